@@ -42,6 +42,6 @@ async def payments(count: int) -> dict[str, Any]:
 def _sizes(world: Town) -> list[int]:
     """Return the size of the database and of the chain file, their logs included."""
     pages = "PRAGMA page_count"
-    database = world.parts.service.store.database
+    database = world.parts.service.store
     chain: Any = world.parts.chain
     return [database.one(pages)[0] * 4096, chain._log._db.execute(pages).fetchone()[0] * 4096]

@@ -35,7 +35,7 @@ from x402sim.protocol.header import decode_header, encode_header, present, read_
 from x402sim.protocol.messages import BadMessage, Wire, decode, encode
 from x402sim.protocol.networks import NETWORKS, TESTNET, network_named
 from x402sim.protocol.rpc_values import BadParams
-from x402sim.service.issue import RESOURCES, Terms
+from x402sim.service.issue import RESOURCES, IssuedTerms
 from x402sim.service.upstream.cronos import read_outcome, read_verdict
 from x402sim.world.control import messages as control_messages
 from x402sim.world.control.app import ACTIONS
@@ -244,7 +244,7 @@ def test_no_text_is_an_id_that_was_issued(issuer, text):
 )
 def test_an_issued_id_comes_back_and_no_other(issuer, resource, amount, now_s, duration, at, to):
     issued = issuer.issue(resource, amount, now_s, duration).payment_id
-    assert issuer.read(issued) == Terms(resource, amount, now_s + 300, duration)
+    assert issuer.read(issued) == IssuedTerms(resource, amount, now_s + 300, duration)
     if to != issued[at]:
         assert issuer.read(issued[:at] + to + issued[at + 1 :]) is None
 

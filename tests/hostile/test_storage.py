@@ -116,7 +116,7 @@ def test_the_disk_is_full_at_any_one_write(tmp_path, step):
     failed = []
     for at in range(1, 200, step):
         with opened(tmp_path / f"{at}.db") as rig:
-            database = rig.service.store.database
+            database = rig.service.store
             disk = FailingDisk(database._connection, at)
             database._connection = disk  # type: ignore[assignment]
             asyncio.run(a_life(rig))
@@ -131,7 +131,7 @@ def test_the_disk_is_full_at_any_one_write(tmp_path, step):
 @contextmanager
 def full(_: Path, rig: ServiceRig) -> Iterator[None]:
     """Let every write fail."""
-    database = rig.service.store.database
+    database = rig.service.store
     connection = database._connection
     database._connection = FailingDisk(connection)  # type: ignore[assignment]
     yield
@@ -237,7 +237,7 @@ def test_a_restore_of_a_locked_database_ends(tmp_path):
 
 def test_a_defect_in_sql_is_no_failure_of_the_storage(tmp_path, caplog):
     async def story(rig: ServiceRig) -> None:
-        rig.service.store.database.execute("DROP TABLE payments")
+        rig.service.store.execute("DROP TABLE payments")
         answer = await rig.http.get("/api/payments/pay_x")
         assert brief(answer) == (500, "Internal server error")
 
@@ -271,7 +271,7 @@ def test_the_background_work_lives_on_and_logs_a_cause_once(tmp_path, broken, ca
         await asyncio.wait({work})
 
     with opened(file) as rig, caplog.at_level(logging.WARNING):
-        rig.service.store.database.execute("PRAGMA busy_timeout = 5")
+        rig.service.store.execute("PRAGMA busy_timeout = 5")
         asyncio.run(story(rig))
         assert rig.transfers() == 2  # the deposit and its refund
     lines = [record for record in caplog.records if REASONS[broken] in record.getMessage()]

@@ -131,7 +131,7 @@ class Truth:
     async def look(self, world: LiveWorld) -> None:
         parts = world.stage.parts
         assert parts is not None
-        store = parts.service.store.database
+        store = parts.service.store
         self.payments = dict(store.execute("SELECT payment_id, status FROM payments").fetchall())
         self.sessions = store.execute(
             "SELECT session_id, deposited, released FROM sessions"

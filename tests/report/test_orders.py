@@ -31,7 +31,7 @@ class Ledger:
         moved = {log.tx_hash for log in every if log.topics[1] != zero}
         receipts = [await chain.receipt(tx) for tx in moved]
         self.gas = sum(receipt.gas_used for receipt in receipts)
-        store = parts.service.store.database
+        store = parts.service.store
         self.debits = store.one("SELECT count(*), sum(amount) FROM debits")
         self.sessions = store.one("SELECT count(*) FROM sessions")[0]
 

@@ -287,6 +287,23 @@ async def test_a_session_pays_for_nothing_while_its_deposit_is_undone(rig: Servi
 
 @pytest.mark.clause("3/refund-once")
 @scene
+async def test_a_refund_that_was_undone_is_paid_again_and_once(rig: ServiceRig) -> None:
+    session = await rig.open_session("0.05", duration=60)
+    rig.now[0] += 60
+    assert await sessions.expire(rig.service) == 1
+    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    await rig.parts.chain.reorg(1, drop=[Hash(from_hex(shown["refundTxHash"], 32))])
+    assert rig.earned == 50_000
+    await indexer.run(rig.service)
+    rig.now[0] += 10
+    assert await sessions.expire(rig.service) == 1
+    assert rig.earned == 0
+    assert rig.transfers() == 2
+    assert await sessions.expire(rig.service) == 0
+
+
+@pytest.mark.clause("3/refund-once")
+@scene
 async def test_a_refund_that_fails_is_tried_less_and_less_often(rig: ServiceRig) -> None:
     await rig.open_session("0.05", duration=60)
     rig.now[0] += 60
@@ -306,7 +323,7 @@ async def test_what_the_facilitator_settled_stays_however_it_was_signed(rig: Ser
     """A facilitator may know signatures that the service does not, as those of contract wallets."""
     required = await rig.ask()
     assert (await rig.pay(required)).status_code == 200
-    rig.service.store.database.execute("UPDATE payments SET can_pay = 0, seen_unused = 0")
+    rig.service.store.execute("UPDATE payments SET can_pay = 0, seen_unused = 0")
     nothing = answer(200, {"jsonrpc": "2.0", "id": 1, "result": None})
     with broken(rig, "explorer", nothing):
         assert (await indexer.run(rig.service)).unknown == 1

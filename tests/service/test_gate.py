@@ -3,6 +3,9 @@
 import pytest
 
 from tests.rig import ORDER, ServiceRig, scene
+from x402sim.http import web
+from x402sim.protocol.refusals import Unpaid
+from x402sim.service import gate
 
 DAY = 24 * 3600
 
@@ -93,14 +96,12 @@ async def test_a_paid_request_is_served_every_time(rig: ServiceRig) -> None:
 async def test_an_entitlement_is_for_its_exact_resource(
     rig: ServiceRig, resource: str, forget: bool
 ) -> None:
-    from x402sim.service.gate import is_entitled
-
     payment_id = await rig.buy()
     if forget:
         rig.restart()
-    assert is_entitled(rig.service, payment_id, "/api/perp/quote")
-    assert not is_entitled(rig.service, payment_id, resource)
-    assert not is_entitled(rig.service, payment_id + "a", "/api/perp/quote")
+    assert gate.is_entitled(rig.service, payment_id, "/api/perp/quote")
+    assert not gate.is_entitled(rig.service, payment_id, resource)
+    assert not gate.is_entitled(rig.service, payment_id + "a", "/api/perp/quote")
 
 
 @pytest.mark.clause(
@@ -141,6 +142,19 @@ async def test_a_session_is_spent_to_its_last_unit(rig: ServiceRig) -> None:
     assert (shown["deposited"], shown["released"], shown["remaining"]) == ("30000", "30000", "0")
     now_ms = rig.clock.now_ms()
     assert not rig.service.store.sessions.can_pay(session["sessionId"], 1, now_ms)
+
+
+@pytest.mark.clause("5/session-debit")
+@scene
+async def test_two_requests_at_once_spend_the_last_unit_once(rig: ServiceRig) -> None:
+    session = await rig.open_session("0.01")
+    headers = {"x-session-id": session["sessionId"]}
+    one = gate.find_pass(rig.service, headers, "/api/perp/quote", 10_000)
+    two = gate.find_pass(rig.service, headers, "/api/perp/quote", 10_000)
+
+    await gate.spend(rig.service, one, web.UNKNOWN)
+    with pytest.raises(Unpaid):
+        await gate.spend(rig.service, two, web.UNKNOWN)
 
 
 @pytest.mark.clause("5/session-condition")

@@ -2,7 +2,7 @@
 
 import json
 import re
-import subprocess
+import runpy
 import sys
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -161,8 +161,11 @@ EVERY_NETWORK = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # an open file
 @pytest.mark.parametrize("network", [TESTNET, OWN], ids=["testnet", "own"])
-def test_the_script_of_the_payment_flow_signs_a_valid_payment(tmp_path, network):
+def test_the_script_of_the_payment_flow_signs_a_valid_payment(
+    tmp_path, monkeypatch, capsys, network
+):
     script = sign_script(network)
     flow = pages.page("payment-flow", Decisions(), network, "http://service.test")
     assert f"```python\n{script}```" in flow
@@ -172,14 +175,11 @@ def test_the_script_of_the_payment_flow_signs_a_valid_payment(tmp_path, network)
     (tmp_path / "sign.py").write_text(script)
     (tmp_path / "402.json").write_text(json.dumps(example))
     payer = Account.create()
-    done = subprocess.run(
-        [sys.executable, "sign.py", "402.json"],
-        cwd=tmp_path,
-        env={"PAYER_KEY": payer.key.hex()},
-        capture_output=True,
-        check=True,
-    )
-    sent = messages.decode(done.stdout, SettlementRequest)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PAYER_KEY", payer.key.hex())
+    monkeypatch.setattr(sys, "argv", ["sign.py", "402.json"])
+    runpy.run_path("sign.py", run_name="__main__")
+    sent = messages.decode(capsys.readouterr().out.encode(), SettlementRequest)
     assert sent.payment_id == example["paymentId"]
     assert sent.payment_requirements.description is msgspec.UNSET
     payment = read_header(sent.payment_header)

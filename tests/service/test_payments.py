@@ -307,7 +307,7 @@ async def test_a_lost_payment_cannot_be_claimed_with_another_ones_transfer(rig: 
     first, second = await rig.ask(), await rig.ask()
     header = rig.sign(first)
     await rig.pay(first, header)
-    rig.service.store.database.execute("UPDATE payments SET payer = NULL, nonce = NULL")
+    rig.service.store.execute("UPDATE payments SET payer = NULL, nonce = NULL")
     refused = await rig.pay(second, header)
     assert (refused.status_code, refused.json()["error"]) == (409, "Nonce already used")
     assert (await rig.ask(x_payment_id=second.json()["paymentId"])).status_code == 402

@@ -1,11 +1,11 @@
 """Reputations: what the rules say, and that the database's counts are right and cost nothing."""
 
 import random
-import sqlite3
 from itertools import count
 
 import pytest
 
+from tests.service.test_store import steps
 from x402sim import Settings, Wallet
 from x402sim.policies import MatchedPayments, ServedPayments, ServedShare, Track
 from x402sim.protocol.eip3009 import Authorization
@@ -53,13 +53,13 @@ def tracks(store: Store) -> dict[str, tuple[int, int]]:
         "SELECT resource_url, count(*), sum(payment_id IN (SELECT payment_id FROM served)) "
         "FROM payments WHERE status = 'settled' AND block_number IS NOT NULL GROUP BY resource_url"
     )
-    return {url: (matched, served) for url, matched, served in store.database.execute(sql)}
+    return {url: (matched, served) for url, matched, served in store.execute(sql)}
 
 
 def kept(store: Store) -> dict[str, tuple[int, int]]:
     """Return what the database has counted."""
     sql = "SELECT resource_url, payments, served FROM matched WHERE payments > 0"
-    return {url: (matched, served) for url, matched, served in store.database.execute(sql)}
+    return {url: (matched, served) for url, matched, served in store.execute(sql)}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -91,25 +91,17 @@ def test_the_counts_follow_every_move_of_a_payment(seed: int) -> None:
 
 
 def test_an_update_costs_the_same_however_many_payments_there_are() -> None:
-    def steps(payments: int) -> int:
-        """Return how many instructions of SQLite one update takes."""
+    def matched(payments: int) -> Store:
         store = Store()
         for _ in range(payments):
             store.payments.set_block(settled(store)[0], "0x1", 5)
-        taken = [0]
+        return store
 
-        def step() -> int:
-            taken[0] += 1
-            return 0
-
-        connection: sqlite3.Connection = store.database._connection
-        connection.set_progress_handler(step, 1)
+    def update(store: Store) -> bool:
         store.payments.update_reputation(MatchedPayments())
-        connection.set_progress_handler(None, 0)
-        store.close()
-        return taken[0]
+        return True
 
-    assert steps(400) == steps(4)
+    assert steps(matched(400), update) == steps(matched(4), update)
 
 
 def test_each_rule_says_what_it_counts() -> None:

@@ -128,7 +128,7 @@ async def test_the_token_itself_refuses_a_second_refund(rig: ServiceRig) -> None
     await rig.open_session("0.05", duration=6000)
     rig.now[0] += 60
     await sessions.expire(rig.service)
-    rig.service.store.database.execute("UPDATE refunds SET status = 'pending', tx_hash = NULL")
+    rig.service.store.execute("UPDATE refunds SET status = 'pending', tx_hash = NULL")
     assert await sessions.expire(rig.service) == 1
     assert rig.earned == 50_000
     shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()

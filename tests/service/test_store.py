@@ -70,18 +70,18 @@ def filled(payments: int) -> Store:
     """Return a store of settled payments, the last of which is a deposit to be refunded."""
     store = Store()
     for number in range(payments):
-        store.database.execute(
+        store.execute(
             "INSERT INTO payments(payment_id, tx_hash, from_address, to_address, amount, "
             "resource_url, status, block_number, timestamp, header, payer, nonce, duration, "
             "can_pay, seen_unused) VALUES (?, ?, '', '', '1', '/', 'settled', 1, ?, '', ?, ?, 1, 1, 0)",
             f"pay_{number}", f"0x{number}", number, b"payer", number.to_bytes(32),
         )  # fmt: skip
-    store.database.execute(
+    store.execute(
         "INSERT INTO sessions(session_id, payment_id, payer, deposited, created_ms, expires_ms) "
         "VALUES ('s', ?, '', 5, 0, 9)",
         f"pay_{payments - 1}",
     )
-    store.database.execute(
+    store.execute(
         "INSERT INTO refunds(session_id, to_address, amount, timestamp) VALUES ('s', 'a', 5, 0)"
     )
     return store
@@ -109,7 +109,7 @@ def steps(store: Store, ask: Callable[[Store], object]) -> int:
         nonlocal count
         count += 1
 
-    store.database._connection.set_progress_handler(step, 1)
+    store._connection.set_progress_handler(step, 1)
     answer = ask(store)
     store.close()
     assert answer
@@ -119,15 +119,15 @@ def steps(store: Store, ask: Callable[[Store], object]) -> int:
 def waiting(rows: int) -> Store:
     """Return a store of deposits: so many unresolved, to be refunded, and about to expire."""
     store = filled(3 * rows)
-    store.database.execute("UPDATE payments SET status = 'pending' WHERE attempt <= ?", rows)
-    store.database.execute(
+    store.execute("UPDATE payments SET status = 'pending' WHERE attempt <= ?", rows)
+    store.execute(
         "INSERT INTO sessions SELECT payment_id, payment_id, '', 5, 0, "
         "iif(attempt % 2, 'active', 'expired'), 0, 0, attempt FROM payments "
         "WHERE attempt BETWEEN ? AND ?",
         rows + 1,
         3 * rows - 1,
     )
-    store.database.execute(
+    store.execute(
         "INSERT INTO refunds(session_id, to_address, amount, timestamp) "
         "SELECT session_id, 'a', 5, 0 FROM sessions WHERE status = 'expired'"
     )

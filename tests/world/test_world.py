@@ -21,8 +21,8 @@ from x402sim.payer.errors import PaymentFailed
 from x402sim.report.summary import checks_of
 from x402sim.rng import Rng
 from x402sim.service import attempts
-from x402sim.service.store.payment_records import Claim, Payments, Stored
-from x402sim.service.store.session_budgets import Sessions
+from x402sim.service.store.payment_records import Claim, PaymentRecords, Stored
+from x402sim.service.store.session_budgets import SessionBudgets
 from x402sim.spec.needs import Need
 from x402sim.world.server.listen import Listen
 from x402sim.world.story import idle_timeout, invariants
@@ -565,7 +565,7 @@ def test_money_from_nowhere_or_gone_is_seen(held_base: int, too_much: int) -> No
 
 
 def test_a_debit_that_does_not_look_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def debit(sessions: Sessions, session_id: str, amount: int, *_: Any) -> int:
+    def debit(sessions: SessionBudgets, session_id: str, amount: int, *_: Any) -> int:
         sessions._db.execute("PRAGMA ignore_check_constraints = ON")
         sessions._db.execute("UPDATE sessions SET released = released + ?", amount)
         session = sessions.get(session_id)
@@ -578,8 +578,8 @@ def test_a_debit_that_does_not_look_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
         asked = (alice.ask(session_id=session.body["sessionId"]) for _ in range(2))
         await asyncio.gather(*asked)
 
-    monkeypatch.setattr(Sessions, "debit", debit)
-    monkeypatch.setattr(Sessions, "can_pay", lambda *_: True)
+    monkeypatch.setattr(SessionBudgets, "debit", debit)
+    monkeypatch.setattr(SessionBudgets, "can_pay", lambda *_: True)
     assert broken(World(seed=1).play(story)) == [invariants.WITHIN_DEPOSIT]
 
 
@@ -617,7 +617,7 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
     async def forgetful(*_: object) -> None:
         """Find no earlier attempt."""
 
-    def insert_pending(stored: Payments, wanted: Claim) -> Stored | None:
+    def insert_pending(stored: PaymentRecords, wanted: Claim) -> Stored | None:
         """Forget earlier attempts, as a service without a record would."""
         stored._db.execute("DELETE FROM payments WHERE payment_id = ?", wanted.payment_id)
         return honest(stored, wanted)
@@ -628,8 +628,8 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
         for _ in range(2):
             assert (await alice.pay(required)).status == 200
 
-    honest = Payments.insert_pending
-    monkeypatch.setattr(Payments, "insert_pending", insert_pending)
+    honest = PaymentRecords.insert_pending
+    monkeypatch.setattr(PaymentRecords, "insert_pending", insert_pending)
     monkeypatch.setattr(attempts, "_earlier_attempt", forgetful)
     assert broken(World(seed=1).play(story)) == [invariants.PAID_ONCE]
 

@@ -1,4 +1,4 @@
-"""Which authorizations were presented for a payment id, and which one is it claimed for?
+"""The attempts to pay a payment id: which authorizations were presented, which one claims it.
 
 An authorization pays for one payment id only. A claim stays until the chain proves that the
 authorization can never be used.
@@ -11,7 +11,7 @@ from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
 from x402sim.protocol.rules import Presented, Rules, first_broken
-from x402sim.service.issue import Terms
+from x402sim.service.issue import IssuedTerms
 from x402sim.service.reconcile import follow_chain
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Claim, Stored
@@ -30,7 +30,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
     payment_id: str
     payment: PresentedPayment
-    terms: Terms
+    terms: IssuedTerms
     requirements: PaymentRequirements
     issued: PaymentRequirements
     can_pay: bool

@@ -28,7 +28,7 @@ AGENTS = "/api/agents"
 MARKET = "/api/perp/market"
 
 
-class Resource(msgspec.Struct, frozen=True):
+class ForSale(msgspec.Struct, frozen=True):
     """A resource for sale: its number in payment ids, and its description."""
 
     number: int
@@ -36,10 +36,10 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 RESOURCES = {
-    QUOTE: Resource(0, "A quote for a perpetual position"),
-    SESSIONS: Resource(1, "The deposit of a session budget"),
-    AGENTS: Resource(2, "The list of agents"),
-    MARKET: Resource(3, "A snapshot of the perpetual market"),
+    QUOTE: ForSale(0, "A quote for a perpetual position"),
+    SESSIONS: ForSale(1, "The deposit of a session budget"),
+    AGENTS: ForSale(2, "The list of agents"),
+    MARKET: ForSale(3, "A snapshot of the perpetual market"),
 }
 """The resources for sale, by path.
 
@@ -56,7 +56,7 @@ LARGEST = 2**64 - 1
 """The largest amount and the latest expiry of terms."""
 
 
-class Terms(msgspec.Struct, frozen=True):
+class IssuedTerms(msgspec.Struct, frozen=True):
     """The terms in a payment id: base units, Unix seconds, seconds."""
 
     resource: str
@@ -89,7 +89,9 @@ class Issuer:
 
         It can be paid for 300 seconds (8/timeout).
         """
-        terms = Terms(resource, amount_base, now_s + self._setup.settings.max_timeout_s, duration)
+        terms = IssuedTerms(
+            resource, amount_base, now_s + self._setup.settings.max_timeout_s, duration
+        )
         requirements = self.requirements(terms)
         return PaymentRequired(
             error="Payment Required",
@@ -99,7 +101,7 @@ class Issuer:
             network=requirements.network,
         )
 
-    def requirements(self, terms: Terms) -> PaymentRequirements:
+    def requirements(self, terms: IssuedTerms) -> PaymentRequirements:
         """Return the payment requirements issued under these terms (2.1/requirements).
 
         They have a description (2.1/description-shown).
@@ -117,7 +119,7 @@ class Issuer:
             description=RESOURCES[terms.resource].description,
         )
 
-    def read(self, payment_id: str) -> Terms | None:
+    def read(self, payment_id: str) -> IssuedTerms | None:
         """Return the terms a payment id was issued for (2.2/payment-id).
 
         None if it was not issued here, or its resource was removed.
@@ -127,7 +129,7 @@ class Issuer:
             return None
         number, amount_base, expires_s, duration = _TERMS.unpack(content[_SALT_BYTES:])
         path = _PATHS.get(number)
-        return Terms(path, amount_base, expires_s, duration) if path else None
+        return IssuedTerms(path, amount_base, expires_s, duration) if path else None
 
     def derive(self, resource: str, auth: Authorization) -> str:
         """Return the id of a payment in one step: one authorization, for one resource.
@@ -135,9 +137,9 @@ class Issuer:
         Its amount is at most `LARGEST`. The terms expire with the authorization.
         """
         said = hmac.digest(self._key, b"one step" + auth.from_ + auth.nonce, "sha256")
-        terms = Terms(resource, auth.value, min(auth.valid_before, LARGEST))
+        terms = IssuedTerms(resource, auth.value, min(auth.valid_before, LARGEST))
         return self._sealed(terms, said[:_SALT_BYTES])
 
-    def _sealed(self, terms: Terms, salt: bytes) -> str:
+    def _sealed(self, terms: IssuedTerms, salt: bytes) -> str:
         numbers = RESOURCES[terms.resource].number, *astuple(terms)[1:]
         return PREFIX + self._seal.seal(salt + _TERMS.pack(*numbers))

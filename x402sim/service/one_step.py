@@ -1,4 +1,4 @@
-"""How does an endpoint take a payment in the request itself, as the x402 standard does?
+"""Payments in one step: in the request itself, as the x402 standard sends them.
 
 X-PAYMENT (version 1) or PAYMENT-SIGNATURE (version 2) holds an authorization: the third proof of
 payment, beside payment id and session id (decision 5/one-step). It is read here, and compared with
@@ -38,7 +38,7 @@ from x402sim.protocol.x402 import (
     requirements_v2,
     to_base64,
 )
-from x402sim.service.issue import Terms
+from x402sim.service.issue import IssuedTerms
 from x402sim.service.state import Service
 
 MATCH = without(VERIFICATION, "5/signature-proves")
@@ -74,7 +74,7 @@ def find(service: Service, headers: Mapping[str, str], resource: str, amount_bas
     if not sent or not service.settings.one_step:
         raise Unpaid
     payment = _read(sent[0], headers[PAYMENT_HEADERS[sent[0]]])
-    paid = _match(service, payment, Terms(resource, amount_base, expires_s=0))
+    paid = _match(service, payment, IssuedTerms(resource, amount_base, expires_s=0))
     return replace(paid, offered_id=_offered_id(service, payment, headers, resource))
 
 
@@ -95,7 +95,7 @@ def _read(version: Version, text: str) -> StandardPayment:
         raise Unpaid(x402_reasons.INVALID_PAYLOAD, str(wrong)) from wrong
 
 
-def _match(service: Service, payment: StandardPayment, terms: Terms) -> OneStep:
+def _match(service: Service, payment: StandardPayment, terms: IssuedTerms) -> OneStep:
     """Compare a payment with what is asked for; raises `Unpaid`."""
     network, auth = service.setup.network, payment.signed.authorization
     issued = replace(service.issuer.requirements(terms), description=UNSET)

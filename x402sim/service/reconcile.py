@@ -1,4 +1,4 @@
-"""What does the chain say of a payment, and what follows from it?
+"""Reconciliation: asks the chain about a payment, and moves its record accordingly.
 
 The token's state shows only that a nonce is used up; its events show whether it was used or
 cancelled, and the Transfer event shows whether this merchant was paid this amount. The records
@@ -28,7 +28,7 @@ AT_MOST = 100
 """The pending payments of each kind that one run asks the chain about."""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ChainAnswer(msgspec.Struct, frozen=True):
     """What a chain of this height says of a payment; `use` is the use of its nonce, if any."""
 
     finding: Finding
@@ -36,7 +36,7 @@ class Answer(msgspec.Struct, frozen=True):
     height: int = 0
 
 
-async def ask_chain(service: Service, stored: Stored) -> Answer:
+async def ask_chain(service: Service, stored: Stored) -> ChainAnswer:
     """Ask the chain's node whether a payment is paid, by the state of its nonce.
 
     It can never be paid if the nonce is unused in a block whose time is past validBefore, was
@@ -44,18 +44,18 @@ async def ask_chain(service: Service, stored: Stored) -> Answer:
     """
     claimed = stored.authorization
     if claimed is None:
-        return Answer(Finding.UNKNOWN)
+        return ChainAnswer(Finding.UNKNOWN)
     try:
         state = await service.rpc.nonce_state(claimed.payer, claimed.nonce)
     except Unavailable:
-        return Answer(Finding.UNKNOWN)
+        return ChainAnswer(Finding.UNKNOWN)
     if not state.is_used:
         finding = Finding.NEVER if _is_too_late(claimed, state) else Finding.NOT_YET
-        return Answer(finding, height=state.height)
+        return ChainAnswer(finding, height=state.height)
     if state.use is None:
-        return Answer(Finding.UNKNOWN)
+        return ChainAnswer(Finding.UNKNOWN)
     is_paid = _pays_for(state.use, stored, claimed)
-    return Answer(Finding.PAID if is_paid else Finding.NEVER, state.use, state.height)
+    return ChainAnswer(Finding.PAID if is_paid else Finding.NEVER, state.use, state.height)
 
 
 async def follow_chain(service: Service, stored: Stored) -> Finding:
@@ -65,7 +65,7 @@ async def follow_chain(service: Service, stored: Stored) -> Finding:
     return answer.finding
 
 
-def follow(service: Service, stored: Stored, answer: Answer) -> None:
+def follow(service: Service, stored: Stored, answer: ChainAnswer) -> None:
     """Move a payment's record to the state that the chain's answer demands.
 
     The caller holds the lock of its payment id. A settled payment whose transfer was undone is

@@ -30,7 +30,7 @@ from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store.backoff import Wait, after_failure
-from x402sim.service.store.session_budgets import Refund, Session
+from x402sim.service.store.session_budgets import Refund, SessionBudget
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.dialect import Moved
 
@@ -71,7 +71,7 @@ def _require_duration(settings: Settings, duration: int) -> None:
         raise bad_body(f"expected at most {longest_s:g} seconds - at `$.duration`")
 
 
-def view(session: Session) -> SessionView:
+def view(session: SessionBudget) -> SessionView:
     """Return a session as its holder sees it: remaining = deposited - released (2.6/remaining)."""
     return SessionView(
         session_id=session.session_id,

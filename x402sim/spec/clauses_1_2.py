@@ -1,4 +1,4 @@
-"""Which clauses do sections 1 and 2 have: the flow, and the resources?"""
+"""The clauses of sections 1 and 2: the flow, and the resources."""
 
 from x402sim.spec.clause import Clause
 from x402sim.spec.ground import derived, explicit
@@ -204,7 +204,7 @@ FLOW_AND_RESOURCES: tuple[Clause, ...] = (
     Clause(
         "2.4/block-null",
         "block_number is null at creation and filled in by the indexer.",
-        "service.store.payment_records:Payments.insert_pending",
+        "service.store.payment_records:PaymentRecords.insert_pending",
         explicit("2.4: block_number"),
     ),
     Clause(

@@ -1,4 +1,4 @@
-"""Which clauses do sections 3 and 4 have: states, transitions and endpoints?"""
+"""The clauses of sections 3 and 4: states, transitions and endpoints."""
 
 from x402sim.spec.clause import Clause
 from x402sim.spec.ground import derived, explicit, ours
@@ -14,7 +14,7 @@ STATES_AND_ENDPOINTS: tuple[Clause, ...] = (
     Clause(
         "3/record-outlives-cache",
         "The persistent record outlives the cached entitlement and still grants access.",
-        "service.store.payment_records:Payments.grants",
+        "service.store.payment_records:PaymentRecords.grants",
         explicit("3: The persistent record is not", "5: Otherwise look", "5: When one exists"),
     ),
     Clause(
@@ -102,7 +102,7 @@ STATES_AND_ENDPOINTS: tuple[Clause, ...] = (
     Clause(
         "4.1/store-settled",
         'The payment record is stored with status "settled".',
-        "service.store.payment_records:Payments.mark_settled",
+        "service.store.payment_records:PaymentRecords.mark_settled",
         explicit(
             "4.1: Store the payment record",
             "2.4: status",

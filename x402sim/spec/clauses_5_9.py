@@ -1,4 +1,4 @@
-"""Which clauses do sections 5 to 9 have: access, events, errors, limits, versioning?"""
+"""The clauses of sections 5 to 9: access, events, errors, limits, versioning."""
 
 from x402sim.spec.clause import Clause
 from x402sim.spec.ground import explicit, silent
@@ -14,7 +14,7 @@ ACCESS_ERRORS_AND_LIMITS: tuple[Clause, ...] = (
     Clause(
         "5/stored-records",
         "If it is not cached, the stored records decide: same id, same resource, status settled.",
-        "service.store.payment_records:Payments.grants",
+        "service.store.payment_records:PaymentRecords.grants",
         explicit("5: Otherwise look", "5: When one exists", "5: Otherwise the response is 402"),
     ),
     Clause(
@@ -26,13 +26,13 @@ ACCESS_ERRORS_AND_LIMITS: tuple[Clause, ...] = (
     Clause(
         "5/session-condition",
         "A session is served when deposited - released >= the amount required.",
-        "service.store.session_budgets:Sessions.can_pay",
+        "service.store.session_budgets:SessionBudgets.can_pay",
         explicit("5: When deposited - released"),
     ),
     Clause(
         "5/session-debit",
         "Serving it increases released by that amount, never above the deposit.",
-        "service.store.session_budgets:Sessions.debit",
+        "service.store.session_budgets:SessionBudgets.debit",
         explicit("5: When deposited - released", "3: Each accepted request"),
     ),
     Clause(
@@ -69,7 +69,7 @@ ACCESS_ERRORS_AND_LIMITS: tuple[Clause, ...] = (
     Clause(
         "6/reputation",
         "The indexer triggers reputation updates after payments are matched.",
-        "service.store.payment_records:Payments.update_reputation",
+        "service.store.payment_records:PaymentRecords.update_reputation",
         explicit("6: One internal effect"),
     ),
     # 7. Errors
@@ -149,7 +149,7 @@ ACCESS_ERRORS_AND_LIMITS: tuple[Clause, ...] = (
     Clause(
         "8/indexer-batch",
         "At most 100 records per run, those with block_number null, newest first.",
-        "service.store.payment_records:Payments.unindexed",
+        "service.store.payment_records:PaymentRecords.unindexed",
         explicit("8: Indexer batch"),
     ),
     Clause(

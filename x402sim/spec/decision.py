@@ -1,4 +1,4 @@
-"""What is a decision: one question that the specification leaves open, and our answer?"""
+"""The type of a decision: one question that the specification leaves open, and our answer."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Where does a demand come from? Its ground, in sentences of the specification.
+"""The ground of a demand: the sentences of the specification that it comes from.
 
 A demand that the specification states is explicit, and one that follows from its sentences is
 derived; these can be a MUST. A demand of the kit itself is ours, and a SHOULD. Where the

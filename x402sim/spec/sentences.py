@@ -1,4 +1,4 @@
-"""Which sentences does the specification consist of?
+"""The sentences of the specification.
 
 `sentences.md` is the specification, word for word, with one sentence a line. A sentence is a
 line of prose, a list item or a table's row; the titles of sections and columns are none. Each

@@ -1,4 +1,4 @@
-"""What is a valid example of each message in the OpenAPI document?
+"""A valid example of each message, for the OpenAPI document.
 
 Examples are wire messages themselves, so they cannot differ from what the service reads
 and sends.
@@ -27,6 +27,7 @@ from x402sim.protocol.messages import (
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.service.docs.schemas import Json
+from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, SESSIONS
 from x402sim.spec.decisions import Decisions
 
 PAYMENT_ID = "pay_" + "k3W7r2M5x4Qa6tZd" * 3 + "h2N5v7Cb-9_x"
@@ -49,18 +50,13 @@ def examples_of(decisions: Decisions, price_base: int, network: Network) -> Json
 
 def _payment_examples(price_base: int, network: Network) -> dict[str, msgspec.Struct]:
     """Return the payments required, and how that of a quote goes on."""
-    quote = _required("/api/perp/quote", price_base, "A quote for a perpetual position", network)
-    deposit = "The deposit of a session budget"
+    quote = _required(QUOTE, price_base, network)
     sent_back = msgspec.structs.replace(quote.payment_requirements, description=msgspec.UNSET)
     return {
         "PaymentRequired": quote,
-        "DepositRequired": _required(
-            "/api/sessions/create", _deposit_base(network.decimals), deposit, network
-        ),
-        "MarketRequired": _required(
-            "/api/perp/market", price_base, "A snapshot of the perpetual market", network
-        ),
-        "AgentsRequired": _required("/api/agents", price_base, "The list of agents", network),
+        "DepositRequired": _required(SESSIONS, _deposit_base(network.decimals), network),
+        "MarketRequired": _required(MARKET, price_base, network),
+        "AgentsRequired": _required(AGENTS, price_base, network),
         "SettlementRequest": SettlementRequest(
             payment_id=PAYMENT_ID,
             payment_header=_payment_header(network, price_base),
@@ -75,7 +71,7 @@ def _payment_examples(price_base: int, network: Network) -> dict[str, msgspec.St
             from_address=_PAYER,
             to_address=_PAY_TO,
             amount=str(price_base),
-            resource_url="/api/perp/quote",
+            resource_url=QUOTE,
             status="settled",
             block_number=None,
             timestamp=_TIME_MS,
@@ -107,7 +103,7 @@ def _quote_examples(decisions: Decisions, price_base: int) -> dict[str, msgspec.
             id="perp-quotes",
             name="Perpetual quotes",
             description="Entry and liquidation price, funding rate and best venue of a position",
-            resource="/api/perp/quote",
+            resource=QUOTE,
             price=str(price_base),
             pay_to=_PAY_TO,
             reputation=12,
@@ -140,9 +136,7 @@ def _deposit_base(decimals: int) -> int:
     return int(10**decimals)
 
 
-def _required(
-    resource: str, amount_base: int, description: str, network: Network
-) -> PaymentRequired:
+def _required(resource: str, amount_base: int, network: Network) -> PaymentRequired:
     """Return the 402 of a resource."""
     return PaymentRequired(
         error="Payment Required",
@@ -155,7 +149,7 @@ def _required(
             max_amount_required=str(amount_base),
             max_timeout_seconds=300,
             resource=resource,
-            description=description,
+            description=RESOURCES[resource].description,
         ),
         message=f"Payment of {amount_base} base units is required to access {resource}",
         network=network.name,

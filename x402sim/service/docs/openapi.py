@@ -1,6 +1,6 @@
-"""What does GET /openapi.json answer?
+"""The OpenAPI document, which GET /openapi.json answers.
 
-The OpenAPI document: every route, message and status of the service. The operations of the
+It has every route, message and status of the service. The operations of the
 API are in `operations`, the schemas in `schemas`, the examples in `examples`.
 """
 

@@ -1,4 +1,4 @@
-"""What does the OpenAPI document say of each operation of the API?
+"""The operations of the API, for the OpenAPI document.
 
 Only the words for each operation are written here, with the sections they describe. The
 statuses come from the decisions in force.

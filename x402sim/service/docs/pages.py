@@ -1,4 +1,4 @@
-"""What do the documentation pages say?
+"""The documentation pages.
 
 The plain-text index, six pages of Markdown and the interactive page. The words are the
 files of templates/. What a table of the product knows (refusals, decisions, clauses) is

@@ -1,4 +1,4 @@
-"""How are the requests and responses of the OpenAPI document put together?
+"""Builds the requests and responses of the OpenAPI document.
 
 The error responses are written from the tables of `protocol.refusals`, under the statuses
 of the decisions in force.

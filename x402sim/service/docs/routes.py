@@ -1,4 +1,4 @@
-"""Which paths serve the documentation, and with what?
+"""The routes of the documentation.
 
 The index and its pages, the OpenAPI document, and the interactive page with its files.
 Clauses: 4.5/llms-txt.

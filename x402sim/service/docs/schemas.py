@@ -1,4 +1,4 @@
-"""What are the schemas of the messages in the OpenAPI document?
+"""The schemas of the messages, for the OpenAPI document.
 
 They are generated from the wire messages, so they cannot differ from what the service
 reads and sends. The words for each field are those of section 2.

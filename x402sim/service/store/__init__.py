@@ -7,53 +7,24 @@ database itself enforces one settlement per payment id, one use of an authorizat
 deposit, and released <= deposited.
 """
 
-import sqlite3
 from pathlib import Path
 
 from x402sim.service.store.database import Database
-from x402sim.service.store.payment_records import Payments
+from x402sim.service.store.payment_records import PaymentRecords
 from x402sim.service.store.served import Served
-from x402sim.service.store.session_budgets import Sessions
+from x402sim.service.store.session_budgets import SessionBudgets
 
 
-class Store:
-    """The database of one service; `file` None keeps it in memory, or with `spill` in a temporary
-    file once it is large.
-
-    Raises `sqlite3.Error` if the file cannot be used.
-    """
+class Store(Database):
+    """The database of one service, with its payment records, session budgets and served marks."""
 
     def __init__(self, file: Path | None = None, *, spill: bool = False) -> None:
-        self.database = Database(file, spill=spill)
-        self.sessions = Sessions(self.database)
-        self.payments = Payments(self.database, self.sessions)
-        self.served = Served(self.database)
-
-    def close(self) -> None:
-        """Close the database."""
-        self.database.close()
+        super().__init__(file, spill=spill)
+        self.sessions = SessionBudgets(self)
+        self.payments = PaymentRecords(self, self.sessions)
+        self.served = Served(self)
 
     def secret(self, name: str, new: bytes) -> bytes:
         """Return the stored secret of this name; store `new` first if there is none."""
-        self.database.execute("INSERT OR IGNORE INTO secrets VALUES (?, ?)", name, new)
-        return bytes(self.database.one("SELECT value FROM secrets WHERE name = ?", name)[0])
-
-    def forget_answers(self) -> None:
-        """Forget which answers were being written, as a restart does."""
-        self.database.forget_answers()
-
-    def copy(self) -> sqlite3.Connection:
-        """Return a copy of the whole database, in memory."""
-        return self.database.copy()
-
-    def restore(self, copy: sqlite3.Connection) -> None:
-        """Replace the whole database with a copy."""
-        self.database.restore(copy)
-
-    def clear(self) -> None:
-        """Delete every row, but not the secrets."""
-        self.database.clear()
-
-    def counts(self) -> dict[str, int]:
-        """Return the number of rows of each table."""
-        return self.database.counts()
+        self.execute("INSERT OR IGNORE INTO secrets VALUES (?, ?)", name, new)
+        return bytes(self.one("SELECT value FROM secrets WHERE name = ?", name)[0])

@@ -19,7 +19,7 @@ from x402sim.protocol.money import MAX_STORED
 from x402sim.service.policies.reputation import Reputation, Track
 from x402sim.service.store.backoff import Wait
 from x402sim.service.store.database import Database
-from x402sim.service.store.session_budgets import NewSession, Sessions
+from x402sim.service.store.session_budgets import NewSession, SessionBudgets
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +65,7 @@ class Stored(msgspec.Struct, frozen=True):
     may_move: bool
 
 
-class Pending(msgspec.Struct, frozen=True):
+class PendingAttempt(msgspec.Struct, frozen=True):
     """An attempt whose outcome is unknown, and the seconds that it has waited since the last look.
 
     0 if nobody has looked at it.
@@ -124,10 +124,10 @@ def _rank(stored: Stored) -> tuple[int, int]:
     return ("failed", "pending", "settled").index(stored.record.status), stored.attempt
 
 
-class Payments:
+class PaymentRecords:
     """The payment records in the database."""
 
-    def __init__(self, database: Database, sessions: Sessions) -> None:
+    def __init__(self, database: Database, sessions: SessionBudgets) -> None:
         self._db = database
         self._sessions = sessions
 
@@ -161,7 +161,7 @@ class Payments:
         )
         return next((str(row[0]) for row in self._db.execute(sql, offered_id)), None)
 
-    def pending(self, now_s: float, limit: int) -> list[Pending]:
+    def pending(self, now_s: float, limit: int) -> list[PendingAttempt]:
         """Return attempts whose outcome is unknown and that may be looked at now.
 
         At most `limit` of those whose money may have moved, and then as many of the others, which
@@ -173,7 +173,7 @@ class Payments:
             "AND may_move = ? AND look_s <= ? ORDER BY look_s, timestamp, attempt LIMIT ?"
         )
         both = (self._db.execute(sql, may_move, now_s, limit) for may_move in (1, 0))
-        return [Pending(*row) for rows in both for row in rows]
+        return [PendingAttempt(*row) for rows in both for row in rows]
 
     def unresolved(self) -> int:
         """Return how many attempts have an outcome that is unknown."""

@@ -1,7 +1,7 @@
-"""Which payments were served, and which are being answered now.
+"""The marks of served payments, and of those that are being answered now.
 
-A payment in one step buys one answer (decision 5/authorization-once). Who is about to answer takes
-it first; it counts as served once the answer was written.
+A payment in one step buys one answer (decision 5/authorization-once). A request takes the answer
+before it is written; once it was written, the payment counts as served.
 """
 
 from x402sim.service.store.database import Database

@@ -14,7 +14,7 @@ from x402sim.service.store.backoff import Wait
 from x402sim.service.store.database import Database
 
 
-class Session(msgspec.Struct, frozen=True):
+class SessionBudget(msgspec.Struct, frozen=True):
     """A session budget: base units, epoch milliseconds; `refund_*` once it has expired.
 
     `is_canceled` if its deposit has failed.
@@ -79,21 +79,21 @@ CAN_PAY = (
 """When a session can pay an amount (5/session-condition)."""
 
 
-class Sessions:
+class SessionBudgets:
     """The sessions in the database, their debits and their refunds."""
 
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    def get(self, session_id: str) -> Session | None:
+    def get(self, session_id: str) -> SessionBudget | None:
         """Return a session by its id."""
         row = self._db.one(_SELECT + " WHERE s.session_id = ?", session_id)
-        return Session(*row) if row else None
+        return SessionBudget(*row) if row else None
 
-    def paid_by(self, payment_id: str) -> Session | None:
+    def paid_by(self, payment_id: str) -> SessionBudget | None:
         """Return the one session that a deposit opened."""
         row = self._db.one(_SELECT + " WHERE s.payment_id = ?", payment_id)
-        return Session(*row) if row else None
+        return SessionBudget(*row) if row else None
 
     def open(self, payment_id: str, new: NewSession) -> None:
         """Open a session with the amount and for the payer of a settled deposit.
