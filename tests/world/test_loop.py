@@ -186,14 +186,6 @@ def test_a_million_sleeps_lose_no_time() -> None:
     assert run_virtual(main) == pytest.approx(3e8 + 1, abs=1e-3)
 
 
-def test_the_loop_starts_at_zero() -> None:
-    loop = VirtualLoop()
-    try:
-        assert loop.time() == 0
-    finally:
-        loop.close()
-
-
 # --- work that lets no time pass ------------------------------------------------------
 
 

@@ -105,13 +105,6 @@ def test_a_victim_that_the_world_lacks_is_refused() -> None:
     assert NO_VICTIM in raised_in(story)
 
 
-def test_a_python_condition_does_not_hide_a_wrong_path() -> None:
-    async def story(world: LiveWorld) -> None:
-        await world.fault(Fault(**FAULT, path="/setle"), when=lambda _: True)
-
-    assert "did you mean '/settle'?" in raised_in(story)
-
-
 def test_every_deed_and_every_victim_is_accepted() -> None:
     for kind in get_args(FaultKind):
         for victim in ("service", *OUTSIDE):

@@ -37,24 +37,6 @@ def test_another_service_sells_to_the_same_merchant(on: str) -> None:
     }
 
 
-def test_faults_and_crashes_take_the_name_of_a_service() -> None:
-    async def story(world: LiveWorld) -> None:
-        other = await world.another_service()
-        alice = await world.payer("alice", balance="1.00")
-        there = alice.at(other)
-        required = await there.ask()
-        await world.fault(Fault(victim=other, does="lose answer", path="/pay"))
-        header = alice.sign(required)
-        assert (await there.pay(required, header)).status is None
-        assert (await alice.buy()).status == 200
-        await world.crash(other)
-        assert (await there.pay(required, header)).error == "Payment already settled"
-        assert (await there.ask(payment_id=required.payment_id)).status == 200
-
-    run = World().play(story)
-    assert run.outcome == "passed", run.reason
-
-
 @pytest.mark.parametrize("victim", ["facilitator", "service 2"])
 def test_a_crash_kills_the_service_that_asks_or_is_asked(victim: str) -> None:
     seen = []
@@ -86,15 +68,3 @@ def test_a_world_has_at_most_twenty_services() -> None:
 
     run = World().play(story)
     assert run.outcome == "passed", run.reason
-
-
-def test_the_same_seed_gives_the_same_journal_with_several_services() -> None:
-    async def story(world: LiveWorld) -> None:
-        other = await world.another_service()
-        alice = await world.payer("alice", balance="1.00")
-        await alice.at(other).buy()
-        await alice.buy()
-
-    latency = {"service": (0.05, 0.4), "facilitator": (0.1, 0.3)}
-    first, second = (World(seed=3, latency=latency).play(story) for _ in range(2))
-    assert first.journal.ndjson() == second.journal.ndjson()

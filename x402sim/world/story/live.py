@@ -36,7 +36,7 @@ from x402sim.world.story.payer import Payer
 from x402sim.world.story.payer_client import PayerClient
 from x402sim.world.story.population import Population, play_population
 from x402sim.world.story.start_state import StartState
-from x402sim.world.transport.faults import Fault, FaultRule, When
+from x402sim.world.transport.faults import Fault, FaultRule
 
 
 class LiveWorld:
@@ -189,23 +189,18 @@ class LiveWorld:
 
     # --- what goes wrong -------------------------------------------------------------
 
-    async def fault(self, fault: Fault | FaultRule, when: When | None = None) -> None:
+    async def fault(self, fault: Fault | FaultRule) -> None:
         """Add a fault (needs "faults"), such as `Fault(victim="facilitator", does="lose answer")`.
 
-        `when` is a further condition: a function of a request's path, query and body (bytes). The
-        fault itself may be a function, too: it gets each request that no other fault has struck
-        (`victim`, `path`, `sent`, `json`, `at_s`, `rng`), and returns the fault that strikes it, or
-        None. Functions cannot be sent to a deployment. Raises `RuntimeError` for a path that the
-        victim lacks (with `when`, `ValueError`).
+        It may be a function, too, which cannot be sent to a deployment: it gets each request that
+        no other fault has struck (`victim`, `path`, `sent`, `json`, `at_s`, `rng`), and returns the
+        fault that strikes it, or None. Raises `RuntimeError` for a path that the victim lacks.
         """
         if isinstance(fault, Fault):
             self.stage.record(events.FaultInjected(**msgspec.to_builtins(fault)))
-        if isinstance(fault, Fault) and when is None:
             await self._control("POST", "faults", msgspec.to_builtins(fault))
         elif self.stage.parts is None:
             raise ValueError("a Python function cannot be sent to a deployment")
-        elif isinstance(fault, Fault):
-            self.stage.parts.faults.add(fault, when)
         else:
             says = partial(self.report_broken, "fault", "a Fault or None")
             self.stage.parts.faults.add_rule(fault, says)

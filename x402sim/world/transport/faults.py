@@ -75,8 +75,8 @@ class Fault(
     times
         How many requests it strikes; default 1, None strikes without limit.
     probability
-        The chance that it strikes a request that fits, drawn from the seed; default 1.0. One that
-        is spared uses up no turn.
+        The chance that it strikes a request that fits, drawn from the seed; default 1.0. A request
+        that is spared does not count.
     seconds
         How long a delay lasts; needed for "delay request" and "delay answer", and for them only.
     status, body, content_type, work_done
@@ -169,8 +169,6 @@ def read_fault(asked: object) -> Fault:
 
 
 EXAMPLE = '{"victim": "facilitator", "does": "lose answer"}'
-When = Callable[[bytes], bool]
-"""A further condition on a request, a function of its path, query and body."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +215,7 @@ class Faults:
         """Declare the paths that a victim serves, as in its routes."""
         self._paths[victim] = paths
 
-    def add(self, fault: Fault, when: When | None = None) -> None:
+    def add(self, fault: Fault) -> None:
         """Add a fault; earlier faults have precedence.
 
         Raises `ValueError` for a victim that the world lacks, and if no path of the victim ends
@@ -229,7 +227,7 @@ class Faults:
         if paths and not any(_may_end_with(path, fault) for path in paths):
             endings = dict.fromkeys("/" + "/".join(_ending(path, fault)[1:]) for path in paths)
             raise ValueError(unknown(f"path of {fault.victim}", fault.path, endings))
-        self._standing.append(_Standing(fault, when or (lambda _: True)))
+        self._standing.append(_Standing(fault))
 
     def add_rule(self, rule: FaultRule, on_error: Callable[[str], None]) -> None:
         """Add a function that is asked about every request that no fault has struck.
@@ -261,7 +259,7 @@ class Faults:
             fault = each.fault
             if fault.victim != victim or not path.endswith(fault.path):
                 continue
-            if not _contains(request, fault.contains) or not each.when(request):
+            if not _contains(request, fault.contains):
                 continue
             each.seen += 1
             if each.seen <= fault.skip or self._rng.random() >= fault.probability:
@@ -293,8 +291,8 @@ class Faults:
 class _Standing:
     """A fault, with its counts of matching requests and of strikes."""
 
-    def __init__(self, fault: Fault, when: When) -> None:
-        self.fault, self.when = fault, when
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
         self.seen = self.struck = 0
 
 
