@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.serve import run
-from x402sim.world.story.payer import ORDER, QUOTE
+from x402sim.world.story.payer_client import ORDER, QUOTE
 
 BARE, OURS = "bare uvicorn", "x402sim serve"
 _CONNECTIONS = 16

@@ -18,8 +18,8 @@ from x402sim import TESTNET
 from x402sim.protocol.refusals import Finding
 from x402sim.service import grant, payments
 from x402sim.service.issue import Issuer
-from x402sim.service.store.payment_records import Payments
-from x402sim.service.store.session_budgets import Session, Sessions
+from x402sim.service.store.payment_records import PaymentRecords
+from x402sim.service.store.session_budgets import SessionBudget, SessionBudgets
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import alternatives
 from x402sim.suite.check import Check
@@ -193,7 +193,7 @@ async def never(payment: Any) -> Finding:
     return Finding.NEVER
 
 
-def revoking(self: Payments, attempt: Any, tx_hash: str, block_number: int, **_: Any) -> None:
+def revoking(self: PaymentRecords, attempt: Any, tx_hash: str, block_number: int, **_: Any) -> None:
     """The indexer takes access away."""
     self._db.execute(
         "UPDATE payments SET block_number = ?, status = 'failed', is_deep = 1 WHERE attempt = ?",
@@ -201,10 +201,10 @@ def revoking(self: Payments, attempt: Any, tx_hash: str, block_number: int, **_:
     )  # fmt: skip
 
 
-RIGHT_PAID_BY, RIGHT_CLAIM = Sessions.paid_by, payments.claim
+RIGHT_PAID_BY, RIGHT_CLAIM = SessionBudgets.paid_by, payments.claim
 
 
-def generous(self: Sessions, payment_id: str) -> Any:
+def generous(self: SessionBudgets, payment_id: str) -> Any:
     """A session's budget is above its deposit."""
     self._db.execute("UPDATE sessions SET deposited = 50000000 WHERE payment_id = ?", payment_id)
     return RIGHT_PAID_BY(self, payment_id)
@@ -217,16 +217,16 @@ def eager(service: Any, attempt: Any, **more: Any) -> Any:
     return RIGHT_CLAIM(service, attempt, **more)
 
 
-def alike(self: Payments, payment_id: str, resource: str) -> bool:
+def alike(self: PaymentRecords, payment_id: str, resource: str) -> bool:
     """Records are compared with LIKE."""
     sql = "payment_id LIKE :id AND resource_url = :resource AND status = 'settled'"
     asked = {"id": payment_id, "resource": resource}
     return self._db.named(f"SELECT 1 FROM payments WHERE {sql}", asked) is not None
 
 
-def in_floats(self: Sessions, session_id: str, amount_base: int, now_ms: int) -> bool:
+def in_floats(self: SessionBudgets, session_id: str, amount_base: int, now_ms: int) -> bool:
     """A budget is counted in floats."""
-    found: Session | None = self.get(session_id)
+    found: SessionBudget | None = self.get(session_id)
     if found is None:
         return False
     return int(found.deposited / 1e6 / (amount_base / 1e6)) > found.released // amount_base
@@ -237,21 +237,21 @@ DEFECTS: dict[str, tuple[Any, str, Any, tuple[str, ...], set[str]]] = {
         payments.Unresolved, "ask_chain", never, ("spec/3", "kit/3"), {"kit/3/pending-resolved"},
     ),
     "the indexer revokes access": (
-        Payments, "set_block", revoking, ("spec/3/record-outlives-cache",),
+        PaymentRecords, "set_block", revoking, ("spec/3/record-outlives-cache",),
         {"spec/3/record-outlives-cache"},
     ),
     "a session has more than its deposit": (
-        Sessions, "paid_by", generous, ("spec/3/deposit", "spec/4.4"),
+        SessionBudgets, "paid_by", generous, ("spec/3/deposit", "spec/4.4"),
         {"spec/3/deposit-makes-session"},
     ),
     "access before the transfer": (
         payments, "claim", eager, ("spec/4.1/order",), {"spec/4.1/order"},
     ),
     "records are compared with LIKE": (
-        Payments, "grants", alike, ("spec/5",), {"spec/5/stored-records"},
+        PaymentRecords, "grants", alike, ("spec/5",), {"spec/5/stored-records"},
     ),
     "a budget is counted in floats": (
-        Sessions, "can_pay", in_floats, ("spec/5",), {"spec/5/session-condition"},
+        SessionBudgets, "can_pay", in_floats, ("spec/5",), {"spec/5/session-condition"},
     ),
 }  # fmt: skip
 

@@ -6,7 +6,6 @@ Every day, each mutant is judged by the checks of its clauses, and one honest se
 
 import ast
 from dataclasses import fields
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -111,12 +110,8 @@ def test_the_matrix_has_a_row_for_each_service_and_a_column_for_each_check() -> 
             assert wanted <= failed, name
 
 
-TODAYS_THIRD = sorted(MUTANTS)[datetime.now(UTC).toordinal() % 3 :: 3]
-"""A whole run takes seven seconds; `python -m tests.mutants` judges all in a quarter of an hour."""
-
-
 @pytest.mark.thorough
-@pytest.mark.parametrize("name", [*TODAYS_THIRD, *HONEST])
+@pytest.mark.parametrize("name", [*MUTANTS, *HONEST])
 def test_the_whole_suite_judges_a_service_as_the_matrix_says(name: str) -> None:
     """Its defect is seen, few other checks fail, and the row of the matrix holds."""
     verdict = judge_one(name)
