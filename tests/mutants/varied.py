@@ -134,7 +134,8 @@ def bound_to_the_order(recipe: Recipe) -> Recipe:
 
 gate("pending-counts-after-a-restart", "5/stored-records",
     "After a restart, any stored payment grants access, whether it was settled or not.",
-    after_a_restart(payments=GrantsWhatIsPending))  # fmt: skip
+    after_a_restart(payments=GrantsWhatIsPending),
+    broad="after the suite's restart, whatever was verified and not settled is served")  # fmt: skip
 
 
 @session.defect("debits-the-newest-session", "5/session-debit", into("sessions"))
