@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -58,7 +57,6 @@ class Running:
         *args: str,
         program: Sequence[str] = X402SIM,
         env: dict[str, str] | None = None,
-        cwd: Path | None = None,
     ) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in `close`
         self.process = subprocess.Popen(
@@ -67,7 +65,6 @@ class Running:
             stderr=self._errors,
             text=True,
             env=environment() | (env or {}),
-            cwd=cwd,
         )
         self._lines: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)

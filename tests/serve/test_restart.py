@@ -246,8 +246,8 @@ def _record(server: Server, asked: dict[str, Any]) -> dict[str, Any]:
     return server.http.get(f"/api/payments/{asked['paymentId']}").json()
 
 
-def _wait_until(happened: Any, timeout_s: float = 10) -> None:
-    end = time.monotonic() + timeout_s
+def _wait_until(happened: Any) -> None:
+    end = time.monotonic() + 10
     while not happened():
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.01)
