@@ -8,6 +8,7 @@ import os
 import queue
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -180,6 +181,10 @@ class Server(Running):
 
     def view(self, data: bytes) -> int:
         return int(self.rpc("eth_call", {"to": self.ready["asset"], "data": to_hex(data)}), 16)
+
+    def record(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Return the record of the payment for a 402."""
+        return self.http.get(f"/api/payments/{asked['paymentId']}").json()
 
     def balance(self, account: str) -> int:
         return self.view(abi.balance_of(parse_address(account)))
@@ -360,6 +365,13 @@ def in_parallel(*jobs: Any) -> list[Any]:
 
     with ThreadPoolExecutor(len(jobs)) as pool:
         return list(pool.map(run, jobs))
+
+
+def exchange(address: tuple[str, int], sent: bytes) -> bytes:
+    """Send bytes, and return everything that comes back until the server closes."""
+    with socket.create_connection(address, timeout=10) as sock:
+        sock.sendall(sent)
+        return b"".join(iter(lambda: sock.recv(65536), b""))
 
 
 def statuses(answers: list[Answer]) -> dict[int, int]:

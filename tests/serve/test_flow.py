@@ -100,7 +100,7 @@ def test_the_record_the_gas_and_the_order_of_a_settlement(server, payer):
         "payment settled",
         PAY,
     ]
-    record = server.http.get(f"/api/payments/{asked['paymentId']}").json()
+    record = server.record(asked)
     assert record.pop("timestamp") <= receipt["timestamp"]
     assert record == {
         "payment_id": asked["paymentId"],
@@ -204,7 +204,7 @@ def test_a_wallet_without_the_money_and_the_same_id_after_the_faucet(server, fun
     assert refusal(payer.pay(asked, signed)) == status_and_text(Refusal.INSUFFICIENT_BALANCE)
     assert payer.quote(asked["paymentId"]).status_code == 402
     assert payer.transfers == 0
-    record = server.http.get(f"/api/payments/{asked['paymentId']}").json()
+    record = server.record(asked)
     assert record["status"] == "pending", "the header is still valid"
 
     server.sim("faucet", address=payer.address, amount="0.01")
