@@ -16,9 +16,10 @@ from contextlib import ExitStack, closing, contextmanager
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from tests.serve.driver import ORDER, QUOTE, Running
+from tests.serve.driver import Running
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.serve import run
+from x402sim.world.story.payer_client import ORDER, QUOTE
 
 BARE, OURS = "bare uvicorn", "x402sim serve"
 _CONNECTIONS = 16
