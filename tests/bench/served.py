@@ -9,14 +9,14 @@ client costs little compared with the server; an httpx client would not.
 import json
 import re
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
+from tests.serve.driver import Running
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.serve import run
 from x402sim.world.story.payer_client import ORDER, QUOTE
@@ -95,33 +95,14 @@ def _size_of_answer(sock: socket.socket) -> int:
 def askers() -> Iterator[dict[str, Asker]]:
     """Start both servers, and yield a client for each; stop them at the end."""
     with ExitStack() as stack:
-        bare = stack.enter_context(_process("tests.bench.served"))
-        ours = stack.enter_context(_process("x402sim", "serve", "--port", "0", "--json"))
+        module = [sys.executable, "-m", "tests.bench.served"]
+        bare = stack.enter_context(closing(Running(program=module)))
+        ours = stack.enter_context(closing(Running("serve", "--port", "0", "--json")))
         ports = {
-            BARE: (int(_line(bare)), b"200"),
-            OURS: (int(json.loads(_line(ours))["service"].rsplit(":", 1)[1]), b"402"),
+            BARE: (int(bare.line()), b"200"),
+            OURS: (int(json.loads(ours.line())["service"].rsplit(":", 1)[1]), b"402"),
         }
         yield {name: Asker(*where) for name, where in ports.items()}
-
-
-@contextmanager
-def _process(module: str, *arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    command = [sys.executable, "-m", module, *arguments]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.communicate()
-
-
-def _line(process: "subprocess.Popen[str]") -> str:
-    """Return the first line that a server prints; raises `ConnectionError` if it exits first."""
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    if not line:
-        raise ConnectionError("a server of the benchmark did not start")
-    return line
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:

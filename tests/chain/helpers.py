@@ -2,12 +2,13 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from coincurve import PrivateKey
 
-from x402sim.chain.base import Call, TxReceipt
+from x402sim.chain.base import Call, TxReceipt, WorldChain
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
@@ -39,7 +40,40 @@ def nonce(name: object) -> bytes:
     return hashlib.sha256(str(name).encode()).digest()
 
 
-class LedgerDriver:
+class ChainDriver:
+    """A chain and shortcuts to call it; `run` waits for what the chain does."""
+
+    def __init__(
+        self, chain: WorldChain, run: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
+    ) -> None:
+        self.chain, self.run = chain, run
+
+    def put(self, data: bytes, sender: Wallet = RELAYER, to: Address = TOKEN, value: int = 0):
+        """Send a transaction; return its hash."""
+        return self.run(self.chain.send(Call(sender.address_bytes, to, data, value)))
+
+    def send(self, data: bytes, sender: Wallet = RELAYER, value: int = 0) -> TxReceipt:
+        """Send a call of the token that is mined at once; return its receipt."""
+        return self.run(self.chain.receipt(self.put(data, sender, value=value)))
+
+    def refusal(self, data: bytes, sender: Wallet = RELAYER, value: int = 0) -> str | None:
+        """Send a call; return its revert reason, None if it took effect."""
+        return self.send(data, sender, value).revert_reason
+
+    def view(self, data: bytes, sender: Wallet = RELAYER) -> bytes:
+        """Return the result of an `eth_call`."""
+        return self.run(self.chain.call(Call(sender.address_bytes, TOKEN, data)))
+
+    def balance(self, wallet: Wallet) -> int:
+        """Return a token balance."""
+        return int.from_bytes(self.view(abi.balance_of(wallet.address_bytes)))
+
+    def is_used(self, wallet: Wallet, used: bytes) -> bool:
+        """Tell whether authorizationState is true."""
+        return self.view(abi.authorization_state(wallet.address_bytes, used)) == abi.word(1)
+
+
+class LedgerDriver(ChainDriver):
     """A ledger, its clock (`now`, in seconds), and shortcuts to call it."""
 
     def __init__(
@@ -52,7 +86,7 @@ class LedgerDriver:
     ) -> None:
         self.now = now or [float(NOW_S)]
         self.clock = Clock(lambda: self.now[0])
-        self.ledger = LedgerChain(
+        ledger = LedgerChain(
             TESTNET,
             self.clock,
             owner=OWNER.address_bytes,
@@ -62,36 +96,15 @@ class LedgerDriver:
             rules=rules,
             spill=spill,
         )
+        super().__init__(ledger)
+
+    @property
+    def ledger(self) -> LedgerChain:
+        return self.chain
 
     @property
     def state(self):
         return self.ledger.machine.state
-
-    def put(self, data: bytes, sender: Wallet = RELAYER, to: Address = TOKEN, value: int = 0):
-        """Send a transaction; return its hash."""
-        return asyncio.run(self.ledger.send(Call(sender.address_bytes, to, data, value)))
-
-    def send(self, data: bytes, sender: Wallet = RELAYER, value: int = 0) -> TxReceipt:
-        """Send a call of the token that is mined at once; return its receipt."""
-        receipt = self.state.receipts[self.put(data, sender, value=value)]
-        assert receipt.tx_hash in self.state.head.tx_hashes
-        return receipt
-
-    def refusal(self, data: bytes, sender: Wallet = RELAYER, value: int = 0) -> str | None:
-        """Send a call; return its revert reason, None if it took effect."""
-        return self.send(data, sender, value).revert_reason
-
-    def view(self, data: bytes) -> bytes:
-        """Return the result of an `eth_call`."""
-        return asyncio.run(self.ledger.call(Call(RELAYER.address_bytes, TOKEN, data)))
-
-    def balance(self, wallet: Wallet) -> int:
-        """Return a token balance."""
-        return int.from_bytes(self.view(abi.balance_of(wallet.address_bytes)))
-
-    def is_used(self, wallet: Wallet, used: bytes) -> bool:
-        """Tell whether authorizationState is true."""
-        return self.view(abi.authorization_state(wallet.address_bytes, used)) == abi.word(1)
 
 
 def authorization(**changes: object) -> Authorization:
@@ -138,10 +151,9 @@ def permit_call(
     by: Wallet = ALICE,
     domain: Domain = TESTNET.domain,
     packed: bool = False,
-    spoil: Callable[[bytes], bytes] = bytes,
 ) -> bytes:
     """Return calldata of a signed permit."""
-    signature = spoil(sign(permit_digest(permit, domain), _key(by)))
+    signature = sign(permit_digest(permit, domain), _key(by))
     return abi.permit(permit, signature, packed=packed)
 
 

@@ -47,10 +47,6 @@ def block(driver: LedgerDriver, which: int | Hash):
     return asyncio.run(driver.ledger.block(which))
 
 
-def transaction(driver: LedgerDriver, tx_hash: Hash):
-    return asyncio.run(driver.ledger.transaction(tx_hash))
-
-
 def receipt(driver: LedgerDriver, tx_hash: Hash) -> TxReceipt | None:
     return asyncio.run(driver.ledger.receipt(tx_hash))
 
@@ -90,7 +86,7 @@ def hashes(driver: LedgerDriver) -> list[Hash]:
     return [b.hash for b in chain]
 
 
-def is_conserved(driver: LedgerDriver, minted: int = START_BASE) -> bool:
+def is_conserved(driver: LedgerDriver, minted: int) -> bool:
     return driver.state.supply == sum(driver.state.balances.values()) == minted
 
 

@@ -75,7 +75,7 @@ def test_an_opened_ledger_goes_on_as_the_first_would_have(file):
     for n, _, _ in zip(range(150), operate(unbroken), operate(interrupted), strict=False):
         if n % 15 == 14:
             interrupted.ledger.close()
-            interrupted.ledger = LedgerDriver(file=file, now=interrupted.now).ledger
+            interrupted.chain = LedgerDriver(file=file, now=interrupted.now).ledger
     assert contents(interrupted) == contents(unbroken)
     interrupted.ledger.close()
 

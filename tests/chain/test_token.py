@@ -188,16 +188,6 @@ def test_both_edges_are_outside_the_window(kind, at_s, text):
     assert driver.refusal(data, SHOP) == text
 
 
-@pytest.mark.clause("5/window")
-def test_the_time_that_counts_is_that_of_the_block_not_of_the_sending():
-    driver = LedgerDriver()
-    driver.ledger.machine.automine = False
-    tx_hash = driver.put(payment(valid_before=NOW_S + 10))
-    driver.now[0] += 10
-    driver.ledger.machine.mine(driver.clock.now_s(), 1)
-    assert driver.state.receipts[tx_hash].revert_reason == LATE
-
-
 def test_a_cancellation_has_no_window():
     driver = LedgerDriver()
     driver.now[0] += 10**9
@@ -430,13 +420,6 @@ def test_from_the_zero_address_dies_at_the_signature():
     assert LedgerDriver(rules=no_rules).refusal(transfer_call(auth, GOOD)) == text
 
 
-@pytest.mark.parametrize("sender", [RELAYER, MALLORY, SHOP, ALICE])
-def test_anyone_may_submit_a_transfer(sender):
-    driver = LedgerDriver()
-    assert driver.refusal(payment(), sender) is None
-    assert driver.balance(SHOP) == 10_000
-
-
 # --- pause, blacklist, owner ---------------------------------------------------------
 
 
@@ -474,9 +457,6 @@ def test_only_the_owner_governs_the_token(data, text):
     assert driver.refusal(data, MALLORY) == text
     assert driver.state.supply == before
     assert driver.refusal(payment()) is None
-
-
-# --- calldata that is none -----------------------------------------------------------
 
 
 # --- the views -----------------------------------------------------------------------

@@ -5,7 +5,6 @@ Nothing is skipped: what cannot be found or installed fails its tests.
 """
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
 from tests import npm
@@ -14,10 +13,10 @@ from x402sim.chain.node.anvil import VARIABLE, find_anvil
 PACKAGES = Path(__file__).parent
 
 
-def anvil(environ: Mapping[str, str] = os.environ) -> Path:
+def anvil() -> Path:
     """Return the anvil that X402SIM_ANVIL names, else the pinned one, installed if need be."""
-    if environ.get(VARIABLE):
-        return find_anvil(environ)
+    if os.environ.get(VARIABLE):
+        return find_anvil()
     folder = npm.packages(PACKAGES) / "@foundry-rs"
     if found := sorted(folder.glob("anvil-*/bin/anvil*")):
         return found[0]

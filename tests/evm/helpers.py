@@ -1,10 +1,9 @@
 """Several chains with one clock, and shortcuts to send them the same calls."""
 
 import asyncio
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
 
+from tests.chain import helpers
 from tests.chain.helpers import (
     ALICE,
     MALLORY,
@@ -14,18 +13,15 @@ from tests.chain.helpers import (
     RELAYER,
     SHOP,
     START_BASE,
-    TOKEN,
 )
 from tests.evm import circle
-from x402sim.chain.base import Call, Reverted, TxReceipt, WorldChain
+from x402sim.chain.base import Reverted, WorldChain
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.node.anvil_node import AnvilNode
 from x402sim.chain.node.genesis import install_stablecoin
 from x402sim.chain.node.local_chain import LocalChain
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address
 from x402sim.protocol.networks import TESTNET
 
 PLAYERS = (ALICE, MALLORY, SHOP)
@@ -90,30 +86,12 @@ class Town:
         return ChainDriver(self, chain)
 
 
-class ChainDriver:
-    """One chain and shortcuts to call it, the same for a ledger and for anvil."""
+class ChainDriver(helpers.ChainDriver):
+    """One chain of a town and shortcuts to call it, the same for a ledger and for anvil."""
 
     def __init__(self, town: Town, chain: WorldChain) -> None:
-        self.town, self.chain, self.domain = town, chain, town.network.domain
-
-    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return self.town.run(work)
-
-    def put(self, data: bytes, sender: Wallet = RELAYER, to: Address = TOKEN, value: int = 0):
-        """Send a transaction; return its hash."""
-        return self.run(self.chain.send(Call(sender.address_bytes, to, data, value)))
-
-    def send(self, data: bytes, sender: Wallet = RELAYER, value: int = 0) -> TxReceipt:
-        """Send a call of the token that is mined at once; return its receipt."""
-        return self.run(self.chain.receipt(self.put(data, sender, value=value)))
-
-    def refusal(self, data: bytes, sender: Wallet = RELAYER, value: int = 0) -> str | None:
-        """Send a call; return its revert reason, None if it took effect."""
-        return self.send(data, sender, value).revert_reason
-
-    def view(self, data: bytes, sender: Wallet = RELAYER) -> bytes:
-        """Return the result of an `eth_call`."""
-        return self.run(self.chain.call(Call(sender.address_bytes, TOKEN, data)))
+        super().__init__(chain, town.run)
+        self.town, self.domain = town, town.network.domain
 
     def tried(self, data: bytes, sender: Wallet = RELAYER) -> str | None:
         """Try a call without sending it; return its revert reason, None if it would work."""
@@ -122,9 +100,3 @@ class ChainDriver:
         except Reverted as reverted:
             return str(reverted)
         return None
-
-    def balance(self, wallet: Wallet) -> int:
-        return int.from_bytes(self.view(abi.balance_of(wallet.address_bytes)))
-
-    def is_used(self, wallet: Wallet, used: bytes) -> bool:
-        return self.view(abi.authorization_state(wallet.address_bytes, used)) == abi.word(1)

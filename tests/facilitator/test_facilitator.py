@@ -454,16 +454,6 @@ def test_the_facilitator_pays_the_gas_and_the_payer_none(desk):
     assert receipt.call.sender == RELAYER.address_bytes
 
 
-@pytest.mark.clause("1/payer-pays-no-gas")
-def test_a_payer_without_any_native_currency_can_pay(desk):
-    poor = Wallet(b"\x77" * 32)
-    desk.driver.send(abi.mint(poor.address_bytes, 10_000), OWNER)
-    assert poor.address_bytes not in desk.driver.state.native
-    auth = authorization(from_=poor.address_bytes)
-    assert desk.post(SETTLE, asking(header(auth, by=poor)))["event"] == "payment.settled"
-    assert desk.driver.balance(SHOP) == 10_000
-
-
 def wait(seconds: float):
     def prepare(driver: LedgerDriver) -> None:
         driver.now[0] += seconds

@@ -59,11 +59,11 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def target(interval_s: int = 300) -> Target:
+def target() -> Target:
     """Return our own target, which says how long its durations are."""
     own = own_target()
     sessions = msgspec.structs.replace(own.sessions, duration_unit_s=1, refund_within_s=300)
-    return msgspec.structs.replace(own, sessions=sessions, indexer=Indexer(interval_s=interval_s))
+    return msgspec.structs.replace(own, sessions=sessions, indexer=Indexer(interval_s=300))
 
 
 def judged(recipe: Recipe, *prefixes: str) -> dict[str, Result]:

@@ -8,6 +8,7 @@ import os
 import queue
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -16,7 +17,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -58,7 +58,6 @@ class Running:
         *args: str,
         program: Sequence[str] = X402SIM,
         env: dict[str, str] | None = None,
-        cwd: Path | None = None,
     ) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in `close`
         self.process = subprocess.Popen(
@@ -67,7 +66,6 @@ class Running:
             stderr=self._errors,
             text=True,
             env=environment() | (env or {}),
-            cwd=cwd,
         )
         self._lines: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -183,6 +181,10 @@ class Server(Running):
 
     def view(self, data: bytes) -> int:
         return int(self.rpc("eth_call", {"to": self.ready["asset"], "data": to_hex(data)}), 16)
+
+    def record(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Return the record of the payment for a 402."""
+        return self.http.get(f"/api/payments/{asked['paymentId']}").json()
 
     def balance(self, account: str) -> int:
         return self.view(abi.balance_of(parse_address(account)))
@@ -363,6 +365,13 @@ def in_parallel(*jobs: Any) -> list[Any]:
 
     with ThreadPoolExecutor(len(jobs)) as pool:
         return list(pool.map(run, jobs))
+
+
+def exchange(address: tuple[str, int], sent: bytes) -> bytes:
+    """Send bytes, and return everything that comes back until the server closes."""
+    with socket.create_connection(address, timeout=10) as sock:
+        sock.sendall(sent)
+        return b"".join(iter(lambda: sock.recv(65536), b""))
 
 
 def statuses(answers: list[Answer]) -> dict[int, int]:

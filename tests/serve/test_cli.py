@@ -81,12 +81,6 @@ def test_a_database_that_cannot_be_one(tmp_path, what):
         assert db.read_text().startswith("Dear diary")
 
 
-@pytest.mark.clause("2.8/networks")
-def test_a_network_that_does_not_exist():
-    says = "unknown network 'mars'; known networks: cronos-testnet, cronos-mainnet"
-    _assert_gives_up("--port", "0", "--network", "mars", says=says)
-
-
 @pytest.mark.parametrize(
     ("option", "values", "says"),
     [
@@ -95,6 +89,7 @@ def test_a_network_that_does_not_exist():
         ("--accounts", ("0", "101"), "fund 1 to 100 accounts, not"),
         ("--allow-origin", ("null", "localhost:3000"), "--allow-origin '"),
         ("--control-token", ("",), "the control token is empty"),
+        ("--network", ("mars",), "unknown network 'mars'; known networks: cronos-testnet, "),
     ],
 )
 def test_a_value_out_of_range_is_told_in_one_line(option, values, says):

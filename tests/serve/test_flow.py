@@ -1,7 +1,6 @@
-"""One payment, over TCP: asked, signed, settled, repeated; and every way it must not work."""
+"""One payment, over TCP: asked, signed, settled, repeated; requirements that were changed."""
 
 import json
-import random
 import re
 from typing import Any
 
@@ -14,17 +13,13 @@ from tests.serve.driver import (
     QUOTE,
     SESSIONS,
     Server,
-    header,
     read_header,
     refusal,
     write_header,
 )
 from tests.serve.hosted import status_and_text
-from x402sim import Wallet
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.messages import PaymentRequired, decode
-from x402sim.protocol.networks import MAINNET, TESTNET
+from x402sim.protocol.networks import MAINNET
 from x402sim.protocol.refusals import Refusal
 
 OTHER = "0x" + "42" * 20
@@ -44,43 +39,6 @@ def test_no_cache_stores_what_may_hold_a_proof_of_payment(server, payer):
     answers = (asked, paid, served, refused, session)
     assert [answer.status_code for answer in answers] == [402, 200, 200, 409, 402]
     assert {answer.headers["cache-control"] for answer in answers} == {"no-store"}
-
-
-@pytest.mark.clause(
-    "1/unpaid-402",
-    "2.1/requirements",
-    "2.2/body",
-    "4.2/price",
-    "7/payment-required",
-    "8/quote-price",
-    "8/timeout",
-)
-def test_without_payment_the_answer_is_the_402_of_2_2_and_the_standards(server, payer):
-    answer = server.http.post(QUOTE, json=ORDER)
-    assert answer.status_code == 402
-    assert answer.headers["content-type"] == "application/json"
-    body = answer.json()
-    assert re.fullmatch("pay_[A-Za-z0-9_-]{30,}", body.pop("paymentId"))
-    assert len({payer.ask()["paymentId"] for _ in range(20)}) == 20
-    assert "10000 base units" in body.pop("message")
-    assert body.pop("x402Version") == 1
-    (accepted,) = body.pop("accepts")
-    assert accepted["resource"] == server.ready["service"] + QUOTE
-    assert accepted["payTo"] == server.ready["payTo"]
-    assert body == {
-        "error": "Payment Required",
-        "network": "cronos-testnet",
-        "paymentRequirements": {
-            "scheme": "exact",
-            "network": "cronos-testnet",
-            "payTo": server.ready["payTo"],
-            "asset": server.ready["asset"],
-            "maxAmountRequired": "10000",
-            "maxTimeoutSeconds": 300,
-            "resource": QUOTE,
-            "description": DESCRIPTION,
-        },
-    }
 
 
 @pytest.mark.clause(
@@ -142,7 +100,7 @@ def test_the_record_the_gas_and_the_order_of_a_settlement(server, payer):
         "payment settled",
         PAY,
     ]
-    record = server.http.get(f"/api/payments/{asked['paymentId']}").json()
+    record = server.record(asked)
     assert record.pop("timestamp") <= receipt["timestamp"]
     assert record == {
         "payment_id": asked["paymentId"],
@@ -159,19 +117,6 @@ def test_the_record_the_gas_and_the_order_of_a_settlement(server, payer):
     assert mined["from"] != payer.address.lower()
     assert int(server.rpc("eth_getBalance", payer.address, "latest"), 16) == 0
     assert int(server.rpc("eth_getTransactionCount", payer.address, "latest"), 16) == 0
-
-
-# --- proofs that are none ----------------------------------------------------------------
-
-
-@pytest.mark.clause("5/cache-first", "5/stored-records")
-def test_an_unknown_or_unpaid_payment_id_grants_nothing(server, payer):
-    unpaid = payer.ask()["paymentId"]
-    for known in ("", "pay_", "pay_" + "a" * 72, "'; DROP TABLE payments; --", "☃", unpaid):
-        headers = {"X-Payment-Id": known.encode()}
-        answer = server.http.post(QUOTE, json=ORDER, headers=headers)
-        assert answer.status_code == 402, known
-        assert answer.json()["paymentId"] != known
 
 
 # --- requirements that are not those issued ----------------------------------------------
@@ -233,75 +178,7 @@ def test_descriptions_addresses_and_unknown_fields_are_read_kindly(server, payer
     assert payer.quote(asked["paymentId"], body=ORDER | {"colour": "blue"}).status_code == 200
 
 
-# --- a payment settles once --------------------------------------------------------------
-
-
-@pytest.mark.clause("7/payment-already-settled")
-def test_the_same_payment_twice_is_already_settled(payer):
-    asked = payer.ask()
-    signed = payer.sign(asked["paymentRequirements"])
-    assert payer.pay(asked, signed).status_code == 200
-    assert refusal(payer.pay(asked, signed)) == status_and_text(Refusal.ALREADY_SETTLED)
-    assert refusal(payer.pay(asked)) == status_and_text(Refusal.ALREADY_SETTLED)
-    assert (payer.balance, payer.transfers) == (FUNDS - PRICE, 1)
-
-
-@pytest.mark.clause("7/nonce-already-used")
-def test_a_cancelled_authorization_is_used_up_and_has_paid_nothing(server, payer):
-    asked = payer.ask()
-    nonce = random.randbytes(32)
-    cancel = abi.cancel_authorization(
-        payer.wallet.address_bytes, nonce, payer.wallet.sign_cancellation(nonce, TESTNET.domain)
-    )
-    sender = server.ready["accounts"][0]["address"]
-    call = {"from": sender, "to": server.ready["asset"], "data": to_hex(cancel)}
-    tx_hash = server.rpc("eth_sendTransaction", call)
-    assert server.rpc("eth_getTransactionReceipt", tx_hash)["status"] == "0x1"
-
-    signed = payer.sign(asked["paymentRequirements"], fixed_nonce=nonce)
-    assert refusal(payer.pay(asked, signed)) == status_and_text(Refusal.NONCE_USED)
-    assert payer.quote(asked["paymentId"]).status_code == 402
-    assert payer.transfers == 0
-    assert payer.pay(asked).status_code == 200
-
-
-@pytest.mark.clause("2.2/payment-id", "4.1/validate")
-def test_an_id_that_was_never_issued_settles_nothing(server, payer):
-    """Every character counts, and so does whatever is added or missing."""
-    asked = payer.ask()
-    body, issued, rows = payer.settlement(asked), asked["paymentId"], _stored(server)
-    flipped = [
-        issued[:place] + ("a" if issued[place] != "a" else "b") + issued[place + 1 :]
-        for place in range(4, len(issued))
-    ]
-    invented = [
-        "", "pay_" + "".join(random.choices("abcdefghijklmnopqrstuvwxyz234567", k=72)),
-        issued.upper(), issued[:4] + issued[4:].upper(), issued[:-1], issued + "a", issued + " ",
-        issued + "\0", issued[4:], issued.replace("pay_", "session_"), "pay_" + "☃" * 72,
-    ]  # fmt: skip
-    for unknown in (*flipped, *invented):
-        answer = server.http.post(PAY, json=body | {"paymentId": unknown})
-        assert refusal(answer) == status_and_text(Refusal.MISMATCH), unknown
-        assert "not issued" in answer.json()["reason"]
-    assert payer.transfers == 0
-    assert _stored(server) == rows
-
-
-# --- too late, too early -----------------------------------------------------------------
-
-
-@pytest.mark.clause("2.1/validity", "8/timeout")
-def test_the_requirements_are_good_for_300_seconds(server, payer):
-    in_time = payer.ask()
-    server.advance(290)
-    assert payer.pay(in_time).status_code == 200
-    late = payer.ask()
-    server.advance(301)
-    answer = payer.pay(late)
-    assert refusal(answer) == status_and_text(Refusal.EXPIRED)
-    assert "maxTimeoutSeconds" in answer.json()["reason"]
-    assert payer.transfers == 1
-    assert payer.quote(late["paymentId"]).status_code == 402
+# --- how long a signature lasts ----------------------------------------------------------
 
 
 @pytest.mark.clause("8/validity-window", "2.3/window")
@@ -315,47 +192,7 @@ def test_a_wallets_authorization_lasts_300_seconds(server, payer):
     assert payer.transfers == 0
 
 
-# --- headers that do not pay what is asked -----------------------------------------------
-
-
-@pytest.mark.clause("5/exact-amount", "4.1/verify-signature", "7/invalid-signature")
-def test_over_and_underpaying_are_refused(server, payer):
-    for amount in (0, 1, 9999, 10001, 20000, 2**256 - 1):
-        asked, rows = payer.ask(), _stored(server)
-        answer = payer.pay(asked, payer.sign(asked["paymentRequirements"], amount=amount))
-        assert refusal(answer) == status_and_text(Refusal.INVALID_SIGNATURE)
-        assert answer.json()["reason"] == f"Invalid amount: {amount}"
-        assert _stored(server) == rows
-    assert payer.transfers == 0
-
-
-INVALID = "Invalid EIP-3009 signature"
-FORGED = [
-    ({"value": "10000", "amount": 9999}, INVALID),
-    ({"to": OTHER}, "Recipient does not match payTo address"),
-    ({"from": OTHER}, INVALID),
-    ({"validBefore": 1}, INVALID),
-    ({"validAfter": 0}, INVALID),
-    ({"nonce": "0x" + "07" * 32}, INVALID),
-    ({"asset": OTHER}, f"Unsupported asset: {OTHER}"),
-    *(({"signature": "0x" + s}, INVALID) for s in ("00" * 65, "", "11" * 64, "ff" * 65)),
-    ({"signer": Wallet.create()}, INVALID),
-]
-
-
-@pytest.mark.clause("4.1/verify-signature", "5/signature-proves", "7/invalid-signature")
-def test_only_the_payer_can_sign_and_nobody_can_change_what_is_signed(server, payer):
-    asked = payer.ask()
-    for changes, reason in FORGED:
-        answer = payer.pay(asked, payer.sign(asked["paymentRequirements"], **changes))
-        assert refusal(answer) == status_and_text(Refusal.INVALID_SIGNATURE), changes
-        assert answer.json()["reason"].split(";")[0] == reason
-    mainnet = asked["paymentRequirements"] | {"network": MAINNET.name}
-    of_other_chain = read_header(header(payer.wallet, mainnet, server.now_s()))
-    answer = payer.pay(asked, write_header(of_other_chain | {"network": TESTNET.name}))
-    assert refusal(answer) == status_and_text(Refusal.INVALID_SIGNATURE)
-    assert payer.transfers == 0
-    assert payer.pay(asked).status_code == 200
+# --- a wallet without money -------------------------------------------------------------
 
 
 @pytest.mark.clause("7/insufficient-balance")
@@ -367,7 +204,7 @@ def test_a_wallet_without_the_money_and_the_same_id_after_the_faucet(server, fun
     assert refusal(payer.pay(asked, signed)) == status_and_text(Refusal.INSUFFICIENT_BALANCE)
     assert payer.quote(asked["paymentId"]).status_code == 402
     assert payer.transfers == 0
-    record = server.http.get(f"/api/payments/{asked['paymentId']}").json()
+    record = server.record(asked)
     assert record["status"] == "pending", "the header is still valid"
 
     server.sim("faucet", address=payer.address, amount="0.01")

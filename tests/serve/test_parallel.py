@@ -45,7 +45,7 @@ def test_twenty_payers_for_one_id_at_once(server):
     assert statuses(answers) == {200: 1, 409: 19}
     assert sum(payer.transfers for payer in payers) == 1
     charged = [payer.address for payer in payers if payer.transfers]
-    record = server.http.get(f"/api/payments/{asked['paymentId']}").json()
+    record = server.record(asked)
     assert [record["from_address"]] == charged
 
 

@@ -211,26 +211,6 @@ async def submit(rig: ServiceRig, header: str) -> bytes:
     return await rig.parts.chain.send(Call(rig.bob.address_bytes, TESTNET.asset, data))
 
 
-@scene
-async def test_twenty_at_once_for_one_id_settle_once(rig: ServiceRig) -> None:
-    required = await rig.ask()
-    headers = [rig.sign(required) for _ in range(20)]
-    answers = await asyncio.gather(*(rig.pay(required, header) for header in headers))
-    assert sorted(a.status_code for a in answers) == [200] + [409] * 19
-    assert rig.transfers() == 1
-
-
-@pytest.mark.clause("7/nonce-already-used")
-@scene
-async def test_one_authorization_for_ten_ids_at_once_settles_one(rig: ServiceRig) -> None:
-    asked = [await rig.ask() for _ in range(10)]
-    header = rig.sign(asked[0])
-    answers = await asyncio.gather(*(rig.pay(required, header) for required in asked))
-    assert sorted(a.status_code for a in answers) == [200] + [409] * 9
-    assert {a.json()["error"] for a in answers if a.status_code == 409} == {"Nonce already used"}
-    assert rig.transfers() == 1
-
-
 # --- accidents ---------------------------------------------------------------------------
 
 

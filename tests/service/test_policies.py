@@ -1,11 +1,12 @@
 """What each policy of a service does, and what a policy of the user's own can do."""
 
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from tests.world import playing
+from tests.world.playing import Story, found
 from x402sim import Fault, LiveWorld, Run, Settings, World, events
 from x402sim.policies import (
     AskOnce,
@@ -24,25 +25,21 @@ from x402sim.protocol.refusals import Finding
 from x402sim.report.summary import checks_of
 from x402sim.world.story.invariants import PAID_ONCE, SERVED_IF_PAID
 
-Story = Callable[[LiveWorld], Awaitable[None]]
 LOST = Fault(victim="facilitator", does="lose answer", path="/settle")
 UNREACHABLE = "Facilitator unreachable"
 
 
+def with_policy(**policy: Any) -> Settings:
+    return Settings(policy=ServicePolicy(**policy), phase=0)
+
+
 def run_with(story: Story, invariants: bool = True, **policy: Any) -> Run:
-    settings = Settings(policy=ServicePolicy(**policy), phase=0)
-    return World(seed=1, service=settings, invariants=invariants).play(story)
+    return World(seed=1, service=with_policy(**policy), invariants=invariants).play(story)
 
 
 def play(story: Story, **policy: Any) -> Run:
     """Play a story whose asserts must hold at a service with this policy."""
-    run = run_with(story, **policy)
-    assert run.outcome == "passed", (run.reason, [c for c in checks_of(run.journal) if not c.ok])
-    return run
-
-
-def found(run: Run, kind: type[Any]) -> list[Any]:
-    return [entry.event for entry in run.journal if isinstance(entry.event, kind)]
+    return playing.play(story, service=with_policy(**policy))
 
 
 def asked(run: Run, to: str) -> list[str]:

@@ -25,9 +25,10 @@ async def test_the_deposit_is_max_spend_exactly(rig: ServiceRig, max_spend: str,
 
 MAX_SPENDS: tuple[object, ...] = (
     "1", "1.0", "1.000", "-1.00", "+1.00", "1e2", " 1.00", "01.00", "0.00", "", ".50", "1,00", "NaN",
-    "١.٠٠", "99999999999999999.00", "1.00\n", 1.00, 1, None, True, ["1.00"],
+    "١.٠٠", "99999999999999999.00", "1.00\n", 1.00, 1, None, True, ["1.00"], {}, "0x1.00",
+    "Infinity", "1_000.00", "9" * 400 + ".00", "1" * 5000 + ".00",
 )  # fmt: skip
-DURATIONS = (0, -1, "60", 1.5, True, None, 10**9, 10**30)
+DURATIONS = (0, -1, "60", "", 1.5, True, None, 10**9, 10**30, [], {})
 
 
 @pytest.mark.clause("4.4/max-spend")

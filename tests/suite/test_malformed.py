@@ -12,6 +12,7 @@ from x402sim.clock import Clock
 from x402sim.http.bounded import Limits
 from x402sim.rng import Rng
 from x402sim.service.state import Service
+from x402sim.spec.ground import BINDING
 from x402sim.suite.check import check
 from x402sim.suite.engine import all_checks, run
 from x402sim.suite.expect import require
@@ -59,7 +60,7 @@ def test_content_for_a_bad_request_breaks_a_must_of_section_1_or_7(gift: str) ->
     assert failed[must].level == "MUST"
     assert "no protected content for " in str(failed[must].expected)
     assert failed[must].ground is not None
-    assert failed[must].ground.is_binding
+    assert failed[must].ground.kind in BINDING
     assert '"quote"' in failed[must].exchange, "the exchange is the one that failed"
 
 

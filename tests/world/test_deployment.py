@@ -6,7 +6,8 @@ from dataclasses import replace
 import httpx
 import pytest
 
-from x402sim import MAINNET, TESTNET, LiveWorld, LocalServer, Payer, World
+from tests.world.test_networks import OWN
+from x402sim import MAINNET, TESTNET, LiveWorld, LocalServer, Network, Payer, World
 from x402sim.backends import Deployment
 from x402sim.protocol.crypto import parse_address
 from x402sim.world.control.client import ControlClient
@@ -59,13 +60,14 @@ def test_another_network_than_the_worlds_is_refused() -> None:
         World(on=server.url, network=MAINNET).play(buys)
 
 
-def test_without_a_control_api_the_network_is_the_one_given() -> None:
-    bare = LocalServer(network=MAINNET)
+@pytest.mark.parametrize("network", [MAINNET, OWN], ids=lambda each: each.name)
+def test_without_a_control_api_the_network_is_the_one_given(network: Network) -> None:
+    bare = LocalServer(network=network)
     bare._listen = Listen(host="0.0.0.0", port=0)
     with bare:
         payer = bare.parts.accounts[0].private_key
         stage = Deployment(bare.url, payer_key=payer)
-        run = World(on=stage, network=MAINNET).play(buys)
+        run = World(on=stage, network=network).play(buys)
         assert (run.outcome, run.reason) == ("passed", "")
         assert payer not in repr(stage)
 

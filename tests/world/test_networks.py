@@ -7,13 +7,11 @@ import httpx
 import pytest
 
 from tests.evm import find
-from x402sim import BASE_SEPOLIA, LiveWorld, LocalServer, Network, PaymentAuth, SessionAuth, World
+from x402sim import BASE_SEPOLIA, LocalServer, Network, PaymentAuth, SessionAuth, World
 from x402sim.backends import Anvil
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
 from x402sim.world.chains.backend import ChainBackend
-from x402sim.world.server.listen import Listen
-from x402sim.world.stages.deployment import Deployment
 
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3", 18)
@@ -77,20 +75,6 @@ def test_a_database_keeps_amounts_of_18_decimals(tmp_path: Path) -> None:
             assert answer.status_code == 200
             left = server.info.accounts[0].balance
     assert left == str(1000 * 10**18 - 10**16)
-
-
-def test_a_deployment_without_control_is_paid_on_a_network_of_the_users() -> None:
-    bare = LocalServer(network=OWN)
-    bare._listen = Listen(host="0.0.0.0", port=0)
-    with bare:
-        stage = Deployment(bare.url, payer_key=bare.parts.accounts[0].private_key)
-
-        async def buys(world: LiveWorld) -> None:
-            alice = await world.payer("alice", balance="1.00")
-            world.expect((await alice.buy()).status, 200, "4.1/receipt")
-
-        run = World(on=stage, network=OWN).play(buys)
-    assert (run.outcome, run.reason) == ("passed", "")
 
 
 def test_a_wallet_signs_for_the_network_that_it_is_given() -> None:

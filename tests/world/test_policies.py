@@ -1,10 +1,10 @@
 """A payer of a story follows its policy: what it sends, what it signs for, and what it is charged."""
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from tests.world.playing import found, play
 from x402sim import (
     Fault,
     LiveWorld,
@@ -12,7 +12,6 @@ from x402sim import (
     Run,
     Settings,
     SpendingCapExceeded,
-    World,
     events,
 )
 from x402sim.policies import (
@@ -31,27 +30,14 @@ from x402sim.policies import (
     StartOver,
 )
 from x402sim.population import Every
-from x402sim.report.summary import checks_of
 
-Story = Callable[[LiveWorld], Awaitable[None]]
 LOST = Fault(victim="service", does="lose answer", path="/api/pay")
-
-
-def play(story: Story, **options: Any) -> Run:
-    """Play a story whose asserts must hold."""
-    run = World(seed=1, **options).play(story)
-    assert run.outcome == "passed", (run.reason, [c for c in checks_of(run.journal) if not c.ok])
-    return run
 
 
 def paths(run: Run) -> list[str]:
     """Return what the payer asked the service for, in order."""
-    sent = (entry.event for entry in run.journal)
-    return [
-        each.path.rpartition("/")[2]
-        for each in sent
-        if isinstance(each, events.RequestSent) and each.to == "service"
-    ]
+    sent = found(run, events.RequestSent)
+    return [each.path.rpartition("/")[2] for each in sent if each.to == "service"]
 
 
 def test_without_a_policy_a_payer_tries_once() -> None:

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from tests.rig import ORDER
+from tests.serve.driver import exchange
 from x402sim import TESTNET, LocalServer, Network, PaymentAuth
 from x402sim.commands.banner import quick_start, show
 from x402sim.world.server.listen import Listen
@@ -57,11 +58,6 @@ def test_misspelt_names_are_errors_immediately(tmp_path: Path) -> None:
         LocalServer(file=tmp_path / "notes.txt").start()
 
 
-def test_a_network_can_be_given_by_name() -> None:
-    with LocalServer(network="cronos-mainnet") as server:
-        assert server.info.chain_id == 25
-
-
 OWN = Network("my-net", 4711, b"\xab" * 20, 'My "Dollar"', "MYD", "3", 18)
 
 
@@ -94,19 +90,9 @@ def test_a_request_without_a_host_or_with_two_is_refused() -> None:
             for head in HEADS:
                 for version in (b"1.1", b"1.0"):
                     line = b"GET " + target + b" HTTP/" + version + b"\r\n"
-                    answer = raw(address, line + head + b"Connection: close\r\n\r\n")
+                    answer = exchange(address, line + head + b"Connection: close\r\n\r\n")
                     assert answer.startswith(b"HTTP/1.1 400 "), answer
                     assert b'"error":"Invalid Host header"' in answer
-
-
-def raw(address: tuple[str, int], sent: bytes) -> bytes:
-    """Send bytes, and return everything that comes back."""
-    with socket.create_connection(address, timeout=10) as sock:
-        sock.sendall(sent)
-        parts = []
-        while part := sock.recv(65536):
-            parts.append(part)
-    return b"".join(parts)
 
 
 def test_the_banner_shows_any_kind_of_chain(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ LATENCY = {"service": (0.1, 0.5), "facilitator": (0.05, 0.5), "explorer": 0.05, 
 DAY_S = 86_400
 
 
-def live(seed: int, payers: int = 6, requests: int = 8) -> Run:
+def live(seed: int) -> Run:
     """Live through a day; return what happened."""
 
     async def town(world: LiveWorld) -> None:
@@ -22,7 +22,7 @@ def live(seed: int, payers: int = 6, requests: int = 8) -> Run:
             someone = await world.payer(f"payer {number}", balance="100.00")
             auth = (PaymentAuth, SessionAuth)[number % 2](someone.wallet, clock=world.clock)
             http = world.client(someone, auth)
-            for _ in range(requests):
+            for _ in range(8):
                 await world.clock.sleep(luck.expovariate(1 / 5000))
                 try:
                     await http.post("/api/perp/quote", json=ORDER)
@@ -30,7 +30,7 @@ def live(seed: int, payers: int = 6, requests: int = 8) -> Run:
                     world.note("payment failed", payer=number, text=str(failed))
 
         began = world.clock.now()
-        await asyncio.gather(*(payer(number) for number in range(payers)))
+        await asyncio.gather(*(payer(number) for number in range(6)))
         await world.clock.sleep_until(began + DAY_S + 10)
 
     return World(seed=seed, latency=LATENCY).play(town)

@@ -7,7 +7,6 @@ draws its diagrams from it. Clauses: 2.4/record, 3/pending-resolved, 3/expiry-re
 from dataclasses import dataclass
 from typing import Literal
 
-PaymentStatus = Literal["pending", "settled", "failed"]
 SessionStatus = Literal["active", "expired", "refunded"]
 
 

@@ -43,11 +43,6 @@ class Ground:
     why: str = ""
 
     @property
-    def is_binding(self) -> bool:
-        """Tell whether the specification itself makes the demand."""
-        return self.kind in BINDING
-
-    @property
     def told(self) -> tuple[str, ...]:
         """The sentences in quotation marks, each with its section, and then why."""
         why = (f"{_WHY[self.kind]}{self.why}",) if self.why else ()

@@ -74,7 +74,6 @@ def _quote(decisions: Decisions, price_base: int, network: Network, examples: Js
     }
 
 
-_GATE = ("4.2/gate-before-body", "5/precedence", "5/short-session")
 _ONE_STEP = ("5/one-step", "5/authorization-once", "5/offered-id")
 
 

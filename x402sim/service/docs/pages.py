@@ -58,11 +58,6 @@ def page(name: str, decisions: Decisions, network: Network, base: str) -> str | 
     )
 
 
-def sign_script(network: Network) -> str:
-    """Return the payment flow's Python script: the body of a 402 in, that of /api/pay out."""
-    return render("sign.py.txt", network=network)
-
-
 def decision_named(slug: str) -> Decision:
     """Return the decision of that id; raises `KeyError`."""
     try:
