@@ -80,18 +80,17 @@ def taken_back(request: Request) -> Request:
     return request.sending({**body, WANTED: {**wanted, "maxTimeoutSeconds": 300}})
 
 
-@pytest.mark.parametrize("other", ["300", "", LONG, None, 300.0, 0])
+@pytest.mark.parametrize("other", ["300", LONG, None, 0])
 def test_a_timeout_of_another_type_keeps_no_other_check_from_judging(other: Any) -> None:
     at = (WANTED, "maxTimeoutSeconds")
     prefixes = ("spec/1/", "spec/2.", "spec/4.1/", "spec/5/")
     checks = [check for check in CHECKS if check.id.startswith(prefixes) and not check.waits]
-    honest = judge(Recipe(network=TESTNET, seed=1), target=own_target(), checks=checks)
     shown = all_of(everywhere(at, other), requests(PAY, taken_back))
     recipe = shown(Recipe(network=TESTNET, seed=1))
     results = judge(recipe, target=own_target(), checks=checks)
     assert bugs(results) == []
     unclear = [result.id for result in results if result.outcome is Outcome.INCONCLUSIVE]
-    assert len(results) == len(honest)
+    assert len(results) == len({check.id for check in checks})
     assert unclear == []
 
 
