@@ -35,7 +35,7 @@ class Attempt(msgspec.Struct, frozen=True):
     terms: IssuedTerms
     requirements: PaymentRequirements
     issued: PaymentRequirements
-    can_pay: bool
+    can_pay: bool = False
     offered_id: str | None = None
 
 

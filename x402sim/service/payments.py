@@ -96,9 +96,7 @@ async def validate(
     if terms is None:
         raise SettlementRefused(Refusal.MISMATCH, "this payment id was not issued here")
     payment, issued = present(request.payment_header), service.issuer.requirements(terms)
-    attempt = Attempt(
-        payment_id, payment, terms, sent, issued, can_pay=False, offered_id=offered_id
-    )
+    attempt = Attempt(payment_id, payment, terms, sent, issued, offered_id=offered_id)
     require(service, service.settlement_rules, attempt)
     return msgspec.structs.replace(attempt, can_pay=await _can_pay(service, payment, issued))
 
