@@ -4,6 +4,7 @@ It runs all tests of this folder, the thorough ones too, for some minutes; the t
 only if they all passed.
 """
 
+import argparse
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,7 @@ def run(*options: str) -> tuple[int, str]:
 
 def main() -> int:
     """Run them, and write the table; return pytest's exit code."""
+    argparse.ArgumentParser(prog="python -m tests.interop", description=__doc__).parse_args()
     code, table = run()
     if code == 0:
         readme = ROOT / "README.md"

@@ -5,7 +5,7 @@ A story is played in process, over TCP on virtual time, and against a server in 
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import msgspec
@@ -20,7 +20,7 @@ from x402sim.rng import Rng
 from x402sim.world.assembly.process import RESTART_S
 from x402sim.world.stages.stage import START_S
 from x402sim.world.story.payer import Payer
-from x402sim.world.transport.faults import Faults, Struck
+from x402sim.world.transport.faults import FaultKind, Faults, Struck
 
 QUOTE, PAY = "/api/perp/quote", "/api/pay"
 SETTLE = {"victim": "facilitator", "path": "/settle"}
@@ -51,6 +51,8 @@ KINDS = {
 
 
 def test_each_fault_has_its_effects_on_payer_and_chain(on: str) -> None:
+    assert {wanted["does"] for wanted, *_ in KINDS.values()} == set(get_args(FaultKind))
+
     async def story(world: LiveWorld) -> None:
         alice, moved = await alice_of(world), 0
         for kind, (wanted, status, transfers) in KINDS.items():

@@ -8,8 +8,9 @@ wei) is a decimal string. `python -m x402sim events` prints the reference that i
 files.
 
 To add an event: declare it in the file of its actor (`story`, `chain`, `service`, `exchange`); add
-it here to its union and to `__all__`; record it where it happens; add its line to FORMAT in
-tests/house/test_events.py. mypy then names every reader that must handle it.
+it here to its union and to `__all__`; record it where it happens. mypy then names every reader that
+must handle it. The format has changed: raise `VERSION` in journal/entries.py, add the line to
+FORMAT in tests/house/test_events.py, and renew the golden journals.
 """
 
 from typing import get_args

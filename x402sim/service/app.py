@@ -51,6 +51,28 @@ async def sell(
     return content if spent is None else spent.by(content)
 
 
+def payment_required(
+    service: Service, request: Request, resource: str, amount_base: int, why: Unpaid
+) -> Response:
+    """Return the 402 with new payment requirements (1/unpaid-402, 7/payment-required).
+
+    A payment that may still be settled is answered as by POST /api/pay.
+    """
+    if why.retryable is not None:
+        return _refused(service, why.retryable, why.headers)
+    if service.settings.decisions.short_session_status != 402 and _has_session(service, request):
+        raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=service.settings.decisions)
+    required = service.issuer.issue(resource, amount_base, service.clock.now_s())
+    url = str(request.url.replace(query="", fragment=""))
+    return one_step.offer(service, required, url, why)
+
+
+def _has_session(service: Service, request: Request) -> bool:
+    """Tell whether a request names an active session: one that was refused is short of budget."""
+    session = service.store.sessions.get(request.headers.get("x-session-id", ""))
+    return session is not None and session.state == "active"
+
+
 def _quoted(service: Service, body: bytes) -> Response:
     """Return the answer with the quote for the order in a body; raises `Refused` 400."""
     order: QuoteRequest = web.parse(body, QuoteRequest)
@@ -114,28 +136,6 @@ async def list_agents(service: Service, request: Request) -> Response:
     if service.settings.decisions.agents_free:
         return content
     return await sell(service, request, AGENTS, lambda: content)
-
-
-def payment_required(
-    service: Service, request: Request, resource: str, amount_base: int, why: Unpaid
-) -> Response:
-    """Return the 402 with new payment requirements (1/unpaid-402, 7/payment-required).
-
-    A payment that may still be settled is answered as by POST /api/pay.
-    """
-    if why.retryable is not None:
-        return _refused(service, why.retryable, why.headers)
-    if service.settings.decisions.short_session_status != 402 and _has_session(service, request):
-        raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=service.settings.decisions)
-    required = service.issuer.issue(resource, amount_base, service.clock.now_s())
-    url = str(request.url.replace(query="", fragment=""))
-    return one_step.offer(service, required, url, why)
-
-
-def _has_session(service: Service, request: Request) -> bool:
-    """Tell whether a request names an active session: one that was refused is short of budget."""
-    session = service.store.sessions.get(request.headers.get("x-session-id", ""))
-    return session is not None and session.state == "active"
 
 
 async def health(service: Service, _: Request) -> Response:

@@ -24,8 +24,10 @@ MAX_ATTEMPTS = 8
 class Attempt(msgspec.Struct, frozen=True):
     """One request to settle, with everything in it decoded.
 
-    `can_pay`: the authorization in the header makes the required transfer, whoever submits it.
-    `offered_id` as in `Claim`.
+    `terms` and `issued` are what this service issued under the payment id; `requirements` are those
+    that the payer sent back, which may differ. `can_pay`: the authorization in the header makes
+    the required transfer, whoever submits it. `offered_id` is the payment id of the 402 that a
+    payment in one step answers, if its payer has shown it.
     """
 
     payment_id: str
@@ -33,7 +35,7 @@ class Attempt(msgspec.Struct, frozen=True):
     terms: IssuedTerms
     requirements: PaymentRequirements
     issued: PaymentRequirements
-    can_pay: bool
+    can_pay: bool = False
     offered_id: str | None = None
 
 

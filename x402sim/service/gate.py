@@ -44,10 +44,11 @@ class Pass(msgspec.Struct, frozen=True):
 def find_pass(
     service: Service, headers: Mapping[str, str], resource: str, amount_base: int
 ) -> Pass:
-    """Return the pass that the request's headers give; raises `Unpaid` (1/unpaid-402).
+    """Return the pass that the request's headers give; raises `Unpaid` without one (1/unpaid-402).
 
     X-Payment-Id has precedence over X-Session-Id (decision 5/precedence), and both over an
-    authorization, which moves money; `Refused` 400 is raised for one that cannot be read.
+    authorization, which moves money: `one_step.find` looks for it last, and raises `Unpaid` if
+    there is none, and `Refused` 400 for one that cannot be read.
     """
     payment_id, session_id = headers.get("x-payment-id"), headers.get("x-session-id")
 

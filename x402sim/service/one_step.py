@@ -68,7 +68,8 @@ class OneStep(msgspec.Struct, frozen=True):
 def find(service: Service, headers: Mapping[str, str], resource: str, amount_base: int) -> OneStep:
     """Return the payment that a request's headers hold; version 2 counts before 1.
 
-    Raises `Unpaid`, and `Refused` 400 for a payment that cannot be read.
+    Raises `Unpaid` if there is none, or if it is not what is asked for, and `Refused` 400 for one
+    that cannot be read.
     """
     sent: list[Version] = [each for each in (2, 1) if PAYMENT_HEADERS[each] in headers]
     if not sent or not service.settings.one_step:

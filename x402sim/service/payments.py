@@ -70,7 +70,7 @@ async def pay(
         try:
             if policy.claim.claims_before("verify"):
                 stored = stored or claim(service, attempt, seen_unused=is_unused)
-            if attempt.can_pay and not is_unused:
+            if attempt.can_pay and not is_unused:  # a used one was refused above
                 raise NotSettled(Refusal.UNREACHABLE, _NODE_SILENT)
             if policy.verify.verifies(attempt.terms.amount_base):
                 await verify(service, attempt)  # steps 2 and 3
@@ -96,9 +96,29 @@ async def validate(
     if terms is None:
         raise SettlementRefused(Refusal.MISMATCH, "this payment id was not issued here")
     payment, issued = present(request.payment_header), service.issuer.requirements(terms)
-    attempt = Attempt(payment_id, payment, terms, sent, issued, False, offered_id)
+    attempt = Attempt(payment_id, payment, terms, sent, issued, offered_id=offered_id)
     require(service, service.settlement_rules, attempt)
     return msgspec.structs.replace(attempt, can_pay=await _can_pay(service, payment, issued))
+
+
+async def _can_pay(
+    service: Service, payment: PresentedPayment, issued: PaymentRequirements
+) -> bool:
+    """Tell whether an authorization pays, whoever submits it; a payer's contract is asked.
+
+    Raises `SettlementRefused` if the node does not answer.
+    """
+    signed, network = payment.signed, service.setup.network
+    if signed is None:
+        return False
+    broken = first_broken(AUTHORIZES, Verification(signed, issued, network))
+    if broken is None or broken.refusal is not Invalid.SIGNATURE:
+        return broken is None
+    digest = transfer_digest(signed.authorization, network.domain)
+    try:
+        return await service.rpc.accepts(signed.authorization.from_, digest, signed.signature)
+    except Unavailable as error:
+        raise SettlementRefused(Refusal.UNREACHABLE, _NODE_SILENT, final=False) from error
 
 
 async def verify(service: Service, attempt: Attempt) -> None:
@@ -198,27 +218,7 @@ def record_refusal(service: Service, payment_id: str, refused: SettlementRefused
     service.record(event)
 
 
-async def _can_pay(
-    service: Service, payment: PresentedPayment, issued: PaymentRequirements
-) -> bool:
-    """Tell whether an authorization pays, whoever submits it; a payer's contract is asked.
-
-    Raises `SettlementRefused` if the node does not answer.
-    """
-    signed, network = payment.signed, service.setup.network
-    if signed is None:
-        return False
-    broken = first_broken(AUTHORIZES, Verification(signed, issued, network))
-    if broken is None or broken.refusal is not Invalid.SIGNATURE:
-        return broken is None
-    digest = transfer_digest(signed.authorization, network.domain)
-    try:
-        return await service.rpc.accepts(signed.authorization.from_, digest, signed.signature)
-    except Unavailable as error:
-        raise SettlementRefused(Refusal.UNREACHABLE, _NODE_SILENT, final=False) from error
-
-
-# --- records, rules and reasons ------------------------------------------------------
+# --- records and reasons -------------------------------------------------------------
 
 
 def _attempt(service: Service, stored: Stored) -> Stored:

@@ -6,9 +6,9 @@ axes it makes a figure of its own, `axes.figure`: save it with `savefig`, or let
 it. Times are virtual seconds since the run began, or the minutes, hours or days that suit its
 length.
 
-To add a plot, write the function in the file that fits (`money`, `timing`, `diagram`,
-`matrix`; `figure` has the style), import it here, and add a row to `PLOTS`: reports and
-`Run.save` then include it.
+To add a plot, write the function in the file that fits (`money`, `timing`, `diagram`, `matrix`,
+`bands`; `figure` has the style), import it here, and add it to `__all__` and a row to `PLOTS`:
+reports, `Run.save` and the tests of every plot then include it.
 """
 
 from collections.abc import Callable, Sequence
