@@ -1,7 +1,7 @@
 """The suite sees every defect, by the check of its clause, and accuses nobody else.
 
 Every day, each mutant is judged by the checks of its clauses, and one honest service by a third;
-`pytest -m thorough tests/mutants` judges all honest services and a third of the mutants by all checks.
+`pytest -m thorough tests/mutants` judges all honest services and every mutant by all checks.
 """
 
 import ast
