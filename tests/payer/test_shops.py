@@ -62,19 +62,6 @@ def test_many_tasks_at_once_pay_a_shop_once_that_does_not_serve(reuse: bool) -> 
     assert (len(shop.headers), auth.signed_base) == (1, 10_000)
 
 
-@REUSE
-def test_many_threads_at_once_pay_a_shop_once_that_does_not_serve(reuse: bool) -> None:
-    shop, auth = Shop(), payer(reuse=reuse)
-
-    def get(_: int) -> None:
-        with shop.client(auth) as http, pytest.raises(PaidNotServed):
-            http.get(URL)
-
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(get, range(16)))
-    assert (len(shop.headers), auth.signed_base) == (1, 10_000)
-
-
 def test_threads_and_tasks_take_turns_too() -> None:
     """Many times: a task must be woken in its own loop, whoever lets it go on."""
     for _ in range(30):
@@ -170,19 +157,6 @@ def test_a_receipt_without_success_is_none() -> None:
             http.get(URL)
         assert http.get(URL).status_code == 200
     assert (len(shop.settled), len(shop.headers)) == (2, 1)
-
-
-def test_a_payer_without_funds_is_told_to_fund_the_wallet_and_repeat() -> None:
-    shop = Shop(settles=lambda _: (402, {"error": "Insufficient USDC balance", "final": False}))
-    text = "not made yet: 402 Insufficient USDC balance. Fund the wallet. Repeat the request"
-    with shop.client(payer()) as http, pytest.raises(PaymentFailed, match=text):
-        http.get(URL)
-
-
-def test_many_tasks_at_once_sign_once_while_the_first_may_still_be_paid() -> None:
-    shop, auth = Shop(settles=lambda _: (502, {"error": "?", "final": False})), payer()
-    assert {type(each) for each in all_at_once(shop, auth, 8)} == {PaymentFailed}
-    assert (len(shop.settled), len(shop.headers)) == (8, 1)
 
 
 # --- sessions --------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.rig import ServiceRig, answer, broken, lose_request, scene
+from tests.rig import ServiceRig, broken, scene
 from tests.service.standard import set_up
 from x402sim.service import indexer
 from x402sim.service.background import run_background
@@ -60,36 +60,6 @@ async def test_it_takes_a_batch_at_a_time_newest_first(rig: ServiceRig) -> None:
     assert asked(rig) == hashes[:2:-1]
     assert (await indexer.run(rig.service)).matched == 3
     assert asked(rig)[10:] == hashes[2::-1]
-
-
-@pytest.mark.clause("8/indexer-query")
-@pytest.mark.parametrize(
-    ("fault", "finding"),
-    [
-        (answer(200, {"jsonrpc": "2.0", "id": 1, "result": None}), "unknown"),
-        (
-            answer(200, {"status": "0", "message": "NOTOK", "result": "Max rate limit"}),
-            "unanswered",
-        ),
-        (answer(200, {"jsonrpc": "2.0", "id": 1, "result": "rate limit"}), "unanswered"),
-        (answer(500, "oops"), "unanswered"),
-        (answer(200, "<html>"), "unanswered"),
-        (lose_request, "unanswered"),
-    ],
-    ids=["null", "rate limit", "text", "500", "html", "outage"],
-)
-@scene
-async def test_a_transaction_unknown_to_the_explorer_stays_unindexed(
-    rig: ServiceRig, fault: Any, finding: str
-) -> None:
-    payment_id = await rig.buy()
-    with broken(rig, "explorer", fault):
-        run = await indexer.run(rig.service)
-    assert (run.matched, getattr(run, finding)) == (0, 1)
-    record = await rig.record(payment_id)
-    assert (record["block_number"], record["status"]) == (None, "settled")
-    assert (await rig.http.get("/api/agents")).json()["agents"][0]["reputation"] == 0
-    assert (await indexer.run(rig.service)).matched == 1
 
 
 @pytest.mark.clause("3/indexed-status", "8/indexer-query")

@@ -85,12 +85,6 @@ def test_a_number_that_is_no_key_is_refused(number: int) -> None:
         keys_of((), {"X402SIM_CHAIN_KEYS": "0x" + raw.hex()})
 
 
-def test_an_error_says_what_is_wrong_with_a_key() -> None:
-    assert "got 64 characters without 0x in front" in _told(lambda: parse_key(DIGITS))
-    assert "got '0x12'" in _told(lambda: parse_address("0x12"))
-    assert "got 66 characters" in _told(lambda: parse_address("0x" + DIGITS))
-
-
 @pytest.mark.clause("2.8/settings")
 @pytest.mark.parametrize(
     ("name", "value", "wanted"),
