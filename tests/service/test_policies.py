@@ -267,11 +267,7 @@ def test_an_own_policy_is_an_object_with_the_method() -> None:
         await world.advance(400)
         assert await alice.balance() == 1_000_000 - 10_000 - 25_000
 
-    run = play(story, lost_answer=AskThrice(), refund=HalfBack())
-    (begin,) = found(run, events.Begin)
-    assert begin.options["service"] == (
-        "Settings(phase=0, policy=ServicePolicy(lost_answer=AskThrice(...), refund=HalfBack()))"
-    )
+    play(story, lost_answer=AskThrice(), refund=HalfBack())
 
 
 @pytest.mark.parametrize(

@@ -63,10 +63,10 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 
 
-@pytest.mark.parametrize("how", MALFORMED)
-@pytest.mark.parametrize("reader", READERS)
-def test_no_error_shows_a_malformed_key(reader: str, how: str) -> None:
-    assert "5ec4e7" not in _told(lambda: READERS[reader](MALFORMED[how])).lower()
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_no_error_shows_a_malformed_key(read: Callable[[str], object]) -> None:
+    for how, key in MALFORMED.items():
+        assert "5ec4e7" not in _told(lambda key=key: read(key)).lower(), how  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("words", [PHRASE, "secret " * 12, "secret", PHRASE + " zebra"])
