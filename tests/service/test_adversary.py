@@ -26,7 +26,7 @@ from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header
 from x402sim.rng import Rng
-from x402sim.service import indexer, sessions
+from x402sim.service import sessions
 from x402sim.service.issue import Issuer
 from x402sim.service.reconcile import reconcile
 
@@ -202,29 +202,6 @@ async def test_a_node_that_keeps_the_newest_state_only_is_asked_again_at_once(
         assert await reconcile(rig.service) == 1
     assert asked[:4] == ["eth_getBlockByNumber", "eth_call"] * 2
     assert (await rig.record(required.json()["paymentId"]))["status"] == "settled"
-
-
-@pytest.mark.clause("8/indexer-query")
-@pytest.mark.parametrize(
-    "changed",
-    [{"status": None}, {"blockNumber": 1}, {"blockNumber": "pending"}, {"blockNumber": "0x" + "f" * 60},
-     {"blockNumber": "-0x1"}, {"status": "0x2"}],
-)  # fmt: skip
-@scene
-async def test_a_malformed_explorer_answer_changes_nothing(
-    rig: ServiceRig, changed: dict[str, Any]
-) -> None:
-    payment_id = await rig.buy()
-
-    async def odd(_: httpx.Request, deliver: Any) -> httpx.Response:
-        body = json.loads((await deliver()).content)
-        body["result"].update(changed)
-        return httpx.Response(200, json=body)
-
-    with broken(rig, "explorer", odd):
-        assert (await indexer.run(rig.service)).unanswered == 1
-    record = await rig.record(payment_id)
-    assert (record["status"], record["block_number"]) == ("settled", None)
 
 
 @pytest.mark.parametrize("undo", ["restore", "clear"])

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +23,6 @@ from tests.rig import (
 from tests.service.standard import MARKET, QUOTE, address, ask, changed, set_up, sign, told
 from x402sim import Wallet
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.header import read_header
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
@@ -312,28 +310,6 @@ async def deliver(_: Any, inner: Any) -> Any:
     return await inner()
 
 
-@VERSIONS
-@scene
-async def test_ten_at_once_pay_once_and_one_is_served(rig: ServiceRig, version: Version) -> None:
-    payment = sign(rig, version, await ask(rig))
-    answers = await asyncio.gather(*(ask(rig, **payment) for _ in range(10)))
-    assert Counter(each.status_code for each in answers) == {200: 1, 402: 9}
-    assert rig.transfers() == 1
-
-
-@scene
-async def test_it_pays_in_one_step_or_in_two_but_once(rig: ServiceRig) -> None:
-    required = await ask(rig)
-    header = rig.sign(required)
-    auth = read_header(header).authorization
-    fields = {name: getattr(auth, name) for name in ("valid_after", "valid_before", "nonce")}
-    payment = sign(rig, 1, required, **fields)
-    assert (await ask(rig, **payment)).status_code == 200
-    second = await rig.pay(required, header)
-    assert (second.status_code, second.json()["error"]) == (409, "Nonce already used")
-    assert rig.transfers() == 1
-
-
 # --- lost answers and crashes ----------------------------------------------------------------
 
 
@@ -485,13 +461,12 @@ async def test_a_payment_id_that_is_not_of_this_402_is_not_kept(
 
 @dataclass
 class On:
-    """A connection: whether its client has closed it, and got its answer."""
+    """An open connection: whether its client got its answer."""
 
-    closed: bool = False
     answered: bool = True
 
     def is_closed(self) -> bool:
-        return self.closed
+        return False
 
     def is_answered(self) -> bool:
         return self.answered
