@@ -1,13 +1,13 @@
 """Proofs of payment stay at the server that they pay, whatever the client follows."""
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.bounded.hostile_peer import Server, serving
+from tests.payer.shop import CLIENTS, Get, in_sync
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
 
 Peers = tuple[Server, Server]
@@ -29,21 +29,6 @@ def peers(servers: Peers) -> Peers:
     return servers
 
 
-def in_sync(url: str, auth: httpx.Auth, **more: Any) -> httpx.Response:
-    with httpx.Client(follow_redirects=True, auth=auth) as http:
-        return http.get(url, **more)
-
-
-def in_async(url: str, auth: httpx.Auth, **more: Any) -> httpx.Response:
-    async def main() -> httpx.Response:
-        async with httpx.AsyncClient(follow_redirects=True, auth=auth) as http:
-            return await http.get(url, **more)
-
-    return asyncio.run(main())
-
-
-CLIENTS = pytest.mark.parametrize("get", [in_sync, in_async])
-Get = Callable[..., httpx.Response]
 REFUSED = "redirected a request with a proof of payment to"
 
 

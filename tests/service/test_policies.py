@@ -41,16 +41,10 @@ def play(story: Story, **policy: Any) -> Run:
     return run
 
 
-def found(run: Run, kind: type[Any]) -> list[Any]:
-    return [entry.event for entry in run.journal if isinstance(entry.event, kind)]
-
-
-def asked(run: Run, to: str) -> list[str]:
-    """Return what the service asked a part, in order."""
-    sent = found(run, events.RequestSent)
-    return [
-        each.path.rpartition("/")[2] for each in sent if (each.actor, each.to) == ("service", to)
-    ]
+def settlement_of(run: Run) -> list[str]:
+    """Return what the service asked the facilitator, in order."""
+    sent = [entry.event for entry in run.journal if isinstance(entry.event, events.RequestSent)]
+    return [each.path.rpartition("/")[2] for each in sent if each.to == "facilitator"]
 
 
 @dataclass(frozen=True)
@@ -100,7 +94,7 @@ def test_a_lost_request_is_settled_again() -> None:
         assert world.clock.now() - began_s == pytest.approx(2 * 1.5)
 
     run = play(story, lost_answer=SettleAgain(wait_s=1.5, then=Forget()))
-    assert asked(run, "facilitator") == ["verify", "settle", "settle", "settle"]
+    assert settlement_of(run) == ["verify", "settle", "settle", "settle"]
 
 
 def test_a_payment_that_a_crash_left_pending_is_forgotten() -> None:
@@ -127,7 +121,7 @@ def test_a_payment_is_settled_without_a_verification() -> None:
         alice = await world.payer("alice", balance="1.00")
         assert (await alice.buy()).status == 200
 
-    assert asked(play(story, verify=SkipVerify()), "facilitator") == ["settle"]
+    assert settlement_of(play(story, verify=SkipVerify())) == ["settle"]
 
 
 @pytest.mark.parametrize(
