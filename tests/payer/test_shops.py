@@ -283,21 +283,6 @@ def test_the_paid_answer_can_be_streamed_and_is_the_callers() -> None:
         assert sum(len(part) for part in answer.iter_bytes()) > 100_000
 
 
-def test_a_body_that_can_be_read_once_is_sent_twice() -> None:
-    seen: list[bytes] = []
-    shop = Shop(serves=served)
-
-    class Wire(httpx.BaseTransport):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            assert isinstance(request.stream, httpx.SyncByteStream)
-            seen.append(b"".join(request.stream))
-            return shop(request)
-
-    with httpx.Client(transport=Wire(), auth=payer()) as http:
-        assert http.post(URL, content=iter([b"a", b"b"])).status_code == 200
-    assert seen[0] == seen[-1] == b"ab"
-
-
 def test_an_async_body_that_can_be_read_once_is_sent_twice() -> None:
     seen: list[bytes] = []
     shop = Shop(serves=served)

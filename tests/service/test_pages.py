@@ -14,7 +14,7 @@ from eth_account import Account
 from openapi_spec_validator import validate
 
 from tests.rig import scene
-from x402sim.protocol import messages, states
+from x402sim.protocol import messages
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.header import read_header
 from x402sim.protocol.messages import RequiredPayment, SettlementRequest
@@ -289,15 +289,3 @@ def test_nothing_the_service_says_is_read_as_markup():
     script = shipped("docs.js")
     markup = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|DOMParser"
     assert not re.search(markup, script)
-
-
-def test_the_states_page_draws_every_legal_move_and_no_other() -> None:
-    text = page("states", Decisions())
-    assert text is not None
-    for machine in (states.PAYMENT, states.SESSION):
-        drawn = states.mermaid(machine)
-        assert drawn in text
-        assert drawn.count("-->") == len(machine)
-        for move in machine:
-            assert f"{move.before or '[*]'} --> {move.after or '[*]'}: {move.cause}" in drawn
-            assert f"| {move.before or ''} | {move.after or ''} | {move.cause} |" in text

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.service.test_settings import ENV
 from x402sim import Wallet
 from x402sim.chain.base import ChainError
 from x402sim.cli import app
@@ -28,12 +29,6 @@ MALFORMED = {
     "with a blank": f"0x{DIGITS[:-2]} 5",
 }
 PHRASE = "test test test test test test test test test test test secret"
-ENV = {
-    "PRIVATE_KEY": "0x" + "11" * 32,
-    "FACILITATOR_URL": "http://127.0.0.1:4020/facilitator",
-    "EXPLORER_URL": "http://127.0.0.1:4020/explorer",
-    "RPC_URL": "http://127.0.0.1:4020/rpc",
-}
 
 
 def _told(act: Callable[[], object]) -> str:

@@ -17,9 +17,9 @@ from x402sim.world.server.standalone import open_service
 
 ENV = {
     "PRIVATE_KEY": "0x" + "11" * 32,
-    "FACILITATOR_URL": "http://f",
-    "EXPLORER_URL": "http://e",
-    "RPC_URL": "http://r",
+    "FACILITATOR_URL": "http://127.0.0.1:4020/facilitator",
+    "EXPLORER_URL": "http://127.0.0.1:4020/explorer",
+    "RPC_URL": "http://127.0.0.1:4020/rpc",
 }
 
 
