@@ -9,6 +9,7 @@ import pytest
 from tests.bounded.hostile_peer import Server, serving
 from tests.payer.shop import CLIENTS, Get, in_sync
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
+from x402sim.protocol.x402 import PAYMENT_HEADERS
 
 Peers = tuple[Server, Server]
 
@@ -60,9 +61,10 @@ def test_a_payment_id_is_not_sent_elsewhere(get: Get, peers: Peers) -> None:
 @CLIENTS
 def test_a_proof_of_the_caller_is_not_sent_elsewhere(get: Get, peers: Peers) -> None:
     shop, elsewhere = peers
-    url, mine = f"{shop.url}/away/302/x", {"X-Payment-Id": "pay_mine"}
-    with pytest.raises(PaymentFailed, match=REFUSED):
-        get(url, PaymentAuth(Wallet.create()), headers=mine)
+    url = f"{shop.url}/away/302/x"
+    for proof in ("X-Payment-Id", *PAYMENT_HEADERS.values()):
+        with pytest.raises(PaymentFailed, match=REFUSED):
+            get(url, PaymentAuth(Wallet.create()), headers={proof: "mine"})
     with pytest.raises(PaymentFailed, match=REFUSED):
         get(url, SessionAuth(Wallet.create(), session_id="session_secret"))
     assert elsewhere.seen == []

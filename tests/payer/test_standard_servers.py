@@ -12,7 +12,6 @@ from tests.rig import ServiceRig, scene
 from x402sim import PaymentAuth, SessionAuth, Wallet
 from x402sim.clock import Clock
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
-from x402sim.payer.flow import Send
 from x402sim.protocol.crypto import checksum, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.messages import encode
@@ -337,16 +336,6 @@ def test_a_refusal_of_a_repeated_payment_says_nothing_until_it_has_expired(
         now[0] += 60 + 76
         assert http.get(URL).status_code == 200
     assert (len(shop.paid), len(shop.nonces)) == (4, 2)
-
-
-def test_its_payment_is_a_proof_that_follows_no_redirect() -> None:
-    """What `redirects.guard` does with these headers is in test_redirects.py."""
-    request = httpx.Request("GET", URL)
-    for name in PAYMENT_HEADERS.values():
-        request.headers[name] = "x"
-        assert Send(request).has_proof
-        del request.headers[name]
-    assert not Send(request).has_proof
 
 
 @scene

@@ -108,6 +108,19 @@ def test_a_known_text_is_found_in_any_shape(text: str) -> None:
         assert (till.signed, len(till.shop.settled)) == (1, 2)
 
 
+def test_a_text_that_is_not_clear_is_no_refusal() -> None:
+    for unclear in (
+        (400, {"detail": {"help": [BALANCE, SIGNATURE]}}),  # which of them?
+        (400, {"detail": BALANCE, "final": False}),
+        (400, {BALANCE: "is the name of a field"}),
+        (400, {"success": True, "error": BALANCE}),
+        (500, f"Traceback: raise ApiError('{BALANCE}')".encode()),
+    ):
+        assert "the payment was refused" not in str(Till(unclear).ask()), unclear
+    named = Till((400, {"error": "Bad Request", "message": [f"It says: {BALANCE}"]})).ask()
+    assert f"the payment was refused: 400 Bad Request: {BALANCE}. " in str(named)
+
+
 @pytest.mark.parametrize("text", [USED, SETTLED])
 def test_a_text_that_says_the_money_is_gone_is_never_followed_by_another_signature(
     text: str,
