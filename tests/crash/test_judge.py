@@ -56,6 +56,8 @@ def session(refund: list[Transfer] | None = None, **view: object) -> SessionSeen
 
 UNANSWERED = attempt(receipt=None)
 LEFT_ALONE = attempt(receipt=None, nonce="0x02", sent=1)
+REFUSED = attempt(receipt=None, is_final=True)
+MOVES = [PAID, BACK]
 OPEN = {"attempt": UNANSWERED, "record": {"status": "pending"}}
 
 
@@ -66,7 +68,7 @@ OPEN = {"attempt": UNANSWERED, "record": {"status": "pending"}}
         payment(**OPEN, charges=[], has_access=False),
         payment(**OPEN, has_access=False, is_header_good=True),
         payment(attempt=LEFT_ALONE, has_access=False, record={"status": "pending"}),
-        payment(attempt=attempt(receipt=None, is_final=True), charges=[], has_access=False),
+        payment(attempt=REFUSED, charges=[], has_access=False),
     ],
     ids=["paid", "not charged", "charged, its header is good", "charged, pending", "refused"],
 )
@@ -75,91 +77,62 @@ def test_what_may_be(seen: PaymentSeen) -> None:
     assert judge_payment_id([seen]) == []
 
 
-@pytest.mark.parametrize(
-    ("seen", "wrong"),
-    [
-        (payment(charges=[PAID, replace(PAID, tx_hash="0xtwice")]), "charged 2 times"),
-        (payment(charges=[replace(PAID, amount=1)]), "charged otherwise than signed"),
-        (payment(charges=[replace(PAID, to="0xthief")]), "charged otherwise than signed"),
-        (payment(**OPEN, has_access=False), "its header is refused for good"),
-        (payment(attempt=LEFT_ALONE, has_access=False, record=None), "its record is {}"),
-        (payment(has_access=False), "its receipt is not served any more"),
-        (payment(record=None), "its record is {}"),
-        (payment(record={"status": "settled", "tx_hash": "0xother"}), "its record is"),
-        (payment(charges=[]), "a transaction that did not charge it"),
-        (payment(attempt=attempt(receipt=None, is_final=True)), "refused as final, and charged"),
-    ],
-)  # fmt: skip
-def test_what_no_crash_may_do_to_a_payment(seen: PaymentSeen, wrong: str) -> None:
-    assert any(wrong in each for each in judge_payment(seen, is_over=False))
+def end_of(deposit: SessionSeen, *, is_over: bool = True) -> list[str]:
+    return judge_session(deposit, price=PRICE, is_over=is_over)
 
 
-@pytest.mark.parametrize(
-    ("seen", "wrong"),
-    [
-        (payment(**OPEN, has_access=False, is_header_good=True), "no access at the end"),
-        (payment(**OPEN, charges=[], has_access=False), "still pending"),
-    ],
-)
-def test_what_may_not_be_left_at_the_end(seen: PaymentSeen, wrong: str) -> None:
-    assert any(wrong in each for each in judge_payment(seen, is_over=True))
+def of_payment(*, is_over: bool = False, **seen: object) -> list[str]:
+    return judge_payment(payment(**seen), is_over=is_over)
 
 
-def test_two_charges_for_one_payment_id() -> None:
-    (wrong,) = judge_payment_id([payment(), payment()])
-    assert "2 headers were charged" in wrong
-
-
-def test_access_that_nobody_paid_for() -> None:
-    (wrong,) = judge_payment_id([payment(charges=[])])
-    assert "no money moved" in wrong
-
-
-def test_a_session_that_is_as_it_should_be() -> None:
-    assert judge_session(session(), price=PRICE, is_over=True) == []
-    assert judge_session(session([], status="active"), price=PRICE, is_over=False) == []
-
-
-@pytest.mark.parametrize(
-    ("seen", "wrong"),
-    [
-        (session(deposited="20000", remaining="10000"), "30000 were deposited"),
-        (session(released="0", remaining="30000"), "it served 10000"),
-        (session(released="20000", remaining="10000"), "it served 10000"),
-        (session([]), "its refund is []"),
-        (session([replace(BACK, amount=30_000)]), "the rest is 20000"),
-        (session([replace(BACK, to="0xthief")]), "the rest is 20000"),
-        (session(status="expired"), "still owed at the end"),
-        (session(status="active"), "has not ended"),
-    ],
-)
-def test_what_no_crash_may_do_to_a_session(seen: SessionSeen, wrong: str) -> None:
-    assert any(wrong in each for each in judge_session(seen, price=PRICE, is_over=True))
-
-
-def test_what_a_session_once_said_is_not_taken_back() -> None:
+def said_more() -> SessionSeen:
+    """A session that once said to have released more than it says now."""
     seen = session()
     seen.deposit.unanswered, seen.deposit.released = 5, 20_000
-    (wrong,) = judge_session(seen, price=PRICE, is_over=False)
-    assert "it served 20000" in wrong
+    return seen
 
 
-def test_each_refund_is_of_one_session_and_arrives_once() -> None:
+@pytest.mark.parametrize(
+    ("found", "wrong"),
+    [
+        (of_payment(charges=[PAID, replace(PAID, tx_hash="0xtwice")]), "charged 2 times"),
+        (of_payment(charges=[replace(PAID, amount=1)]), "charged otherwise than signed"),
+        (of_payment(charges=[replace(PAID, to="0xthief")]), "charged otherwise than signed"),
+        (of_payment(**OPEN, has_access=False), "its header is refused for good"),
+        (of_payment(attempt=LEFT_ALONE, has_access=False, record=None), "its record is {}"),
+        (of_payment(has_access=False), "its receipt is not served any more"),
+        (of_payment(record=None), "its record is {}"),
+        (of_payment(record={"status": "settled", "tx_hash": "0xother"}), "its record is"),
+        (of_payment(charges=[]), "a transaction that did not charge it"),
+        (of_payment(attempt=REFUSED), "refused as final, and charged"),
+        (of_payment(**OPEN, has_access=False, is_header_good=True, is_over=True), "no access at"),
+        (of_payment(**OPEN, charges=[], has_access=False, is_over=True), "still pending"),
+        (judge_payment_id([payment(), payment()]), "2 headers were charged"),
+        (judge_payment_id([payment(charges=[])]), "no money moved"),
+        (end_of(session(deposited="20000", remaining="10000")), "30000 were deposited"),
+        (end_of(session(released="0", remaining="30000")), "it served 10000"),
+        (end_of(session(released="20000", remaining="10000")), "it served 10000"),
+        (end_of(session([])), "its refund is []"),
+        (end_of(session([replace(BACK, amount=30_000)])), "the rest is 20000"),
+        (end_of(session([replace(BACK, to="0xthief")])), "the rest is 20000"),
+        (end_of(session(status="expired")), "still owed at the end"),
+        (end_of(session(status="active")), "has not ended"),
+        (end_of(said_more(), is_over=False), "it served 20000"),
+        (judge_refunds([session()], [BACK, BACK], is_over=False), "1 refunds too many of 20000"),
+        (judge_refunds([session(status="active")], [BACK], is_over=False), "1 refunds too many"),
+        (judge_refunds([session(), session()], [BACK], is_over=True), "0xpayer never arrived"),
+        (judge_balance("0xpayer", before=50_000, now=59_999, moves=MOVES), "leave 60000"),
+        (judge_transfers([payment()], [replace(PAID, tx_hash="0xstolen")]), "nobody signed"),
+    ],
+)
+def test_what_no_crash_may_do(found: list[str], wrong: str) -> None:
+    assert any(wrong in each for each in found)
+
+
+def test_a_session_its_refund_and_balances_that_are_as_they_should_be() -> None:
+    assert end_of(session()) == []
+    assert end_of(session([], status="active"), is_over=False) == []
     assert judge_refunds([session()], [BACK], is_over=True) == []
     assert judge_refunds([session(status="expired")], [], is_over=False) == []
-    (twice,) = judge_refunds([session()], [BACK, BACK], is_over=False)
-    assert "1 refunds too many of 20000" in twice
-    (early,) = judge_refunds([session(status="active")], [BACK], is_over=False)
-    assert "1 refunds too many" in early
-    (never,) = judge_refunds([session(), session()], [BACK], is_over=True)
-    assert "1 refunds of 20000 to 0xpayer never arrived" in never
-
-
-def test_balances_and_transfers_add_up() -> None:
-    moves = [PAID, BACK]
-    assert judge_balance("0xpayer", before=50_000, now=60_000, moves=moves) == []
-    (wrong,) = judge_balance("0xpayer", before=50_000, now=59_999, moves=moves)
-    assert "has 59999, its transfers leave 60000" in wrong
+    assert judge_balance("0xpayer", before=50_000, now=60_000, moves=MOVES) == []
     assert judge_transfers([payment()], [PAID]) == []
-    (stolen,) = judge_transfers([payment()], [replace(PAID, tx_hash="0xstolen")])
-    assert "nobody signed" in stolen

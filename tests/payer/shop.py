@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+import pytest
 
 from tests.bounded.hostile_peer import wanted
 from x402sim import PaymentAuth, Wallet
@@ -82,3 +83,25 @@ def all_at_once(shop: Shop, auth: httpx.Auth, count: int) -> list[Any]:
             return await asyncio.gather(*asked, return_exceptions=True)
 
     return asyncio.run(main())
+
+
+Get = Callable[..., httpx.Response]
+
+
+def in_sync(url: str, auth: httpx.Auth, *, timeout_s: float = 60, **more: Any) -> httpx.Response:
+    """Ask a `hostile_peer` on an open connection: the payer has not seen it being opened."""
+    with httpx.Client(timeout=timeout_s, follow_redirects=True) as http:
+        http.get(httpx.URL(url).join("/hops/0/x"))
+        return http.get(url, auth=auth, **more)
+
+
+def in_async(url: str, auth: httpx.Auth, *, timeout_s: float = 60, **more: Any) -> httpx.Response:
+    async def main() -> httpx.Response:
+        async with httpx.AsyncClient(timeout=timeout_s, follow_redirects=True) as http:
+            await http.get(httpx.URL(url).join("/hops/0/x"))
+            return await http.get(url, auth=auth, **more)
+
+    return asyncio.run(main())
+
+
+CLIENTS = pytest.mark.parametrize("get", [in_sync, in_async])

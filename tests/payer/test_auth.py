@@ -3,7 +3,7 @@
 import asyncio
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -14,9 +14,8 @@ import pytest
 from tests.bounded.hostile_peer import wanted
 from tests.payer.shop import URL as SHOP_URL
 from tests.payer.shop import Shop
-from tests.rig import ORDER, ServiceRig, answer, broken, lose_answer, lose_request, only, scene
+from tests.rig import ORDER, ServiceRig, scene
 from x402sim import (
-    MAINNET,
     LocalServer,
     PaymentAuth,
     PaymentFailed,
@@ -49,15 +48,6 @@ def test_a_sync_client_pays_over_tcp(server: LocalServer) -> None:
     assert response.status_code == 200
     assert response.json()["quote"]["pair"] == "BTC-USD"
     assert (len(auth.receipts), auth.signed_base) == (1, 10_000)
-
-
-@pytest.mark.clause("1/sign-settle-repeat")
-def test_an_async_client_pays_over_tcp(server: LocalServer) -> None:
-    async def main() -> httpx.Response:
-        async with httpx.AsyncClient(auth=PaymentAuth(server.wallets[1])) as http:
-            return await http.post(f"{server.url}/api/perp/quote", json=ORDER)
-
-    assert asyncio.run(main()).status_code == 200
 
 
 @pytest.mark.clause("1/session-no-402")
@@ -140,7 +130,9 @@ def test_a_hostile_402_gets_no_signature(
     refuses(json.dumps(offer).encode(), error, text)
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>", b"{}", b"[]", b"null"])
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b"{}", b"[]", b'{"x402Version": 1, "accepts": 5}']
+)
 def test_an_unreadable_402_says_so(body: bytes) -> None:
     refuses(body, PaymentFailed, "no readable payment requirements")
 
@@ -163,74 +155,11 @@ def refuses(offer: bytes, error: type[Exception], text: str) -> None:
 
 
 @scene
-async def test_after_a_lost_answer_the_same_authorization_is_sent_again(rig: ServiceRig) -> None:
-    auth = payer(rig)
-    with (
-        broken(rig, "facilitator", only("/settle", lose_answer)),
-        broken(rig, "rpc", lose_request),
-        pytest.raises(PaymentFailed, match="not known whether"),
-    ):
-        await quote(rig, auth)
-    assert (await quote(rig, auth)).status_code == 200
-    assert (rig.transfers(rig.alice), auth.signed_base) == (1, 10_000)
-
-
-async def loses_an_answer(
-    rig: ServiceRig, auth: httpx.Auth, which: Callable[[httpx.Request], bool]
-) -> None:
-    """Lose the first answer to such a request; the payer asks again and is served."""
-    lost: list[httpx.Response] = []
-
-    async def serve(request: httpx.Request) -> httpx.Response:
-        response = await forward(rig, request)
-        if which(request) and not lost:
-            lost.append(response)
-            raise httpx.ReadTimeout("lost", request=request)
-        return response
-
-    async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
-        with pytest.raises(httpx.ReadTimeout):
-            await http.post(URL, json=ORDER, auth=auth)
-        assert (await http.post(URL, json=ORDER, auth=auth)).status_code == 200
-
-
-@scene
-async def test_a_payer_that_lost_the_receipt_finds_it_has_paid(rig: ServiceRig) -> None:
-    """The service's own answer is lost: the payer's connection breaks after it settled."""
-    auth = payer(rig)
-    await loses_an_answer(rig, auth, lambda request: request.url.path == "/api/pay")
-    assert (rig.transfers(rig.alice), auth.signed_base) == (1, 10_000)
-
-
-@scene
-async def test_an_authorization_that_died_unused_is_replaced(rig: ServiceRig) -> None:
-    auth = payer(rig)
-    with (
-        broken(rig, "facilitator", only("/settle", answer(500, "oops"))),
-        pytest.raises(PaymentFailed, match="not known whether"),
-    ):
-        await quote(rig, auth)
-    rig.now[0] += 1000
-    await rig.parts.chain.mine()
-    assert (await quote(rig, auth)).status_code == 200
-    assert (rig.transfers(rig.alice), auth.signed_base) == (1, 20_000)
-
-
-@scene
 async def test_other_answers_pass_through(rig: ServiceRig) -> None:
     auth = payer(rig)
     assert (await rig.http.get("/api/agents", auth=auth)).status_code == 200
     assert (await rig.http.get("/nowhere", auth=auth)).status_code == 404
     assert auth.receipts == []
-
-
-def test_mainnet_is_a_setting() -> None:
-    with LocalServer(network=MAINNET) as running:
-        auth = PaymentAuth(running.wallets[0], network=MAINNET)
-        url = f"{running.url}/api/perp/quote"
-        assert httpx.post(url, json=ORDER, auth=auth).status_code == 200
-        with pytest.raises(PaymentFailed, match="network 'cronos-mainnet'"):
-            httpx.post(url, json=ORDER, auth=PaymentAuth(running.wallets[0]))
 
 
 def test_receipts_are_what_the_server_said(server: LocalServer) -> None:
@@ -306,16 +235,23 @@ async def test_proofs_are_not_shown_to_other_hosts(rig: ServiceRig) -> None:
     assert not [r for r in seen if "x-session-id" in r.headers or "x-payment-id" in r.headers]
 
 
-@pytest.mark.parametrize("kind", ["payment", "session"])
 @scene
-async def test_what_was_paid_for_and_never_answered_is_asked_for_again(
-    rig: ServiceRig, kind: str
-) -> None:
+async def test_a_session_whose_answer_was_lost_is_asked_for_again(rig: ServiceRig) -> None:
     """The payment settles; the answer with what it bought is lost. Nothing is paid again."""
-    auth: httpx.Auth = payer(rig, reuse=False)
-    if kind == "session":
-        auth = SessionAuth(rig.alice, max_spend="0.05", max_sessions=2, clock=rig.clock)
-    await loses_an_answer(rig, auth, lambda request: "x-payment-id" in request.headers)
+    auth = SessionAuth(rig.alice, max_spend="0.05", max_sessions=2, clock=rig.clock)
+    lost: list[str] = []
+
+    async def serve(request: httpx.Request) -> httpx.Response:
+        response = await forward(rig, request)
+        if "x-payment-id" in request.headers and not lost:
+            lost.append(request.url.path)
+            raise httpx.ReadTimeout("lost", request=request)
+        return response
+
+    async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
+        with pytest.raises(httpx.ReadTimeout):
+            await http.post(URL, json=ORDER, auth=auth)
+        assert (await http.post(URL, json=ORDER, auth=auth)).status_code == 200
     assert rig.transfers(rig.alice) == 1
 
 

@@ -1,6 +1,5 @@
 """No server holds a payer for longer than `deadline_s`, whatever it sends instead of an answer."""
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +10,12 @@ import pytest
 
 from tests.bounded import hostile_peer
 from tests.bounded.hostile_peer import Server, Write, head, serving, whole
+from tests.payer.shop import CLIENTS, Get, in_sync
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
 
 DEADLINE_S = 0.4
 GRACE_S = 1.5
 """A thread's last wait is for whole seconds; and a busy machine."""
-Get = Callable[..., httpx.Response]
 
 
 @pytest.fixture(scope="module")
@@ -30,27 +29,6 @@ def peer(server: Server) -> Server:
     server.pause_s = 0.0
     server.seen.clear()
     return server
-
-
-def in_sync(server: Server, path: str, auth: httpx.Auth, timeout_s: float = 60) -> httpx.Response:
-    """Ask on a connection that is open already: the payer has not seen it being opened."""
-    with httpx.Client(base_url=server.url, timeout=timeout_s, follow_redirects=True) as http:
-        http.get("/hops/0/x")
-        return http.get(path, auth=auth)
-
-
-def in_async(server: Server, path: str, auth: httpx.Auth, timeout_s: float = 60) -> httpx.Response:
-    async def main() -> httpx.Response:
-        async with httpx.AsyncClient(
-            base_url=server.url, timeout=timeout_s, follow_redirects=True
-        ) as http:
-            await http.get("/hops/0/x")
-            return await http.get(path, auth=auth)
-
-    return asyncio.run(main())
-
-
-CLIENTS = pytest.mark.parametrize("get", [in_sync, in_async])
 
 
 def payer(**options: Any) -> PaymentAuth:
@@ -83,7 +61,7 @@ def test_no_answer_holds_anybody(get: Get, peer: Server) -> None:
 
     def ask(path: str, auth: httpx.Auth) -> str:
         with pytest.raises(PaymentFailed) as failed:
-            get(peer, path, auth)
+            get(f"{peer.url}{path}", auth)
         return str(failed.value)
 
     started_s = time.monotonic()
@@ -103,9 +81,9 @@ def test_one_deadline_holds_for_the_whole_purchase(
     auth = payer(deadline_s=0.8, pay_path="/seller/pay")
     peer.pause_s = 0.5
     with pytest.raises(PaymentFailed, match=r"not known whether .* deadline_s = 0\.8"):
-        get(peer, "/seller/serves/x", auth)
+        get(f"{peer.url}/seller/serves/x", auth)
     peer.pause_s = 0.0
-    assert get(peer, "/seller/serves/x", auth).content == b"paid"
+    assert get(f"{peer.url}/seller/serves/x", auth).content == b"paid"
     settled = [body for path, _, body in peer.seen if path == "/seller/pay"]
     assert (len(settled), len(set(settled)), auth.signed_base) == (2, 1, 10_000)
 
@@ -116,7 +94,7 @@ def test_who_waits_for_another_request_has_a_deadline_too(get: Get, peer: Server
 
     def ask(_: int) -> str:
         with pytest.raises(PaymentFailed) as failed:
-            get(peer, "/pays/x", auth)
+            get(f"{peer.url}/pays/x", auth)
         return str(failed.value)
 
     started_s = time.monotonic()
@@ -130,7 +108,7 @@ def test_who_waits_for_another_request_has_a_deadline_too(get: Get, peer: Server
 def test_a_session_is_opened_at_one_server_while_another_is_silent(peer: Server) -> None:
     auth = session(create_path="/silent/201")
     with serving() as other, ThreadPoolExecutor(2) as threads:
-        asked = [threads.submit(in_sync, each, "/x", auth) for each in (peer, other)]
+        asked = [threads.submit(in_sync, f"{each.url}/x", auth) for each in (peer, other)]
         told = [str(each.exception()) for each in asked]
     assert ["within deadline_s" in each for each in told] == [True, True]
 
@@ -139,7 +117,7 @@ def test_a_session_is_opened_at_one_server_while_another_is_silent(peer: Server)
 def test_the_callers_own_timeout_counts_if_it_is_shorter(get: Get, peer: Server) -> None:
     started_s = time.monotonic()
     with pytest.raises(httpx.ReadTimeout):
-        get(peer, "/silent/402", payer(deadline_s=60), timeout_s=1)
+        get(f"{peer.url}/silent/402", payer(deadline_s=60), timeout_s=1)
     assert 0.9 < time.monotonic() - started_s < 1 + GRACE_S
 
 
@@ -154,7 +132,7 @@ def test_what_was_paid_for_may_take_longer(
             write(b"x")
 
     monkeypatch.setitem(hostile_peer.HABITS, "trickle", trickle)
-    answer = get(peer, "/seller/trickle/x", payer(pay_path="/seller/pay"))
+    answer = get(f"{peer.url}/seller/trickle/x", payer(pay_path="/seller/pay"))
     assert answer.content == b"xxx"
 
 

@@ -171,9 +171,3 @@ def test_what_a_budget_allows(
 def test_an_impossible_policy_is_refused(make: Callable[[], object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         make()
-
-
-def test_a_policy_prints_what_differs_from_the_default() -> None:
-    assert repr(PayerPolicy()) == "PayerPolicy()"
-    changed = PayerPolicy(retry=SameAuthorization(times=1), budget=NoLimit())
-    assert repr(changed) == "PayerPolicy(retry=SameAuthorization(times=1, wait_s=5.0))"

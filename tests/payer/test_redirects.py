@@ -1,14 +1,15 @@
 """Proofs of payment stay at the server that they pay, whatever the client follows."""
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.bounded.hostile_peer import Server, serving
+from tests.payer.shop import CLIENTS, Get, in_sync
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
+from x402sim.protocol.x402 import PAYMENT_HEADERS
 
 Peers = tuple[Server, Server]
 
@@ -29,21 +30,6 @@ def peers(servers: Peers) -> Peers:
     return servers
 
 
-def in_sync(url: str, auth: httpx.Auth, **more: Any) -> httpx.Response:
-    with httpx.Client(follow_redirects=True, auth=auth) as http:
-        return http.get(url, **more)
-
-
-def in_async(url: str, auth: httpx.Auth, **more: Any) -> httpx.Response:
-    async def main() -> httpx.Response:
-        async with httpx.AsyncClient(follow_redirects=True, auth=auth) as http:
-            return await http.get(url, **more)
-
-    return asyncio.run(main())
-
-
-CLIENTS = pytest.mark.parametrize("get", [in_sync, in_async])
-Get = Callable[..., httpx.Response]
 REFUSED = "redirected a request with a proof of payment to"
 
 
@@ -75,9 +61,10 @@ def test_a_payment_id_is_not_sent_elsewhere(get: Get, peers: Peers) -> None:
 @CLIENTS
 def test_a_proof_of_the_caller_is_not_sent_elsewhere(get: Get, peers: Peers) -> None:
     shop, elsewhere = peers
-    url, mine = f"{shop.url}/away/302/x", {"X-Payment-Id": "pay_mine"}
-    with pytest.raises(PaymentFailed, match=REFUSED):
-        get(url, PaymentAuth(Wallet.create()), headers=mine)
+    url = f"{shop.url}/away/302/x"
+    for proof in ("X-Payment-Id", *PAYMENT_HEADERS.values()):
+        with pytest.raises(PaymentFailed, match=REFUSED):
+            get(url, PaymentAuth(Wallet.create()), headers={proof: "mine"})
     with pytest.raises(PaymentFailed, match=REFUSED):
         get(url, SessionAuth(Wallet.create(), session_id="session_secret"))
     assert elsewhere.seen == []

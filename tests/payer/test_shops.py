@@ -62,19 +62,6 @@ def test_many_tasks_at_once_pay_a_shop_once_that_does_not_serve(reuse: bool) -> 
     assert (len(shop.headers), auth.signed_base) == (1, 10_000)
 
 
-@REUSE
-def test_many_threads_at_once_pay_a_shop_once_that_does_not_serve(reuse: bool) -> None:
-    shop, auth = Shop(), payer(reuse=reuse)
-
-    def get(_: int) -> None:
-        with shop.client(auth) as http, pytest.raises(PaidNotServed):
-            http.get(URL)
-
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(get, range(16)))
-    assert (len(shop.headers), auth.signed_base) == (1, 10_000)
-
-
 def test_threads_and_tasks_take_turns_too() -> None:
     """Many times: a task must be woken in its own loop, whoever lets it go on."""
     for _ in range(30):
@@ -170,19 +157,6 @@ def test_a_receipt_without_success_is_none() -> None:
             http.get(URL)
         assert http.get(URL).status_code == 200
     assert (len(shop.settled), len(shop.headers)) == (2, 1)
-
-
-def test_a_payer_without_funds_is_told_to_fund_the_wallet_and_repeat() -> None:
-    shop = Shop(settles=lambda _: (402, {"error": "Insufficient USDC balance", "final": False}))
-    text = "not made yet: 402 Insufficient USDC balance. Fund the wallet. Repeat the request"
-    with shop.client(payer()) as http, pytest.raises(PaymentFailed, match=text):
-        http.get(URL)
-
-
-def test_many_tasks_at_once_sign_once_while_the_first_may_still_be_paid() -> None:
-    shop, auth = Shop(settles=lambda _: (502, {"error": "?", "final": False})), payer()
-    assert {type(each) for each in all_at_once(shop, auth, 8)} == {PaymentFailed}
-    assert (len(shop.settled), len(shop.headers)) == (8, 1)
 
 
 # --- sessions --------------------------------------------------------------------------------
@@ -307,21 +281,6 @@ def test_the_paid_answer_can_be_streamed_and_is_the_callers() -> None:
     shop = Shop(serves=lambda proof: (200, "x" * 100_000) if proof else None)
     with shop.client(payer(max_answer_bytes=10_000)) as http, http.stream("GET", URL) as answer:
         assert sum(len(part) for part in answer.iter_bytes()) > 100_000
-
-
-def test_a_body_that_can_be_read_once_is_sent_twice() -> None:
-    seen: list[bytes] = []
-    shop = Shop(serves=served)
-
-    class Wire(httpx.BaseTransport):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            assert isinstance(request.stream, httpx.SyncByteStream)
-            seen.append(b"".join(request.stream))
-            return shop(request)
-
-    with httpx.Client(transport=Wire(), auth=payer()) as http:
-        assert http.post(URL, content=iter([b"a", b"b"])).status_code == 200
-    assert seen[0] == seen[-1] == b"ab"
 
 
 def test_an_async_body_that_can_be_read_once_is_sent_twice() -> None:

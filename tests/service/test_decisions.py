@@ -138,7 +138,15 @@ def test_a_switch_changes_what_it_says(name: str) -> None:
     observe, by_default, otherwise = OBSERVED[name]
     (switch,) = (s for s in fields(Decisions) if s.name == name)
 
-    async def story(decisions: Decisions) -> Any:
+    assert observed(observe, Decisions()) == by_default
+    changed = Decisions(**{name: switch.metadata["alternative"]})
+    assert observed(observe, changed) == otherwise
+
+
+def observed(observe: Observe, decisions: Decisions) -> Any:
+    """Observe a service with these decisions."""
+
+    async def main() -> Any:
         rig = ServiceRig(decisions=decisions)
         try:
             return await observe(rig)
@@ -147,9 +155,7 @@ def test_a_switch_changes_what_it_says(name: str) -> None:
             await rig.parts.http.aclose()
             rig.service.store.close()
 
-    assert asyncio.run(story(Decisions())) == by_default
-    changed = Decisions(**{name: switch.metadata["alternative"]})
-    assert asyncio.run(story(changed)) == otherwise
+    return asyncio.run(main())
 
 
 @pytest.mark.parametrize(
@@ -159,13 +165,9 @@ def test_a_switch_changes_what_it_says(name: str) -> None:
 def test_a_body_is_validated_whole_before_the_gate(wrong: dict[str, Any], unpaid: bool) -> None:
     """Nobody is asked to pay for an order that will be refused."""
 
-    async def status() -> int:
-        rig = ServiceRig(decisions=Decisions(gate_before_body=False))
+    async def status(rig: ServiceRig) -> int:
         headers = {} if unpaid else {"X-Payment-Id": await rig.buy()}
         answer = await rig.http.post("/api/perp/quote", json=ORDER | wrong, headers=headers)
-        await rig.http.aclose()
-        await rig.parts.http.aclose()
-        rig.service.store.close()
         return answer.status_code
 
-    assert asyncio.run(status()) == 400
+    assert observed(status, Decisions(gate_before_body=False)) == 400

@@ -3,13 +3,11 @@
 import asyncio
 import base64
 import json
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from starlette.datastructures import Headers
-from starlette.requests import ClientDisconnect
 
 from tests.rig import (
     ORDER,
@@ -25,7 +23,6 @@ from tests.rig import (
 from tests.service.standard import MARKET, QUOTE, address, ask, changed, set_up, sign, told
 from x402sim import Wallet
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.header import read_header
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
@@ -122,18 +119,6 @@ async def test_the_market_has_its_pairs(rig: ServiceRig) -> None:
     quote = (await ask(rig, **sign(rig, 2, await ask(rig)))).json()["quote"]
     assert pairs["BTC-USD"]["price"] == quote["entryPrice"]
     assert pairs["BTC-USD"]["bestVenue"] == quote["bestVenue"]
-
-
-@VERSIONS
-@scene
-async def test_its_payment_id_is_served_as_any_other(rig: ServiceRig, version: Version) -> None:
-    served = await ask(rig, **sign(rig, version, await ask(rig)))
-    payment_id = served.headers["X-Payment-Id"]
-    assert (await rig.ask(x_payment_id=payment_id)).status_code == 200
-    assert (await ask(rig, MARKET, X_Payment_Id=payment_id)).status_code == 402
-    rig.restart()
-    assert (await rig.ask(x_payment_id=payment_id)).status_code == 200
-    assert rig.transfers() == 1
 
 
 @scene
@@ -325,28 +310,6 @@ async def deliver(_: Any, inner: Any) -> Any:
     return await inner()
 
 
-@VERSIONS
-@scene
-async def test_ten_at_once_pay_once_and_one_is_served(rig: ServiceRig, version: Version) -> None:
-    payment = sign(rig, version, await ask(rig))
-    answers = await asyncio.gather(*(ask(rig, **payment) for _ in range(10)))
-    assert Counter(each.status_code for each in answers) == {200: 1, 402: 9}
-    assert rig.transfers() == 1
-
-
-@scene
-async def test_it_pays_in_one_step_or_in_two_but_once(rig: ServiceRig) -> None:
-    required = await ask(rig)
-    header = rig.sign(required)
-    auth = read_header(header).authorization
-    fields = {name: getattr(auth, name) for name in ("valid_after", "valid_before", "nonce")}
-    payment = sign(rig, 1, required, **fields)
-    assert (await ask(rig, **payment)).status_code == 200
-    second = await rig.pay(required, header)
-    assert (second.status_code, second.json()["error"]) == (409, "Nonce already used")
-    assert rig.transfers() == 1
-
-
 # --- lost answers and crashes ----------------------------------------------------------------
 
 
@@ -373,16 +336,6 @@ async def test_a_lost_settlement_and_a_silent_node_are_resolved_by_the_same_head
 
 
 @scene
-async def test_a_silent_facilitator_is_502_and_the_same_header_pays_later(rig: ServiceRig) -> None:
-    payment = sign(rig, 2, await ask(rig))
-    with broken(rig, "facilitator", lose_request):
-        silent = await ask(rig, **payment)
-    assert (silent.status_code, silent.json()["final"]) == (502, False)
-    assert (await ask(rig, **payment)).status_code == 200
-    assert rig.transfers() == 1
-
-
-@scene
 async def test_a_facilitator_that_refuses_the_signature_is_believed(rig: ServiceRig) -> None:
     no = answer(200, {"isValid": False, "invalidReason": "no"})
     payment = sign(rig, 2, await ask(rig))
@@ -394,20 +347,6 @@ async def test_a_facilitator_that_refuses_the_signature_is_believed(rig: Service
 
 
 # --- clients that hang up, and kills ---------------------------------------------------------
-
-
-@VERSIONS
-@scene
-async def test_a_client_that_has_hung_up_is_served_by_the_same_header(
-    rig: ServiceRig, version: Version
-) -> None:
-    payment = sign(rig, version, await ask(rig))
-    with pytest.raises(ClientDisconnect):
-        await gate.spend(rig.service, found(rig, payment), On(closed=True))
-    assert rig.transfers() == 1
-    served = await ask(rig, **payment)
-    assert (served.status_code, rig.transfers()) == (200, 1)
-    assert (await ask(rig, **payment)).status_code == 402
 
 
 @scene
@@ -448,17 +387,6 @@ async def test_a_full_disk_after_the_answer_serves_nobody_again(rig: ServiceRig)
     assert (await ask(rig, **payment)).status_code == 409
 
 
-@scene
-async def test_a_session_is_not_debited_for_a_client_that_has_hung_up(rig: ServiceRig) -> None:
-    session = await rig.open_session("0.03")
-    proof = {"x-session-id": session["sessionId"]}
-    granted = gate.find_pass(rig.service, proof, QUOTE, 10_000)
-    with pytest.raises(ClientDisconnect):
-        await gate.spend(rig.service, granted, On(closed=True))
-    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
-    assert shown["released"] == "0"
-
-
 @pytest.mark.parametrize("shown", ["accepted by version 2", "beside version 1"])
 @scene
 async def test_a_payer_knows_its_payment_id_before_it_pays(rig: ServiceRig, shown: str) -> None:
@@ -472,6 +400,8 @@ async def test_a_payer_knows_its_payment_id_before_it_pays(rig: ServiceRig, show
     assert (await ask(rig, X_Payment_Id=payment_id)).status_code == 200
     assert (await rig.record(payment_id))["status"] == "settled"
     assert (await ask(rig, MARKET, X_Payment_Id=payment_id)).status_code == 402
+    rig.restart()
+    assert (await ask(rig, X_Payment_Id=payment_id)).status_code == 200
     assert rig.transfers() == 1
 
 
@@ -531,13 +461,12 @@ async def test_a_payment_id_that_is_not_of_this_402_is_not_kept(
 
 @dataclass
 class On:
-    """A connection: whether its client has closed it, and got its answer."""
+    """An open connection: whether its client got its answer."""
 
-    closed: bool = False
     answered: bool = True
 
     def is_closed(self) -> bool:
-        return self.closed
+        return False
 
     def is_answered(self) -> bool:
         return self.answered

@@ -14,7 +14,7 @@ from eth_account import Account
 from openapi_spec_validator import validate
 
 from tests.rig import scene
-from x402sim.protocol import messages, states
+from x402sim.protocol import messages
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.header import read_header
 from x402sim.protocol.messages import RequiredPayment, SettlementRequest
@@ -26,20 +26,11 @@ from x402sim.service.docs import pages
 from x402sim.service.docs.openapi import openapi
 from x402sim.service.docs.pages import (
     PAGES,
-    in_force,
     interactive_page,
     llms_txt,
 )
-from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decisions, alternatives, decisions
 
-FIVE_TEXTS = (
-    "Insufficient USDC balance",
-    "Invalid signature",
-    "Nonce already used",
-    "Authorization expired",
-    "Payment already settled",
-)
 BOTH = pytest.mark.parametrize("choices", [Decisions(), alternatives()], ids=["ours", "others"])
 
 
@@ -91,13 +82,7 @@ def test_the_index_lists_every_documentation_page_and_each_exists():
     links = re.findall(r"^- \[[^\]]+\]\((\S+)\): \S", text, re.MULTILINE)
     assert all(link.startswith("http://service.test/") for link in links)
     paths = [urlsplit(link).path for link in links]
-    assert sorted(paths) == sorted(
-        ["/docs", "/openapi.json"]
-        + [
-            f"/docs/{name}.md"
-            for name in ("payment-flow", "sessions", "errors", "states", "decisions", "clauses")
-        ]
-    )
+    assert set(paths) == {"/docs", "/openapi.json", *(f"/docs/{name}.md" for name in PAGES)}
     for path in paths:
         if path.endswith(".md"):
             assert page(path.removeprefix("/docs/"), Decisions())
@@ -124,14 +109,6 @@ def test_there_is_no_other_page():
 
 
 @BOTH
-def test_the_errors_page_has_every_text_with_its_status(choices):
-    text = page("errors", choices)
-    for refusal in Refusal:
-        assert f"| `{refusal.value}` | {status_of(refusal, choices)} |" in text
-    assert all(f"`{known}`" in text for known in FIVE_TEXTS)
-
-
-@BOTH
 def test_the_decisions_page_has_every_decision_and_says_which_way_it_went(choices):
     rows = {
         row.split("`")[1]: row for row in page("decisions", choices).splitlines() if "| `" in row
@@ -140,19 +117,6 @@ def test_the_decisions_page_has_every_decision_and_says_which_way_it_went(choice
     for decision in decisions():
         switched = decision.field is not None and choices != Decisions()
         assert rows[decision.id].endswith(f"| the {'alternative' if switched else 'choice'} |")
-
-
-def test_a_value_that_is_neither_choice_nor_alternative_is_shown_as_it_is():
-    teapot = Decisions(nonce_used_status=418)
-    decision = next(each for each in decisions() if each.field == "nonce_used_status")
-    assert in_force(decision, teapot) == "`418`"
-    assert "| `418` |" in page("decisions", teapot)
-
-
-def test_the_clauses_page_has_every_clause():
-    text = page("clauses", Decisions())
-    for clause in CLAUSES:
-        assert f"| `{clause.id}` |" in text
 
 
 EVERY_NETWORK = pytest.mark.parametrize(
@@ -209,26 +173,6 @@ def test_it_is_valid_every_reference_resolves_and_every_schema_is_used(choices):
     assert all(resolve(api, ref) for ref in refs)
     assert {f"#/components/schemas/{name}" for name in api["components"]["schemas"]} <= refs
     validate(api)
-
-
-@BOTH
-def test_every_operation_and_every_field_has_words(choices):
-    api = document(choices)
-    tags = {tag["name"] for tag in api["tags"]}
-    ids = [operation["operationId"] for _, _, operation in operations(api)]
-    assert len(ids) == len(set(ids))
-    for path, _, operation in operations(api):
-        assert operation["summary"]
-        assert operation["responses"]
-        assert set(operation["tags"]) <= tags
-        parameters = [
-            resolve(api, p["$ref"]) if "$ref" in p else p for p in operation.get("parameters", [])
-        ]
-        in_path = {p["name"] for p in parameters if p["in"] == "path"}
-        assert in_path == set(re.findall(r"{(\w+)}", path))
-    for name, schema in api["components"]["schemas"].items():
-        for field, about in schema["properties"].items():
-            assert "$ref" in about or about.get("description"), f"{name}.{field}"
 
 
 @BOTH
@@ -343,15 +287,3 @@ def test_nothing_the_service_says_is_read_as_markup():
     script = shipped("docs.js")
     markup = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|DOMParser"
     assert not re.search(markup, script)
-
-
-def test_the_states_page_draws_every_legal_move_and_no_other() -> None:
-    text = page("states", Decisions())
-    assert text is not None
-    for machine in (states.PAYMENT, states.SESSION):
-        drawn = states.mermaid(machine)
-        assert drawn in text
-        assert drawn.count("-->") == len(machine)
-        for move in machine:
-            assert f"{move.before or '[*]'} --> {move.after or '[*]'}: {move.cause}" in drawn
-            assert f"| {move.before or ''} | {move.after or ''} | {move.cause} |" in text

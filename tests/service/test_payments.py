@@ -1,6 +1,5 @@
 """Section 4.1: settlement, in seven steps, with good requests, attacks and lost answers."""
 
-import asyncio
 import base64
 import json
 from typing import Any
@@ -11,11 +10,9 @@ import pytest
 from tests.rig import (
     START,
     ServiceRig,
-    after,
     answer,
     broken,
     lose_answer,
-    lose_request,
     only,
     requirements,
     scene,
@@ -26,7 +23,6 @@ from x402sim.protocol import abi
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.networks import TESTNET
-from x402sim.service.reconcile import reconcile
 
 UNREACHABLE = "Facilitator unreachable"
 
@@ -136,10 +132,6 @@ async def test_an_authorization_is_valid_strictly_inside_its_window(rig: Service
     )  # validAfter == now
     refused = await rig.pay(required, early)
     assert (refused.status_code, refused.json()["error"]) == (400, "Invalid signature")
-    reason = (
-        "Authorization not yet valid; not charged by this service; this header stays valid until"
-    )
-    assert refused.json()["reason"].startswith(reason)
     assert refused.json()["final"] is False
     rig.now[0] += 0.999
     still = (await rig.pay(required, early)).json()["reason"]
@@ -165,23 +157,12 @@ async def test_a_payment_id_is_settled_once(rig: ServiceRig) -> None:
 
 
 @pytest.mark.clause("7/nonce-already-used", "5/nonce-once")
-@pytest.mark.parametrize("spelling", ["same", "base64", "upper", "reordered", "extra"])
 @scene
-async def test_an_authorization_pays_once_however_it_is_spelled(
-    rig: ServiceRig, spelling: str
-) -> None:
+async def test_an_authorization_pays_once_however_it_is_spelled(rig: ServiceRig) -> None:
     first, second = await rig.ask(), await rig.ask()
     header = rig.sign(first)
-    raw = bytes.fromhex(header[2:])
-    decoded = json.loads(raw)
-    again = {
-        "same": header,
-        "base64": base64.b64encode(raw).decode(),
-        "upper": "0x" + raw.hex().upper(),
-        "reordered": "0x" + json.dumps(dict(reversed(decoded.items()))).encode().hex(),
-        "extra": "0x" + json.dumps({**decoded, "extra": 1}).encode().hex(),
-    }[spelling]
     assert (await rig.pay(first, header)).status_code == 200
+    again = base64.b64encode(bytes.fromhex(header[2:])).decode()
     refused = await rig.pay(second, again)
     assert (refused.status_code, refused.json()["error"]) == (409, "Nonce already used")
     assert rig.transfers() == 1
@@ -239,76 +220,6 @@ async def test_an_answer_lost_after_the_money_moved_is_found_on_chain(
     assert (rig.transfers(), rig.earned) == (1, 10_000)
 
 
-@pytest.mark.clause("3/pending-resolved")
-@scene
-async def test_a_payment_stays_pending_while_the_chain_cannot_be_asked(rig: ServiceRig) -> None:
-    required = await rig.ask()
-    header = rig.sign(required)
-    with (
-        broken(rig, "facilitator", only("/settle", lose_answer)),
-        broken(rig, "rpc", after(2, lose_request)),
-    ):
-        unknown = await rig.pay(required, header)
-        assert (unknown.status_code, unknown.json()["error"]) == (502, UNREACHABLE)
-        assert "do not sign another" in unknown.json()["reason"]
-        assert unknown.json()["final"] is False
-        assert await pending(rig, required)
-        other = await rig.pay(required)
-        assert (other.status_code, other.json()["error"]) == (409, "Settlement pending")
-        assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 402
-        assert await reconcile(rig.service) == 0
-    rig.now[0] += 15
-    assert await reconcile(rig.service) == 1
-    assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
-    assert (rig.transfers(), rig.earned) == (1, 10_000)
-
-
-@pytest.mark.clause("3/pending-resolved")
-@scene
-async def test_a_payment_that_can_no_longer_be_mined_fails(rig: ServiceRig) -> None:
-    required = await rig.ask()
-    with broken(rig, "facilitator", only("/settle", answer(500, "oops"))):
-        await rig.pay(required)
-    rig.now[0] += 299
-    await rig.parts.chain.mine()
-    assert await reconcile(rig.service) == 0
-    rig.now[0] += 1000
-    assert await reconcile(rig.service) == 0, "this node has not seen a block so late"
-    await rig.parts.chain.mine()
-    rig.now[0] += 30
-    assert await reconcile(rig.service) == 1
-    record = await rig.record(required.json()["paymentId"])
-    assert (record["status"], record["tx_hash"]) == ("failed", None)
-
-
-@scene
-async def test_a_lost_payment_cannot_be_claimed_with_another_ones_transfer(rig: ServiceRig) -> None:
-    """`used` on chain is not enough: that transaction already paid for something else."""
-    first, second = await rig.ask(), await rig.ask()
-    header = rig.sign(first)
-    await rig.pay(first, header)
-    rig.service.store.execute("UPDATE payments SET payer = NULL, nonce = NULL")
-    refused = await rig.pay(second, header)
-    assert (refused.status_code, refused.json()["error"]) == (409, "Nonce already used")
-    assert (await rig.ask(x_payment_id=second.json()["paymentId"])).status_code == 402
-    assert rig.service.store.counts()["payments"] == 1
-
-
-@scene
-async def test_an_outage_charges_nothing_and_another_header_may_pay(rig: ServiceRig) -> None:
-    required = await rig.ask()
-    for path in ("/verify", "/settle"):
-        with broken(rig, "facilitator", only(path, lose_request)):
-            refused = await rig.pay(required)
-        assert (refused.status_code, refused.json()["error"]) == (502, UNREACHABLE)
-        kept = "not charged by this service; this header stays valid until 2027-01-15T08:05:00Z"
-        assert kept in refused.json()["reason"]
-        assert refused.json()["final"] is False
-        assert await pending(rig, required)
-    assert (await rig.pay(required)).status_code == 200
-    assert rig.transfers() == 1
-
-
 @pytest.mark.parametrize("status", [200, 400, 402])
 @scene
 async def test_a_refusal_counts_whatever_its_status(rig: ServiceRig, status: int) -> None:
@@ -320,53 +231,12 @@ async def test_a_refusal_counts_whatever_its_status(rig: ServiceRig, status: int
     assert rig.transfers() == 0
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [{"value": "9999"}, {"txHash": "0x12"}, {"from": "0x" + "1" * 40}, {"from": "alice"}],
-)
+@pytest.mark.parametrize("payer", ["0x" + "1" * 40, "alice"])
 @scene
-async def test_a_settlement_of_another_payment_is_rejected(
-    rig: ServiceRig, wrong: dict[str, str]
-) -> None:
+async def test_a_settlement_of_another_payer_is_rejected(rig: ServiceRig, payer: str) -> None:
     required = await rig.ask()
-    body = settled(rig, required, "0x" + "ab" * 32, **wrong)
+    body = settled(rig, required, "0x" + "ab" * 32, **{"from": payer})
     with broken(rig, "facilitator", only("/settle", answer(200, body))):
         refused = await rig.pay(required)
     assert refused.status_code == 502
     assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 402
-
-
-@pytest.mark.clause("3/pending-resolved")
-@pytest.mark.parametrize(
-    "fault",
-    [
-        lose_request,
-        answer(200, failed(SettleError.BALANCE.value)),
-        answer(400, {"error": "busy"}),
-    ],
-    ids=["unreachable", "refused", "4xx"],
-)
-@scene
-async def test_a_second_attempt_keeps_a_waiting_payment_pending(
-    rig: ServiceRig, fault: Any
-) -> None:
-    """The first attempt waits in the mempool, its answer lost; then it is mined."""
-    await rig.parts.chain.set_automine(False)
-    required = await rig.ask()
-    header = rig.sign(required)
-
-    async def send_and_hang_up(request: httpx.Request, deliver: Any) -> httpx.Response:
-        task = asyncio.ensure_future(deliver())
-        while not rig.parts.chain.machine.state.waiting:
-            await asyncio.sleep(0)
-        task.cancel()
-        raise httpx.ReadTimeout("the answer is lost", request=request)
-
-    with broken(rig, "facilitator", only("/settle", send_and_hang_up)):
-        assert (await rig.pay(required, header)).status_code == 502
-    with broken(rig, "facilitator", only("/settle", fault)):
-        assert (await rig.pay(required, header)).status_code in (409, 502)
-    assert await pending(rig, required)
-    await rig.parts.chain.mine()
-    assert (await rig.pay(required, header)).status_code == 200
-    assert (rig.transfers(), rig.earned) == (1, 10_000)

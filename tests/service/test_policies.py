@@ -23,7 +23,7 @@ from x402sim.policies import (
 )
 from x402sim.protocol.refusals import Finding
 from x402sim.report.summary import checks_of
-from x402sim.world.story.invariants import PAID_ONCE, SERVED_IF_PAID
+from x402sim.world.story.invariants import SERVED_IF_PAID
 
 LOST = Fault(victim="facilitator", does="lose answer", path="/settle")
 UNREACHABLE = "Facilitator unreachable"
@@ -42,12 +42,10 @@ def play(story: Story, **policy: Any) -> Run:
     return playing.play(story, service=with_policy(**policy))
 
 
-def asked(run: Run, to: str) -> list[str]:
-    """Return what the service asked a part, in order."""
+def settlement_of(run: Run) -> list[str]:
+    """Return what the service asked the facilitator, in order."""
     sent = found(run, events.RequestSent)
-    return [
-        each.path.rpartition("/")[2] for each in sent if (each.actor, each.to) == ("service", to)
-    ]
+    return [each.path.rpartition("/")[2] for each in sent if each.to == "facilitator"]
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ def test_a_lost_request_is_settled_again() -> None:
         assert world.clock.now() - began_s == pytest.approx(2 * 1.5)
 
     run = play(story, lost_answer=SettleAgain(wait_s=1.5, then=Forget()))
-    assert asked(run, "facilitator") == ["verify", "settle", "settle", "settle"]
+    assert settlement_of(run) == ["verify", "settle", "settle", "settle"]
 
 
 def test_a_payment_that_a_crash_left_pending_is_forgotten() -> None:
@@ -116,21 +114,6 @@ def test_a_payment_that_a_crash_left_pending_is_forgotten() -> None:
     play(story, lost_answer=Forget())
 
 
-def test_a_careful_payer_is_charged_twice_by_a_service_that_forgets() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        await world.fault(LOST)
-        required = await alice.ask()
-        first = await alice.pay(required)
-        assert (first.error, first.body["final"]) == (UNREACHABLE, True)
-        assert (await alice.pay(required)).status == 200
-        assert await alice.balance() == 980_000
-
-    run = run_with(story, lost_answer=Forget())
-    assert [check.clause for check in checks_of(run.journal) if not check.ok] == [PAID_ONCE]
-    assert run_with(story, lost_answer=Forget(), invariants=False).outcome == "passed"
-
-
 # --- verification and the claim ----------------------------------------------------------
 
 
@@ -139,7 +122,7 @@ def test_a_payment_is_settled_without_a_verification() -> None:
         alice = await world.payer("alice", balance="1.00")
         assert (await alice.buy()).status == 200
 
-    assert asked(play(story, verify=SkipVerify()), "facilitator") == ["settle"]
+    assert settlement_of(play(story, verify=SkipVerify())) == ["settle"]
 
 
 @pytest.mark.parametrize(
@@ -279,11 +262,7 @@ def test_an_own_policy_is_an_object_with_the_method() -> None:
         await world.advance(400)
         assert await alice.balance() == 1_000_000 - 10_000 - 25_000
 
-    run = play(story, lost_answer=AskThrice(), refund=HalfBack())
-    (begin,) = found(run, events.Begin)
-    assert begin.options["service"] == (
-        "Settings(phase=0, policy=ServicePolicy(lost_answer=AskThrice(...), refund=HalfBack()))"
-    )
+    play(story, lost_answer=AskThrice(), refund=HalfBack())
 
 
 @pytest.mark.parametrize(

@@ -1,50 +1,20 @@
 """Reputations: what the rules say, and that the database's counts are right and cost nothing."""
 
 import random
-from itertools import count
 
 import pytest
 
-from tests.service.test_store import steps
-from x402sim import Settings, Wallet
+from tests.service.test_store import insert_settled, steps
+from x402sim import Settings
 from x402sim.policies import MatchedPayments, ServedPayments, ServedShare, Track
-from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import encode_header, present
-from x402sim.protocol.messages import PaymentRequirements
-from x402sim.protocol.networks import TESTNET
 from x402sim.service.store import Store
-from x402sim.service.store.payment_records import Claim
-
-_NUMBERS = count(1)
-PAYER = Wallet(b"p" * 32)
 
 
 def settled(store: Store, resource: str = "/a") -> tuple[int, str]:
     """Store a settled payment; return its attempt and its id."""
-    number = next(_NUMBERS)
-    auth = Authorization(
-        from_=PAYER.address_bytes, to=PAYER.address_bytes, value=1,
-        valid_after=0, valid_before=10, nonce=number.to_bytes(32),
-    )  # fmt: skip
-    header = encode_header(auth, PAYER.sign(auth, TESTNET.domain), TESTNET)
-    issued = PaymentRequirements(
-        scheme="exact", network=TESTNET.name, pay_to=PAYER.address, asset=PAYER.address,
-        max_amount_required="1", max_timeout_seconds=300, resource=resource,
-    )  # fmt: skip
-    claimed = store.payments.insert_pending(
-        Claim(
-            payment_id=f"pay_{number}",
-            payment=present(header),
-            issued=issued,
-            timestamp_ms=number,
-            duration=0,
-            can_pay=True,
-            seen_unused=True,
-        )
-    )
-    assert claimed is not None
-    assert store.payments.mark_settled(claimed.attempt, f"0x{number}", None)
-    return claimed.attempt, claimed.record.payment_id
+    number = store.counts()["payments"] + 1
+    insert_settled(store, number, resource)
+    return number, f"pay_{number}"
 
 
 def tracks(store: Store) -> dict[str, tuple[int, int]]:

@@ -66,16 +66,23 @@ def test_the_numbers_in_payment_ids_never_change():
     assert numbers == {QUOTE: 0, SESSIONS: 1, AGENTS: 2, MARKET: 3}
 
 
+def insert_settled(
+    store: Store, number: int, resource: str = "/", block_number: int | None = None
+) -> None:
+    store.execute(
+        "INSERT INTO payments(payment_id, tx_hash, from_address, to_address, amount, "
+        "resource_url, status, block_number, timestamp, header, payer, nonce, duration, "
+        "can_pay, seen_unused) VALUES (?, ?, '', '', '1', ?, 'settled', ?, ?, '', ?, ?, 1, 1, 0)",
+        f"pay_{number}", f"0x{number}", resource, block_number, number, b"payer",
+        number.to_bytes(32),
+    )  # fmt: skip
+
+
 def filled(payments: int) -> Store:
     """Return a store of settled payments, the last of which is a deposit to be refunded."""
     store = Store()
     for number in range(payments):
-        store.execute(
-            "INSERT INTO payments(payment_id, tx_hash, from_address, to_address, amount, "
-            "resource_url, status, block_number, timestamp, header, payer, nonce, duration, "
-            "can_pay, seen_unused) VALUES (?, ?, '', '', '1', '/', 'settled', 1, ?, '', ?, ?, 1, 1, 0)",
-            f"pay_{number}", f"0x{number}", number, b"payer", number.to_bytes(32),
-        )  # fmt: skip
+        insert_settled(store, number, block_number=1)
     store.execute(
         "INSERT INTO sessions(session_id, payment_id, payer, deposited, created_ms, expires_ms) "
         "VALUES ('s', ?, '', 5, 0, 9)",
@@ -163,10 +170,3 @@ def test_what_failed_waits_behind_what_is_new_and_is_looked_at_once_after_a_star
         last_s = after_failure(last_s, (15, 60), now_s=100).wait_s
         waits.append(last_s)
     assert waits == [15, 30, 60, 60]
-
-
-def test_the_refund_of_a_settled_deposit_is_due():
-    store = filled(20)
-    (due,) = store.sessions.refunds_due(0.0, 100)
-    assert (due.session_id, due.amount) == ("s", 5)
-    store.close()
