@@ -417,64 +417,35 @@ def test_a_payer_without_any_native_currency_can_pay(desk):
     assert desk.driver.balance(SHOP) == 10_000
 
 
-def wait(seconds: float):
-    def prepare(driver: LedgerDriver) -> None:
-        driver.now[0] += seconds
-
-    return prepare
-
-
 IN_TIME = authorization(valid_after=NOW_S + 100, valid_before=NOW_S + 200)
 
 
-@pytest.mark.parametrize(
-    ("prepare", "auth", "reason"),
-    [
-        pytest.param(
-            lambda driver: driver.send(cancel_call(nonce("first"))),
-            authorization(),
-            "Authorization already used",
-            id="cancelled",
-            marks=pytest.mark.clause("5/nonce-once"),
-        ),
-        pytest.param(
-            wait(100),
-            IN_TIME,
-            "Authorization not yet valid",
-            id="at validAfter",
-            marks=pytest.mark.clause("5/window"),
-        ),
-        pytest.param(
-            wait(200),
-            IN_TIME,
-            "Authorization expired",
-            id="at validBefore",
-            marks=pytest.mark.clause("5/window"),
-        ),
-        pytest.param(
-            lambda driver: driver.send(
-                abi.transfer(MALLORY.address_bytes, START_BASE - 9_999), ALICE
-            ),
-            authorization(),
-            "ERC20: transfer amount exceeds balance",
-            id="a base unit short",
-        ),
-        pytest.param(
-            wait(200),
-            authorization(valid_after=NOW_S + 300, valid_before=NOW_S + 100),
-            "Authorization not yet valid",
-            id="early and late",
-        ),
-        pytest.param(
-            wait(0),
-            authorization(to=bytes(20)),
-            "Transaction failed on-chain",
-            id="to nobody",
-        ),
-    ],
-)
-def test_settle_translates_the_tokens_revert_reason(either, prepare, auth, reason):
-    prepare(either.driver)
+REVERTS: dict[str, tuple[Any, Authorization, str]] = {
+    "cancelled": (cancel_call(nonce("first")), authorization(), "Authorization already used"),
+    "at validAfter": (100, IN_TIME, "Authorization not yet valid"),
+    "at validBefore": (200, IN_TIME, "Authorization expired"),
+    "early and late": (
+        200,
+        authorization(valid_after=NOW_S + 300, valid_before=NOW_S + 100),
+        "Authorization not yet valid",
+    ),
+    "a base unit short": (
+        0,
+        authorization(value=START_BASE + 1),
+        "ERC20: transfer amount exceeds balance",
+    ),
+    "to nobody": (0, authorization(to=bytes(20)), "Transaction failed on-chain"),
+}
+"""What is sent or how many seconds pass before a settlement, and what it is refused for."""
+
+
+@pytest.mark.clause("5/nonce-once", "5/window")
+@pytest.mark.parametrize(("before", "auth", "reason"), REVERTS.values(), ids=REVERTS)
+def test_settle_translates_the_tokens_revert_reason(either, before, auth, reason):
+    if isinstance(before, bytes):
+        either.driver.send(before)
+    else:
+        either.driver.now[0] += before
     assert_refused(either, auth, reason)
 
 
@@ -488,7 +459,10 @@ def test_a_paused_token_fails_on_chain(desk, data):
 
 def assert_refused(desk: Desk, auth: Authorization, reason: str) -> None:
     sent, balances = len(desk.driver.state.transactions), dict(desk.driver.state.balances)
-    answer = desk.post(SETTLE, asking(header(auth), payTo=checksum(auth.to)))
+    answer = desk.post(
+        SETTLE,
+        asking(header(auth), payTo=checksum(auth.to), maxAmountRequired=str(auth.value)),
+    )
     del answer["timestamp"]
     expected = failed(reason)
     del expected["timestamp"]
