@@ -129,11 +129,6 @@ def test_the_height_of_a_late_explorer_counts_only_blocks_it_has_seen() -> None:
     assert explorer.height() == 4
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_an_unknown_hash_is_null(name: str) -> None:
-    assert new_explorer().both(name, UNKNOWN) is None
-
-
 def test_a_transaction_dropped_by_a_reorg_is_forgotten() -> None:
     explorer = new_explorer()
     tx_hash = explorer.send()

@@ -11,6 +11,7 @@ import pytest
 from crypto_com_facilitator_client.integrations import facilitator_registry as registry
 from crypto_com_facilitator_client.integrations.facilitator_interface import CronosNetwork
 
+from tests.chain.asking import Http
 from tests.chain.helpers import (
     ALICE,
     MALLORY,
@@ -85,12 +86,10 @@ class Desk:
         self.app = facilitator_app(replace(self.facilitator, **changes))
 
     def request(self, method: str, path: str, **sent: Any) -> httpx.Response:
-        return asyncio.run(self.ask(method, path, **sent))
+        return Http(self.app).request(method, path, **sent)
 
     async def ask(self, method: str, path: str, **sent: Any) -> httpx.Response:
-        transport = httpx.ASGITransport(self.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://facilitator") as http:
-            return await http.request(method, path, **sent)
+        return await Http(self.app).ask(method, path, **sent)
 
     def post(self, path: str, body: dict) -> Any:
         """Return the JSON of an answer that must be a 200."""

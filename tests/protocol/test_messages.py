@@ -62,6 +62,16 @@ PAYLOAD = {
 
 # every message, as sections 2 and 4 (and the facilitator's documentation) write it
 MARKET_PAIR = {"pair": "BTC-USD", "price": 64210.5, "fundingRate": 0.0001, "bestVenue": "Helios"}
+KIND = {"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"}
+AGENT = {
+    "id": "quotes",
+    "name": "Quotes",
+    "description": "Sells quotes",
+    "resource": "/api/perp/quote",
+    "price": "10000",
+    "payTo": PAY_TO,
+    "reputation": 3,
+}
 WIRE = {
     PaymentRequirements: REQUIREMENTS,
     PaymentRequired: {
@@ -114,28 +124,8 @@ WIRE = {
     },
     MarketPair: MARKET_PAIR,
     Market: {"market": [MARKET_PAIR]},
-    Agent: {
-        "id": "quotes",
-        "name": "Quotes",
-        "description": "Sells quotes",
-        "resource": "/api/perp/quote",
-        "price": "10000",
-        "payTo": PAY_TO,
-        "reputation": 3,
-    },
-    AgentList: {
-        "agents": [
-            {
-                "id": "quotes",
-                "name": "Quotes",
-                "description": "Sells quotes",
-                "resource": "/api/perp/quote",
-                "price": "10000",
-                "payTo": PAY_TO,
-                "reputation": 3,
-            }
-        ]
-    },
+    Agent: AGENT,
+    AgentList: {"agents": [AGENT]},
     RequiredPayment: CORE,
     FacilitatorRequest: {
         "x402Version": 1,
@@ -162,19 +152,12 @@ WIRE = {
         "timestamp": "2025-11-04T20:19:11.000Z",
         "error": "Authorization already used",
     },
-    cronos.Kind: {"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"},
-    cronos.Supported: {
-        "kinds": [{"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"}]
-    },
+    cronos.Kind: KIND,
+    cronos.Supported: {"kinds": [KIND]},
     cronos.Uptime: UPTIME,
     cronos.Health: {"status": "success", "results": UPTIME},
     HeaderPayload: PAYLOAD,
-    PaymentHeader: {
-        "x402Version": 1,
-        "scheme": "exact",
-        "network": "cronos-testnet",
-        "payload": PAYLOAD,
-    },
+    PaymentHeader: KIND | {"payload": PAYLOAD},
 }
 every_message = pytest.mark.parametrize(
     ("kind", "wire"), WIRE.items(), ids=[kind.__name__ for kind in WIRE]
