@@ -29,9 +29,9 @@ PAYMENT = Call(OWNER, TESTNET.asset, abi.transfer_with_authorization(AUTHORIZATI
 UNKNOWN = to_hex(b"\xee" * 32)
 
 
-def new_ledger() -> LedgerChain:
+def new_ledger(**more: Any) -> LedgerChain:
     clock = Clock(lambda: float(START_S))
-    return LedgerChain(TESTNET, clock, owner=OWNER, balances={ALICE: 1_000_000})
+    return LedgerChain(TESTNET, clock, owner=OWNER, balances={ALICE: 1_000_000}, **more)
 
 
 class Http:

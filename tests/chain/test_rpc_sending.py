@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from eth_account import Account
 
-from tests.chain.asking import ALICE, OWNER_KEY, PAYMENT, SHOP, START_S, Http, Rpc
+from tests.chain.asking import PAYMENT, SHOP, Http, Rpc, new_ledger
 from x402sim.chain.fees import BASE_FEE_WEI
 from x402sim.chain.ledger.admission import MAX_BYTES
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc.app import rpc_app
-from x402sim.clock import Clock
-from x402sim.protocol.crypto import address_of, checksum, to_hex
+from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.networks import TESTNET
 
 BOB_KEY = b"\x0b" * 32
@@ -24,12 +23,7 @@ TOKEN = checksum(TESTNET.asset)
 
 
 def ledger(file: Path | None = None) -> LedgerChain:
-    clock = Clock(lambda: float(START_S))
-    owner = address_of(OWNER_KEY.public_key)
-    native: Any = {BOB_BYTES: 10**24}
-    return LedgerChain(
-        TESTNET, clock, owner=owner, balances={ALICE: 1_000_000}, native=native, file=file
-    )
+    return new_ledger(native={BOB_BYTES: 10**24}, file=file)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.chain.helpers import (
@@ -322,3 +323,12 @@ def test_the_words_are_those_of_section_9_in_version_1() -> None:
     said = {x402_reasons.invalid_reason(1, why) for why in Invalid}
     said |= {x402_reasons.nonce_used(1), x402_reasons.FUNDS, x402_reasons.STATE}
     assert said <= known
+
+
+def test_of_several_at_once_one_is_settled(desk: Desk) -> None:
+    async def several() -> list[httpx.Response]:
+        asked = asking(2)
+        return await asyncio.gather(*(desk.ask("POST", SETTLE, json=asked) for _ in range(5)))
+
+    assert sum(each.json()["success"] for each in asyncio.run(several())) == 1
+    assert desk.driver.balance(SHOP) == 10_000
