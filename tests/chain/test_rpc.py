@@ -228,6 +228,7 @@ def test_blocks_by_tag_number_and_hash(rpc: Rpc) -> None:
     assert full["transactions"] == [rpc.result("eth_getTransactionByHash", tx_hash)]
     assert rpc.result("eth_getBlockByNumber", "0x2", False) is None
     assert rpc.result("eth_getBlockByHash", UNKNOWN, False) is None
+    assert rpc.result("eth_getBlockReceipts", UNKNOWN) is None
 
 
 def test_the_bloom_is_that_of_go_ethereum() -> None:
