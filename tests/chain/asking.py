@@ -29,9 +29,9 @@ PAYMENT = Call(OWNER, TESTNET.asset, abi.transfer_with_authorization(AUTHORIZATI
 UNKNOWN = to_hex(b"\xee" * 32)
 
 
-def new_ledger() -> LedgerChain:
+def new_ledger(**more: Any) -> LedgerChain:
     clock = Clock(lambda: float(START_S))
-    return LedgerChain(TESTNET, clock, owner=OWNER, balances={ALICE: 1_000_000})
+    return LedgerChain(TESTNET, clock, owner=OWNER, balances={ALICE: 1_000_000}, **more)
 
 
 class Http:
@@ -40,13 +40,13 @@ class Http:
     def __init__(self, app: Any) -> None:
         self._app = app
 
-    def request(self, method: str, url: str, **more: Any) -> httpx.Response:
-        async def ask() -> httpx.Response:
-            transport = httpx.ASGITransport(self._app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
-                return await client.request(method, url, **more)
+    async def ask(self, method: str, url: str, **more: Any) -> httpx.Response:
+        transport = httpx.ASGITransport(self._app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            return await client.request(method, url, **more)
 
-        return asyncio.run(ask())
+    def request(self, method: str, url: str, **more: Any) -> httpx.Response:
+        return asyncio.run(self.ask(method, url, **more))
 
     def get(self, url: str, **more: Any) -> httpx.Response:
         return self.request("GET", url, **more)

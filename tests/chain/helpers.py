@@ -160,17 +160,17 @@ def permit_call(
 def cancel_call(
     used: bytes,
     *,
-    of: Wallet = ALICE,
+    of: Address = ALICE.address_bytes,
     by: Wallet = ALICE,
     packed: bool = False,
     domain: Domain = TESTNET.domain,
 ) -> bytes:
     """Return calldata of cancelAuthorization."""
-    signature = sign(cancel_digest(of.address_bytes, used, domain), _key(by))
+    signature = sign(cancel_digest(of, used, domain), _key(by))
     if not packed:
-        return abi.cancel_authorization(of.address_bytes, used, signature)
+        return abi.cancel_authorization(of, used, signature)
     function = abi.CANCEL_AUTHORIZATION_BYTES
-    return abi.calldata(function, of.address_bytes, used, 3 * 32) + tail(signature)
+    return abi.calldata(function, of, used, 3 * 32) + tail(signature)
 
 
 def payment(name: object = "first", **changes: object) -> bytes:

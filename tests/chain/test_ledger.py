@@ -105,28 +105,6 @@ def test_equal_operations_make_equal_chains():
     assert chains[0] == chains[1]
 
 
-# --- receipts ------------------------------------------------------------------------
-
-
-def test_receipts_count_gas_and_logs_through_the_block(on_demand):
-    sent = [on_demand.put(data) for data in (payment(1), SHORT, payment(2))]
-    mine(on_demand)
-    first, failed, last = (receipt(on_demand, tx) for tx in sent)
-    assert [r.succeeded for r in (first, failed, last)] == [True, False, True]
-    assert [r.index for r in (first, failed, last)] == [0, 1, 2]
-    assert first.cumulative_gas_used == first.gas_used
-    assert failed.cumulative_gas_used == first.gas_used + failed.gas_used
-    assert last.cumulative_gas_used == first.gas_used + failed.gas_used + last.gas_used
-    assert block(on_demand, 1).gas_used == last.cumulative_gas_used
-    assert [[log.index for log in r.logs] for r in (first, failed, last)] == [[0, 1], [], [2, 3]]
-    assert [log.tx_index for log in last.logs] == [2, 2]
-    for each in (first, failed, last):
-        assert (each.block_number, each.block_hash) == (1, hashes(on_demand)[1])
-        assert {(log.tx_hash, log.block_hash) for log in each.logs} <= {
-            (each.tx_hash, each.block_hash)
-        }
-
-
 def test_native_currency_spent_while_waiting_reverts(on_demand):
     most = native(on_demand, ALICE) - GAS_LIMIT * GAS_PRICE_WEI
     sent = [on_demand.put(b"", ALICE, to=SHOP.address_bytes, value=most) for _ in range(20)]

@@ -80,39 +80,6 @@ def test_an_opened_ledger_goes_on_as_the_first_would_have(file):
     interrupted.ledger.close()
 
 
-def test_waiting_transactions_and_refused_operations_survive(file):
-    first = LedgerDriver(file=file)
-    asyncio.run(first.ledger.set_automine(False))
-    waiting = first.put(payment())
-    with pytest.raises(ChainError, match="insufficient funds"):
-        first.put(payment(), MALLORY, value=10**30)
-    with pytest.raises(ChainError, match="no snapshot 7"):
-        asyncio.run(first.ledger.revert(7))
-    with pytest.raises(ChainError, match="cannot replace"):
-        asyncio.run(first.ledger.reorg(5))
-    first.ledger.close()
-
-    second = reopened(file)
-    assert list(second.state.waiting) == [waiting]
-    assert second.state.receipts == {}
-    asyncio.run(second.ledger.mine())
-    assert second.state.receipts[waiting].succeeded
-    assert (second.balance(ALICE), second.balance(SHOP)) == (START_BASE - 10_000, 10_000)
-    second.ledger.close()
-
-
-def test_a_snapshot_can_be_reverted_to_after_opening_again(file):
-    first = LedgerDriver(file=file)
-    number = asyncio.run(first.ledger.snapshot())
-    first.send(payment())
-    first.ledger.close()
-    second = reopened(file)
-    assert second.balance(SHOP) == 10_000
-    asyncio.run(second.ledger.revert(number))
-    assert second.balance(SHOP) == 0
-    second.ledger.close()
-
-
 def test_block_times_do_not_follow_the_clock_back(file):
     first = LedgerDriver(file=file)
     first.now[0] += 86_400

@@ -7,7 +7,6 @@ import pytest
 from tests.chain.helpers import (
     ALICE,
     MALLORY,
-    NATIVE_WEI,
     OWNER,
     RELAYER,
     SHOP,
@@ -18,7 +17,7 @@ from tests.chain.helpers import (
 )
 from tests.chain.killed import operate
 from tests.chain.test_ledger_file import contents
-from x402sim.chain.base import Call, ChainError, Reverted
+from x402sim.chain.base import Call, Reverted
 from x402sim.chain.ledger.machine import KEPT_STATES
 from x402sim.protocol import abi
 
@@ -93,15 +92,3 @@ def test_transactions_are_counted_in_a_block_without_those_that_waited() -> None
     sender = RELAYER.address_bytes
     counts = [asyncio.run(driver.ledger.account_nonce(sender, number)) for number in (0, 1, 2)]
     assert counts == [0, 1, 3]
-
-
-def test_the_newest_128_states_are_kept() -> None:
-    driver = LedgerDriver()
-    asyncio.run(driver.ledger.mine(3000))
-    oldest = 3000 - KEPT_STATES + 1
-    balance = asyncio.run(driver.ledger.native_balance(SHOP.address_bytes, oldest))
-    assert balance == 1000 * NATIVE_WEI
-    with pytest.raises(ChainError, match=r"^missing trie node"):
-        asyncio.run(driver.ledger.native_balance(SHOP.address_bytes, oldest - 1))
-    with pytest.raises(ChainError, match=r"^header not found"):
-        asyncio.run(driver.ledger.native_balance(SHOP.address_bytes, 3001))

@@ -53,3 +53,9 @@ def anvil(town: Town) -> ChainDriver:
 def either(request: pytest.FixtureRequest, town: Town) -> ChainDriver:
     """Anvil and the ledger: they must do the same."""
     return town.driver(town.anvil if request.param == "anvil" else town.ledger())
+
+
+@pytest.fixture
+def two(circle_town: Town) -> list[ChainDriver]:
+    """Circle's contract on anvil, and the ledger."""
+    return [circle_town.driver(chain) for chain in (circle_town.anvil, circle_town.ledger())]

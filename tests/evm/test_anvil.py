@@ -98,19 +98,6 @@ def test_it_runs_as_asked_and_quietly(program: Path, capfd: pytest.CaptureFixtur
     assert capfd.readouterr() == ("", "")
 
 
-def test_two_run_beside_each_other(program: Path):
-    first, second = AnvilProcess(338, NOW_S, program), AnvilProcess(25, NOW_S, program)
-    try:
-        assert first.url != second.url
-        for node, chain_id in ((first, 338), (second, 25)):
-            ask = JsonRpcNode(node.url)
-            assert ask.ask_now("eth_chainId") == hex(chain_id)
-            ask.close()
-    finally:
-        first.stop()
-        second.stop()
-
-
 def test_if_another_took_the_port_it_tries_the_next(program: Path, monkeypatch: pytest.MonkeyPatch):
     free_port = anvil._free_port
     with socket.socket() as taken:

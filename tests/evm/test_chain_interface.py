@@ -380,16 +380,6 @@ def test_snapshots_nest_and_bring_back_what_waited(either: ChainDriver):
     assert either.balance(SHOP) == 30_000
 
 
-def test_a_revert_removes_later_transactions_from_the_mempool(either: ChainDriver):
-    on_demand(either)
-    number = either.run(either.chain.rewinding.snapshot())
-    tx_hash = either.put(payment())
-    either.run(either.chain.rewinding.revert(number))
-    either.run(either.chain.mining.mine())
-    assert either.run(either.chain.transaction(tx_hash)) is None
-    assert either.balance(SHOP) == 0
-
-
 def test_a_revert_uses_up_its_snapshot_and_all_later_ones(either: ChainDriver):
     first, second, third = (either.run(either.chain.rewinding.snapshot()) for _ in range(3))
     assert first < second < third

@@ -1,7 +1,5 @@
 """Circle's own contract: what else the ledger must have of it, beside what `test_equality` does."""
 
-import pytest
-
 from tests.chain.helpers import (
     ALICE,
     MALLORY,
@@ -17,18 +15,11 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.evm import circle
-from tests.evm.helpers import ChainDriver, Town
+from tests.evm.helpers import ChainDriver
 from x402sim.chain.ledger.token import FUNCTIONS
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import keccak256, to_hex
 from x402sim.protocol.eip2612 import Permit
-
-
-@pytest.fixture
-def two(circle_town: Town) -> list[ChainDriver]:
-    """Circle's contract on anvil, and the ledger."""
-    town = circle_town
-    return [town.driver(town.anvil), town.driver(town.ledger())]
 
 
 def do(two: list[ChainDriver]) -> None:

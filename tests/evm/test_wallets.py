@@ -11,19 +11,19 @@ from tests.chain.helpers import (
     SHOP,
     START_BASE,
     authorization,
+    cancel_call,
     nonce,
     signature_of,
-    tail,
     transfer_call,
 )
-from tests.evm.helpers import ChainDriver, Town
+from tests.evm.helpers import ChainDriver
 from tests.evm.measure import WALLET, prepare
 from x402sim.chain import contract
 from x402sim.chain.base import Call
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, recover
-from x402sim.protocol.eip3009 import cancel_digest, transfer_digest
+from x402sim.protocol.eip3009 import transfer_digest
 
 FORGED = "FiatTokenV2: invalid signature"
 CODE = Address(b"\x0c" * 20)
@@ -31,16 +31,12 @@ CODE = Address(b"\x0c" * 20)
 
 
 @pytest.fixture
-def two(circle_town: Town) -> list[ChainDriver]:
+def two(two: list[ChainDriver]) -> list[ChainDriver]:
     """Circle's contract on anvil, and the ledger; Alice's smart wallet has tokens on both."""
-    chains = [
-        circle_town.driver(circle_town.anvil),
-        circle_town.driver(circle_town.ledger()),
-    ]
-    for chain in chains:
+    for chain in two:
         prepare(chain)
         assert chain.refusal(abi.transfer(WALLET, START_BASE // 2), ALICE) is None
-    return chains
+    return two
 
 
 def refusal(two: list[ChainDriver], data: bytes, sender: Wallet = RELAYER) -> str | None:
@@ -82,23 +78,9 @@ def test_the_owners_signature_is_the_wallets(two, packed: bool, receive: bool):
 
 @pytest.mark.parametrize("packed", [False, True], ids=["v, r, s", "bytes"])
 def test_a_wallet_cancels(two, packed: bool):
-    digest = cancel_digest(WALLET, nonce("first"), two[0].domain)
-    signature = sign_digest(digest)
-    if packed:
-        words = abi.calldata(abi.CANCEL_AUTHORIZATION_BYTES, WALLET, nonce("first"), 3 * 32)
-        data = words + tail(signature)
-    else:
-        data = abi.cancel_authorization(WALLET, nonce("first"), signature)
+    data = cancel_call(nonce("first"), of=WALLET, packed=packed, domain=two[0].domain)
     assert refusal(two, data) is None
     assert pay(two) == "FiatTokenV2: authorization is used or canceled"
-
-
-def sign_digest(digest: bytes) -> bytes:
-    from coincurve import PrivateKey
-
-    from x402sim.protocol.crypto import sign
-
-    return sign(digest, PrivateKey.from_hex(ALICE.private_key[2:]))
 
 
 SPOILT: dict[str, Callable[[bytes], bytes]] = {

@@ -3,20 +3,15 @@
 import asyncio
 import base64
 import json
-import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
-from crypto_com_facilitator_client.integrations import facilitator_api as published
 from crypto_com_facilitator_client.integrations import facilitator_registry as registry
 from crypto_com_facilitator_client.integrations.facilitator_interface import CronosNetwork
-from crypto_com_facilitator_client.lib.utils.payment_header import generate_cronos_payment_header
-from crypto_com_facilitator_client.lib.utils.payment_requirements import (
-    generate_payment_requirements,
-)
 
+from tests.chain.asking import Http
 from tests.chain.helpers import (
     ALICE,
     MALLORY,
@@ -32,7 +27,6 @@ from tests.chain.helpers import (
     nonce,
     signature_of,
 )
-from x402sim import LocalServer
 from x402sim.chain.base import ChainError
 from x402sim.chain.ledger.token_rules import MOVE, TRANSFER, TokenRules
 from x402sim.clock import Clock
@@ -46,6 +40,7 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header
 from x402sim.protocol.networks import MAINNET, TESTNET
 from x402sim.protocol.rules import VERIFICATION, Rule, Rules, without
+from x402sim.spec.clauses import CLAUSES
 
 VERIFY, SETTLE = "/v2/x402/verify", "/v2/x402/settle"
 OTHER = "0x" + "99" * 20
@@ -91,12 +86,10 @@ class Desk:
         self.app = facilitator_app(replace(self.facilitator, **changes))
 
     def request(self, method: str, path: str, **sent: Any) -> httpx.Response:
-        return asyncio.run(self.ask(method, path, **sent))
+        return Http(self.app).request(method, path, **sent)
 
     async def ask(self, method: str, path: str, **sent: Any) -> httpx.Response:
-        transport = httpx.ASGITransport(self.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://facilitator") as http:
-            return await http.request(method, path, **sent)
+        return await Http(self.app).ask(method, path, **sent)
 
     def post(self, path: str, body: dict) -> Any:
         """Return the JSON of an answer that must be a 200."""
@@ -279,11 +272,6 @@ def test_a_valid_payment_is_valid_in_either_spelling(desk, spelling):
     assert desk.post(VERIFY, asking(header(spelling=spelling))) == VALID
 
 
-def test_the_reason_of_a_valid_payment_is_null_not_absent(desk):
-    text = desk.request("POST", VERIFY, json=asking()).text
-    assert re.search(r'"invalidReason":\s*null', text)
-
-
 @both
 def test_unknown_fields_and_field_order_are_ignored(desk, path):
     extra = {
@@ -306,71 +294,40 @@ def test_addresses_are_compared_without_regard_to_case(desk):
     assert desk.post(VERIFY, asking(**upper)) == VALID
 
 
-@dataclass(frozen=True)
-class Unfit:
-    """A payment that does not fit its requirements: what is wrong, and what is said."""
-
-    clause: str
-    body: dict
-    reason: str
-    id: str
-
-
 MAINNET_ASSET = "0x" + MAINNET.asset.hex()
-OTHER_DOMAIN = replace(TESTNET.domain, version="2")
-UNFIT = [
-    Unfit("2.1/scheme", asking(scheme="upto"), "Unsupported scheme: upto", "asked scheme"),
-    Unfit(
-        "2.1/network",
-        asking(network="ethereum-mainnet"),
-        "Unsupported network: ethereum-mainnet",
-        "asked network",
-    ),
-    Unfit("2.1/asset", asking(asset=MAINNET_ASSET), f"Unsupported asset: {MAINNET_ASSET}", "asked"),
-    Unfit(
-        "5/exact-recipient",
-        asking(payTo=OTHER),
-        "Recipient does not match payTo address",
-        "recipient",
-    ),
-    Unfit("5/exact-amount", asking(maxAmountRequired="9999"), "Invalid amount: 10000", "too much"),
-    Unfit("5/signature-proves", asking(header(by=MALLORY)), "Invalid EIP-3009 signature", "forged"),
-    Unfit(
-        "5/signature-proves",
-        asking(header(signature=signature_of(authorization(), domain=OTHER_DOMAIN))),
-        "Invalid EIP-3009 signature",
-        "another domain",
-    ),
-]
-SPECIFIED = ("2.1/scheme", "2.1/network", "2.1/asset", "5/exact-amount", "5/signature-proves")
-unfit = pytest.mark.parametrize(
-    "case",
+OTHER_DOMAIN = signature_of(authorization(), domain=replace(TESTNET.domain, version="2"))
+FORGED = "Invalid EIP-3009 signature"
+SPECIFIED = {clause.id for clause in CLAUSES}
+UNFIT: dict[str, list[tuple[dict, str]]] = {
+    "2.1/scheme": [(asking(scheme="upto"), "Unsupported scheme: upto")],
+    "2.1/network": [(asking(network="ethereum"), "Unsupported network: ethereum")],
+    "2.1/asset": [(asking(asset=MAINNET_ASSET), f"Unsupported asset: {MAINNET_ASSET}")],
+    "5/exact-recipient": [(asking(payTo=OTHER), "Recipient does not match payTo address")],
+    "5/exact-amount": [(asking(maxAmountRequired="9999"), "Invalid amount: 10000")],
+    "5/signature-proves": [
+        (asking(header(by=MALLORY)), FORGED),
+        (asking(header(signature=OTHER_DOMAIN)), FORGED),
+    ],
+}
+"""Payments that do not fit their requirements, by the rule that sees it, and what is said."""
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
     [
-        pytest.param(
-            case,
-            id=f"{case.clause} {case.id}",
-            marks=[pytest.mark.clause(case.clause)] if case.clause in SPECIFIED else [],
-        )
-        for case in UNFIT
+        pytest.param(*case, id=clause, marks=[pytest.mark.clause(clause)] * (clause in SPECIFIED))
+        for clause, cases in UNFIT.items()
+        for case in cases
     ],
 )
-
-
-@unfit
-def test_verify_says_why_a_payment_is_invalid(desk, case):
-    assert desk.post(VERIFY, case.body) == invalid(case.reason)
-
-
-@unfit
-def test_settle_refuses_what_verify_refuses_and_moves_nothing(desk, case):
-    is_signature = case.reason == "Invalid EIP-3009 signature"
-    text = "Invalid signature" if is_signature else case.reason
-    assert desk.post(SETTLE, case.body) == failed(text)
+def test_what_does_not_fit_is_refused_and_moves_nothing(desk, body, reason):
+    assert desk.post(VERIFY, body) == invalid(reason)
+    assert desk.post(SETTLE, body) == failed("Invalid signature" if reason == FORGED else reason)
     assert_untouched(desk.driver)
 
 
 def test_every_row_of_verification_has_a_case():
-    assert {rule.clause for rule in VERIFICATION} == {case.clause for case in UNFIT}
+    assert {rule.clause for rule in VERIFICATION} == set(UNFIT)
 
 
 BAD_HEADERS = [
@@ -387,11 +344,6 @@ def test_a_malformed_header_has_its_own_reason(desk, bad):
     assert desk.post(VERIFY, body) == invalid("Invalid Base64 paymentHeader")
     assert desk.post(SETTLE, body) == failed("Invalid Base64 paymentHeader")
     assert_untouched(desk.driver)
-
-
-def test_what_verify_echoes_is_kept_short(desk):
-    reason = desk.post(VERIFY, asking(scheme="x" * 10_000))["invalidReason"]
-    assert reason == "Unsupported scheme: " + "x" * 100
 
 
 def assert_untouched(driver: LedgerDriver) -> None:
@@ -454,64 +406,45 @@ def test_the_facilitator_pays_the_gas_and_the_payer_none(desk):
     assert receipt.call.sender == RELAYER.address_bytes
 
 
-def wait(seconds: float):
-    def prepare(driver: LedgerDriver) -> None:
-        driver.now[0] += seconds
-
-    return prepare
+@pytest.mark.clause("1/payer-pays-no-gas")
+def test_a_payer_without_any_native_currency_can_pay(desk):
+    poor = Wallet(b"\x77" * 32)
+    desk.driver.send(abi.mint(poor.address_bytes, 10_000), OWNER)
+    assert poor.address_bytes not in desk.driver.state.native
+    auth = authorization(from_=poor.address_bytes)
+    assert desk.post(SETTLE, asking(header(auth, by=poor)))["event"] == "payment.settled"
+    assert desk.driver.balance(SHOP) == 10_000
 
 
 IN_TIME = authorization(valid_after=NOW_S + 100, valid_before=NOW_S + 200)
 
 
-@pytest.mark.parametrize(
-    ("prepare", "auth", "reason"),
-    [
-        pytest.param(
-            lambda driver: driver.send(cancel_call(nonce("first"))),
-            authorization(),
-            "Authorization already used",
-            id="cancelled",
-            marks=pytest.mark.clause("5/nonce-once"),
-        ),
-        pytest.param(
-            wait(100),
-            IN_TIME,
-            "Authorization not yet valid",
-            id="at validAfter",
-            marks=pytest.mark.clause("5/window"),
-        ),
-        pytest.param(
-            wait(200),
-            IN_TIME,
-            "Authorization expired",
-            id="at validBefore",
-            marks=pytest.mark.clause("5/window"),
-        ),
-        pytest.param(
-            lambda driver: driver.send(
-                abi.transfer(MALLORY.address_bytes, START_BASE - 9_999), ALICE
-            ),
-            authorization(),
-            "ERC20: transfer amount exceeds balance",
-            id="a base unit short",
-        ),
-        pytest.param(
-            wait(200),
-            authorization(valid_after=NOW_S + 300, valid_before=NOW_S + 100),
-            "Authorization not yet valid",
-            id="early and late",
-        ),
-        pytest.param(
-            wait(0),
-            authorization(to=bytes(20)),
-            "Transaction failed on-chain",
-            id="to nobody",
-        ),
-    ],
-)
-def test_settle_translates_the_tokens_revert_reason(either, prepare, auth, reason):
-    prepare(either.driver)
+REVERTS: dict[str, tuple[Any, Authorization, str]] = {
+    "cancelled": (cancel_call(nonce("first")), authorization(), "Authorization already used"),
+    "at validAfter": (100, IN_TIME, "Authorization not yet valid"),
+    "at validBefore": (200, IN_TIME, "Authorization expired"),
+    "early and late": (
+        200,
+        authorization(valid_after=NOW_S + 300, valid_before=NOW_S + 100),
+        "Authorization not yet valid",
+    ),
+    "a base unit short": (
+        0,
+        authorization(value=START_BASE + 1),
+        "ERC20: transfer amount exceeds balance",
+    ),
+    "to nobody": (0, authorization(to=bytes(20)), "Transaction failed on-chain"),
+}
+"""What is sent or how many seconds pass before a settlement, and what it is refused for."""
+
+
+@pytest.mark.clause("5/nonce-once", "5/window")
+@pytest.mark.parametrize(("before", "auth", "reason"), REVERTS.values(), ids=REVERTS)
+def test_settle_translates_the_tokens_revert_reason(either, before, auth, reason):
+    if isinstance(before, bytes):
+        either.driver.send(before)
+    else:
+        either.driver.now[0] += before
     assert_refused(either, auth, reason)
 
 
@@ -525,19 +458,16 @@ def test_a_paused_token_fails_on_chain(desk, data):
 
 def assert_refused(desk: Desk, auth: Authorization, reason: str) -> None:
     sent, balances = len(desk.driver.state.transactions), dict(desk.driver.state.balances)
-    answer = desk.post(SETTLE, asking(header(auth), payTo=checksum(auth.to)))
+    answer = desk.post(
+        SETTLE,
+        asking(header(auth), payTo=checksum(auth.to), maxAmountRequired=str(auth.value)),
+    )
     del answer["timestamp"]
     expected = failed(reason)
     del expected["timestamp"]
     assert answer == expected
     assert desk.driver.state.balances == balances
     assert len(desk.driver.state.transactions) == sent  # tried first, so a refusal costs no gas
-
-
-@pytest.mark.parametrize("at_s", [101, 199])
-def test_settle_succeeds_within_the_window(either, at_s):
-    either.driver.now[0] += at_s
-    assert either.post(SETTLE, asking(header(IN_TIME)))["event"] == "payment.settled"
 
 
 @pytest.mark.parametrize(
@@ -595,9 +525,7 @@ def test_the_same_payment_settled_twice_at_once_moves_money_once():
     assert desk.driver.balance(SHOP) == 10_000
 
 
-@pytest.mark.parametrize(
-    "v", [pytest.param(0, id="v 0"), pytest.param(1, id="v 1"), pytest.param(29, id="v 29")]
-)
+@pytest.mark.parametrize("v", [0, 1, 29])
 @pytest.mark.parametrize("token", TOKENS.values(), ids=TOKENS)
 def test_a_signature_that_only_the_token_refuses_is_invalid(v, token):
     desk = Desk(token=token, rules=without(VERIFICATION, "5/signature-proves"))
@@ -638,64 +566,6 @@ def test_settle_answers_only_when_the_transaction_is_mined(desk):
         return await ask
 
     assert asyncio.run(settle_and_mine()).json()["blockNumber"] == 1
-
-
-# --- the client library that Cronos publishes ----------------------------------------
-
-
-@pytest.fixture(scope="module")
-def server():
-    with LocalServer(seed=7) as server:
-        yield server
-
-
-@pytest.fixture
-def cronos(server, monkeypatch):
-    """The published registry, with our RPC for the chain id."""
-    testnet = CronosNetwork.CronosTestnet
-    config = replace(registry.NETWORK_REGISTRY[testnet], rpc_url=server.rpc_url)
-    monkeypatch.setitem(registry.NETWORK_REGISTRY, testnet, config)
-    return testnet
-
-
-def their_body(server, network, **more) -> dict:
-    """Return a request that the published library built and signed on its own."""
-    shop = checksum(b"\x55" * 20)
-    return {
-        "x402Version": 1,
-        "paymentHeader": generate_cronos_payment_header(
-            signer=server.wallets[0].private_key, network=network, to=shop, value="1000", **more
-        ),
-        "paymentRequirements": generate_payment_requirements(network=network, pay_to=shop),
-    }
-
-
-def test_the_published_client_reads_what_is_supported(server):
-    assert published.get_supported(base_url=server.facilitator_url) == {
-        "kinds": [{"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"}]
-    }
-
-
-def test_the_published_client_verifies_and_settles(server, cronos):
-    url, body = server.facilitator_url, their_body(server, cronos)
-    assert published.verify_payment(base_url=url, body=body) == VALID
-    settled = published.settle_payment(base_url=url, body=body)
-    assert (settled["event"], settled["value"]) == ("payment.settled", "1000")
-    assert settled["from"] == server.wallets[0].address
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", settled["timestamp"])
-    again = published.settle_payment(base_url=url, body=body)
-    assert (again["event"], again["error"]) == ("payment.failed", "Authorization already used")
-
-
-def test_the_published_client_reads_a_refusal_and_raises_on_a_bad_header(server, cronos):
-    url, body = server.facilitator_url, their_body(server, cronos, valid_before=1)
-    answer = published.settle_payment(base_url=url, body=body)
-    assert answer["error"] == "Authorization expired"
-    body["paymentRequirements"]["maxAmountRequired"] = "999"
-    answer = published.verify_payment(base_url=url, body=body)
-    assert answer == invalid("Invalid amount: 1000")
-    with pytest.raises(RuntimeError, match="Verify failed: 400"):
-        published.verify_payment(base_url=url, body=body | {"x402Version": 2})
 
 
 def test_the_token_here_is_the_published_one():

@@ -22,13 +22,8 @@ ADDRESS = "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0"
 
 
 @given(data=st.binary(max_size=500))
-def test_portable_keccak_is_keccak_256(data):
-    assert portable_keccak(data) == keccak(data)
-
-
-@given(data=st.binary(max_size=500))
-def test_the_chosen_keccak_is_keccak_256(data):
-    assert keccak256(data) == keccak(data)
+def test_both_keccaks_are_keccak_256(data):
+    assert keccak256(data) == portable_keccak(data) == keccak(data)
 
 
 @pytest.mark.parametrize("size", [0, 135, 136, 137, 271, 272, 273, 10_000])
@@ -36,11 +31,6 @@ def test_both_keccaks_agree_at_the_edges_of_a_block(size):
     rust = pytest.importorskip("tiny_keccak")
     data = bytes(i % 251 for i in range(size))
     assert rust.keccak256(data) == portable_keccak(data) == keccak(data)
-
-
-def test_keccak_of_nothing_is_the_published_constant():
-    known = "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"
-    assert keccak256(b"").hex() == portable_keccak(b"").hex() == known
 
 
 @given(address=addresses)
@@ -60,11 +50,6 @@ def test_signatures_are_those_of_eth_account(key, digest):
 
 
 @given(key=private_keys, digest=bytes32)
-def test_recover_returns_the_signer(key, digest):
-    assert recover(digest, sign(digest, key)) == address_of(key.public_key)
-
-
-@given(key=private_keys, digest=bytes32)
 def test_signatures_have_a_low_s_and_v_27_or_28(key, digest):
     signature = sign(digest, key)
     assert len(signature) == 65
@@ -81,28 +66,21 @@ GOOD = bytes(Account.unsafe_sign_hash(DIGEST, "0x" + "11" * 32).signature)
 HIGH_S = (CURVE_ORDER - int.from_bytes(GOOD[32:64])).to_bytes(32)
 
 
-def with_v(v: int) -> bytes:
-    return GOOD[:64] + bytes([v])
+NO_KEYS = [r.to_bytes(32) + GOOD[32:] for r in (0, CURVE_ORDER, 2**256 - 1, 5)]
+REFUSED: dict[str, list[bytes]] = {
+    "ECRecover: invalid signature length": [(GOOD * 3)[:size] for size in (0, 1, 64, 66, 130)],
+    "ECRecover: invalid signature 's' value": [GOOD[:32] + HIGH_S + bytes([55 - GOOD[64]])],
+    "ECRecover: invalid signature 'v' value": [GOOD[:64] + bytes([v]) for v in (0, 1, 26, 29, 255)],
+    "ECRecover: invalid signature": [*NO_KEYS, GOOD[:32] + bytes(32) + GOOD[64:]],
+}
 
 
-@pytest.mark.parametrize("size", [0, 1, 64, 66, 130])
-def test_recover_refuses_a_signature_that_is_not_65_bytes(size):
-    with pytest.raises(BadSignature) as refused:
-        recover(DIGEST, (GOOD * 3)[:size])
-    assert str(refused.value) == "ECRecover: invalid signature length"
-
-
-def test_recover_refuses_a_high_s():
-    malleated = GOOD[:32] + HIGH_S + bytes([27 + 28 - GOOD[64]])
-    with pytest.raises(BadSignature) as refused:
-        recover(DIGEST, malleated)
-    assert str(refused.value) == "ECRecover: invalid signature 's' value"
-
-
-def test_the_malleated_signature_would_otherwise_recover():
-    flipped = 27 + 28 - GOOD[64]
-    theirs = Account._recover_hash(DIGEST, vrs=(flipped, GOOD[:32], HIGH_S))
-    assert parse_address(theirs) == recover(DIGEST, GOOD)
+@pytest.mark.parametrize("text", REFUSED)
+def test_recover_refuses_what_gives_no_key_in_the_contracts_words(text):
+    for signature in REFUSED[text]:
+        with pytest.raises(BadSignature) as refused:
+            recover(DIGEST, signature)
+        assert str(refused.value) == text
 
 
 def test_s_at_half_the_order_is_low_enough():
@@ -115,27 +93,6 @@ def test_s_at_half_the_order_is_low_enough():
 
     assert "'s' value" not in reason(HALF_ORDER)
     assert "'s' value" in reason(HALF_ORDER + 1)
-
-
-@pytest.mark.parametrize("v", [0, 1, 26, 29, 255])
-def test_recover_refuses_v_other_than_27_and_28(v):
-    with pytest.raises(BadSignature) as refused:
-        recover(DIGEST, with_v(v))
-    assert str(refused.value) == "ECRecover: invalid signature 'v' value"
-
-
-@pytest.mark.parametrize(
-    "r", [0, CURVE_ORDER, 2**256 - 1, 5], ids=["zero", "order", "all-ones", "no-point"]
-)
-def test_recover_refuses_an_r_that_gives_no_key(r):
-    with pytest.raises(BadSignature) as refused:
-        recover(DIGEST, r.to_bytes(32) + GOOD[32:])
-    assert str(refused.value) == "ECRecover: invalid signature"
-
-
-def test_recover_refuses_s_zero():
-    with pytest.raises(BadSignature, match=r"^ECRecover: invalid signature$"):
-        recover(DIGEST, GOOD[:32] + bytes(32) + GOOD[64:])
 
 
 @given(digest=bytes32, signature=st.binary(max_size=70))

@@ -6,7 +6,15 @@ from eth_utils import keccak
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies import addresses, authorizations, bytes32, domains, private_keys
+from tests.strategies import (
+    TERMS,
+    addresses,
+    authorizations,
+    bytes32,
+    domains,
+    private_keys,
+    signed_elsewhere,
+)
 from x402sim.protocol.crypto import Address, address_of, checksum, recover, sign
 from x402sim.protocol.eip3009 import (
     CANCEL_TYPEHASH,
@@ -21,14 +29,7 @@ from x402sim.protocol.eip3009 import (
     transfer_digest,
 )
 
-TERMS = [
-    {"name": "from", "type": "address"},
-    {"name": "to", "type": "address"},
-    {"name": "value", "type": "uint256"},
-    {"name": "validAfter", "type": "uint256"},
-    {"name": "validBefore", "type": "uint256"},
-    {"name": "nonce", "type": "bytes32"},
-]
+(TRANSFER,) = TERMS.values()
 CANCEL = [{"name": "authorizer", "type": "address"}, {"name": "nonce", "type": "bytes32"}]
 
 KEY = PrivateKey(b"\x11" * 32)
@@ -64,14 +65,14 @@ def message_data(auth: Authorization) -> dict:
 
 
 def typed(auth: Authorization, domain: Domain, primary: str = "TransferWithAuthorization"):
-    return encode_typed_data(domain_data(domain), {primary: TERMS}, message_data(auth))
+    return encode_typed_data(domain_data(domain), {primary: TRANSFER}, message_data(auth))
 
 
 def digest_of(signable) -> bytes:
     return keccak(b"\x19" + signable.version + signable.header + signable.body)
 
 
-TERMS_TEXT = ",".join(f"{term['type']} {term['name']}" for term in TERMS)
+TERMS_TEXT = ",".join(f"{term['type']} {term['name']}" for term in TRANSFER)
 
 
 @pytest.mark.parametrize(
@@ -107,14 +108,10 @@ def test_separator_is_that_of_eip_712(domain, auth):
 
 @pytest.mark.clause("5/signature-proves")
 @given(domain=domains, auth=authorizations)
-def test_transfer_digest_is_that_of_eth_account(domain, auth):
+def test_the_digests_are_those_of_eth_account(domain, auth):
     assert transfer_digest(auth, domain) == digest_of(typed(auth, domain))
-
-
-@given(domain=domains, auth=authorizations)
-def test_receive_digest_is_that_of_eth_account(domain, auth):
-    theirs = digest_of(typed(auth, domain, "ReceiveWithAuthorization"))
-    assert transfer_digest(auth, domain, RECEIVE_TYPEHASH) == theirs
+    receive = digest_of(typed(auth, domain, "ReceiveWithAuthorization"))
+    assert transfer_digest(auth, domain, RECEIVE_TYPEHASH) == receive
 
 
 @given(domain=domains, authorizer=addresses, nonce=bytes32)
@@ -127,13 +124,11 @@ def test_cancel_digest_is_that_of_eth_account(domain, authorizer, nonce):
 @pytest.mark.clause("5/signature-proves")
 @given(key=private_keys, domain=domains, auth=authorizations)
 def test_our_signature_is_eth_accounts_and_each_recovers_the_others(key, domain, auth):
-    theirs = Account.sign_typed_data(
-        key.secret, domain_data(domain), {"TransferWithAuthorization": TERMS}, message_data(auth)
-    )
+    theirs = signed_elsewhere(auth, domain, key)
     digest = transfer_digest(auth, domain)
     ours = sign(digest, key)
-    assert ours == bytes(theirs.signature)
-    assert recover(digest, bytes(theirs.signature)) == address_of(key.public_key)
+    assert ours == theirs
+    assert recover(digest, theirs) == address_of(key.public_key)
     assert Account.recover_message(typed(auth, domain), signature=ours) == checksum(
         address_of(key.public_key)
     )

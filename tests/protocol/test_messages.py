@@ -62,6 +62,16 @@ PAYLOAD = {
 
 # every message, as sections 2 and 4 (and the facilitator's documentation) write it
 MARKET_PAIR = {"pair": "BTC-USD", "price": 64210.5, "fundingRate": 0.0001, "bestVenue": "Helios"}
+KIND = {"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"}
+AGENT = {
+    "id": "quotes",
+    "name": "Quotes",
+    "description": "Sells quotes",
+    "resource": "/api/perp/quote",
+    "price": "10000",
+    "payTo": PAY_TO,
+    "reputation": 3,
+}
 WIRE = {
     PaymentRequirements: REQUIREMENTS,
     PaymentRequired: {
@@ -114,28 +124,8 @@ WIRE = {
     },
     MarketPair: MARKET_PAIR,
     Market: {"market": [MARKET_PAIR]},
-    Agent: {
-        "id": "quotes",
-        "name": "Quotes",
-        "description": "Sells quotes",
-        "resource": "/api/perp/quote",
-        "price": "10000",
-        "payTo": PAY_TO,
-        "reputation": 3,
-    },
-    AgentList: {
-        "agents": [
-            {
-                "id": "quotes",
-                "name": "Quotes",
-                "description": "Sells quotes",
-                "resource": "/api/perp/quote",
-                "price": "10000",
-                "payTo": PAY_TO,
-                "reputation": 3,
-            }
-        ]
-    },
+    Agent: AGENT,
+    AgentList: {"agents": [AGENT]},
     RequiredPayment: CORE,
     FacilitatorRequest: {
         "x402Version": 1,
@@ -162,19 +152,12 @@ WIRE = {
         "timestamp": "2025-11-04T20:19:11.000Z",
         "error": "Authorization already used",
     },
-    cronos.Kind: {"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"},
-    cronos.Supported: {
-        "kinds": [{"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"}]
-    },
+    cronos.Kind: KIND,
+    cronos.Supported: {"kinds": [KIND]},
     cronos.Uptime: UPTIME,
     cronos.Health: {"status": "success", "results": UPTIME},
     HeaderPayload: PAYLOAD,
-    PaymentHeader: {
-        "x402Version": 1,
-        "scheme": "exact",
-        "network": "cronos-testnet",
-        "payload": PAYLOAD,
-    },
+    PaymentHeader: KIND | {"payload": PAYLOAD},
 }
 every_message = pytest.mark.parametrize(
     ("kind", "wire"), WIRE.items(), ids=[kind.__name__ for kind in WIRE]
@@ -216,37 +199,21 @@ def test_a_missing_field_is_refused_by_name(kind, wire):
             decode(to_json({key: value for key, value in wire.items() if key != name}), kind)
 
 
+def wrong_values(value: object) -> list[object]:
+    """Return values of other types: a number is not taken for a text, nor a text for a number."""
+    if isinstance(value, str):
+        return [[[]], 10_000, True]
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return [[[]], str(value), True, *([value + 0.5] if isinstance(value, int) else [])]
+    return [[[]]] if value is None else [[[]], "{}"]
+
+
 @every_message
 def test_a_value_of_the_wrong_type_is_refused_by_name(kind, wire):
     for name in wire.keys() - {"event"}:
-        with pytest.raises(BadMessage, match=name):
-            decode(to_json(wire | {name: [[]]}), kind)
-
-
-@pytest.mark.parametrize(
-    ("kind", "wrong"),
-    [
-        (PaymentRequirements, {"maxAmountRequired": 10000}),
-        (PaymentRequirements, {"maxTimeoutSeconds": "300"}),
-        (PaymentRequirements, {"maxTimeoutSeconds": 300.5}),
-        (PaymentRequirements, {"maxTimeoutSeconds": True}),
-        (PaymentRequirements, {"payTo": None}),
-        (PaymentRequirements, {"description": 1}),
-        (SettlementRequest, {"paymentHeader": None}),
-        (SettlementRequest, {"paymentRequirements": "{}"}),
-        (SettlementRequest, {"paymentId": 1}),
-        (QuoteRequest, {"leverage": "5"}),
-        (QuoteRequest, {"sizeUsd": True}),
-        (SessionRequest, {"maxSpend": 1.0}),
-        (SessionRequest, {"duration": "3600"}),
-        (SessionRequest, {"duration": 1.5}),
-        (HeaderPayload, {"value": 10000}),
-        (HeaderPayload, {"validAfter": "1700000000"}),
-    ],
-)
-def test_numbers_and_strings_are_not_taken_for_each_other(kind, wrong):
-    with pytest.raises(BadMessage):
-        decode(to_json(WIRE[kind] | wrong), kind)
+        for wrong in wrong_values(wire[name]):
+            with pytest.raises(BadMessage, match=name):
+                decode(to_json(wire | {name: wrong}), kind)
 
 
 @pytest.mark.parametrize(("sent", "read"), [({}, msgspec.UNSET), ({"description": None}, None)])
@@ -256,10 +223,6 @@ def test_the_description_may_be_absent(sent, read):
 
 def test_an_absent_description_is_not_sent():
     assert b"description" not in encode(requirements(description=msgspec.UNSET))
-
-
-def test_an_error_without_a_reason_has_only_its_text():
-    assert encode(ErrorBody(error="Not found")) == b'{"error":"Not found"}'
 
 
 def test_a_session_that_was_not_refunded_shows_no_refund():
@@ -276,46 +239,25 @@ def test_the_event_field_distinguishes_the_answers_of_settle():
         decode(to_json({k: v for k, v in WIRE[Settled].items() if k != "event"}), SettleAnswer)
 
 
-@pytest.mark.parametrize(
-    "good",
-    [
-        {"pair": "1INCH-USDC"},
-        {"pair": "A" * 20 + "-" + "B" * 20},
-        {"leverage": 1},
-        {"leverage": 1000},
-        {"sizeUsd": 1e-9},
-        {"sizeUsd": 1e15},
-    ],
-)
-def test_a_quote_may_be_asked_within_the_limits(good):
-    assert decode(to_json(WIRE[QuoteRequest] | good), QuoteRequest)
+PAIRS = ["BTCUSD", "btc-usd", "-USD", "BTC-", "BTC-USD-X", "BTC-USD\n", "BTC/USD", "BTC-١"]
+LIMITS = {
+    "pair": (["1INCH-USDC", "A" * 20 + "-" + "B" * 20], [*PAIRS, "A" * 21 + "-USD"]),
+    "leverage": ([1, 1000], [0.99, -5, 1000.01]),
+    "sizeUsd": ([1e-9, 1e15], [0, -1, 1.1e15]),
+    "duration": ([1, 31_536_000], [0, -1, 31_536_001, 10**30]),
+}
+"""What is taken and what is refused, by field of a quote or a session."""
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"pair": "BTCUSD"},
-        {"pair": "btc-usd"},
-        {"pair": "-USD"},
-        {"pair": "BTC-"},
-        {"pair": "BTC-USD-X"},
-        {"pair": "BTC-USD\n"},
-        {"pair": "A" * 21 + "-USD"},
-        {"pair": "BTC-" + "B" * 21},
-        {"pair": "BTC/USD"},
-        {"pair": "BTC-١"},
-        {"leverage": 0.99},
-        {"leverage": -5},
-        {"leverage": 1000.01},
-        {"sizeUsd": 0},
-        {"sizeUsd": -1},
-        {"sizeUsd": 1.1e15},
-    ],
-)
-def test_a_quote_is_refused_beyond_the_limits(wrong):
-    (name,) = wrong
-    with pytest.raises(BadMessage, match=name):
-        decode(to_json(WIRE[QuoteRequest] | wrong), QuoteRequest)
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_request_is_taken_within_its_limits(name):
+    kind = SessionRequest if name == "duration" else QuoteRequest
+    good, bad = LIMITS[name]
+    for value in good:
+        assert decode(to_json(WIRE[kind] | {name: value}), kind)
+    for value in bad:
+        with pytest.raises(BadMessage, match=name):
+            decode(to_json(WIRE[kind] | {name: value}), kind)
 
 
 @pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"-Infinity", b"1e400", b"9" * 5000])
@@ -323,18 +265,6 @@ def test_a_quote_for_no_finite_number_is_refused(number):
     body = b'{"pair":"BTC-USD","side":"long","leverage":%s,"sizeUsd":1}' % number
     with pytest.raises(BadMessage):
         decode(body, QuoteRequest)
-
-
-@pytest.mark.parametrize("duration", [1, 31_536_000])
-def test_a_session_may_last_a_year(duration):
-    request = decode(to_json({"maxSpend": "1.00", "duration": duration}), SessionRequest)
-    assert request.duration == duration
-
-
-@pytest.mark.parametrize("duration", [0, -1, 31_536_001, 10**30])
-def test_a_session_of_another_length_is_refused(duration):
-    with pytest.raises(BadMessage, match="duration"):
-        decode(to_json({"maxSpend": "1.00", "duration": duration}), SessionRequest)
 
 
 def test_equal_messages_are_equal_bytes():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import uint256
-from x402sim.protocol.money import MAX_STORED, MAX_UINT256, parse_base, to_base, to_decimal
+from x402sim.protocol.money import MAX_UINT256, parse_base, to_base, to_decimal
 
 NOT_BASE_UNITS = {
     "exponent": "1e3",
@@ -45,20 +45,6 @@ def test_parse_base_refuses(text):
 @pytest.mark.parametrize("amount", [0, 1, 10_000, 2**53 + 1, 2**63, MAX_UINT256])
 def test_parse_base_is_exact(amount):
     assert parse_base(str(amount)) == amount
-
-
-@given(amount=uint256)
-def test_parse_base_reads_what_str_writes(amount):
-    assert parse_base(str(amount)) == amount
-
-
-@given(text=st.text(alphabet="0123456789+-eE._ \n٣", max_size=12))
-def test_only_the_one_spelling_of_an_amount_is_read(text):
-    try:
-        amount = parse_base(text)
-    except ValueError:
-        return
-    assert str(amount) == text
 
 
 @pytest.mark.parametrize("text", NOT_DECIMALS.values(), ids=NOT_DECIMALS)
@@ -126,7 +112,3 @@ def test_amounts_round_trip(amount, decimals):
 def test_to_decimal_says_the_amount(amount, decimals):
     with localcontext(prec=200):
         assert Decimal(to_decimal(amount, decimals)).scaleb(decimals) == amount
-
-
-def test_the_largest_stored_amount_is_that_of_sqlite():
-    assert MAX_STORED == 9_223_372_036_854_775_807
