@@ -3,8 +3,6 @@
 from dataclasses import replace
 
 import httpx
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp
 
 from x402sim import TESTNET
 from x402sim.service.entitlements import Entitlements
@@ -43,10 +41,6 @@ def test_settings_reach_every_part_of_the_service() -> None:
     assert answer.json()["paymentRequirements"]["maxAmountRequired"] == "7"
 
 
-def test_a_collaborator_can_be_replaced() -> None:
-    assert run_virtual(lambda: ask(built(Hooks(service=opened)))).status_code == 200
-
-
 def test_a_crash_does_not_undo_it() -> None:
     async def crashed() -> httpx.Response:
         parts = built(Hooks(service=opened))
@@ -55,13 +49,6 @@ def test_a_crash_does_not_undo_it() -> None:
         return await ask(parts)
 
     assert run_virtual(crashed).status_code == 200
-
-
-def test_middleware_can_answer_for_the_service() -> None:
-    def closed(service: Service, app: ASGIApp) -> ASGIApp:
-        return PlainTextResponse("closed", 503)
-
-    assert run_virtual(lambda: ask(built(Hooks(app=closed)))).text == "closed"
 
 
 def test_the_facilitator_can_be_replaced() -> None:
