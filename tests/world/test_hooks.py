@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import httpx
 
+from tests.rig import ORDER
 from x402sim import TESTNET
 from x402sim.service.entitlements import Entitlements
 from x402sim.service.settings import Settings
@@ -28,11 +29,9 @@ def built(hooks: Hooks) -> Parts:
 
 
 async def ask(parts: Parts) -> httpx.Response:
-    order = {"pair": "BTC-USD", "side": "long", "leverage": 2, "sizeUsd": 100}
-    async with httpx.AsyncClient(
-        transport=Asgi(parts.service_app), base_url="http://service"
-    ) as http:
-        return await http.post("/api/perp/quote", json=order, headers={"X-Payment-Id": "pay_none"})
+    async with httpx.AsyncClient(transport=Asgi(parts.service_app)) as http:
+        url = "http://service/api/perp/quote"
+        return await http.post(url, json=ORDER, headers={"X-Payment-Id": "pay_none"})
 
 
 def test_settings_reach_every_part_of_the_service() -> None:
