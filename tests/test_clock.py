@@ -22,9 +22,9 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-async def sleeper(clock: Clock, seconds: float, name: str, woken: list[str]) -> None:
+async def sleeper(clock: Clock, seconds: float, name: object, names: list) -> None:
     await clock.sleep(seconds)
-    woken.append(name)
+    names.append(name)
 
 
 def test_the_units_are_seconds_and_milliseconds_rounded_down():
@@ -52,36 +52,35 @@ def test_a_clock_never_goes_back_nor_nowhere(seconds):
     assert clock.offset_s == 0
 
 
-def test_advance_wakes_those_who_are_due_in_order_of_deadline():
-    async def story() -> list[str]:
-        clock, woken = Clock(Dial()), []
+def woken(naps: list[float], *advances: float, cancelled: int | None = None) -> list[list[int]]:
+    """Return which sleepers, by number, have woken after each step of the clock."""
+
+    async def story() -> list[list[int]]:
+        clock, names = Clock(Dial()), []
         tasks = [
-            asyncio.create_task(sleeper(clock, seconds, name, woken))
-            for seconds, name in [(30, "third"), (10, "first"), (20, "second"), (3600, "late")]
+            asyncio.create_task(sleeper(clock, nap, number, names))
+            for number, nap in enumerate(naps)
         ]
         await settle()
-        assert woken == []
-        clock.advance(9.9)
-        await settle()
-        assert woken == []
-        clock.advance(50)
-        await settle()
-        tasks[-1].cancel()
-        return woken
+        if cancelled is not None:
+            tasks[cancelled].cancel()
+        seen = []
+        for seconds in advances:
+            clock.advance(seconds)
+            await settle()
+            seen.append([*names])
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return seen
 
-    assert asyncio.run(story()) == ["first", "second", "third"]
+    return asyncio.run(story())
 
 
-def test_equal_deadlines_wake_in_order_of_arrival_and_at_that_moment():
-    async def story() -> list[str]:
-        clock, woken = Clock(Dial()), []
-        tasks = [asyncio.create_task(sleeper(clock, 300, str(n), woken)) for n in range(20)]
-        await settle()
-        clock.advance(300)
-        await asyncio.gather(*tasks)
-        return woken
-
-    assert asyncio.run(story()) == [str(number) for number in range(20)]
+def test_advance_wakes_those_who_are_due_in_order_of_deadline_and_arrival():
+    assert woken([30, 10, 20, 3600], 0, 9.9, 50) == [[], [], [1, 2, 0]]
+    assert woken([300] * 20, 300) == [[*range(20)]]
+    assert woken([10, float("nan"), 20, 5], 6) == [[3]], "what is no time keeps nobody asleep"
 
 
 def test_a_sleeper_wakes_once_however_many_periods_were_jumped_over():
@@ -106,20 +105,8 @@ def test_a_sleeper_wakes_once_however_many_periods_were_jumped_over():
 
 @pytest.mark.parametrize("cancelled", [0, 1, 2], ids=["first", "middle", "last"])
 def test_a_cancelled_sleeper_does_no_harm(cancelled):
-    async def story() -> list[str]:
-        clock, woken = Clock(Dial()), []
-        tasks = [
-            asyncio.create_task(sleeper(clock, 10 * (number + 1), str(number), woken))
-            for number in range(3)
-        ]
-        await settle()
-        tasks[cancelled].cancel()
-        await settle()
-        clock.advance(30)
-        await asyncio.gather(*tasks, return_exceptions=True)
-        return woken
-
-    assert asyncio.run(story()) == [str(n) for n in range(3) if n != cancelled]
+    (names,) = woken([10, 20, 30], 30, cancelled=cancelled)
+    assert names == [n for n in range(3) if n != cancelled]
 
 
 def test_no_alarm_is_set_for_a_sleeper_that_was_cancelled(monkeypatch):
@@ -153,12 +140,12 @@ def test_sleep_takes_real_time_on_the_wall_clock_and_none_for_no_time():
 
 def test_a_later_sleeper_with_an_earlier_deadline_is_not_kept_waiting():
     async def story() -> list[str]:
-        clock, woken = Clock(), []
-        late = asyncio.create_task(sleeper(clock, 60, "late", woken))
+        clock, names = Clock(), []
+        late = asyncio.create_task(sleeper(clock, 60, "late", names))
         await settle()
-        await asyncio.wait_for(sleeper(clock, 0.01, "early", woken), 1)
+        await asyncio.wait_for(sleeper(clock, 0.01, "early", names), 1)
         late.cancel()
-        return woken
+        return names
 
     assert asyncio.run(story()) == ["early"]
 
@@ -175,24 +162,6 @@ def test_sleep_until_returns_when_the_clock_shows_that_time():
         return clock.now() - at_s
 
     assert -1e-4 < asyncio.run(story()) < 0.5
-
-
-def test_a_sleep_that_is_no_time_is_refused_and_keeps_nobody_else_asleep():
-    async def story() -> list[str]:
-        clock, woken = Clock(Dial()), []
-        tasks = [
-            asyncio.create_task(sleeper(clock, seconds, name, woken))
-            for seconds, name in [(10, "b"), (float("nan"), "never"), (20, "c"), (5, "a")]
-        ]
-        await settle()
-        clock.advance(6)
-        await settle()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        return woken
-
-    assert asyncio.run(story()) == ["a"]
 
 
 def test_a_stopwatch_measures_real_time():

@@ -98,7 +98,7 @@ def test_a_wrong_method_is_405_and_says_which_are_allowed():
 
 def test_a_refusal_is_an_error_and_its_reason_if_it_has_one():
     response = ask("GET", "/refuse")
-    assert error_of(response) == (409, "Nonce already used")
+    assert response.status_code == 409
     assert response.json() == {"error": "Nonce already used", "reason": "seen before"}
     response = ask("GET", "/refuse-shortly")
     assert (response.status_code, response.json()) == (400, {"error": "Invalid signature"})
@@ -160,14 +160,8 @@ def ask_raw(message: dict, *headers: tuple[bytes, bytes]) -> int:
         if message["type"] == "http.response.start":
             statuses.append(message["status"])
 
-    scope = {
-        "type": "http",
-        "method": "POST",
-        "path": "/size",
-        "query_string": b"",
-        "headers": headers,
-    }
-    asyncio.run(application(ROUTES)(scope, receive, send))
+    scope = {"type": "http", "method": "POST", "path": "/size", "query_string": b""}
+    asyncio.run(application(ROUTES)(scope | {"headers": headers}, receive, send))
     return statuses[0]
 
 
@@ -231,7 +225,6 @@ def test_an_application_may_have_handlers_of_its_own():
     [
         ("GET", "/refuse", 409),
         ("GET", "/nothing", 404),
-        ("GET", "/size", 405),
         ("GET", "/fail", 500),
         ("POST", "/size?x=1", 200),
     ],

@@ -50,11 +50,6 @@ def flawed(n: int, seed: int, m: int = 0) -> float:
     return seed / n
 
 
-def always_flawed(n: int, seed: int) -> float:
-    """Raise for every point."""
-    raise KeyError(f"seed {seed}")
-
-
 def deadly(n: int, seed: int) -> int:
     """Kill the process for one point."""
     if (n, seed) == (2, 3):

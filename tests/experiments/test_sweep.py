@@ -12,7 +12,7 @@ import pytest
 
 from tests.experiments import studies
 from x402sim import sweep
-from x402sim.experiments import batches, drive
+from x402sim.experiments import drive
 from x402sim.experiments.batches import Batches, Task
 from x402sim.experiments.folder import MANIFEST
 from x402sim.experiments.grid import Cell, cells
@@ -54,9 +54,7 @@ def test_common_random_numbers_are_the_default(serial: pd.DataFrame) -> None:
 def test_without_them_each_cell_has_seeds_of_its_own() -> None:
     grid = {"n": [1, 2]}
     frame = sweep(studies.flawed, grid, range(4), workers=0, common_random_numbers=False)
-    again = sweep(studies.flawed, grid, range(4), workers=0, common_random_numbers=False)
     assert frame["seed"].nunique() == 8
-    pd.testing.assert_frame_equal(frame, again)
     alone = sweep(studies.flawed, {"n": [2]}, range(4), workers=0, common_random_numbers=False)
     assert alone["seed"].tolist() == frame.loc[frame["n"] == 2, "seed"].tolist()
 
@@ -196,7 +194,6 @@ def test_a_task_that_was_lost_is_played_alone_and_point_by_point() -> None:
     queue.split(Task(cell, (7, 8)))
     assert queue.next(is_idle=False) is None
     assert queue.next(is_idle=True) == Task(cell, (7,), is_alone=True)
-    assert batches.LEAST_S < batches.WANTED_S
 
 
 # --- failures ----------------------------------------------------------------------------
@@ -210,11 +207,6 @@ def test_a_failure_is_raised_at_the_end_and_loses_nothing_else() -> None:
     assert "studies.py:" in text
     assert "in flawed: raise KeyError" in text
     assert frame["value"].notna().sum() == 18
-
-
-def test_if_every_point_fails_it_says_so() -> None:
-    with pytest.raises(SweepFailed, match=r"^All 3 points failed. The first one:\n"):
-        sweep(studies.always_flawed, {"n": [1]}, range(3), workers=0)
 
 
 def test_a_failure_is_recorded_with_the_line_that_replays_it() -> None:
@@ -286,8 +278,10 @@ def test_a_killed_sweep_resumes(tmp_path: Path) -> None:
 
 
 def test_what_failed_is_played_again(tmp_path: Path) -> None:
-    first = sweep(studies.flawed, {"n": [2]}, range(6), workers=0, out=tmp_path, on_error="record")
-    again = sweep(studies.flawed, {"n": [2]}, range(6), workers=0, out=tmp_path, on_error="record")
+    first, again = (
+        sweep(studies.flawed, {"n": [2]}, range(6), workers=0, out=tmp_path, on_error="record")
+        for _ in range(2)
+    )
     pd.testing.assert_frame_equal(first, again)
     names = [file.name for file in tmp_path.glob("n=2,seed=3,*.parquet")]
     assert len(names) == 1, "played again, alone"
@@ -302,14 +296,10 @@ def test_a_file_is_named_by_parameters_and_seeds_and_can_be_read_alone(tmp_path:
     ]
 
 
-def test_results_of_other_parameters_are_not_mixed(tmp_path: Path) -> None:
+def test_results_of_other_parameters_or_another_experiment_are_not_mixed(tmp_path: Path) -> None:
     sweep(studies.flawed, {"n": [1]}, [0], workers=0, out=tmp_path)
     with pytest.raises(ValueError, match=r"of parameters was n, is m, n\): choose another folder"):
         sweep(studies.flawed, {"n": [1], "m": [2]}, [0], workers=0, out=tmp_path)
-
-
-def test_results_of_another_experiment_are_not_mixed(tmp_path: Path) -> None:
-    sweep(studies.flawed, {"n": [1]}, [0], workers=0, out=tmp_path)
     with pytest.raises(ValueError, match="the experiment was flawed, is deadly"):
         sweep(studies.deadly, {"n": [1]}, [0], workers=0, out=tmp_path)
     manifest = tmp_path / MANIFEST

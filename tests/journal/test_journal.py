@@ -1,20 +1,15 @@
 """The journal: order, numbers, the form of its lines, and which files it reads."""
 
 import hashlib
-import json
 import sys
 from collections import deque
 
 import pytest
-from msgspec import structs
 
 from x402sim.events import (
-    AnswerSent,
-    IndexerRan,
     Note,
     PaymentIndexed,
     PaymentRefused,
-    Transfer,
     clipped,
 )
 from x402sim.journal import HEADER, VERSION, Entry, Journal
@@ -27,12 +22,6 @@ def filled(count: int, limit: int | None = None) -> Journal:
     for number in range(count):
         journal.record(1000 + number, PaymentIndexed(payment_id="pay_1", block=number))
     return journal
-
-
-def test_entries_are_numbered_from_zero_in_order():
-    journal = filled(3)
-    assert [(entry.seq, entry.at_ms) for entry in journal] == [(0, 1000), (1, 1001), (2, 1002)]
-    assert len(journal) == 3
 
 
 def test_with_a_limit_only_the_newest_are_kept_and_numbers_go_on():
@@ -58,24 +47,10 @@ def test_since_returns_the_kept_entries_from_there_on(seq, kept):
     [
         (
             PaymentRefused(
-                payment_id="pay_1",
-                refusal="Invalid signature",
-                reason=None,
-                final=True,
-                leaves_earlier=False,
+                payment_id="pay_1", refusal="?", reason=None, final=True, leaves_earlier=False
             ),
             '{"seq":0,"at_ms":5,"event":"payment refused","actor":"service","payment_id":"pay_1",'
-            '"refusal":"Invalid signature","reason":null,"final":true,"leaves_earlier":false}',
-        ),
-        (
-            Transfer(tx_hash="0x1", block=2, sender="0x3", to="0x4", amount_base="10000"),
-            '{"seq":0,"at_ms":5,"event":"transfer","actor":"chain","tx_hash":"0x1","block":2,'
-            '"sender":"0x3","to":"0x4","amount_base":"10000"}',
-        ),
-        (
-            AnswerSent(actor="rpc", method="POST", path="/", status=200),
-            '{"seq":0,"at_ms":5,"event":"answer sent","actor":"rpc","method":"POST","path":"/",'
-            '"status":200}',
+            '"refusal":"?","reason":null,"final":true,"leaves_earlier":false}',
         ),
         (
             Note(name="ü", data={"zebra": 1, "ant": {"b": 1, "a": "é"}}),
@@ -101,11 +76,6 @@ def test_a_line_break_in_a_text_does_not_break_the_line():
     assert list(Journal.load(journal.ndjson())) == list(journal)
 
 
-def test_an_empty_journal_is_its_header():
-    assert Journal().ndjson() == HEADER
-    assert len(Journal.load(HEADER)) == 0
-
-
 def test_equal_runs_have_equal_bytes_in_whatever_order_fields_are_named():
     one, two = Journal(), Journal()
     one.record(5, Note(name="paid", data={"amount": 1, "to": "bob"}))
@@ -118,20 +88,10 @@ def test_equal_runs_have_equal_bytes_in_whatever_order_fields_are_named():
 
 
 def test_sha256_is_that_of_the_bytes_with_the_header():
-    journal = filled(3)
-    assert journal.sha256() == hashlib.sha256(journal.ndjson()).hexdigest()
-    assert Journal().sha256() == hashlib.sha256(HEADER).hexdigest()
-
-
-@pytest.mark.parametrize("change", [{"block": 8}, {"payment_id": "pay_2"}], ids=list)
-def test_sha256_changes_with_whatever_happened(change):
-    def run(at_ms: int = 5, **told: object) -> str:
-        journal = Journal()
-        journal.record(at_ms, structs.replace(INDEXED, **told))
-        return journal.sha256()
-
-    assert run() == run()
-    assert len({run(), run(**change), run(at_ms=6)}) == 3
+    for journal in filled(3), Journal():
+        assert journal.sha256() == hashlib.sha256(journal.ndjson()).hexdigest()
+    assert Journal().ndjson() == HEADER
+    assert len(Journal.load(HEADER)) == 0
 
 
 # --- listeners, merging ----------------------------------------------------------------
@@ -179,18 +139,15 @@ def test_a_journal_that_was_read_goes_on():
     ("first", "says"),
     [
         (
-            b'{"seq":0,"at_ms":1,"actor":"world","event":"begin","data":{}}',
-            r"this journal has version 1 \(it has no header line\); version 4 is needed",
+            b'{"seq":0,"at_ms":1,"actor":"world","event":"begin"}',
+            "version 1 .*; version 4 is needed",
         ),
-        (b'{"journal":"x402sim","version":1}', "this journal has version 1; version 4 is needed"),
         (b'{"journal":"x402sim","version":2}', "this journal has version 2; version 4 is needed"),
         (b'{"journal":"x402sim","version":"2"}', "this journal has version '2'"),
-        (b'{"journal":"x402sim"}', "this is no journal"),
-        (b'{"journal":"another"}', "this is no journal"),
-        (b"a shopping list", "this is no journal"),
-        (b"\xff", "this is no journal"),
-        (b"[]", "this is no journal"),
-        (b"", "this is no journal"),
+        *(
+            (first, "this is no journal")
+            for first in (b'{"journal":"x402sim"}', b'{"journal":"another"}', b"\xff", b"[]", b"")
+        ),
     ],
 )
 def test_a_file_of_another_version_is_refused_by_name_of_version(first, says):
@@ -203,15 +160,10 @@ def test_a_file_of_another_version_is_refused_by_name_of_version(first, says):
 @pytest.mark.parametrize(
     "bad",
     [
-        b"{}",
-        b"[]",
-        b"\xff",
-        b"",
-        b'{"seq":1,"at_ms":1}',
+        *(b"{}", b"[]", b"\xff", b""),
         b'{"seq":1,"at_ms":1,"event":"unheard of","actor":"world"}',
         b'{"seq":1,"at_ms":1,"event":"sessions expired","actor":"service"}',
         b'{"seq":1,"at_ms":1,"event":"sessions expired","actor":"service","count":"1"}',
-        b'{"seq":1,"at_ms":1,"event":"sessions expired","actor":1,"count":1}',
         b'{"seq":"1","at_ms":1,"event":"sessions expired","actor":"service","count":1}',
         b'{"event":"sessions expired","actor":"service","count":1}',
     ],
@@ -220,19 +172,6 @@ def test_a_line_that_is_no_entry_is_named(bad):
     journal = filled(1).ndjson()
     with pytest.raises(ValueError, match="line 3 is no entry of a journal"):
         Journal.load(journal + bad + b"\n")
-
-
-def test_its_lines_are_plain_json():
-    journal = filled(2)
-    journal.record(
-        9, IndexerRan(asked=1, matched=0, reverted=0, unknown=1, unanswered=0, backlog=1)
-    )
-    lines = [json.loads(line) for line in journal.ndjson().splitlines()]
-    assert lines[0] == {"journal": "x402sim", "version": 4}
-    assert list(lines[3]) == [
-        "seq", "at_ms", "event", "actor", "asked", "matched", "reverted", "unknown", "unanswered",
-        "backlog",
-    ]  # fmt: skip
 
 
 # --- texts of other parties ----------------------------------------------------------

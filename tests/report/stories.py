@@ -1,14 +1,14 @@
 """Runs to report on: each a few seconds of real protocol, played once per test session."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from functools import cache
+from functools import cache, wraps
+from typing import Any
 
 from msgspec import structs
 
 from x402sim import Fault, LiveWorld, Run, World
 from x402sim.chain.base import LogFilter
-from x402sim.events import Begin, End
+from x402sim.events import AnswerReceived, Begin, End, Event, RequestSent
 from x402sim.journal import Journal
 from x402sim.protocol import abi
 
@@ -147,15 +147,21 @@ class Truth:
             ("0x" + log.tx_hash.hex(), int.from_bytes(log.data))
             for log in await parts.chain.logs(transfers)
         ]
-        self.supply = parts.chain.machine.state.supply
 
 
 @cache
 def played(name: str) -> tuple[Run, Truth]:
     """Play a story of this module; return its run, and the truth."""
-    story = {each.__name__: each for each in STORIES}[name]
-    truth = Truth()
-    return World(seed=1, latency=LATENCY).play(_told(story, truth)), truth
+    story, truth = {each.__name__: each for each in STORIES}[name], Truth()
+
+    @wraps(story)
+    async def told(world: LiveWorld) -> None:
+        try:
+            await story(world)
+        finally:
+            await truth.look(world)
+
+    return World(seed=1, latency=LATENCY).play(told), truth
 
 
 def run(name: str) -> Run:
@@ -163,23 +169,29 @@ def run(name: str) -> Run:
     return played(name)[0]
 
 
-def _told(
-    story: Callable[[LiveWorld], Awaitable[None]], truth: Truth
-) -> Callable[[LiveWorld], Awaitable[None]]:
-    async def told(world: LiveWorld) -> None:
-        try:
-            await story(world)
-        finally:
-            await truth.look(world)
-
-    told.__name__ = story.__name__
-    return told
-
-
-def skipped() -> Run:
+def skipped(scenario: str = "elsewhere", **more: str) -> Run:
     """Return a run that was skipped: it begins and ends."""
-    journal, begin = Journal(), next(iter(run("replayed").journal)).event
+    begin = next(iter(run("replayed").journal)).event
     assert isinstance(begin, Begin)
-    journal.record(begin.start_ms, structs.replace(begin, scenario="elsewhere"))
-    journal.record(begin.start_ms, End(outcome="skipped", reason="no <clock> there"))
-    return Run(journal=journal, on="https://example.org")
+    end = {"outcome": "skipped", "reason": "no <clock> there"} | more
+    begin = structs.replace(begin, scenario=scenario, title=scenario)
+    return Run(journal=journal_of(begin, End(**end)), on="https://example.org")
+
+
+def journal_of(*happened: Event, took_ms: int = 0) -> Journal:
+    """Return a journal of these events, so many milliseconds after one another."""
+    journal = Journal()
+    for number, event in enumerate(happened):
+        journal.record(number * took_ms, event)
+    return journal
+
+
+def exchange(number: int = 1, *, path: str = "/x", **answer: Any) -> tuple[Event, Event]:
+    """Return a request of payer a to the service, and its answer."""
+    asked = {
+        "actor": answer.pop("actor", "a"),
+        "exchange": number,
+        "to": answer.pop("to", "service"),
+    }
+    said = {"status": 200} | answer
+    return RequestSent(method="GET", path=path, **asked), AnswerReceived(**asked, **said)

@@ -54,14 +54,6 @@ def test_earned_is_of_all_merchants_or_of_one(run: Run) -> None:
     assert all(last[name] == EARNED[name] for name in SHOPS)
 
 
-def test_a_name_of_no_service_has_earned_nothing() -> None:
-    async def story(world: LiveWorld) -> None:
-        with pytest.raises(ValueError, match="unknown service 'chaep'; did you mean 'cheap'"):
-            await world.earned("chaep")
-
-    World(service=SHOPS).play(story).raise_for_failure()
-
-
 def _of(run: Run) -> dict[str, float]:
     """Return the lines of the plot of balances with their last values."""
     lines = plots.balances(run).get_lines()

@@ -5,9 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.report.stories import pending
+from tests.report.stories import journal_of, pending
 from x402sim import World, events
-from x402sim.journal import Journal
 from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused
 from x402sim.report import frames
 from x402sim.service import payments
@@ -24,15 +23,17 @@ def test_a_pending_payment_is_pending_in_whatever_words(monkeypatch: pytest.Monk
     assert list(found["status"]) == ["pending", "pending"]
 
 
-def attempt(number: int, payer: str = "eve") -> events.RequestSent:
+EVE = {"actor": "eve", "to": "service"}
+
+
+def attempt(number: int) -> events.RequestSent:
     return events.RequestSent(
-        actor=payer,
-        exchange=number,
-        to="service",
-        method="POST",
-        path="/api/pay",
-        payment_id="pay_1",
+        **EVE, exchange=number, method="POST", path="/api/pay", payment_id="pay_1"
     )
+
+
+def answered(status: int, error: str, **said: Any) -> events.AnswerReceived:
+    return events.AnswerReceived(**EVE, exchange=1, status=status, error=error, **said)
 
 
 def refused(*, final: bool, leaves_earlier: bool = False) -> events.PaymentRefused:
@@ -54,11 +55,8 @@ def refused(*, final: bool, leaves_earlier: bool = False) -> events.PaymentRefus
 def test_the_service_says_whether_an_attempt_is_over(
     refusals: list[events.PaymentRefused], status: str
 ) -> None:
-    journal = Journal()
-    for number, refusal in enumerate(refusals, 1):
-        journal.record(0, attempt(number))
-        journal.record(0, refusal)
-    assert list(frames.payments(journal)["status"]) == [status]
+    happened = [each for n, refusal in enumerate(refusals, 1) for each in (attempt(n), refusal)]
+    assert list(frames.payments(journal_of(*happened))["status"]) == [status]
 
 
 @pytest.mark.parametrize(
@@ -77,14 +75,7 @@ def test_the_answer_says_it_where_the_service_cannot_be_seen(
     error: str, final: bool | None, status: str
 ) -> None:
     """An unknown text without `final` does not say that the payment is over."""
-    journal = Journal()
-    journal.record(0, attempt(1))
-    journal.record(
-        0,
-        events.AnswerReceived(
-            actor="eve", exchange=1, to="service", status=402, error=error, final=final
-        ),
-    )
+    journal = journal_of(attempt(1), answered(402, error, final=final))
     assert list(frames.payments(journal)["status"]) == [status]
 
 
@@ -98,13 +89,7 @@ def test_a_request_that_was_not_read_leaves_no_payment_pending(
     """An internal error tells nothing; the others come before the payment is looked at."""
     errors = {400: RequestError.INVALID_BODY, 413: RequestError.BODY_TOO_LARGE}
     error = errors.get(status, RequestError.INTERNAL).text
-    journal = Journal()
-    journal.record(0, attempt(1))
-    journal.record(
-        0,
-        events.AnswerReceived(actor="eve", exchange=1, to="service", status=status, error=error),
-    )
-    if is_seen:
-        journal.record(0, msgspec.structs.replace(refused(final=True), payment_id="pay_2"))
+    other = msgspec.structs.replace(refused(final=True), payment_id="pay_2")
+    journal = journal_of(attempt(1), answered(status, error), *([other] if is_seen else []))
     found = frames.payments(journal).set_index("payment_id")["status"]
     assert found["pay_1"] == outcome

@@ -7,13 +7,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from msgspec import structs
 from pandas.testing import assert_frame_equal
 
-from tests.report.stories import run, skipped
+from tests.report.stories import journal_of, run, skipped
 from x402sim import Run
-from x402sim.events import Begin, Transfer
-from x402sim.journal import Journal
+from x402sim.events import Transfer
 from x402sim.report import save
 from x402sim.report.frames import TABLES
 from x402sim.report.plots import PLOTS
@@ -81,13 +79,10 @@ def test_csv_has_the_columns_and_the_rows(table: str, saved: Path) -> None:
 
 
 def test_amounts_beyond_64_bits_are_texts_in_parquet(tmp_path: Path) -> None:
-    journal, huge = Journal(), 2**200
+    huge = 2**200
     moved = Transfer(tx_hash="0x1", block=1, sender="0x1", to="0x2", amount_base=str(huge))
-    for entry in skipped().journal:
-        journal.record(entry.at_ms, entry.event)
-        if isinstance(entry.event, Begin):
-            journal.record(0, moved)
-    save.save_run(Summary(journal), tmp_path)
+    begin, end = (entry.event for entry in skipped().journal)
+    save.save_run(Summary(journal_of(begin, moved, end)), tmp_path)
     (row,) = pd.read_parquet(tmp_path / "transfers.parquet").itertuples()
     assert row.amount_base == str(huge)
     assert row.amount == huge / 10**6
@@ -106,13 +101,7 @@ def test_many_runs_get_a_folder_each_and_one_report(tmp_path: Path) -> None:
 
 
 def test_a_hostile_name_stays_inside_the_folder(tmp_path: Path) -> None:
-    journal = Journal()
-    for entry in skipped().journal:
-        event = entry.event
-        if isinstance(event, Begin):
-            event = structs.replace(event, scenario="../evil")
-        journal.record(entry.at_ms, event)
-    save.save_runs([Summary(journal)], tmp_path / "out")
+    save.save_runs([skipped("../evil")], tmp_path / "out")
     assert {file.name for file in tmp_path.iterdir()} == {"out"}
 
 

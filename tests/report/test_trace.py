@@ -1,12 +1,9 @@
 """What happened, in words: the trace of a request, and where two runs first differ."""
 
-import subprocess
-import sys
-
 import pytest
 from msgspec import UNSET, structs
 
-from tests.report.stories import run
+from tests.report.stories import exchange, journal_of, run
 from x402sim import events
 from x402sim.journal import Journal
 from x402sim.report import diff, trace
@@ -30,12 +27,7 @@ def test_a_trace_goes_from_the_request_to_its_end() -> None:
     assert "POST /api/pay" in told[0]
     assert "alice ← service" in told[-1]
     whole = "\n".join(told)
-    for words in (
-        "service → facilitator    verify",
-        "settle",
-        "0.01 alice → merchant, block 2",
-        "settled",
-    ):
+    for words in ("service → facilitator    verify", "0.01 alice → merchant, block 2", "settled"):
         assert words in whole
 
 
@@ -89,18 +81,12 @@ def test_a_failed_check_has_the_trace_of_its_request() -> None:
 
 
 def test_a_long_trace_is_cut_in_the_middle() -> None:
-    journal = Journal()
-    journal.record(
-        0, events.RequestSent(actor="a", exchange=1, to="service", method="GET", path="/x")
-    )
+    asked, answered = exchange()
     mined = events.TransactionMined(
         tx_hash="0x1", block=1, block_time_s=1, sender="0x1", call="", gas=1,
         gas_price_wei="1", revert_reason="no",
     )  # fmt: skip
-    for _ in range(100):
-        journal.record(0, mined)
-    journal.record(0, events.AnswerReceived(actor="a", exchange=1, to="service", status=200))
-    told = trace.trace(journal, 1)
+    told = trace.trace(journal_of(asked, *[mined] * 100, answered), 1)
     assert len(told) == trace.LONGEST_TRACE + 1
     assert told[30] == "… 42 more …"
     assert told[-1].endswith("200")
@@ -130,9 +116,8 @@ def test_the_first_difference_is_found_and_named(before: object, after: object) 
 
 
 def test_two_kinds_of_event_differ_in_the_fields_that_one_does_not_have() -> None:
-    one, other = Journal(), Journal()
-    one.record(5, events.SessionsExpired(count=1))
-    other.record(5, events.PaymentFailed(payment_id="pay_1"))
+    one = journal_of(events.SessionsExpired(count=1))
+    other = journal_of(events.PaymentFailed(payment_id="pay_1"))
     found = diff.first_difference(one, other)
     assert found is not None
     assert found.changed == {
@@ -158,15 +143,3 @@ def test_a_journal_that_ends_early_differs_there() -> None:
     )
     assert told[4] == "  a (the journal ends here)"
     assert told[5].startswith("  b 10 at ")
-
-
-def test_the_core_install_can_trace_and_diff() -> None:
-    code = (
-        "import sys; sys.modules |= dict.fromkeys(('pandas', 'numpy', 'matplotlib', 'pyarrow', 'PIL'));"
-        "from x402sim.report import diff, trace; from x402sim import World;"
-        "run = World(seed=1).play('replay');"
-        "print(run, diff.describe(run.journal, run.journal), len(trace.trace(run.journal, 2)) > 5)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "replay: passed" in done.stdout
-    assert done.stdout.strip().endswith("[] True")

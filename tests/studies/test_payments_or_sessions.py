@@ -1,12 +1,10 @@
 """Study (b) in small: payments against sessions, compared with what can be worked out by hand."""
 
 import math
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from tests.studies import payments_or_sessions
 from tests.studies.payments_or_sessions import LATENCY, WAYS, experiment
 
 SEEDS = range(2)
@@ -32,11 +30,6 @@ def mean_s(to: str) -> float:
     """Return the mean of a lognormal latency, of one message."""
     median_s, sigma = LATENCY[to]
     return median_s * math.exp(sigma**2 / 2)
-
-
-def test_the_program_is_short():
-    lines = Path(payments_or_sessions.__file__).read_text().splitlines()[1:]
-    assert sum(bool(line.strip()) for line in lines) <= 28
 
 
 def test_a_payment_waits_for_ten_messages_and_a_session_for_two(found):

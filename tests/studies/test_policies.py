@@ -1,14 +1,12 @@
 """Study (c) in small: charged and not served against the fault rate, and the closed formula."""
 
 import math
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-from tests.studies import charged_unserved
-from tests.studies.charged_unserved import NODE_FAILS, SERVICES, experiment
-from x402sim import Fault, LiveWorld, Settings, World, sweep
+from tests.studies.charged_unserved import NODE_FAILS, QUOTE, SERVICES, experiment, lost
+from x402sim import LiveWorld, Settings, World, sweep
 from x402sim.policies import (
     ClaimAfterSettle,
     FailToServe,
@@ -38,9 +36,9 @@ def found() -> pd.DataFrame:
     return frame.groupby(["service", "p"])[["charged", "unserved"]].sum()
 
 
-def test_the_program_is_short():
-    lines = Path(charged_unserved.__file__).read_text().splitlines()[1:]
-    assert sum(bool(line.strip()) for line in lines) <= 25
+def is_likely(hits: float, n: int, p: float) -> bool:
+    """Tell whether a count of hits is within three standard deviations."""
+    return abs(hits - n * p) <= 3 * math.sqrt(n * p * (1 - p))
 
 
 @pytest.mark.parametrize("p", RATES)
@@ -49,9 +47,8 @@ def test_charged_and_not_served_is_as_likely_as_the_formula_says(
     found: pd.DataFrame, service: str, p: float
 ) -> None:
     charged, unserved = found.loc[(service, p)]
-    expected = EXPECTED[service](p)
     assert charged == 60
-    assert abs(unserved - charged * expected) <= 3 * math.sqrt(charged * expected * (1 - expected))
+    assert is_likely(unserved, charged, EXPECTED[service](p))
 
 
 def test_the_policies_differ_by_more_than_chance(found: pd.DataFrame) -> None:
@@ -72,29 +69,18 @@ NAIVE = {
 }
 
 
-def buy(policy: ServicePolicy, retry: object, seed: int = 1) -> pd.DataFrame:
+def buy(policy: ServicePolicy, retry: object) -> pd.DataFrame:
     """Return the orders of payers whose settlement's answer is lost with probability P."""
 
     async def story(world: LiveWorld) -> None:
-        lost = Fault(
-            victim="facilitator", does="lose answer", path="/settle", probability=P, times=None
-        )
         if not isinstance(policy.serve, FailToServe):
-            await world.fault(lost)
+            await world.fault(lost(P))
         await world.population(
-            PAYERS,
-            arrivals=Every(1),
-            behaviour=lambda payer, _: payer.fetch(),
-            policy=PayerPolicy(retry=retry),
+            PAYERS, arrivals=Every(1), behaviour=QUOTE, policy=PayerPolicy(retry=retry)
         )
 
-    world = World(seed=seed, service=Settings(policy=policy), invariants=False)
+    world = World(seed=1, service=Settings(policy=policy), invariants=False)
     return world.play(story).orders
-
-
-def is_likely(hits: float, n: int, p: float) -> bool:
-    """Tell whether a count of hits is within three standard deviations."""
-    return abs(hits - n * p) <= 3 * math.sqrt(n * p * (1 - p))
 
 
 @pytest.mark.parametrize("name", NAIVE)

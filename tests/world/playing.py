@@ -1,5 +1,7 @@
 """Plays stories whose asserts must hold, and finds what happened in them."""
 
+import functools
+import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,6 +17,34 @@ def play(story: Story, on: str = "in-process", *, seed: int = 1, **wanted: Any) 
     run = World(seed=seed, on=on, **wanted).play(story)
     assert run.outcome == "passed", (run.reason, [c for c in checks_of(run.journal) if not c.ok])
     return run
+
+
+def played(stage: str = "", **wanted: Any) -> Callable[[Callable[..., Awaitable[None]]], Any]:
+    """Turn `async def test(world, …)` into a test that plays it; `alice` is a payer with money.
+
+    `stage` is the fixture that says where; without it the story is played in process.
+    """
+
+    def decorate(test: Callable[..., Awaitable[None]]) -> Any:
+        names = list(inspect.signature(test).parameters)
+
+        @functools.wraps(test)
+        def run(**given: Any) -> None:
+            async def story(world: LiveWorld) -> None:
+                alice = {"alice": await world.payer("alice", balance="1.00")} if has_alice else {}
+                await test(world, **alice, **given)
+
+            on = given.pop(stage) if stage else "in-process"
+            play(story, on, **wanted)
+
+        has_alice = "alice" in names
+        fixtures = [name for name in [*names, stage] if name not in ("world", "alice", "")]
+        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in fixtures]
+        )
+        return run
+
+    return decorate
 
 
 def entries(run: Run, kind: type[Event], actor: str | None = None) -> list[Any]:

@@ -6,16 +6,14 @@ import json
 import logging
 import pickle
 import re
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.world.playing import found
 from x402sim import Fault, Journal, LiveWorld, Run, World
-from x402sim.backends import ExplorerSettings
 from x402sim.events import End, NoAnswer, StoryRaised
 from x402sim.population import Every
 from x402sim.report.run import RunFailed
@@ -39,8 +37,8 @@ async def grouped(world: LiveWorld) -> None:
 
 
 def trace(run: Run) -> tuple[str, ...]:
-    (found,) = [each.event.trace for each in run.journal if isinstance(each.event, StoryRaised)]
-    return found
+    (raised,) = found(run, StoryRaised)
+    return raised.trace
 
 
 def test_a_run_raises_its_failure_and_returns_itself_otherwise() -> None:
@@ -49,6 +47,7 @@ def test_a_run_raises_its_failure_and_returns_itself_otherwise() -> None:
 
     run = World(seed=1).play(story)
     assert run.raise_for_failure() is run
+    assert run.command == "World(seed=1).play(story)", "it has no file of its own"
 
     async def wrong(world: LiveWorld) -> None:
         for n in range(7):
@@ -77,17 +76,14 @@ def test_a_group_tells_every_error_in_it_with_file_and_line() -> None:
     assert (
         "(2 sub-exceptions): ValueError: two things went wrong; OSError: and a third" in run.reason
     )
-    told = trace(run)
-    assert any(line.startswith(f"{HERE}:") and "in grouped: async with" in line for line in told)
-    at = [n for n, line in enumerate(told) if line.startswith("error ")]
-    assert [told[n] for n in at] == [
-        "error 1 of 2: ValueError: two things went wrong", "error 2 of 2: OSError: and a third"
-    ]  # fmt: skip
-    first = [line.partition(" in ") for line in told[at[0] + 1 : at[1]]]
-    assert [what for _, _, what in first] == [
-        'inner: {}["nothing"]', 'inner: raise ValueError("two things went wrong") from error'
-    ]  # fmt: skip
-    assert all(place.startswith(f"  {HERE}:") for place, _, _ in first)
+    assert [re.sub(rf"^( *){HERE}:[0-9]+ ", r"\1", line) for line in trace(run)] == [
+        "in grouped: async with asyncio.TaskGroup() as group:",
+        "error 1 of 2: ValueError: two things went wrong",
+        '  in inner: {}["nothing"]',
+        '  in inner: raise ValueError("two things went wrong") from error',
+        "error 2 of 2: OSError: and a third",
+        '  in other: raise OSError("and a third")',
+    ]
 
 
 async def broken_visit(payer: Any, rng: Any) -> None:
@@ -157,33 +153,8 @@ def test_stories_of_ones_own_are_played_again_by_file_and_function(tmp_path: Pat
     run = World(seed=4).play(f"{file}:first")
     assert run.reason == "KeyError: 'a'"
     assert run.command == "python -m x402sim run mine.py:first --on in-process --seed 4"
-    done = subprocess.run(
-        [sys.executable, *run.command.split()[1:]],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1
-    assert f"journal sha256 {run.sha256}" in done.stdout
     with pytest.raises(ValueError, match="unknown function 'frist'; did you mean 'first'"):
         World().play(f"{file}:frist")
-    with_options = World(seed=4, explorer=ExplorerSettings(lag_s=2)).play(f"{file}:second")
-    assert (
-        with_options.command
-        == "World(seed=4, explorer=ExplorerSettings(lag_s=2)).play('mine.py:second')"
-    )
-
-
-def test_a_story_without_a_file_is_played_again_from_python() -> None:
-    async def mine(world: LiveWorld) -> None:
-        """It is inside of a function."""
-
-    assert World(seed=4).play(mine).command == "World(seed=4).play(mine)"
-
-
-def test_threads_load_the_same_scenarios_at_the_same_time() -> None:
-    names = ["replay", "wrong_amount"] * 8
-    with ThreadPoolExecutor(8) as threads:
-        runs = list(threads.map(lambda name: World(seed=1).play(name), names))
-    assert {run.sha256 for run in runs} == {World(seed=1).play(name).sha256 for name in names}
 
 
 # --- a story that nothing wakes ---------------------------------------------------------
@@ -206,13 +177,12 @@ def test_a_story_that_nothing_wakes_is_stopped_at_once(options: dict[str, Any]) 
     assert last.at_ms - first.at_ms < 1_000_000
 
 
-def test_it_is_found_after_a_crash_and_over_tcp() -> None:
+def test_it_is_found_after_a_crash_and_over_tcp(virtual: str) -> None:
     async def stuck(world: LiveWorld) -> None:
         await world.crash()
         await asyncio.get_running_loop().create_future()
 
-    for on in ("in-process", "tcp"):
-        assert World(on=on).play(stuck).reason.startswith("Deadlock: nothing can wake the story")
+    assert World(on=virtual).play(stuck).reason.startswith("Deadlock: nothing can wake the story")
 
 
 def test_whoever_waits_for_something_that_comes_is_left_alone() -> None:
@@ -320,13 +290,11 @@ async def broken_node(world: LiveWorld) -> None:
     await world.advance(1200)
 
 
-@pytest.mark.parametrize("on", ["in-process", "tcp"])
 def test_a_fault_of_the_story_is_in_the_journal_and_not_on_stderr(
-    on: str, caplog: pytest.LogCaptureFixture
+    virtual: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run = World(on=on).play(broken_node)
-    lost = [each.event for each in run.journal if isinstance(each.event, NoAnswer)]
-    assert {each.to for each in lost} >= {"explorer"}
+    run = World(on=virtual).play(broken_node)
+    assert {each.to for each in found(run, NoAnswer)} >= {"explorer"}
     assert caplog.records == []
 
 

@@ -11,7 +11,7 @@ import httpx
 import msgspec
 import pytest
 
-from tests.world.playing import entries, found, play
+from tests.world.playing import entries, found, play, played
 from x402sim import TESTNET, Fault, LiveWorld, LocalServer, Wallet, World, events
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import Spelling, encode_header
@@ -24,10 +24,6 @@ from x402sim.world.transport.faults import FaultKind, Faults, Struck
 
 QUOTE, PAY = "/api/perp/quote", "/api/pay"
 SETTLE = {"victim": "facilitator", "path": "/settle"}
-
-
-async def alice_of(world: LiveWorld) -> Payer:
-    return await world.payer("alice", balance="1.00")
 
 
 # --- every kind, in front of the service ----------------------------------------------
@@ -50,68 +46,37 @@ KINDS = {
 """The fault, the status the payer sees, and how many transfers there are afterwards."""
 
 
-def test_each_fault_has_its_effects_on_payer_and_chain(on: str) -> None:
+@played("on")
+async def test_each_fault_has_its_effects_on_payer_and_chain(
+    world: LiveWorld, alice: Payer
+) -> None:
     assert {wanted["does"] for wanted, *_ in KINDS.values()} == set(get_args(FaultKind))
-
-    async def story(world: LiveWorld) -> None:
-        alice, moved = await alice_of(world), 0
-        for kind, (wanted, status, transfers) in KINDS.items():
-            required = await alice.ask()
-            await world.fault(Fault(victim="service", path=PAY, **wanted))
-            began = world.clock.now()
-            paid = await alice.pay(required)
-            took = world.clock.now() - began
-            assert paid.status == status, kind
-            assert (paid.error in BROKEN) == (status is None), kind
-            assert took >= wanted.get("seconds", 0), kind
-            moved += transfers
-            assert len(await world.transfers(alice)) == moved, kind
-            await world.advance(RESTART_S)
-            assert (await alice.ask(payment_id=required.payment_id)).status in (200, 402), kind
-
-    play(story, on)
-
-
-def test_a_truncated_answer_is_half_of_it(on: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await alice_of(world)
-        whole = await alice.send("GET", "/healthz")
-        await world.fault(Fault(victim="service", does="truncate", path="/healthz"))
-        half = await alice.send("GET", "/healthz")
-        assert (half.status, half.body) == (200, {})
-        assert half.text == whole.text[: len(whole.text) // 2]
-
-    play(story, on)
-
-
-def test_a_duplicate_is_worked_on_twice_and_answered_once(virtual: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await alice_of(world)
-        await world.fault(Fault(victim="service", does="duplicate", path=PAY))
-        assert (await alice.buy()).error == "Payment already settled"
-
-    run = play(story, virtual)
-    assert [len(found(run, kind)) for kind in (events.PaymentSettled, events.PaymentRefused)] == [
-        1,
-        1,
-    ]
-    assert len(entries(run, events.AnswerReceived, "alice")) == 2
+    moved = 0
+    for kind, (wanted, status, transfers) in KINDS.items():
+        required = await alice.ask()
+        await world.fault(Fault(victim="service", path=PAY, **wanted))
+        began = world.clock.now()
+        paid = await alice.pay(required)
+        took = world.clock.now() - began
+        assert paid.status == status, kind
+        assert (paid.error in BROKEN) == (status is None), kind
+        assert took >= wanted.get("seconds", 0), kind
+        moved += transfers
+        assert len(await world.transfers(alice)) == moved, kind
+        await world.advance(RESTART_S)
+        assert (await alice.ask(payment_id=required.payment_id)).status in (200, 402), kind
 
 
 def test_a_delay_is_before_or_after_the_work(virtual: str) -> None:
     def moved_at(does: str) -> float:
         async def story(world: LiveWorld) -> None:
-            alice = await alice_of(world)
-            delay = Fault(victim="service", does=does, path=PAY, seconds=5)
-            await world.fault(delay)
+            alice = await world.payer("alice", balance="1.00")
+            await world.fault(Fault(victim="service", does=does, path=PAY, seconds=5))
             assert (await alice.buy()).status == 200
 
         run = play(story, virtual)
-        (transfer,) = [e for e in entries(run, events.Transfer) if int(e.event.sender, 16)]
-        assert run.journal.sha256()
-        start_ms = entries(run, events.Begin)[0].at_ms
-        assert entries(run, events.AnswerReceived, "alice")[-1].at_ms - start_ms == 5000
-        return (transfer.at_ms - start_ms) / 1000
+        assert run.steps["ended_s"].iloc[-1] == 5
+        return float(run.transfers["t_s"].iloc[-1])
 
     assert moved_at("delay request") == 5
     assert moved_at("delay answer") == 0
@@ -133,74 +98,29 @@ TROUBLES: list[tuple[dict[str, Any], str | None]] = [
 ]
 
 
-def test_a_settlement_in_trouble(on: str) -> None:
+@played("on")
+async def test_a_settlement_in_trouble(world: LiveWorld, alice: Payer) -> None:
     """Whatever becomes of the answer, the service finds out whether money moved."""
-
-    async def story(world: LiveWorld) -> None:
-        alice, moved = await alice_of(world), 0
-        for kind, error in TROUBLES:
-            await world.fault(Fault(**SETTLE, **kind))
-            assert (await alice.buy()).error == error, kind
-            moved += error is None
-            assert len(await world.transfers(alice)) == moved, kind
-
-    play(story, on)
+    moved = 0
+    for kind, error in TROUBLES:
+        await world.fault(Fault(**SETTLE, **kind))
+        assert (await alice.buy()).error == error, kind
+        moved += error is None
+        assert len(await world.transfers(alice)) == moved, kind
 
 
-def test_the_facilitator_asked_directly(on: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await alice_of(world)
-        required = await alice.ask()
-        header = alice.sign(required)
-        await world.fault(Fault(victim="facilitator", path="/verify", **TEAPOT))
-        assert await world.ask_facilitator("verify", alice, required, header) == {"error": "teapot"}
-        await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))
-        with pytest.raises(httpx.TransportError):
-            await world.ask_facilitator("settle", alice, required, header)
-        assert len(await world.transfers(alice)) == 1
-        again = await world.ask_facilitator("settle", alice, required, header)
-        assert again["error"] == "Authorization already used"
-
-    play(story, on)
-
-
-def test_a_chain_that_cannot_be_asked_leaves_the_payment_open(on: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await alice_of(world)
-        await world.fault(Fault(**SETTLE, does="lose answer"))
-        await world.fault(Fault(victim="rpc", does="refuse", times=None))
-        required = await alice.ask()
-        header = alice.sign(required)
-        assert (await alice.pay(required, header)).status == 502
-        assert (await alice.payment(required.payment_id))["status"] == "pending"
-        await world.heal()
-        assert (await alice.pay(required, header)).status == 200
-
-    play(story, on)
-
-
-@pytest.mark.parametrize(
-    ("kind", "found"),
-    [
-        ({"does": "refuse"}, "unanswered"),
-        ({"does": "answer", "status": 502, "body": "<h1>502</h1>"}, "unanswered"),
-        ({"does": "answer", "status": 200, "body": '{"jsonrpc":"2.0","result":null}'}, "unknown"),
-        ({"does": "truncate"}, "unanswered"),
-        ({"does": "duplicate"}, "matched"),
-    ],
-    ids=str,
-)
-def test_an_explorer_in_trouble(virtual: str, kind: dict[str, Any], found: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await alice_of(world)
-        await alice.buy()
-        await world.fault(Fault(victim="explorer", **kind))
-        ran = await world.run_indexer()
-        assert (ran["asked"], ran[found]) == (1, 1)
-        await world.heal()
-        assert (await world.run_indexer())["matched"] == (0 if found == "matched" else 1)
-
-    play(story, virtual)
+@played("on")
+async def test_the_facilitator_asked_directly(world: LiveWorld, alice: Payer) -> None:
+    required = await alice.ask()
+    header = alice.sign(required)
+    await world.fault(Fault(victim="facilitator", path="/verify", **TEAPOT))
+    assert await world.ask_facilitator("verify", alice, required, header) == {"error": "teapot"}
+    await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))
+    with pytest.raises(httpx.TransportError):
+        await world.ask_facilitator("settle", alice, required, header)
+    assert len(await world.transfers(alice)) == 1
+    again = await world.ask_facilitator("settle", alice, required, header)
+    assert again["error"] == "Authorization already used"
 
 
 def test_every_part_over_real_tcp(server: LocalServer) -> None:
@@ -265,28 +185,22 @@ MOMENTS: list[tuple[dict[str, Any], list[int]]] = [
 """The fields of a fault, and which of five requests it strikes."""
 
 
-def test_the_moment(on: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await alice_of(world)
-        for moment, struck in MOMENTS:
-            await world.fault(Fault(victim="service", **{"path": "/quote"} | TEAPOT | moment))
-            seen = await statuses(alice, 5)
-            assert [n for n, status in enumerate(seen) if status == 418] == struck, moment
-            assert all(status in (402, 418) for status in seen), moment
-            await world.heal()
-
-    play(story, on)
+@played("on")
+async def test_the_moment(world: LiveWorld, alice: Payer) -> None:
+    for moment, struck in MOMENTS:
+        await world.fault(Fault(victim="service", **{"path": "/quote"} | TEAPOT | moment))
+        seen = await statuses(alice, 5)
+        assert [n for n, status in enumerate(seen) if status == 418] == struck, moment
+        assert all(status in (402, 418) for status in seen), moment
+        await world.heal()
 
 
-def test_contains_looks_at_the_query_too(on: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await alice_of(world)
-        await world.fault(Fault(victim="service", contains="free=1", times=None, **TEAPOT))
-        assert (await alice.ask()).status == 402
-        assert (await alice.ask(QUOTE + "?free=1")).status == 418
-        assert (await alice.ask(QUOTE + "?free=2")).status == 402
-
-    play(story, on)
+@played("on")
+async def test_contains_looks_at_the_query_too(world: LiveWorld, alice: Payer) -> None:
+    await world.fault(Fault(victim="service", contains="free=1", times=None, **TEAPOT))
+    assert (await alice.ask()).status == 402
+    assert (await alice.ask(QUOTE + "?free=1")).status == 418
+    assert (await alice.ask(QUOTE + "?free=2")).status == 402
 
 
 @pytest.mark.parametrize("spelling", ["hex", "base64"])
@@ -323,7 +237,7 @@ def test_a_story_leaves_no_fault_behind(server: LocalServer) -> None:
     assert httpx.get(f"{server.control_url}/state").json()["chain"]["automine"] is True
 
     async def as_ever(world: LiveWorld) -> None:
-        alice = await alice_of(world)
+        alice = await world.payer("alice", balance="1.00")
         paid = await alice.buy()
         assert abs(paid.body["timestamp"] / 1000 - world.clock.now()) < 50
         assert (await world.run_indexer())["matched"] >= 1
@@ -331,14 +245,11 @@ def test_a_story_leaves_no_fault_behind(server: LocalServer) -> None:
     play(as_ever, server.url)
 
 
-def test_the_first_fault_that_fits_strikes() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await alice_of(world)
-        for status in (418, 429):
-            await world.fault(Fault(victim="service", does="answer", status=status, path="/quote"))
-        assert await statuses(alice, 3) == [418, 429, 402]
-
-    play(story)
+@played()
+async def test_the_first_fault_that_fits_strikes(world: LiveWorld, alice: Payer) -> None:
+    for status in (418, 429):
+        await world.fault(Fault(victim="service", does="answer", status=status, path="/quote"))
+    assert await statuses(alice, 3) == [418, 429, 402]
 
 
 def test_a_function_cannot_be_sent_to_a_deployment(server: LocalServer) -> None:
@@ -360,21 +271,16 @@ def test_chance_is_the_seeds_and_about_as_likely_as_said() -> None:
 
 
 def test_chance_in_a_world_is_the_same_on_both_stages() -> None:
-    def seen(on: str, seed: int) -> list[int | None]:
-        found: list[int | None] = []
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice")
+        fault = Fault(victim="service", path="/quote", probability=0.5, times=None, **TEAPOT)
+        await world.fault(fault)
+        await statuses(alice, 20)
 
-        async def story(world: LiveWorld) -> None:
-            alice = await alice_of(world)
-            fault = Fault(victim="service", path="/quote", probability=0.5, times=None, **TEAPOT)
-            await world.fault(fault)
-            found.extend(await statuses(alice, 20))
-
-        World(seed=seed, on=on).play(story)
-        return found
-
-    assert seen("in-process", 1) == seen("tcp", 1)
-    assert seen("in-process", 1) != seen("in-process", 2)
-    assert set(seen("in-process", 1)) == {402, 418}
+    stages = ("in-process", 1), ("tcp", 1), ("in-process", 2)
+    seen = [list(play(story, on, seed=seed).steps["status"]) for on, seed in stages]
+    assert seen[0] == seen[1] != seen[2]
+    assert set(seen[0]) == {402, 418}
 
 
 # --- what can be said wrongly --------------------------------------------------------
@@ -428,7 +334,7 @@ def test_faults_of_some_texts_can_be_kept(server: LocalServer) -> None:
 
 def test_a_crash_breaks_requests_in_flight_and_repeats_none(on: str) -> None:
     async def story(world: LiveWorld) -> None:
-        alice = await alice_of(world)
+        alice = await world.payer("alice", balance="1.00")
         slow = Fault(**SETTLE, does="delay answer", seconds=0.3)
         await world.fault(slow)
         required = await alice.ask()
@@ -448,23 +354,20 @@ def test_a_crash_breaks_requests_in_flight_and_repeats_none(on: str) -> None:
     assert len(entries(run, events.PaymentSettled)) == 1
 
 
-def test_the_cache_is_gone_and_the_database_is_not(virtual: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        parts = world.stage.parts
-        assert parts is not None
-        alice = await alice_of(world)
-        paid = await alice.buy()
-        session = await alice.open_session("0.05", 600)
-        assert len(parts.service.entitlements) == 2
-        before = parts.service.store.counts()
-        await world.crash()
-        assert len(parts.service.entitlements) == 0
-        assert parts.service.store.counts() == before
-        assert (await alice.ask(payment_id=paid.payment_id)).status == 200
-        assert (await alice.ask(session_id=session.body["sessionId"])).status == 200
-        assert (await alice.ask(payment_id="pay_x")).status == 402
-
-    play(story, virtual)
+@played("virtual")
+async def test_the_cache_is_gone_and_the_database_is_not(world: LiveWorld, alice: Payer) -> None:
+    parts = world.stage.parts
+    assert parts is not None
+    paid = await alice.buy()
+    session = await alice.open_session("0.05", 600)
+    assert len(parts.service.entitlements) == 2
+    before = parts.service.store.counts()
+    await world.crash()
+    assert len(parts.service.entitlements) == 0
+    assert parts.service.store.counts() == before
+    assert (await alice.ask(payment_id=paid.payment_id)).status == 200
+    assert (await alice.ask(session_id=session.body["sessionId"])).status == 200
+    assert (await alice.ask(payment_id="pay_x")).status == 402
 
 
 def test_background_work_begins_anew_and_only_once(virtual: str) -> None:
@@ -480,161 +383,65 @@ def test_background_work_begins_anew_and_only_once(virtual: str) -> None:
     assert ran_s == [403, 703, 1003], "every 300 s since the last of three starts"
 
 
-def test_a_payment_that_was_pending_is_resolved_at_the_start(virtual: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await alice_of(world)
-        await world.fault(Fault(**SETTLE, does="crash after"))
-        required = await alice.ask()
-        assert (await alice.pay(required)).status is None
-        await world.clock.sleep(RESTART_S + 0.001)
-        assert (await alice.payment(required.payment_id))["status"] == "settled"
-
-    play(story, virtual)
-
-
-def test_the_control_api_counts_crashes(server: LocalServer) -> None:
-    first, second = (httpx.post(f"{server.control_url}/crash").json()["crashes"] for _ in range(2))
-    assert second == first + 1
-
-
 # --- clocks, the explorer, the chain -------------------------------------------------
 
 
-def test_the_explorer_learns_late(on: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        await world.explorer_lag(3600)
-        alice = await alice_of(world)
+@played("virtual")
+async def test_each_actor_has_a_clock_of_its_own(world: LiveWorld, alice: Payer) -> None:
+    now_ms = world.clock.now_ms()
+
+    async def paid_at() -> tuple[float, float]:
         paid = await alice.buy()
-        assert (await world.run_indexer())["unknown"] >= 1
-        assert (await alice.payment(paid.payment_id))["block_number"] is None
-        await world.explorer_lag(0)
-        await world.run_indexer()
-        assert (await alice.payment(paid.payment_id))["block_number"] is not None
+        newest = [entry.event for entry in list(world.stage.links.journal)[-12:]]
+        (block,) = {e.block_time_s for e in newest if isinstance(e, events.TransactionMined)}
+        return paid.body["timestamp"] - now_ms, block * 1000 - now_ms
 
-    play(story, on)
+    assert await paid_at() == (0, 0)
+    await world.skew("service", 30)
+    assert await paid_at() == (30_000, 0)
+    await world.skew("service", -30.5)
+    assert await paid_at() == (-30_500, 0)
+    await world.heal()
+    await world.skew("chain", 20)
+    assert await paid_at() == (0, 20_000)
+    await world.skew("chain", 0)
+    assert await paid_at() == (0, 20_000), "no block is older than its parent"
 
-
-def test_each_actor_has_a_clock_of_its_own(virtual: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await alice_of(world)
-        now_ms = world.clock.now_ms()
-
-        async def paid_at() -> tuple[float, float]:
-            paid = await alice.buy()
-            newest = [entry.event for entry in list(world.stage.links.journal)[-12:]]
-            (block,) = {e.block_time_s for e in newest if isinstance(e, events.TransactionMined)}
-            return paid.body["timestamp"] - now_ms, block * 1000 - now_ms
-
-        assert await paid_at() == (0, 0)
-        await world.skew("service", 30)
-        assert await paid_at() == (30_000, 0)
-        await world.skew("service", -30.5)
-        assert await paid_at() == (-30_500, 0)
-        await world.heal()
-        await world.skew("chain", 20)
-        assert await paid_at() == (0, 20_000)
-        await world.skew("chain", 0)
-        assert await paid_at() == (0, 20_000), "no block is older than its parent"
-
-        required = await alice.ask()
-        await world.skew("facilitator", 3600)
-        settled = await world.ask_facilitator("settle", alice, required, alice.sign(required))
-        assert settled["timestamp"] == "2027-01-15T09:00:00.000Z"
-
-    play(story, virtual)
+    required = await alice.ask()
+    await world.skew("facilitator", 3600)
+    settled = await world.ask_facilitator("settle", alice, required, alice.sign(required))
+    assert settled["timestamp"] == "2027-01-15T09:00:00.000Z"
 
 
-def test_the_lag_is_in_seconds_since_the_block_by_the_explorers_clock() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await alice_of(world)
-        await alice.buy()
-        await world.explorer_lag(190)
-        await world.skew("explorer", 100)
-        await world.clock.sleep(89)
-        assert (await world.run_indexer())["matched"] == 0
-        await world.clock.sleep(1)
-        assert (await world.run_indexer())["matched"] == 1
-
-    play(story)
-
-
-def test_a_forced_revert_hits_one_transaction_and_not_the_next(on: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await alice_of(world)
-        await world.force_revert()
-        required = await alice.ask()
-        header = alice.sign(required)
-        assert (await alice.pay(required, header)).error == "Settlement failed"
-        assert await world.transfers(alice) == []
-        assert (await alice.pay(required, header)).status == 200
-
-    run = play(story, on)
-    reverted = [
-        e.event.revert_reason
-        for e in entries(run, events.TransactionMined)
-        if e.event.revert_reason
-    ]
-    assert reverted == ["forced revert"]
+@played()
+async def test_the_lag_is_in_seconds_since_the_block_by_the_explorers_clock(
+    world: LiveWorld, alice: Payer
+) -> None:
+    await alice.buy()
+    await world.explorer_lag(190)
+    await world.skew("explorer", 100)
+    await world.clock.sleep(89)
+    assert (await world.run_indexer())["matched"] == 0
+    await world.clock.sleep(1)
+    assert (await world.run_indexer())["matched"] == 1
 
 
-def test_dropping_empties_the_mempool(on: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await alice_of(world)
-        bob = await world.payer("bob")
-        await world.mining(automine=False)
-        sent = await alice.transfer(bob.address, "0.10")
-        assert sent.mined is False
-        await world.drop_waiting()
-        await world.mine(2)
-        assert await bob.balance() == 0
-        assert (await alice.transfer(bob.address, "0.20")).mined is False
-        await world.mining(automine=True)
-        assert await bob.balance() == 200_000, "what waits is mined"
-        assert (await alice.transfer(bob.address, "0.10")).mined is True
-
-    play(story, on)
-
-
-def test_the_money_is_seen_as_it_is(on: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await alice_of(world)
-        bob = await world.payer("bob", balance="2.00")
-        paid = await alice.buy()
-        sent = await bob.transfer(alice.address, "0.50")
-        (quote,) = await world.transfers(alice)
-        assert quote.tx_hash == paid.body["txHash"]
-        assert (quote.from_, quote.to) == (alice.address, world.merchant)
-        assert quote.amount == "10000"
-        assert [each.tx_hash for each in await world.transfers(bob)] == [sent.tx_hash]
-        assert len(await world.transfers()) == 2, "what was minted is no transfer"
-        assert await world.earned() == 10_000
-        assert await alice.balance() == 1_490_000
-        assert await bob.balance() == 1_500_000
-        too_much = await bob.transfer(alice.address, "99.00")
-        assert too_much.revert_reason == "ERC20: transfer amount exceeds balance"
-
-    play(story, on)
-
-
-def test_faults_are_in_the_journal(virtual: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        await world.fault(Fault(**SETTLE, does="delay answer", seconds=2, times=None))
-        await world.skew("service", 5)
-        await world.explorer_lag(7)
-        await world.crash()
-        await world.mining(automine=False)
-        await world.force_revert(3)
-        await world.drop_waiting()
-
-    run = play(story, virtual)
-    (fault,) = found(run, events.FaultInjected)
-    assert (fault.victim, fault.does, fault.path) == ("facilitator", "delay answer", "/settle")
-    assert (fault.seconds, fault.times, fault.status) == (2.0, None, 500)
-    assert found(run, events.ClockSkewed) == [events.ClockSkewed(victim="service", seconds=5)]
-    assert found(run, events.ExplorerLagged) == [events.ExplorerLagged(seconds=7)]
-    assert found(run, events.MiningSwitched) == [events.MiningSwitched(automine=False)]
-    assert found(run, events.RevertsForced) == [events.RevertsForced(calls=3)]
-    assert len(found(run, events.ServiceCrashed)) == len(found(run, events.MempoolDropped)) == 1
+@played("on")
+async def test_the_money_is_seen_as_it_is(world: LiveWorld, alice: Payer) -> None:
+    bob = await world.payer("bob", balance="2.00")
+    paid = await alice.buy()
+    sent = await bob.transfer(alice.address, "0.50")
+    (quote,) = await world.transfers(alice)
+    assert quote.tx_hash == paid.body["txHash"]
+    assert (quote.from_, quote.to) == (alice.address, world.merchant)
+    assert quote.amount == "10000"
+    assert [each.tx_hash for each in await world.transfers(bob)] == [sent.tx_hash]
+    assert len(await world.transfers()) == 2, "what was minted is no transfer"
+    assert await world.earned() == 10_000
+    assert await alice.balance() == 1_490_000
+    assert await bob.balance() == 1_500_000
+    too_much = await bob.transfer(alice.address, "99.00")
+    assert too_much.revert_reason == "ERC20: transfer amount exceeds balance"
 
 
 # --- faults of the user's own ------------------------------------------------------------
@@ -687,9 +494,7 @@ def test_a_fault_function_that_is_wrong_fails_the_run(wrong: Any, says: str) -> 
     assert any(says in str(check.actual) for check in checks_of(run.journal))
 
 
-def test_a_fault_that_is_neither_is_refused() -> None:
-    async def story(world: LiveWorld) -> None:
-        with pytest.raises(TypeError, match="a fault is a Fault or a function of a request"):
-            await world.fault({"victim": "service"})  # type: ignore[arg-type]
-
-    play(story)
+@played()
+async def test_a_fault_that_is_neither_is_refused(world: LiveWorld) -> None:
+    with pytest.raises(TypeError, match="a fault is a Fault or a function of a request"):
+        await world.fault({"victim": "service"})  # type: ignore[arg-type]

@@ -14,16 +14,6 @@ from x402sim.world.loop import Deadlock, TimeStandsStill, VirtualLoop, run_virtu
 from x402sim.world.story.payer import Payer
 
 
-def test_a_day_passes_in_no_time() -> None:
-    async def main() -> float:
-        await asyncio.sleep(86_400)
-        return asyncio.get_running_loop().time()
-
-    start = time.perf_counter()
-    assert run_virtual(main) == 86_400
-    assert time.perf_counter() - start < 5
-
-
 def test_timers_fire_in_order_and_at_their_exact_times() -> None:
     seen: list[tuple[str, float]] = []
 
@@ -37,16 +27,6 @@ def test_timers_fire_in_order_and_at_their_exact_times() -> None:
 
     run_virtual(main)
     assert seen == [("a", 0.1), ("a again", 0.1), ("b", 0.2), ("c", 0.3), ("long", 1e6)]
-
-
-def test_timeouts_are_in_virtual_time() -> None:
-    async def main() -> float:
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(30):
-                await asyncio.sleep(60)
-        return asyncio.get_running_loop().time()
-
-    assert run_virtual(main) == 30
 
 
 def test_time_stands_still_while_a_thread_works() -> None:
@@ -88,26 +68,16 @@ def test_a_wake_up_from_another_thread_is_heard() -> None:
 
 
 def test_it_runs_inside_a_running_loop_as_in_a_notebook() -> None:
-    async def inner() -> float:
+    async def inner() -> None:
         await asyncio.sleep(1000)
-        return asyncio.get_running_loop().time()
-
-    async def cell() -> float:
-        return run_virtual(inner)
-
-    assert asyncio.run(cell()) == 1000
-
-
-def test_an_exception_inside_is_raised_outside() -> None:
-    async def wrong() -> None:
-        raise KeyError("inside")
+        raise KeyError(asyncio.get_running_loop().time())
 
     async def cell() -> None:
-        run_virtual(wrong)
+        run_virtual(inner)
 
-    with pytest.raises(KeyError, match="inside"):
-        run_virtual(wrong)
-    with pytest.raises(KeyError, match="inside"):
+    with pytest.raises(KeyError, match="1000"):
+        run_virtual(inner)
+    with pytest.raises(KeyError, match="1000"):
         asyncio.run(cell())
 
 
@@ -212,12 +182,6 @@ def test_work_that_lets_no_time_pass_is_named(seconds: float) -> None:
 
 
 @pytest.mark.usefixtures("few_steps")
-def test_a_task_without_a_name_is_known_by_its_function() -> None:
-    with pytest.raises(TimeStandsStill, match=r"ran: spin \(1000 times\)"):
-        run_virtual(lambda: asyncio.wait_for(spin(0), 1))
-
-
-@pytest.mark.usefixtures("few_steps")
 def test_much_work_is_no_standstill_if_time_passes() -> None:
     async def main() -> float:
         for _ in range(4):
@@ -230,8 +194,7 @@ def test_much_work_is_no_standstill_if_time_passes() -> None:
 
 
 @pytest.mark.usefixtures("few_steps")
-@pytest.mark.parametrize("on", ["in-process", "tcp"])
-def test_a_story_in_which_time_stands_still_fails_and_keeps_its_journal(on: str) -> None:
+def test_a_story_in_which_time_stands_still_fails_and_keeps_its_journal(virtual: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice")
         asking = asyncio.create_task(ask(alice), name="asking")
@@ -245,7 +208,7 @@ def test_a_story_in_which_time_stands_still_fails_and_keeps_its_journal(on: str)
         while True:
             await payer.ask()
 
-    run = World(seed=1, on=on).play(story)
+    run = World(seed=1, on=virtual).play(story)
     assert run.outcome == "failed"
     assert "TimeStandsStill: virtual time stands still at 0.000 s, for 20000 steps" in run.reason
     assert "asking (" in run.reason

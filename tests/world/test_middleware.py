@@ -89,16 +89,3 @@ def test_a_request_longer_than_any_part_reads_is_not_collected() -> None:
     asked(victim, [*parts, *tail])
     assert victim.read == [[*parts, *tail]]
     assert len(faults.standing()) == 1
-
-
-@pytest.mark.parametrize(
-    "wanted",
-    [{"does": "truncate"}, {"does": "duplicate"}, {"does": "delay answer", "seconds": 1e-6}],
-    ids=str,
-)
-def test_a_victim_that_is_down_gives_no_answer_to_change(wanted: dict[str, Any]) -> None:
-    async def down(scope: Scope, receive: Receive, send: Send) -> None:
-        await scope[ABORT]("refused")
-
-    answer, _ = asked(down, [part(b"", more=False)], **wanted)
-    assert {tuple(message.items()) for message in answer} == {(("aborted", "refused"),)}

@@ -1,32 +1,19 @@
 """A name that does not exist is an error where it is written, and names the nearest one."""
 
-import ast
 import re
-from itertools import pairwise
-from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import httpx
 import pytest
 
-from x402sim import Fault, LiveWorld, LocalServer, World, scenario
-from x402sim.backends import Anvil, Deployment, InProcess, Ledger, Node, Tcp
-from x402sim.events import OUTSIDE
+from tests.world.playing import played
+from x402sim import Fault, LiveWorld, LocalServer, Payer, Settings, World, scenario
+from x402sim.backends import Anvil, Deployment, FacilitatorSettings, InProcess, Ledger, Node, Tcp
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.world.chains.parse import parse_chain
-from x402sim.world.stages.parse import parse_stage
-from x402sim.world.transport import faults
-from x402sim.world.transport.faults import FaultKind
 
 NO_VICTIM = "unknown victim 'facilitater'; did you mean 'facilitator'?"
 FAULT = {"victim": "facilitator", "does": "lose answer"}
-
-
-def raised_in(story: Any) -> str:
-    """Return why a story failed."""
-    run = World().play(story)
-    assert run.outcome == "failed"
-    return run.reason
 
 
 WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
@@ -98,50 +85,17 @@ def test_a_fault_is_for_a_path_that_the_victim_serves(server: LocalServer, victi
         httpx.post(f"{server.control_url}/faults/clear")
 
 
-def test_a_victim_that_the_world_lacks_is_refused() -> None:
-    async def story(world: LiveWorld) -> None:
+@played()
+async def test_a_name_that_the_world_lacks_is_refused(world: LiveWorld, alice: Payer) -> None:
+    with pytest.raises(RuntimeError, match=re.escape(NO_VICTIM)):
         await world.fault(Fault(victim="facilitater", does="refuse"))
-
-    assert NO_VICTIM in raised_in(story)
-
-
-def test_every_deed_and_every_victim_is_accepted() -> None:
-    for kind in get_args(FaultKind):
-        for victim in ("service", *OUTSIDE):
-            wanted = {"seconds": 1} if kind.startswith("delay") else {}
-            assert Fault(victim=victim, does=kind, **wanted).does == kind
-
-
-def test_an_actor_without_a_clock_is_refused() -> None:
-    async def story(world: LiveWorld) -> None:
-        await world.skew("facilitater", 1)
-
-    assert "unknown actor 'facilitater'; did you mean 'facilitator'?" in raised_in(story)
-
-
-def test_a_clause_that_does_not_exist_is_refused() -> None:
-    async def story(world: LiveWorld) -> None:
-        world.expect(1, 1, clause="5/nonce-onse")
-
-    said = raised_in(story)
-    assert "expect: unknown clause '5/nonce-onse'; did you mean '5/nonce-once'?" in said
-    assert "Possible: 5/cache-first, " in said
-    assert "2.1/scheme" not in said, "other sections are not near"
-
-
-def test_the_tokens_own_rules_are_clauses_too() -> None:
-    async def story(world: LiveWorld) -> None:
-        world.expect(1, 1, clause="token/not-paused")
-
-    assert World().play(story).outcome == "passed"
-
-
-def test_a_second_payer_of_a_name_is_refused() -> None:
-    async def story(world: LiveWorld) -> None:
-        await world.payer("alice", balance="1.00")
+    with pytest.raises(ValueError, match="there is a payer named 'alice' already"):
         await world.payer("alice")
-
-    assert "there is a payer named 'alice' already" in raised_in(story)
+    with pytest.raises(
+        ValueError, match=r"unknown clause '5/nonce-onse'; .*'5/nonce-once'"
+    ) as said:
+        world.expect(1, 1, clause="5/nonce-onse")
+    assert "2.1/scheme" not in str(said.value), "other sections are not near"
 
 
 def test_a_need_that_does_not_exist_is_refused() -> None:
@@ -160,7 +114,7 @@ def test_a_need_that_does_not_exist_is_refused() -> None:
 
 WRONG_LATENCIES = [
     True, "0.5", "fast", b"1", [], (), [0.1, "0.2"], [[0.1]], (0.1, True), -1, float("nan"),
-    float("inf"), {"median": 1}, None, [None], object,
+    float("inf"), {"median": 1}, None, [None], object, (-0.1, 0.5), [0.1, -0.1], [0.1, float("nan")],
 ]  # fmt: skip
 
 
@@ -172,61 +126,20 @@ def test_a_latency_of_a_wrong_type_is_refused() -> None:
             World(latency={"rpc": wrong})
 
 
-@pytest.mark.parametrize(
-    ("without", "says"),
-    [
-        (("verificaton", "5/signature-proves"), "unknown rule table 'verificaton'; did you mean"),
-        (("verification", "5/signature-prove"), "did you mean '5/signature-proves'?"),
-        (("transfer", "2.1/amount"), "unknown rule of 'transfer' '2.1/amount'"),
-    ],
-)
-def test_a_rule_that_does_not_exist_cannot_be_left_out(without: tuple[str, str], says: str) -> None:
-    with pytest.raises(ValueError, match="without: ") as raised:
-        World(without=(without,))
-    assert says in str(raised.value)
+WORDS = {
+    "ledger": Ledger(),
+    "anvil": Anvil(),
+    "https://rpc.example": Node("https://rpc.example"),
+    "in-process": InProcess(),
+    "tcp": Tcp(),
+    "http://127.0.0.1:1": Deployment("http://127.0.0.1:1"),
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("ledger", Ledger()),
-        ("anvil", Anvil()),
-        ("https://rpc.example", Node("https://rpc.example")),
-    ],
-)
-def test_a_chain_is_read_from_its_word(text: str, expected: object) -> None:
-    assert parse_chain(text) == World(chain=text).chain == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("in-process", InProcess()),
-        ("tcp", Tcp()),
-        ("http://127.0.0.1:1", Deployment("http://127.0.0.1:1")),
-    ],
-)
-def test_a_stage_is_read_from_its_word(text: str, expected: object) -> None:
-    assert parse_stage(text) == World(on=text).on == expected
-
-
-@pytest.mark.parametrize(
-    ("option", "text", "says"),
-    [
-        ("chain", "legder", "unknown chain 'legder'; did you mean 'ledger'?"),
-        ("chain", "", "unknown chain ''. Possible: ledger, "),
-        ("chain", "http://", "a node's URL is http://HOST:PORT"),
-        ("on", "in_process", "unknown stage 'in_process'; did you mean 'in-process'?"),
-        ("on", "127.0.0.1:4020", "unknown stage '127.0.0.1:4020'"),
-        ("on", "http://127.0.0.1:99999", "with a port up to 65535"),
-        ("on", "http://", "a URL is http://HOST:PORT"),
-    ],
-)
-def test_a_chain_or_a_stage_that_does_not_exist_is_refused(
-    option: str, text: str, says: str
-) -> None:
-    with pytest.raises(ValueError, match=re.escape(says)):
-        World(**{option: text})
+@pytest.mark.parametrize("text", WORDS)
+def test_a_chain_and_a_stage_are_read_from_their_words(text: str) -> None:
+    is_stage = isinstance(WORDS[text], InProcess | Tcp | Deployment)
+    assert (World(on=text).on if is_stage else World(chain=text).chain) == WORDS[text]
 
 
 def test_options_that_cannot_be_combined_are_refused() -> None:
@@ -246,28 +159,46 @@ def test_options_that_cannot_be_combined_are_refused() -> None:
     assert "hush" not in repr(node) + node.name
 
 
-def test_the_docstring_of_the_fault_kinds_lists_every_kind() -> None:
-    """It is the string below the declaration, which only the source has."""
-    body = ast.parse(Path(faults.__file__).read_text(encoding="utf-8")).body
-    (text,) = (
-        below.value.value
-        for above, below in pairwise(body)
-        if isinstance(above, ast.Assign) and ast.unparse(above.targets[0]) == "FaultKind"
-    )
-    listed = re.findall(r"^- ([a-z, ]+):", text, re.MULTILINE)
-    assert ", ".join(listed).split(", ") == list(get_args(FaultKind))
+SHOPS = {"dear": Settings(), "cheap": Settings(facilitator="slow")}
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         ({"seed": "x"}, "seed: expected int, got 'x'"),
-        ({"seed": None}, "seed: expected int, got None"),
         ({"seed": True}, "seed: expected int, got True"),
         ({"network": "cronos-mainnet"}, "network: expected Network or None, got 'cronos-mainnet'"),
         ({"invariants": "no"}, "invariants: expected bool, got 'no'"),
+        ({"journal": 7}, "journal: expected str or Path or None, got 7"),
+        ({"journal": "run.csv"}, "journal: a run writes NDJSON, "),
+        ({"journal": "run.json"}, "name it run.ndjson;"),
+        ({"chain": "legder"}, "unknown chain 'legder'; did you mean 'ledger'?"),
+        ({"chain": ""}, "unknown chain ''. Possible: ledger, "),
+        ({"chain": "http://"}, "a node's URL is http://HOST:PORT"),
+        ({"on": "in_process"}, "unknown stage 'in_process'; did you mean 'in-process'?"),
+        ({"on": "127.0.0.1:4020"}, "unknown stage '127.0.0.1:4020'"),
+        ({"on": "http://127.0.0.1:99999"}, "with a port up to 65535"),
+        ({"on": "http://"}, "a URL is http://HOST:PORT"),
+        ({"without": (("verificaton", "5/signature-proves"),)}, "unknown rule table 'verificaton'"),
+        ({"without": (("verification", "5/signature-prove"),)}, "mean '5/signature-proves'?"),
+        ({"without": (("transfer", "2.1/amount"),)}, "unknown rule of 'transfer' '2.1/amount'"),
+        ({"block_time_s": 0}, "0.01 to 86400 seconds, not 0"),
+        ({"block_time_s": True}, "0.01 to 86400 seconds, not True"),
+        ({"block_time_s": "5"}, "0.01 to 86400 seconds, not '5'"),
+        ({"block_time_s": float("nan")}, "0.01 to 86400 seconds, not nan"),
+        ({"service": {}}, "service: expected 1 to 20 by name, got 0"),
+        ({"service": {"chain": Settings()}}, "'chain' is no name for a service"),
+        ({"service": {"a/b": Settings()}}, "'a/b' is no name for a service"),
+        ({"service": {"a": None}}, "service['a']: expected Settings, got None"),
+        ({"service": SHOPS}, "the settings of 'cheap': unknown facilitator 'slow'"),
+        ({"facilitator": {"Fast": FacilitatorSettings()}}, "'Fast' is no name for a facilit"),
+        ({"facilitator": Settings()}, "facilitator: expected FacilitatorSettings, got Settings"),
+        ({"explorer": 5}, "explorer: expected ExplorerSettings or None, got 5"),
+        ({"latency": {"dear": 1}}, "latency: unknown part 'dear'"),
+        ({"service": Settings(), "on": "http://127.0.0.1:1"}, "service: http://127.0.0.1:1 has"),
     ],
+    ids=str,
 )
-def test_an_option_of_a_wrong_type_is_refused(options: dict[str, Any], says: str) -> None:
+def test_an_impossible_option_is_refused(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         World(**options)

@@ -7,11 +7,15 @@ import httpx
 import pytest
 
 from tests.evm import find
-from x402sim import BASE_SEPOLIA, LocalServer, Network, PaymentAuth, SessionAuth, World
+from tests.world.playing import play
+from x402sim import BASE_SEPOLIA, LiveWorld, LocalServer, Network, PaymentAuth, SessionAuth, World
 from x402sim.backends import Anvil
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
+from x402sim.protocol.messages import PaymentRequired, decode
 from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.server.listen import Listen
+from x402sim.world.stages.deployment import Deployment
 
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3", 18)
@@ -53,8 +57,7 @@ def test_a_network_of_the_users_serves_pays_and_documents(network: Network, chai
 
 @pytest.mark.parametrize("name", ["replay", "wrong_amount", "session_exhaustion"])
 def test_scenarios_hold_on_a_token_of_18_decimals(name: str) -> None:
-    run = World(network=OWN).play(name)
-    assert (run.outcome, run.reason) == ("passed", "")
+    run = World(network=OWN).play(name).raise_for_failure()
     assert b'"decimals":18' in run.journal.ndjson()
 
 
@@ -77,11 +80,22 @@ def test_a_database_keeps_amounts_of_18_decimals(tmp_path: Path) -> None:
     assert left == str(1000 * 10**18 - 10**16)
 
 
+def test_a_deployment_without_control_is_paid_on_a_network_of_the_users() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        assert (await alice.buy()).status == 200
+
+    bare = LocalServer(network=OWN)
+    bare._listen = Listen(host="0.0.0.0", port=0)
+    with bare:
+        stage = Deployment(bare.url, payer_key=bare.parts.accounts[0].private_key)
+        play(story, stage, network=OWN)  # type: ignore[arg-type]
+        assert bare.parts.accounts[0].private_key not in repr(stage)
+
+
 def test_a_wallet_signs_for_the_network_that_it_is_given() -> None:
     with LocalServer(network=OWN) as server:
         asked = httpx.post(f"{server.url}/api/perp/quote", json=ORDER).content
-    from x402sim.protocol.messages import PaymentRequired, decode
-
     wanted = decode(asked, PaymentRequired).payment_requirements
     wallet = Wallet(b"\x01" * 32)
     assert wallet.payment_header(wanted, 1_800_000_000, network=OWN).startswith("0x")

@@ -11,9 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from x402sim import Fault, LiveWorld, PaymentAuth, PaymentFailed, World
-from x402sim.report.summary import checks_of
-from x402sim.world.story.invariants import SERVED_IF_PAID
+from tests.world.playing import play
+from x402sim import Fault, LiveWorld, PaymentAuth, PaymentFailed
 
 LATENCY = {"service": (0.1, 0.5), "facilitator": (0.05, 0.5), "explorer": 0.05, "rpc": [0.01, 0.02]}
 MARKET = "/api/perp/market"
@@ -70,24 +69,4 @@ async def shop(world: LiveWorld) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_everything_is_charged_once_and_served(seed: int) -> None:
-    run = World(seed=seed, latency=LATENCY).play(shop)
-    assert run.outcome == "passed", (
-        run.reason,
-        [each for each in checks_of(run.journal) if not each.ok],
-    )
-
-
-def test_serving_before_the_money_moves_would_be_seen() -> None:
-    from x402sim import Settings
-    from x402sim.policies import ServeBeforeSettle, ServicePolicy
-
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        auth = PaymentAuth(alice.wallet, clock=world.clock, version=2)
-        lost = Fault(victim="facilitator", does="lose request", path="/settle")
-        await world.fault(lost)
-        assert (await world.client(alice, auth).get(MARKET)).status_code == 200
-
-    service = Settings(policy=ServicePolicy(serve=ServeBeforeSettle()))
-    run = World(seed=1, service=service).play(story)
-    assert SERVED_IF_PAID in {check.clause for check in checks_of(run.journal) if not check.ok}
+    play(shop, seed=seed, latency=LATENCY)

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from tests.world.playing import found, play
+from tests.world.playing import found, play, played
 from x402sim import (
     Fault,
     LiveWorld,
+    Payer,
     PaymentFailed,
     Run,
     Settings,
@@ -69,20 +70,20 @@ def test_the_answer_to_a_payer_is_lost(retry: Any, charged: int, asked: str) -> 
 
     run = play(story)
     assert paths(run) == asked.split()
-    notes = [e.event for e in run.journal if isinstance(e.event, events.Note)]
-    assert notes[0].data == {"payer": "alice", "policy": f"PayerPolicy(retry={retry!r})"}
+    assert found(run, events.Note)[0].data == {
+        "payer": "alice",
+        "policy": f"PayerPolicy(retry={retry!r})",
+    }
 
 
-def test_a_payer_waits_between_its_tries() -> None:
-    async def story(world: LiveWorld) -> None:
-        policy = PayerPolicy(retry=SameAuthorization(times=2, wait_s=7))
-        alice = await world.payer("alice", balance="1.00", policy=policy)
-        await world.fault(Fault(victim="facilitator", does="refuse", path="/settle", times=2))
-        began_s = world.clock.now()
-        assert (await alice.buy()).status == 200
-        assert world.clock.now() - began_s == pytest.approx(14)
-
-    play(story)
+@played()
+async def test_a_payer_waits_between_its_tries(world: LiveWorld) -> None:
+    policy = PayerPolicy(retry=SameAuthorization(times=2, wait_s=7))
+    alice = await world.payer("alice", balance="1.00", policy=policy)
+    await world.fault(Fault(victim="facilitator", does="refuse", path="/settle", times=2))
+    began_s = world.clock.now()
+    assert (await alice.buy()).status == 200
+    assert world.clock.now() - began_s == pytest.approx(14)
 
 
 def test_after_a_final_refusal_the_payment_is_not_shown() -> None:
@@ -96,15 +97,14 @@ def test_after_a_final_refusal_the_payment_is_not_shown() -> None:
     assert paths(play(story, service=forgetful)) == ["quote", "pay"]
 
 
-def test_no_402_is_an_answer_of_fetch_and_an_error_of_buy() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        await world.fault(Fault(victim="service", does="lose answer", path="/quote", times=2))
-        assert (await alice.fetch()).status is None
-        with pytest.raises(PaymentFailed, match="no 402 to pay"):
-            await alice.buy()
-
-    play(story)
+@played()
+async def test_no_402_is_an_answer_of_fetch_and_an_error_of_buy(
+    world: LiveWorld, alice: Payer
+) -> None:
+    await world.fault(Fault(victim="service", does="lose answer", path="/quote", times=2))
+    assert (await alice.fetch()).status is None
+    with pytest.raises(PaymentFailed, match="no 402 to pay"):
+        await alice.buy()
 
 
 @pytest.mark.parametrize(
@@ -136,34 +136,30 @@ def test_three_quotes(sessions: Any, asked: str) -> None:
     [(AtMost("0.03"), 3), (AtMostEach("0.009999"), 0), (AtMostPer("0.02", 60), 4)],
     ids=repr,
 )
-def test_a_budget(budget: Any, served: int) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00", policy=PayerPolicy(budget=budget))
-        there = alice.at(await world.another_service())
-        count, said = 0, []
-        for turn in range(6):
-            try:
-                count += (await (alice, there)[turn % 2].fetch()).status == 200
-            except SpendingCapExceeded as over:
-                said.append(str(over))
-            await world.advance(20)
-        assert count == served
-        assert len(said) == 6 - served
-        assert all(f"{budget!r}; nothing was signed" in text for text in said)
-        assert await alice.balance() == 1_000_000 - served * 10_000
-
-    play(story)
+@played()
+async def test_a_budget(world: LiveWorld, budget: Any, served: int) -> None:
+    alice = await world.payer("alice", balance="1.00", policy=PayerPolicy(budget=budget))
+    there = alice.at(await world.another_service())
+    count, said = 0, []
+    for turn in range(6):
+        try:
+            count += (await (alice, there)[turn % 2].fetch()).status == 200
+        except SpendingCapExceeded as over:
+            said.append(str(over))
+        await world.advance(20)
+    assert count == served
+    assert len(said) == 6 - served
+    assert all(f"{budget!r}; nothing was signed" in text for text in said)
+    assert await alice.balance() == 1_000_000 - served * 10_000
 
 
-def test_a_deposit_counts_against_the_budget() -> None:
-    async def story(world: LiveWorld) -> None:
-        policy = PayerPolicy(budget=AtMost("0.05"))
-        alice = await world.payer("alice", balance="1.00", policy=policy)
-        await alice.open_session("0.05", 60)
-        with pytest.raises(SpendingCapExceeded, match=r"asks for 0\.01, 0\.05 is signed for"):
-            await alice.buy()
-
-    play(story)
+@played()
+async def test_a_deposit_counts_against_the_budget(world: LiveWorld) -> None:
+    policy = PayerPolicy(budget=AtMost("0.05"))
+    alice = await world.payer("alice", balance="1.00", policy=policy)
+    await alice.open_session("0.05", 60)
+    with pytest.raises(SpendingCapExceeded, match=r"asks for 0\.01, 0\.05 is signed for"):
+        await alice.buy()
 
 
 def test_a_population_has_a_policy() -> None:
@@ -189,10 +185,8 @@ class OneRequest:
         await shopper.show_payment()
 
 
-def test_a_policy_that_sends_no_request_says_so() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", policy=PayerPolicy(sessions=OneRequest()))
-        with pytest.raises(RuntimeError, match=r"OneRequest\(...\) has sent no request"):
-            await alice.fetch()
-
-    play(story)
+@played()
+async def test_a_policy_that_sends_no_request_says_so(world: LiveWorld) -> None:
+    alice = await world.payer("alice", policy=PayerPolicy(sessions=OneRequest()))
+    with pytest.raises(RuntimeError, match=r"OneRequest\(...\) has sent no request"):
+        await alice.fetch()

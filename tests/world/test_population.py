@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from x402sim import Fault, LiveWorld, Payer, Run, Settings, World
+from tests.world.playing import entries, play, played
+from x402sim import Fault, LiveWorld, Payer, Settings
 from x402sim.events import Note
 from x402sim.policies import AtMost, PayerPolicy, cheapest
 from x402sim.population import At, Buy, Every, Poisson, Session
@@ -20,43 +21,44 @@ async def visit(payer: Payer, rng: Stream) -> None:
     payer.world.note(payer.name, drawn=rng.random())
 
 
-def visits(run: Run) -> list[tuple[float, str]]:
-    start_ms = next(iter(run.journal)).at_ms
-    assert run.outcome == "passed", run.reason
-    notes = [entry for entry in run.journal if isinstance(entry.event, Note)]
-    return [((entry.at_ms - start_ms) / 1000, entry.event.name) for entry in notes]
+def came(n: int, seed: int = 0, **options: object) -> list[tuple[float, Note]]:
+    """Return when each visit happened, and its note."""
 
-
-def played(n: int, seed: int = 0, **options: object) -> list[tuple[float, str]]:
     async def story(world: LiveWorld) -> None:
         await world.population(n, behaviour=visit, balance=None, **options)
 
-    return visits(World(seed=seed).play(story))
+    run = play(story, seed=seed)
+    start_ms = next(iter(run.journal)).at_ms
+    return [((entry.at_ms - start_ms) / 1000, entry.event) for entry in entries(run, Note)]
+
+
+def visits(n: int, **options: object) -> list[tuple[float, str]]:
+    return [(at_s, note.name) for at_s, note in came(n, **options)]
 
 
 # --- when they come ------------------------------------------------------------------
 
 
 def test_without_an_end_each_payer_comes_once_in_turn():
-    assert played(3, arrivals=Every(10)) == [(0, "payer 1"), (10, "payer 2"), (20, "payer 3")]
-    assert played(3, arrivals=At([5, 1])) == [(1, "payer 1"), (5, "payer 2")]
-    assert [name for _, name in played(3, arrivals=Poisson(per_s=1))] == [
+    assert visits(3, arrivals=Every(10)) == [(0, "payer 1"), (10, "payer 2"), (20, "payer 3")]
+    assert visits(3, arrivals=At([5, 1])) == [(1, "payer 1"), (5, "payer 2")]
+    assert [name for _, name in visits(3, arrivals=Poisson(per_s=1))] == [
         "payer 1", "payer 2", "payer 3",
     ]  # fmt: skip
 
 
 def test_until_an_end_visits_go_on_in_turn_and_none_begins_at_it():
-    came = played(2, arrivals=Every(10), until_s=30, name="bot")
-    assert came == [(0, "bot 1"), (10, "bot 2"), (20, "bot 1")]
+    seen = visits(2, arrivals=Every(10), until_s=30, name="bot")
+    assert seen == [(0, "bot 1"), (10, "bot 2"), (20, "bot 1")]
 
 
 def test_poisson_visits_are_of_payers_drawn_at_random():
-    came = played(4, arrivals=Poisson(per_s=0.5), until_s=2000)
-    counts = Counter(name for _, name in came)
-    assert len(came) == pytest.approx(1000, abs=4 * 1000**0.5)
+    seen = visits(4, arrivals=Poisson(per_s=0.5), until_s=2000)
+    counts = Counter(name for _, name in seen)
+    assert len(seen) == pytest.approx(1000, abs=4 * 1000**0.5)
     assert min(counts.values()) > 180
     assert max(counts.values()) < 330
-    waits = [after - before for (before, _), (after, _) in pairwise(came)]
+    waits = [after - before for (before, _), (after, _) in pairwise(seen)]
     mean = sum(waits) / len(waits)
     deviation = (sum((wait - mean) ** 2 for wait in waits) / len(waits)) ** 0.5
     assert deviation / mean == pytest.approx(1, abs=0.15), "of an exponential both are equal"
@@ -78,17 +80,8 @@ def test_a_daily_profile_shifts_visits_and_keeps_their_mean():
 
 
 def test_a_seed_decides_when_they_come_and_what_they_draw():
-    def notes(seed: int) -> list[object]:
-        async def story(world: LiveWorld) -> None:
-            await world.population(5, arrivals=Poisson(per_s=1), behaviour=visit, until_s=20)
-
-        return [
-            (each.at_ms, each.event)
-            for each in World(seed=seed).play(story).journal
-            if isinstance(each.event, Note)
-        ]
-
-    assert notes(1) == notes(1) != notes(2)
+    first, again, other = (came(5, n, arrivals=Poisson(per_s=1), until_s=20) for n in (1, 1, 2))
+    assert first == again != other
 
 
 def test_visits_overlap_and_the_story_goes_on_after_the_last_one():
@@ -104,7 +97,7 @@ def test_visits_overlap_and_the_story_goes_on_after_the_last_one():
         assert world.clock.now() - begun_s == 102
         assert (group.visits, group.given_up, len(group.payers)) == (3, 0, 3)
 
-    assert World().play(story).outcome == "passed"
+    play(story)
     assert ended == ["payer 1", "payer 2", "payer 3"]
 
 
@@ -133,7 +126,7 @@ def test_buying_pays_and_is_served_each_time():
     async def story(world: LiveWorld) -> None:
         await world.population(4, arrivals=Every(60), behaviour=Buy(times=3, wait=5))
 
-    table = World().play(story).orders
+    table = play(story).orders
     assert len(table) == 12
     assert table[["charged", "granted", "served"]].all(axis=None)
     one = table[table["payer"] == "payer 2"]["t_s"] - 60
@@ -150,8 +143,7 @@ def test_buying_follows_the_policy_of_the_payers():
         )
         assert (group.visits, group.given_up) == (2, 2)
 
-    run = World().play(story)
-    assert run.outcome == "passed", run.reason
+    run = play(story)
     assert run.orders["charged"].sum() == 4
 
 
@@ -161,7 +153,7 @@ def test_a_session_is_opened_used_and_refunded():
         await world.population(2, arrivals=Every(60), behaviour=behaviour)
         await world.advance(1200)
 
-    table = World().play(story).orders
+    table = play(story).orders
     deposits, requests = (table[table["way"] == way] for way in ("deposit", "session"))
     assert (len(deposits), len(requests)) == (2, 6)
     assert list(deposits["paid"] - deposits["returned"]) == pytest.approx([0.03, 0.03])
@@ -175,7 +167,7 @@ def test_a_visit_ends_with_its_session_and_may_be_at_another_service():
         await world.advance(120)
 
     services = {"first": Settings(), "second": Settings()}
-    table = World(service=services).play(story).orders
+    table = play(story, service=services).orders
     assert set(table["service"]) == {"second"}
     requests = table[table["way"] == "session"]
     assert list(requests["t_s"]) == [0, 5, 25, 30, 50, 55]
@@ -185,7 +177,7 @@ def test_a_visit_ends_with_its_session_and_may_be_at_another_service():
         await world.population(1, arrivals=Every(5), behaviour=Session(requests=1, at=cheapest))
 
     services = {"dear": Settings(quote_price="0.05"), "cheap": Settings()}
-    assert set(World(service=services).play(choosing).orders["service"]) == {"cheap"}
+    assert set(play(choosing, service=services).orders["service"]) == {"cheap"}
 
 
 def test_a_visit_that_gets_no_402_is_given_up_and_any_other_error_is_loud():
@@ -194,7 +186,7 @@ def test_a_visit_that_gets_no_402_is_given_up_and_any_other_error_is_loud():
         group = await world.population(5, arrivals=Every(60), behaviour=Session(requests=1))
         assert (group.visits, group.given_up) == (5, 2)
 
-    assert World().play(lost).outcome == "passed"
+    play(lost)
 
     async def broken(payer: Payer, _: Stream) -> None:
         if payer.name == "payer 2":
@@ -206,11 +198,10 @@ def test_a_visit_that_gets_no_402_is_given_up_and_any_other_error_is_loud():
         (error,) = raised.value.exceptions
         assert error.__notes__ == ["in a visit of payer 2"]
 
-    assert World().play(wrong).outcome == "passed"
+    play(wrong)
 
 
-def test_a_population_has_payers():
-    async def story(world: LiveWorld) -> None:
+@played()
+async def test_a_population_has_payers(world: LiveWorld):
+    with pytest.raises(ValueError, match="at least one payer, not 0"):
         await world.population(0, arrivals=Every(1))
-
-    assert "at least one payer, not 0" in World().play(story).reason

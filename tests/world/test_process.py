@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import httpx
 import pytest
 
-from tests.world.playing import play
+from tests.world.playing import play, played
 from x402sim import Fault, LiveWorld, LocalServer
 from x402sim.world.assembly.process import RESTART_S
 from x402sim.world.story.payer import Payer
@@ -74,55 +74,50 @@ def test_connections_are_refused_until_it_runs_again(virtual: str) -> None:
     play(story, virtual)
 
 
-def test_a_crash_during_the_restart_begins_it_anew(virtual: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice")
-        await world.fault(Fault(victim="service", does="crash before", times=2))
-        assert (await alice.ask()).status is None
-        await world.clock.sleep(RESTART_S * 0.75)
-        assert (await alice.ask()).status is None
-        await world.clock.sleep(RESTART_S * 0.75)
-        assert (await alice.ask()).status is None, "1.5 s after the first, 0.75 after the second"
-        await world.clock.sleep(RESTART_S * 0.25)
-        assert (await alice.ask()).status == 402
-
-    play(story, virtual)
+@played("virtual")
+async def test_a_crash_during_the_restart_begins_it_anew(world: LiveWorld) -> None:
+    alice = await world.payer("alice")
+    await world.fault(Fault(victim="service", does="crash before", times=2))
+    assert (await alice.ask()).status is None
+    await world.clock.sleep(RESTART_S * 0.75)
+    assert (await alice.ask()).status is None
+    await world.clock.sleep(RESTART_S * 0.75)
+    assert (await alice.ask()).status is None, "1.5 s after the first, 0.75 after the second"
+    await world.clock.sleep(RESTART_S * 0.25)
+    assert (await alice.ask()).status == 402
 
 
-def test_background_work_waits_for_the_restart(virtual: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        await pending_payment(world)
-        assert world.stage.parts is not None
-        crashing = asyncio.create_task(world.crash())
-        await world.clock.sleep(RESTART_S / 2)
-        assert world.stage.parts.service.store.payments.unresolved() == 1
-        indexing = asyncio.create_task(world.run_indexer())
-        await world.clock.sleep(RESTART_S / 4)
-        assert not indexing.done(), "the indexer runs in the service"
-        await crashing
-        assert (await indexing)["asked"] in (0, 1)
-        await world.clock.sleep(0.001)
-        assert world.stage.parts.service.store.payments.unresolved() == 0
-
-    play(story, virtual)
+@played("virtual")
+async def test_background_work_waits_for_the_restart(world: LiveWorld) -> None:
+    await pending_payment(world)
+    assert world.stage.parts is not None
+    crashing = asyncio.create_task(world.crash())
+    await world.clock.sleep(RESTART_S / 2)
+    assert world.stage.parts.service.store.payments.unresolved() == 1
+    indexing = asyncio.create_task(world.run_indexer())
+    await world.clock.sleep(RESTART_S / 4)
+    assert not indexing.done(), "the indexer runs in the service"
+    await crashing
+    assert (await indexing)["asked"] in (0, 1)
+    await world.clock.sleep(0.001)
+    assert world.stage.parts.service.store.payments.unresolved() == 0
 
 
-def test_a_crash_ends_an_indexer_run_that_was_asked_for(virtual: str) -> None:
+@played("virtual")
+async def test_a_crash_ends_an_indexer_run_that_was_asked_for(
+    world: LiveWorld, alice: Payer
+) -> None:
     """The defect: the run of the dead process went on beside that of the next one."""
 
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        assert (await alice.buy()).status == 200
-        await world.fault(Fault(victim="explorer", does="delay answer", seconds=10))
-        indexing = asyncio.create_task(world.run_indexer())
-        await world.clock.sleep(5)
-        await world.crash()
-        began_s = world.clock.now()
-        assert (await indexing)["asked"] == 0
-        assert world.clock.now() == pytest.approx(began_s, abs=0.1)
-        assert (await world.run_indexer())["matched"] == 1
-
-    play(story, virtual)
+    assert (await alice.buy()).status == 200
+    await world.fault(Fault(victim="explorer", does="delay answer", seconds=10))
+    indexing = asyncio.create_task(world.run_indexer())
+    await world.clock.sleep(5)
+    await world.crash()
+    began_s = world.clock.now()
+    assert (await indexing)["asked"] == 0
+    assert world.clock.now() == pytest.approx(began_s, abs=0.1)
+    assert (await world.run_indexer())["matched"] == 1
 
 
 @pytest.mark.parametrize("does", ["lose answer", "truncate", "duplicate", "delay answer"])
@@ -141,13 +136,11 @@ def test_a_fault_in_front_of_a_service_that_is_down(virtual: str, does: str) -> 
     play(story, virtual)
 
 
-def test_a_world_closes_while_the_service_restarts(virtual: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice")
-        await world.fault(Fault(victim="service", does="crash before"))
-        assert (await alice.ask()).status is None
-
-    play(story, virtual)
+@played("virtual")
+async def test_a_world_closes_while_the_service_restarts(world: LiveWorld) -> None:
+    alice = await world.payer("alice")
+    await world.fault(Fault(victim="service", does="crash before"))
+    assert (await alice.ask()).status is None
 
 
 def test_a_restart_in_real_time() -> None:

