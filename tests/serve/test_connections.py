@@ -302,9 +302,3 @@ def test_a_client_uses_one_connection_for_many_requests_with_pauses(hasty):
     assert len(opened) == 1
     usual = Server(application(hasty.gate), lambda: None)
     assert usual.config.timeout_keep_alive == DEADLINES.idle_s
-
-
-def test_a_large_body_is_read_whatever_the_pace_of_the_application(hasty):
-    with httpx.Client(trust_env=False) as http:
-        answer = http.post(f"http://127.0.0.1:{hasty.port}/size", content=b"a" * (1 << 20))
-        assert answer.json() == {"size": 1 << 20}

@@ -182,52 +182,6 @@ def test_a_kill_while_a_payment_and_a_deposit_wait_to_be_mined(db):
         assert (payer.transfers, payer.balance) == (2, 100_000_000 - PRICE - 290_000)
 
 
-@pytest.mark.clause("3/pending-resolved")
-def test_a_pending_payment_takes_no_second_authorization_and_the_first_again(db):
-    with started("--db", db, "--block-time", "3600") as server:
-        payer = server.payer(funds=None)
-        server.sim("faucet", address=payer.address, amount="1.00")
-        server.sim("mine")
-        asked = payer.ask()
-        body = payer.settlement(asked)
-        _pay_and_kill(server, body)
-    with hosted(file=db, block_time_s=3600) as server:
-        payer = Payer(server, payer.wallet)
-        assert _record(server, asked)["status"] == "pending"
-        assert payer.quote(asked["paymentId"]).status_code == 402
-        answer = payer.pay(asked)
-        assert refusal(answer) == status_and_text(Refusal.PENDING)
-        other = payer.ask()
-        answer = payer.pay(other, body["paymentHeader"])
-        assert refusal(answer) == status_and_text(Refusal.NONCE_USED)
-        server.sim("mine")
-        answer = server.http.post(PAY, json=body)
-        assert answer.status_code == 200, answer.text
-        assert payer.quote(asked["paymentId"]).status_code == 200
-        assert payer.transfers == 1
-
-
-@pytest.mark.clause("3/pending-resolved")
-def test_a_pending_payment_that_can_never_be_mined_is_given_up(db):
-    """It waits in the mempool across the restart until its window has passed; then it reverts."""
-    with started("--db", db) as server:
-        payer = server.account()
-        server.sim("mining", automine=False)
-        asked = payer.ask()
-        _pay_and_kill(server, payer.settlement(asked))
-    with hosted(file=db, block_time_s=3600) as server:
-        payer = server.account()
-        assert server.state()["pendingPayments"] == 1
-        server.advance(400)
-        assert server.state()["pendingPayments"] == 1, "no block has been so late yet"
-        server.sim("mine")
-        server.advance(60)
-        assert server.state()["pendingPayments"] == 0
-        assert _record(server, asked)["status"] == "failed"
-        assert payer.quote(asked["paymentId"]).status_code == 402
-        assert payer.transfers == 0
-
-
 def _pay_and_kill(server: Server, *bodies: dict[str, Any]) -> None:
     """Send payments, and kill the server while all of them wait to be mined."""
 
