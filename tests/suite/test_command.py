@@ -26,15 +26,11 @@ from x402sim.service.setup import setup_from_env
 ROOT = Path(__file__).parents[2]
 
 
-def test_serve_no_service_reports_no_service_url(duo: Duo) -> None:
-    assert duo.ready["service"] is None
-    assert duo.ready["facilitator"].endswith("/facilitator")
-
-
 @pytest.mark.clause("2.2/payment-id")
 @pytest.mark.parametrize("amount_base", [0, 1])
 def test_the_printed_private_key_forges_no_payment_id(duo: Duo, amount_base: int) -> None:
     """`serve --no-service` prints PRIVATE_KEY: it must not be what seals the payment ids."""
+    assert duo.ready["service"] is None
     setup = setup_from_env(duo.env)
     forger = Issuer(replace(setup, secret=setup.private_key), Rng().stream("salts"))
     forged = forger.issue(QUOTE, amount_base, Clock().now_s())
@@ -67,14 +63,6 @@ def test_with_a_world_everything_passes_in_time(duo: Duo, tmp_path: Path) -> Non
 def run(*words: str, **more: Any) -> Any:
     """Run a command in a process of its own."""
     return subprocess.run(command(*words), capture_output=True, text=True, check=False, **more)
-
-
-def test_the_target_is_usable_after_a_run(duo: Duo) -> None:
-    done = run(
-        "conformance", duo.url, "--world", duo.control, "--requirement", "1/sign", "--json", "-"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["summary"]["passed"] > 0
 
 
 def test_with_a_payer_it_stays_within_the_budget(duo: Duo) -> None:
@@ -145,15 +133,6 @@ def test_misuse_is_one_line_and_shows_no_secret(options: list[str], said: str) -
     assert said in found
     assert "secret-value" not in found
     assert "0x12" not in found or "--pay-to" in options
-
-
-def test_list_prints_ids_needs_and_costs() -> None:
-    done = conformance("--list", "--requirement", "spec/2.2")
-    assert done.returncode == 0
-    assert "spec/2.2/payment-id" in done.stdout
-    assert "needs payments" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) < 80
-    assert "spec/5/" not in done.stdout
 
 
 def test_pytest_in_a_checkout_has_the_same_results_and_shows_no_secret(

@@ -79,19 +79,15 @@ def test_a_failure_behind_the_gateway_shows_no_key_and_repeats_every_option(
 
 
 def test_an_untrusted_certificate_is_one_line(gateway: Gateway) -> None:
-    done = conformance(gateway.url, *KEY_HEADER)
-    assert done.returncode == 2
-    assert "its certificate is not trusted" in done.stderr
-    assert "give --cacert FILE" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    said = refused(gateway.url, *KEY_HEADER)
+    assert "its certificate is not trusted" in said
+    assert "give --cacert FILE" in said
 
 
 def test_a_missing_key_is_one_line(gateway: Gateway) -> None:
-    done = conformance(gateway.url, "--insecure")
-    assert done.returncode == 2
-    assert "give --header NAME:VALUE" in done.stderr
-    assert "401" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    said = refused(gateway.url, "--insecure")
+    assert "401" in said
+    assert "give --header NAME:VALUE" in said
 
 
 class Mounted(Gateway):
@@ -160,10 +156,7 @@ def test_with_a_rate_below_the_limit_nothing_is_refused(duo: Duo) -> None:
 
 def test_a_gateway_that_is_never_free_is_inconclusive_not_a_failure(duo: Duo) -> None:
     with running(Gateway(duo.url, per_second=0, retry_after="3600")) as gateway:
-        done = conformance(gateway.url, *KEY_HEADER)
-    assert done.returncode == 2
-    assert "give --rate" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+        assert "give --rate" in refused(gateway.url, *KEY_HEADER)
 
 
 # --- the preflight -------------------------------------------------------------------------
@@ -198,16 +191,6 @@ def test_real_money_is_protected(duo: Duo) -> None:
         service.close()
     assert "real money" in said
     assert "--allow-mainnet" in said
-
-
-def test_a_service_of_another_world_is_one_line(duo: Duo) -> None:
-    other = Duo()
-    try:
-        said = refused(duo.url, "--world", other.ready["control"])
-        assert "the world's facilitator was not asked" in said
-        assert f"{other.ready['facilitator']}" in said
-    finally:
-        other.close()
 
 
 class BrokenPay(Gateway):

@@ -8,7 +8,7 @@ import pytest
 from x402sim.clock import Clock
 from x402sim.rng import Rng
 from x402sim.suite import sending
-from x402sim.suite.check import check
+from x402sim.suite.check import Check, check
 from x402sim.suite.command import NO_VERDICT, conclude
 from x402sim.suite.engine import run
 from x402sim.suite.probe import Probe
@@ -37,48 +37,6 @@ async def asks_too(probe: Probe) -> None:
     await probe.send("GET", "/third", may_break=True)
 
 
-def judged(answers: int, back_after_s: float | None = None) -> list[Result]:
-    """Run three checks against a server that stops after some answers, and may come back."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    left = answers
-
-    async def main() -> list[Result]:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal left, server
-            await reader.readuntil(b"\r\n\r\n")
-            left -= 1
-            if left == 0:
-                server.close()
-            writer.write(ANSWER)
-            await writer.drain()
-            writer.close()
-            if left == 0 and back_after_s is not None:
-                await asyncio.sleep(back_after_s)
-                server = await asyncio.start_server(serve, "127.0.0.1", port)
-
-        server = await asyncio.start_server(serve, "127.0.0.1", port)
-        async with client(f"http://127.0.0.1:{port}", Wire()) as http:
-            setting = Setting(http=http, clock=Clock(), rng=Rng(1))
-            found = [each async for each in run(setting, [asks, asks_again, asks_too])]
-        server.close()
-        return found
-
-    return asyncio.run(main())
-
-
-def test_a_service_that_stops_is_said_once_with_the_time() -> None:
-    first, second, third = judged(1)
-    assert first.outcome is Outcome.PASSED
-    assert second.outcome is third.outcome is Outcome.INCONCLUSIVE
-    assert second.reason == third.reason
-    assert second.reason.startswith("the service stopped answering at ")
-    assert ", after GET /first (of spec/2.1/amount), which was answered 404;" in second.reason
-    assert second.reason.endswith("give --restart COMMAND to have that request tried again alone")
-    assert conclude([first, second, third], strict=False) == NO_VERDICT
-
-
 @check("2.1/scheme")
 async def asks_for_the_end(probe: Probe) -> None:
     """It sends what ends the service."""
@@ -91,43 +49,65 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "STOP_S", 0.05)
 
 
-def judged_with_a_restart(kills: int) -> list[Result]:
-    """Run checks against a server that /kill ends, so many times; the run can restart it."""
+def judged(
+    second: Check, *, stops_after: int = 0, kills: int = 0, back_after_s: float | None = None
+) -> list[Result]:
+    """Run three checks against a server that stops.
+
+    It stops after some answers, and may come back by itself; or each time that /kill ends it, so
+    many times, and the run can restart it.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    left = kills
+    answered = killed = 0
     server: asyncio.Server
 
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal answered, killed
+        is_killed = b"/kill" in await reader.readuntil(b"\r\n\r\n") and killed < kills
+        killed += is_killed
+        answered += not is_killed
+        if is_killed or answered == stops_after:
+            server.close()
+        if not is_killed:
+            writer.write(ANSWER)
+            await writer.drain()
+        writer.close()
+        if answered == stops_after and back_after_s is not None:
+            await asyncio.sleep(back_after_s)
+            await start()
+
+    async def start() -> None:
+        nonlocal server
+        server = await asyncio.start_server(serve, "127.0.0.1", port)
+
     async def main() -> list[Result]:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            nonlocal left
-            head = await reader.readuntil(b"\r\n\r\n")
-            if b"/kill" in head and left:
-                left -= 1
-                server.close()
-            else:
-                writer.write(ANSWER)
-                await writer.drain()
-            writer.close()
-
-        async def restart() -> None:
-            nonlocal server
-            server = await asyncio.start_server(serve, "127.0.0.1", port)
-
-        await restart()
+        await start()
         async with client(f"http://127.0.0.1:{port}", Wire()) as http:
+            restart = start if kills else None
             setting = Setting(http=http, clock=Clock(), rng=Rng(1), restart=restart)
-            found = [each async for each in run(setting, [asks, asks_for_the_end, asks_too])]
+            found = [each async for each in run(setting, [asks, second, asks_too])]
         server.close()
         return found
 
     return asyncio.run(main())
 
 
+def test_a_service_that_stops_is_said_once_with_the_time() -> None:
+    first, second, third = judged(asks_again, stops_after=1)
+    assert first.outcome is Outcome.PASSED
+    assert second.outcome is third.outcome is Outcome.INCONCLUSIVE
+    assert second.reason == third.reason
+    assert second.reason.startswith("the service stopped answering at ")
+    assert ", after GET /first (of spec/2.1/amount), which was answered 404;" in second.reason
+    assert second.reason.endswith("give --restart COMMAND to have that request tried again alone")
+    assert conclude([first, second, third], strict=False) == NO_VERDICT
+
+
 @pytest.mark.usefixtures("soon")
 def test_a_request_that_ends_the_service_again_has_failed_and_the_run_goes_on() -> None:
-    first, culprit, third = judged_with_a_restart(kills=2)
+    first, culprit, third = judged(asks_for_the_end, kills=2)
     assert (first.outcome, third.outcome) == (Outcome.PASSED, Outcome.PASSED)
     assert culprit.outcome is Outcome.FAILED
     assert culprit.expected is not None
@@ -139,14 +119,14 @@ def test_a_request_that_ends_the_service_again_has_failed_and_the_run_goes_on() 
 
 @pytest.mark.usefixtures("soon")
 def test_a_request_that_ends_the_service_once_is_no_cause() -> None:
-    first, culprit, third = judged_with_a_restart(kills=1)
+    first, culprit, third = judged(asks_for_the_end, kills=1)
     assert (first.outcome, third.outcome) == (Outcome.PASSED, Outcome.PASSED)
     assert culprit.outcome is Outcome.INCONCLUSIVE
     assert culprit.reason.endswith("after a restart, that request alone did not stop it")
 
 
 def test_a_service_that_comes_back_is_judged_further() -> None:
-    first, second, third = judged(1, back_after_s=1.2)
+    first, second, third = judged(asks_again, stops_after=1, back_after_s=1.2)
     assert first.outcome is third.outcome is Outcome.PASSED
     assert second.outcome is Outcome.INCONCLUSIVE
     assert "GET /second was not answered: ConnectError" in second.reason
