@@ -9,7 +9,6 @@ from typing import Any
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
 from tests.serve.driver import (
     PAY,
@@ -20,8 +19,7 @@ from tests.serve.driver import (
     refusal,
     started,
 )
-from tests.serve.hosted import hosted, status_and_text
-from x402sim.cli import app
+from tests.serve.hosted import gives_up, hosted, status_and_text
 from x402sim.protocol.refusals import Refusal
 
 
@@ -122,10 +120,10 @@ def test_a_file_of_another_seed_or_in_use_is_refused_in_one_line(db):
     """Two servers with one chain log would each build blocks the other does not know."""
     with hosted(file=db, seed=1) as server:
         payment_id = server.account().paid()
-        _assert_refused(db, says="another x402sim uses")
+        gives_up("--db", db, says="another x402sim uses")
         server.account().paid()
-    _assert_refused(db, "--seed", "2", says="another seed")
-    _assert_refused(db, "--seed", "1", "--network", "cronos-mainnet", says="chain 338, not 25")
+    gives_up("--db", db, "--seed", "2", says="another seed")
+    gives_up("--db", db, "--seed", "1", "--network", "cronos-mainnet", says="chain 338, not 25")
     with hosted(file=db, seed=1) as server:
         assert server.account().quote(payment_id).status_code == 200, "the file is unharmed"
 
@@ -139,21 +137,11 @@ def test_a_chain_file_that_is_empty_or_older_than_its_database_is_refused(tmp_pa
         server.account().paid()
     for leftover in (chain, *tmp_path.glob("*.chain-*")):
         leftover.unlink()
-    _assert_refused(str(db), says="the chain file is empty, but its database has payments")
+    gives_up("--db", str(db), says="the chain file is empty, but its database has payments")
     chain.write_bytes(older)
     says = "the chain file is older than its database: it ends at operation"
-    told = _assert_refused(str(db), says=says)
+    told = gives_up("--db", str(db), says=says)
     assert "restore both from copies of the same moment" in told
-
-
-def _assert_refused(db: str, *args: str, says: str) -> str:
-    """The command exits with 2; return what it prints: one line on stderr."""
-    done = CliRunner().invoke(app, ["serve", "--port", "0", "--json", "--db", db, *args])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert says in done.stderr
-    assert done.stderr.startswith("x402sim: ")
-    assert done.stderr.count("\n") == 1
-    return done.stderr
 
 
 # --- a settlement whose answer is lost ---------------------------------------------------

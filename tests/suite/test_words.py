@@ -1,6 +1,5 @@
 """What the suite tells is in the user's words: options, keys of target files, needs, ids."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -60,16 +59,3 @@ def test_the_service_given_as_its_world_is_told(duo: Duo) -> None:
     assert done.returncode == 2
     assert "it is the service to judge: give the URL of its world" in done.stderr
     assert "KeyError" not in done.stderr
-
-
-def test_a_run_at_80_columns_wraps_and_names_what_was_skipped(duo: Duo) -> None:
-    done = conformance(duo.url)
-    long = [each for each in done.stdout.splitlines() if len(each) >= 80]
-    assert [line for line in long if "run it again" not in line] == []
-    shown = " ".join(done.stdout.split())
-    assert "spec/5/nonce-once" in shown, "what is skipped is named"
-    named = re.findall(r"\b(?:spec|kit|silent)/[0-9.]+/[a-z0-9-]+", shown)
-    assert len(named) == len(set(named)), "each once"
-    assert "--world; the control API" not in shown, "a world brings its own money"
-    given = "a way to restart the target: give --restart COMMAND"
-    assert "spec/3/record-outlives-cache" in shown.split(given)[1].split("not judged")[0]
