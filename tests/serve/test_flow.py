@@ -67,6 +67,28 @@ def test_a_paid_quote(server, payer):
     assert 0 < quote["liquidationPrice"] < quote["entryPrice"]
 
 
+@pytest.mark.clause("2.2/payment-id", "4.1/validate")
+def test_nobody_can_invent_an_id_or_change_its_price(server, payer):
+    """Every character counts, and so does whatever is added or missing."""
+    asked = payer.ask()
+    body, issued, rows = payer.settlement(asked), asked["paymentId"], server.state()["rows"]
+    flipped = [
+        issued[:place] + ("a" if issued[place] != "a" else "b") + issued[place + 1 :]
+        for place in range(4, len(issued))
+    ]
+    invented = [
+        "", "pay_" + "a2" * 36, issued.upper(), issued[:-1], issued + "a", issued + " ",
+        issued + "\0", issued[4:], issued.replace("pay_", "session_"), "pay_" + "☃" * 72,
+    ]  # fmt: skip
+    for unknown in (*flipped, *invented):
+        answer = server.http.post(PAY, json=body | {"paymentId": unknown})
+        assert refusal(answer) == status_and_text(Refusal.MISMATCH), unknown
+    cheaper = asked["paymentRequirements"] | {"maxAmountRequired": "1"}
+    answer = payer.pay(asked | {"paymentRequirements": cheaper})
+    assert refusal(answer) == status_and_text(Refusal.MISMATCH)
+    assert (payer.transfers, server.state()["rows"]["payments"]) == (0, rows["payments"])
+
+
 @pytest.mark.clause("4.1/order", "7/payment-already-settled")
 def test_twenty_requests_for_one_id_before_a_block(server, payer):
     """All twenty are inside at the same time: no block comes until all have arrived."""
