@@ -63,22 +63,6 @@ def _upstream(call: Callable[[httpx.AsyncClient, Setup], Any]) -> Reader:
     return read
 
 
-async def _verify(http: httpx.AsyncClient, setup: Setup) -> None:
-    await setup.facilitator(http).verify(present("0x"), requirements())
-
-
-async def _settle(http: httpx.AsyncClient, setup: Setup) -> None:
-    await setup.facilitator(http).settle(present("0x"), requirements())
-
-
-async def _explore(http: httpx.AsyncClient, setup: Setup) -> None:
-    await setup.explorer(http).transaction("0x" + "1" * 64)
-
-
-async def _rpc(http: httpx.AsyncClient, setup: Setup) -> None:
-    await setup.rpc(http).nonce_state(Wallet(KEY).address_bytes, bytes(32))
-
-
 def payer(url: str, deadline_s: float) -> PaymentAuth:
     habit = url.rpartition("/")[2]
     return PaymentAuth(Wallet(KEY), pay_path=f"/{habit}/200", deadline_s=deadline_s)
@@ -165,10 +149,18 @@ async def _story(url: str, deadline_s: float) -> None:
 
 
 READERS: dict[str, Reader] = {
-    "service verify": _upstream(_verify),
-    "service settle": _upstream(_settle),
-    "service explorer": _upstream(_explore),
-    "service rpc": _upstream(_rpc),
+    "service verify": _upstream(
+        lambda http, setup: setup.facilitator(http).verify(present("0x"), requirements())
+    ),
+    "service settle": _upstream(
+        lambda http, setup: setup.facilitator(http).settle(present("0x"), requirements())
+    ),
+    "service explorer": _upstream(
+        lambda http, setup: setup.explorer(http).transaction("0x" + "1" * 64)
+    ),
+    "service rpc": _upstream(
+        lambda http, setup: setup.rpc(http).nonce_state(Wallet(KEY).address_bytes, bytes(32))
+    ),
     "payer 402 sync": _sync(payer, lambda url: url + "/402"),
     "payer 402 async": _async(payer, lambda url: url + "/402"),
     "payer settlement sync": _sync(payer, honest),

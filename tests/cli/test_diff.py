@@ -53,12 +53,6 @@ def test_a_journal_that_ends_earlier(journals: dict[str, Path]) -> None:
     assert "b (the journal ends here)" in done.stdout
 
 
-def test_lines_have_at_most_80_columns(journals: dict[str, Path]) -> None:
-    for other in ("b", "c", "short"):
-        lines = diff(journals["a"], journals[other]).stdout.splitlines()
-        assert max(map(len, lines)) <= 80
-
-
 def test_a_file_that_is_not_a_journal(journals: dict[str, Path], tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("a shopping list\n")

@@ -28,15 +28,6 @@ def test_it_lists_every_shipped_scenario() -> None:
     assert [each["name"] for each in json.loads(listed("--json").stdout)] == files
 
 
-def test_each_has_a_title_a_number_of_clauses_and_its_needs() -> None:
-    lines = listed("--json").stdout
-    (replay,) = [each for each in json.loads(lines) if each["name"] == "replay"]
-    told = listed().stdout.split("\nreplay\n")[1]
-    assert told.startswith(f"  {replay['title']}\n")
-    needs = ", ".join(replay["needs"])
-    assert f"  {len(replay['covers'])} clauses; needs {needs}\n" in told
-
-
 def test_a_name_shows_story_clauses_and_file() -> None:
     told = " ".join(listed("replay").stdout.split())
     (replay,) = json.loads(listed("replay", "--json").stdout)
@@ -72,12 +63,6 @@ def test_needs_lists_each_need_with_its_scenarios() -> None:
     after = told.split("virtual time: ")[1]
     wanting = [each["name"] for each in scenarios if "virtual time" in each["needs"]]
     assert after.split("\n", 1)[1].replace(",", "").split() == wanting
-
-
-def test_lines_have_at_most_80_columns() -> None:
-    for arguments in ((), ("--needs",), ("replay",)):
-        for line in listed(*arguments).stdout.splitlines():
-            assert len(line) <= 80 or "/" in line, line
 
 
 def test_an_unknown_name_prints_one_line() -> None:

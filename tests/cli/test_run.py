@@ -24,7 +24,6 @@ from x402sim.backends import ExplorerSettings
 from x402sim.cli import app
 from x402sim.commands import playing, results
 from x402sim.report.summary import checks_of
-from x402sim.world.server import serve as world_server
 from x402sim.world.story.scenario import shipped_names
 
 HASH = re.compile("[0-9a-f]{64}")
@@ -243,15 +242,6 @@ def test_a_server_whose_clock_is_left_ahead_is_told_loudly(
             http.post(f"{server.url}{QUOTE}", json=ORDER)
 
 
-def test_without_a_control_api_only_unpaid_scenarios_are_played(monkeypatch: Any) -> None:
-    monkeypatch.setattr(world_server.Listen, "has_control", False)
-    with LocalServer() as server:
-        done = run("unpaid_request", "replay", "--on", server.url)
-    assert done.exit_code == 0, done.output
-    assert "1 passed, 1 skipped" in done.stdout
-    assert "does not offer a payer with money" in done.stdout
-
-
 # --- misuse -----------------------------------------------------------------------
 
 
@@ -386,10 +376,7 @@ def test_a_story_of_ones_own_takes_latencies_and_block_times(tmp_path: Path) -> 
     ("options", "says"),
     [
         (["--latency", "service"], "--latency: PART=SECONDS or PART=MEDIAN,SIGMA is needed, not"),
-        (["--latency", "service=1,2,3"], "PART=MEDIAN,SIGMA is needed, not 'service=1,2,3'"),
         (["--latency", "servce=1"], "latency: unknown part 'servce'; did you mean 'service'"),
-        (["--latency", "service=-1"], "latency of 'service': a latency is seconds"),
-        (["--block-time", "0"], "0"),
     ],
 )
 def test_an_impossible_timing_is_misuse(options: list[str], says: str) -> None:

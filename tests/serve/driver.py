@@ -16,7 +16,8 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -26,7 +27,7 @@ from x402sim.payer.core import proofs, settlement, signed_header
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.networks import NETWORKS, TESTNET
+from x402sim.protocol.networks import NETWORKS
 
 QUOTE, SESSIONS, PAY = "/api/perp/quote", "/api/sessions/create", "/api/pay"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
@@ -58,6 +59,7 @@ class Running:
         *args: str,
         program: Sequence[str] = X402SIM,
         env: dict[str, str] | None = None,
+        cwd: Path | None = None,
     ) -> None:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in `close`
         self.process = subprocess.Popen(
@@ -66,6 +68,7 @@ class Running:
             stderr=self._errors,
             text=True,
             env=environment() | (env or {}),
+            cwd=cwd,
         )
         self._lines: queue.Queue[str] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -258,25 +261,18 @@ class Payer:
         assert answer.status_code == 402, answer.text
         return answer.json()
 
-    def sign(self, requirements: dict[str, Any], **changes: Any) -> str:
+    def sign(self, requirements: dict[str, Any]) -> str:
         """Return a payment header for requirements; see `header`."""
-        return header(self.wallet, requirements, self.server.now_s(), **changes)
+        return header(self.wallet, requirements, self.server.now_s())
 
-    def pay(
-        self, asked: dict[str, Any], payment_header: str | None = None, **requirements: Any
-    ) -> Answer:
-        """Send a payment for a 402, with some requirements changed (None: left out)."""
-        return self.server.http.post(PAY, json=self.settlement(asked, payment_header, requirements))
+    def pay(self, asked: dict[str, Any], payment_header: str | None = None) -> Answer:
+        """Send a payment for a 402."""
+        return self.server.http.post(PAY, json=self.settlement(asked, payment_header))
 
-    def settlement(
-        self,
-        asked: dict[str, Any],
-        payment_header: str | None = None,
-        changes: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
+    def settlement(self, asked: dict[str, Any], payment_header: str | None = None) -> Any:
         """Return the body of POST /api/pay."""
         wanted = asked["paymentRequirements"]
-        return settlement(asked["paymentId"], payment_header or self.sign(wanted), wanted, changes)
+        return settlement(asked["paymentId"], payment_header or self.sign(wanted), wanted)
 
     def paid(self) -> str:
         """Pay for a quote; return the payment id."""
@@ -310,49 +306,23 @@ class Payer:
 
 
 def header(
-    wallet: Wallet,
-    requirements: dict[str, Any],
-    now_s: int,
-    *,
-    amount: int | None = None,
-    after: int | None = None,
-    before: int | None = None,
-    signer: Wallet | None = None,
-    fixed_nonce: bytes | None = None,
-    **payload: Any,
+    wallet: Wallet, requirements: dict[str, Any], now_s: int, fixed_nonce: bytes | None = None
 ) -> str:
-    """Return a signed payment header that agrees with the requirements, whatever they say.
-
-    `amount`, `after` and `before` are signed instead of what the requirements and the
-    clock say; `signer` signs in the wallet's place; `payload` is written over the signed
-    fields afterwards.
-    """
-    known = NETWORKS.get(requirements["network"], TESTNET)
-    asset = parse_address(requirements["asset"])
-    network = replace(known, name=requirements["network"], asset=asset)
+    """Return a signed payment header that agrees with the requirements."""
     auth = Authorization(
         from_=wallet.address_bytes,
         to=parse_address(requirements["payTo"]),
-        value=int(requirements["maxAmountRequired"]) if amount is None else amount,
-        valid_after=now_s - 60 if after is None else after,
-        valid_before=now_s + 300 if before is None else before,
+        value=int(requirements["maxAmountRequired"]),
+        valid_after=now_s - 60,
+        valid_before=now_s + 300,
         nonce=fixed_nonce or random.randbytes(32),
     )
-    text = signed_header(auth, signer or wallet, network)
-    written = read_header(text)
-    written["scheme"] = requirements["scheme"]
-    written["payload"] |= payload
-    return write_header(written)
+    return signed_header(auth, wallet, NETWORKS[requirements["network"]])
 
 
 def read_header(text: str) -> dict[str, Any]:
     """Return the object in a hex header."""
     return json.loads(bytes.fromhex(text[2:]))
-
-
-def write_header(written: Any) -> str:
-    """Return a hex header of any JSON value."""
-    return "0x" + json.dumps(written).encode().hex()
 
 
 def in_parallel(*jobs: Any) -> list[Any]:

@@ -32,10 +32,12 @@ from tests.serve.driver import (
     refusal,
     started,
 )
-from tests.serve.hosted import hosted, status_and_text
+from tests.serve.hosted import gives_up, hosted, status_and_text
 from x402sim import Wallet
 from x402sim.cli import app
+from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import PaymentRequired, decode
+from x402sim.protocol.networks import NETWORKS
 from x402sim.protocol.refusals import Refusal
 from x402sim.version import VERSION
 from x402sim.world.server.listen import Listen
@@ -51,19 +53,11 @@ def invoke(*args: str) -> Result:
 # --- it cannot start ---------------------------------------------------------------------
 
 
-def _assert_gives_up(*args: str, says: str) -> None:
-    done = invoke("serve", "--json", *args)
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith("x402sim: ")
-    assert says in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
 def test_a_port_or_host_that_cannot_be_used():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        _assert_gives_up("--port", port, says=f"cannot listen on 127.0.0.1 port {port}")
-    _assert_gives_up("--port", "0", "--host", "203.0.113.7", says="cannot listen on 203.0.113.7")
+        gives_up("--port", port, says=f"cannot listen on 127.0.0.1 port {port}")
+    gives_up("--host", "203.0.113.7", says="cannot listen on 203.0.113.7")
 
 
 @pytest.mark.parametrize("what", ["directory", "text", "nowhere"])
@@ -75,10 +69,16 @@ def test_a_database_that_cannot_be_one(tmp_path, what):
         db.write_text("Dear diary,\nthis is no database.\n" * 100)
     else:
         db = tmp_path / "no" / "such" / "folder.db"
-    _assert_gives_up("--port", "0", "--db", str(db), says=f"cannot use the database {db}")
+    gives_up("--db", str(db), says=f"cannot use the database {db}")
     assert not Path(f"{db}.chain").exists(), "nothing is left behind"
     if what == "text":
         assert db.read_text().startswith("Dear diary")
+
+
+@pytest.mark.clause("2.8/networks")
+def test_a_network_that_does_not_exist():
+    says = "unknown network 'mars'; known networks: cronos-testnet, cronos-mainnet"
+    gives_up("--network", "mars", says=says)
 
 
 @pytest.mark.parametrize(
@@ -89,41 +89,27 @@ def test_a_database_that_cannot_be_one(tmp_path, what):
         ("--accounts", ("0", "101"), "fund 1 to 100 accounts, not"),
         ("--allow-origin", ("null", "localhost:3000"), "--allow-origin '"),
         ("--control-token", ("",), "the control token is empty"),
-        ("--network", ("mars",), "unknown network 'mars'; known networks: cronos-testnet, "),
     ],
 )
 def test_a_value_out_of_range_is_told_in_one_line(option, values, says):
     for value in values:
-        _assert_gives_up("--port", "0", option, value, says=says)
+        gives_up(option, value, says=says)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_an_empty_token_is_refused_on_any_host_from_the_environment_too(host, monkeypatch):
     """An unset shell variable gives an empty token: `Authorization: Bearer ` had every key."""
     monkeypatch.setenv("X402SIM_CONTROL_TOKEN", "")
-    _assert_gives_up("--host", host, "--port", "0", says="the control token is empty")
-
-
-def test_an_option_that_cannot_be_read():
-    for option, value in (("--port", "70000"), ("--port", "-1"), ("--seed", "x"), ("--none", "1")):
-        done = invoke("serve", "--json", option, value)
-        assert (done.exit_code, done.stdout) == (2, "")
-        assert option in done.stderr
+    gives_up("--host", host, says="the control token is empty")
 
 
 # --- it is ready -------------------------------------------------------------------------
 
 
 @pytest.mark.clause("2.8/networks")
-@pytest.mark.parametrize(
-    ("network", "chain_id", "asset"),
-    [
-        ("cronos-testnet", 338, "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0"),
-        ("cronos-mainnet", 25, "0xf951eC28187D9E5Ca673Da8FE6757E6f0Be5F77C"),
-        ("base-sepolia", 84532, "0x036CbD53842c5426634e7929541eC2318f3dCF7e"),
-    ],
-)
-def test_the_ready_line(network, chain_id, asset):
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_ready_line(network):
+    chain_id, asset = NETWORKS[network].chain_id, checksum(NETWORKS[network].asset)
     with hosted(network=network) as server:
         ready = server.ready
         assert list(ready) == READY_KEYS
@@ -158,18 +144,6 @@ def test_it_is_ready_after_two_seconds_of_work():
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 2
 
 
-def test_the_same_seed_gives_the_same_accounts_and_another_seed_others():
-    def ready(seed: int) -> dict[str, Any]:
-        with hosted(seed=seed) as server:
-            return server.ready
-
-    first, again, other = ready(7), ready(7), ready(8)
-    assert first["accounts"] == again["accounts"]
-    assert first["payTo"] == again["payTo"] != other["payTo"]
-    addresses = {a["address"] for a in first["accounts"]}
-    assert addresses.isdisjoint(a["address"] for a in other["accounts"])
-
-
 @pytest.fixture(scope="module")
 def banner() -> Iterator[str]:
     """What a person sees, and a server that is up while they read it."""
@@ -193,11 +167,6 @@ def test_the_banner_shows_ten_accounts_with_their_keys(banner):
     assert len(keys) == 10
     assert [Wallet(key).address for key in keys] == addresses
     assert "\x1b" not in banner, "no colours where nobody sees them"
-
-
-def test_everything_but_what_is_copied_fits_80_columns(banner):
-    wide = [line for line in banner.splitlines() if len(line) > 80]
-    assert all(re.match(r"curl |(payer|print)\b", line) for line in wide), wide
 
 
 def test_the_curl_line_of_the_banner_works_when_pasted(banner):
@@ -308,24 +277,17 @@ NO_ORIGINS = [
     ("*", "every web page"),
     ("localhost:3000", "http://localhost:3000"),
     ("http://localhost:3000,http://localhost:4000", "repeat --allow-origin"),
-    ("http://localhost:3000 http://localhost:4000", "repeat --allow-origin"),
     ("http://localhost:3000/app", "write http://localhost:3000"),
-    ("http://localhost:3000//", "write http://localhost:3000"),
     ("http://localhost:3000?x=1", "write http://localhost:3000"),
-    ("http://localhost:3000#x", "write http://localhost:3000"),
     ("http://me:pw@localhost:3000", "write http://localhost:3000"),
-    ("http://LocalHost:3000", "write http://localhost:3000"),
     ("HTTP://localhost:3000", "write http://localhost:3000"),
     ("http://localhost:80", "write http://localhost"),
     ("https://localhost:443/", "write https://localhost"),
-    ("http://localhost:", "write http://localhost"),
     ("http://bücher.example", "write http://xn--bcher-kva.example"),
     ("http://*.example.com", "is no web origin"),
     ("http://localhost:99999", "is no web origin"),
     ("http://[::1", "is no web origin"),
     ("file:///page.html", "is no web origin"),
-    ("http://", "is no web origin"),
-    ("", "is no web origin"),
     ("http://local\x1bhost", "is no web origin"),
 ]
 
@@ -497,11 +459,10 @@ def test_the_demo_pays_and_says_so():
 
 @pytest.mark.parametrize("book", ["decisions", "clauses"])
 def test_the_books_are_printed_as_text_and_as_markdown(book):
-    for args in ((book,), (book, "--markdown")):
-        done = invoke(*args)
-        assert (done.exit_code, done.stderr) == (0, "")
-        assert "payment" in done.stdout
-    assert done.stdout.startswith("| ")
+    text, markdown = invoke(book), invoke(book, "--markdown")
+    assert (text.exit_code, markdown.exit_code) == (0, 0)
+    assert "payment" in text.stdout
+    assert markdown.stdout.startswith("| ")
 
 
 def test_the_program_itself_runs():

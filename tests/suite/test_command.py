@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -26,15 +27,11 @@ from x402sim.service.setup import setup_from_env
 ROOT = Path(__file__).parents[2]
 
 
-def test_serve_no_service_reports_no_service_url(duo: Duo) -> None:
-    assert duo.ready["service"] is None
-    assert duo.ready["facilitator"].endswith("/facilitator")
-
-
 @pytest.mark.clause("2.2/payment-id")
 @pytest.mark.parametrize("amount_base", [0, 1])
 def test_the_printed_private_key_forges_no_payment_id(duo: Duo, amount_base: int) -> None:
     """`serve --no-service` prints PRIVATE_KEY: it must not be what seals the payment ids."""
+    assert duo.ready["service"] is None
     setup = setup_from_env(duo.env)
     forger = Issuer(replace(setup, secret=setup.private_key), Rng().stream("salts"))
     forged = forger.issue(QUOTE, amount_base, Clock().now_s())
@@ -69,31 +66,19 @@ def run(*words: str, **more: Any) -> Any:
     return subprocess.run(command(*words), capture_output=True, text=True, check=False, **more)
 
 
-def test_the_target_is_usable_after_a_run(duo: Duo) -> None:
-    done = run(
-        "conformance", duo.url, "--world", duo.control, "--requirement", "1/sign", "--json", "-"
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads(done.stdout)["summary"]["passed"] > 0
-
-
-def test_with_a_payer_it_stays_within_the_budget(duo: Duo) -> None:
-    done = conformance(
-        duo.url, "--budget", "0.03", "--only", "1/,2.2/,5/nonce", "--json", "-", key=duo.key
-    )
-    assert done.returncode in (0, 2), done.stdout
-    summary = done.report["summary"]
-    assert summary["failed"] == summary["inconclusive"] == 0
-    assert any("the budget is 0.03" in result["reason"] for result in done.report["results"])
-    assert "The budget is 0.03 tokens" in done.words
-    assert duo.key not in done.all
-
-
-def test_with_the_url_alone_nothing_is_paid(duo: Duo) -> None:
-    done = conformance(duo.url, "--json", "-")
+def test_with_the_url_alone_nothing_is_paid(duo: Duo, tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    done = conformance(duo.url, "--json", str(file))
     assert done.returncode == 0, done.all
-    assert done.report["summary"]["passed"] > 5
-    assert done.report["summary"]["skipped"] > 20
+    summary = json.loads(file.read_text())["summary"]
+    assert summary["passed"] > 5
+    assert summary["skipped"] > 20
+    long = [line for line in done.stdout.splitlines() if len(line) >= 80]
+    assert [line for line in long if "run it again" not in line] == []
+    shown = " ".join(done.stdout.split())
+    assert "spec/5/nonce-once" in shown, "what is skipped is named"
+    named = re.findall(r"\b(?:spec|kit|silent)/[0-9.]+/[a-z0-9-]+", shown)
+    assert len(named) == len(set(named)), "each once"
     # Without a terminal, progress is a line for each section that is judged.
     lines = [line for line in done.stderr.splitlines() if " of " in line and "section" in line]
     plan = next(line for line in done.stderr.splitlines() if line.startswith("Plan:"))
@@ -145,15 +130,6 @@ def test_misuse_is_one_line_and_shows_no_secret(options: list[str], said: str) -
     assert said in found
     assert "secret-value" not in found
     assert "0x12" not in found or "--pay-to" in options
-
-
-def test_list_prints_ids_needs_and_costs() -> None:
-    done = conformance("--list", "--requirement", "spec/2.2")
-    assert done.returncode == 0
-    assert "spec/2.2/payment-id" in done.stdout
-    assert "needs payments" in done.stdout
-    assert max(map(len, done.stdout.splitlines())) < 80
-    assert "spec/5/" not in done.stdout
 
 
 def test_pytest_in_a_checkout_has_the_same_results_and_shows_no_secret(

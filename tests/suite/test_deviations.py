@@ -16,7 +16,13 @@ from tests.suite.gateway import Gateway, running
 from tests.suite.test_target_init import Shop, init
 from x402sim.suite.deviations import deviations
 from x402sim.suite.look import DEFAULT
-from x402sim.suite.target import PaymentRequiredShape, ProtectedEndpoint, Target, load
+from x402sim.suite.target import (
+    AgentsEndpoint,
+    PaymentRequiredShape,
+    ProtectedEndpoint,
+    Target,
+    load,
+)
 
 
 class Departing(Gateway):
@@ -97,13 +103,6 @@ def test_what_an_owner_sets_by_hand_is_observed_with_the_sentence(duo: Duo, tmp_
     assert "as the target file says" in terminal.stdout
 
 
-def test_another_value_fails_as_before(duo: Duo, tmp_path: Path) -> None:
-    file = tmp_path / "dev.toml"
-    file.write_text("[payment_required]\nmax_timeout_s = 7\n")
-    done = conformance(duo.url, "--target", str(file), "--only", "8/timeout", "--json", "-")
-    assert outcomes(done)["8/timeout"]["outcome"] == "failed"
-
-
 @pytest.mark.parametrize(
     ("target", "keys"),
     [
@@ -115,6 +114,8 @@ def test_another_value_fails_as_before(duo: Duo, tmp_path: Path) -> None:
         (Target(protected=ProtectedEndpoint(resource="https://a/b")), ["protected.resource"]),
         (Target(payment_required=PaymentRequiredShape(max_timeout_s=None)), []),
         (Target(payment_required=PaymentRequiredShape(message="")), ["payment_required.message"]),
+        (Target(agents=AgentsEndpoint(path="/api/agents?limit=10")), []),
+        (Target(agents=AgentsEndpoint(path="/agents")), ["agents.path"]),
     ],
 )
 def test_what_departs(target: Target, keys: list[str]) -> None:

@@ -2,18 +2,21 @@
 
 import asyncio
 
+import httpx
 import pytest
 
 from tests.mutants.jury import CHECKS, judge_by
 from x402sim.clock import Clock
 from x402sim.rng import Rng
-from x402sim.suite.deviations import deviations
+from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.parse_options import parse
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
-from x402sim.suite.target import AgentsEndpoint, Target
+from x402sim.suite.target import Target
 from x402sim.suite.verdict import Inconclusive
 from x402sim.suite.wire import Wire, client
+
+IDLE_S = 0.9
 
 
 @pytest.mark.parametrize(
@@ -33,15 +36,6 @@ def test_what_is_served_too_much_is_shown_and_not_the_402_that_ends_it(
     assert "-> 402" not in exchange
 
 
-@pytest.mark.parametrize(
-    ("path", "is_legal"),
-    [("/api/agents", True), ("/api/agents?limit=10", True), ("/agents", False)],
-)
-def test_a_query_of_the_list_of_agents_is_legal(path: str, is_legal: bool) -> None:
-    """Section 4.3 does not show its query parameters."""
-    assert deviations(Target(agents=AgentsEndpoint(path=path))) is not is_legal
-
-
 def test_the_command_that_repeats_a_run_names_the_variable_of_the_key() -> None:
     key = "0x" + "17" * 32
     told = parse("http://h", payer_key=key, restart="1 $X").rerun
@@ -49,11 +43,8 @@ def test_the_command_that_repeats_a_run_names_the_variable_of_the_key() -> None:
     assert key not in told
 
 
-def answered(body: bytes, status: int, idle_s: float = 60) -> tuple[list[int], list[str]]:
-    """Request twice, a second apart, from a server that closes connections idle for so long.
-
-    It closes them as a request arrives, without an answer.
-    """
+def test_a_service_may_close_a_connection_that_is_idle() -> None:
+    """It closes it as the next request arrives, without an answer."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         clock, before_s = Clock(), Clock().now()
@@ -64,43 +55,49 @@ def answered(body: bytes, status: int, idle_s: float = 60) -> tuple[list[int], l
                 break
             size = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or 0)
             await reader.readexactly(size)
-            if clock.now() - before_s > idle_s:
+            if clock.now() - before_s > IDLE_S:
                 break
             before_s = clock.now()
-            length = f"content-length: {len(body)}\r\n\r\n".encode()
-            writer.write(f"HTTP/1.1 {status} X\r\n".encode() + length + body)
+            writer.write(b"HTTP/1.1 404 X\r\ncontent-length: 2\r\n\r\n{}")
             await writer.drain()
         writer.close()
 
-    async def ask(port: int) -> tuple[list[int], list[str]]:
-        async with client(f"http://127.0.0.1:{port}", Wire()) as http:
-            setting = Setting(http=http, clock=Clock(), rng=Rng(1))
-            probe = Probe(setting, RunState())
-            first = await probe.ask()
-            await asyncio.sleep(1)
-            second = await probe.ask()
-            try:
-                await probe.challenge()
-            except Inconclusive as unclear:
-                return [first.status, second.status], [str(unclear)]
-        return [first.status, second.status], []
-
-    async def main() -> tuple[list[int], list[str]]:
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        async with server:
-            found = await ask(server.sockets[0].getsockname()[1])
+    async def main() -> list[int]:
+        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            async with client(url, Wire()) as http:
+                probe = Probe(Setting(http=http, clock=Clock(), rng=Rng(1)), RunState())
+                first = await probe.ask()
+                await asyncio.sleep(IDLE_S + 0.1)
+                second = await probe.ask()
         await asyncio.sleep(0.05)  # the connections end
-        return found
+        return [first.status, second.status]
 
-    return asyncio.run(main())
-
-
-def test_a_service_may_close_a_connection_that_is_idle() -> None:
-    assert answered(b"{}", 404, idle_s=0.9)[0] == [404, 404]
+    assert asyncio.run(main()) == [404, 404]
 
 
 def test_a_402_with_its_parts_elsewhere_names_the_keys_that_cure_it() -> None:
-    body = b'{"payment":{"id":"pay_1"},"accepts":{"payTo":"0x1","maxAmountRequired":"1"}}'
-    _, (said,) = answered(body, 402)
-    assert 'payment_required.payment_id = "/payment/id"' in said
-    assert 'payment_required.requirements = "/accepts"' in said
+    body = {"payment": {"id": "pay_1"}, "accepts": {"payTo": "0x1", "maxAmountRequired": "1"}}
+    with pytest.raises(Inconclusive) as said:
+        read_402(TargetAnswer(Target(), 402, httpx.Headers(), "", body, str))
+    assert 'payment_required.payment_id = "/payment/id"' in str(said.value)
+    assert 'payment_required.requirements = "/accepts"' in str(said.value)
+
+
+def summary(text: str) -> str:
+    return TargetAnswer(Target(), 402, httpx.Headers(), text, None, str).summary
+
+
+def test_a_summary_ends_in_the_number_of_characters_that_are_left_out() -> None:
+    """Part of an address must not look like a whole one."""
+    text = '{"payTo": "0x7e9385c01000c539BE0Ca21df6e037b3E1bDeA52"}' + " " * 200
+    told = summary("x" * 130 + text)
+    assert told.endswith(f"… ({130 + len(text) - 160} more characters)")
+    assert summary("short") == "402 short"
+    assert summary("a b " * 1250).endswith("… (4840 more characters)")
+
+
+def test_a_summary_shows_no_part_of_what_it_hides() -> None:
+    told = summary("f" * 4000)
+    assert "ffff" not in told
+    assert told.endswith("… (2000 more characters)")

@@ -14,7 +14,7 @@ from x402sim.suite.check import PATIENCE_S, Check
 from x402sim.suite.engine import all_checks, folder, run_case
 from x402sim.suite.flags import FLAGS
 from x402sim.suite.parse_options import parse
-from x402sim.suite.plan import Cost, cost_base, costs, make_plan
+from x402sim.suite.plan import Cost, Plan, cost_base, costs, make_plan
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import reach
 from x402sim.suite.wire import Pace, wait_s
@@ -70,22 +70,33 @@ def test_the_costs_are_those_of_the_checks_there_are() -> None:
     assert sum(cost.requests for cost in measured.values()) < 1750, "a run is a burden"
 
 
-def plan_of(setting: Any, checks: list[Check], price_base: int = PRICE) -> Any:
-    return make_plan(setting, checks, {}, price_base=price_base, round_trip_s=0.01)
+PAYER = "0x" + "01" * 32
+
+
+def planned(
+    checks: list[Check],
+    *,
+    measured: dict[str, Cost] | None = None,
+    price_base: int = PRICE,
+    **options: Any,
+) -> Plan:
+    """Plan a run of checks against a URL."""
+
+    async def main() -> Plan:
+        async with reach(parse("http://127.0.0.1:9", **options)) as setting:
+            return make_plan(
+                setting, checks, measured or {}, price_base=price_base, round_trip_s=0.001
+            )
+
+    return asyncio.run(main())
 
 
 def test_what_is_left_out_is_not_must_and_not_cheap() -> None:
-    async def main() -> tuple[Any, Any, Any]:
-        payer = "0x" + "01" * 32
-        small = parse("http://127.0.0.1:9", payer_key=payer, budget="0.50")
-        free = parse("http://127.0.0.1:9", payer_key=payer, budget="0.00")
-        async with reach(small) as one, reach(free) as other:
-            return plan_of(one, all_checks()), plan_of(one, all_checks(), 10**6), plan_of(
-                other, all_checks()
-            )  # fmt: skip
-
-    plan, dear, free = asyncio.run(main())
-    levels = {case.name: case.level for case in all_checks()}
+    checks = all_checks()
+    plan = planned(checks, payer_key=PAYER, budget="0.50")
+    dear = planned(checks, payer_key=PAYER, budget="0.50", price_base=10**6)
+    free = planned(checks, payer_key=PAYER, budget="0.00")
+    levels = {case.name: case.level for case in checks}
     assert plan.signs_base <= 500_000 < plan.needs_base
     assert "give --budget" in next(iter(plan.left_out.values()))
     assert any(levels[name] != "MUST" for name in plan.left_out)
@@ -96,50 +107,29 @@ def test_what_is_left_out_is_not_must_and_not_cheap() -> None:
 
 
 @pytest.mark.parametrize("budget", ["0.00", "0.01", "0.03", "0.05", "0.06", "0.20", "1.00", "2.00"])
-@pytest.mark.parametrize("price_base", [PRICE, 20_000, 12_345])
-def test_the_plan_adds_up_and_fits_the_budget(budget: str, price_base: int) -> None:
-    payer = "0x" + "01" * 32
-
-    async def main() -> Any:
-        means = parse("http://127.0.0.1:9", payer_key=payer, budget=budget)
-        async with reach(means) as setting:
-            return plan_of(setting, all_checks(), price_base), setting.options.budget_base
-
-    plan, budget_base = asyncio.run(main())
-    assert plan.signs_base == plan.payments * price_base + plan.deposits_base <= budget_base
-    taken = {case.name for case in all_checks()} - set(plan.left_out)
-    assert not plan.payments or any(case.pays for case in all_checks() if case.name in taken)
+def test_the_plan_adds_up_and_fits_the_budget(budget: str) -> None:
+    checks = all_checks()
+    for price_base in (PRICE, 20_000, 12_345):
+        plan = planned(checks, payer_key=PAYER, budget=budget, price_base=price_base)
+        assert plan.signs_base == plan.payments * price_base + plan.deposits_base
+        assert plan.signs_base <= round(float(budget) * 1_000_000)
+        taken = {case.name for case in checks} - set(plan.left_out)
+        assert not plan.payments or any(case.pays for case in checks if case.name in taken)
 
 
 def test_the_duration_follows_rate_and_waits() -> None:
-    async def main() -> tuple[float, float]:
-        checks = all_checks()[:10]
-        measured = {case.name: Cost(10, 1.0) for case in checks}
-        found = []
-        for rate in (None, 2.0):
-            means = parse("http://127.0.0.1:9", rate=rate)
-            async with reach(means) as setting:
-                plan = make_plan(setting, checks, measured, price_base=1, round_trip_s=0.001)
-                found.append((plan.seconds, plan.requests))
-        (fast, requests), (slow, _) = found
-        assert slow == pytest.approx(fast + requests * (0.5 - 0.001))
-        return fast, slow
-
-    fast, slow = asyncio.run(main())
-    assert 0 < fast < slow
+    checks = all_checks()[:10]
+    measured = {case.name: Cost(10, 1.0) for case in checks}
+    fast, slow = (planned(checks, measured=measured, rate=rate) for rate in (None, 2.0))
+    assert slow.seconds == pytest.approx(fast.seconds + fast.requests * (0.5 - 0.001))
+    assert 0 < fast.seconds < slow.seconds
 
 
 def test_what_waits_does_so_beside_the_others_and_a_first_request_is_no_measure() -> None:
-    async def main() -> tuple[float, float]:
-        checks = [case for case in all_checks() if case.waits and Need.CLOCK not in case.needs]
-        measured = {case.name: Cost(1, 20.0) for case in checks}
-        payer = "0x" + "01" * 32
-        async with reach(parse("http://127.0.0.1:9", payer_key=payer)) as it:
-            plan = make_plan(it, checks, measured, price_base=1, round_trip_s=0.001)
-            return plan.seconds, max(case.waits(it) for case in checks if case.waits)
-
-    seconds, _ = asyncio.run(main())
-    assert 10 < seconds <= PATIENCE_S, "the longest wait, and not the sum of all"
+    checks = [case for case in all_checks() if case.waits and Need.CLOCK not in case.needs]
+    measured = {case.name: Cost(1, 20.0) for case in checks}
+    plan = planned(checks, measured=measured, payer_key=PAYER)
+    assert 10 < plan.seconds <= PATIENCE_S, "the longest wait, and not the sum of all"
 
 
 def test_the_time_of_a_request_is_not_that_of_the_first_one(duo: Duo) -> None:

@@ -241,37 +241,25 @@ def test_a_restart_that_fails_says_why(command: str, answers: bool, said: str) -
 # --- the cases of an id --------------------------------------------------------------
 
 
-@check("2.1/amount", needs="funds, world")
-async def fails_with_much(probe: Probe) -> None:
-    """It needs much to fail."""
-    raise CheckFailed("", "one", "two")
+def case(title: str, ends: Exception | None = None, **options: Any) -> Check:
+    """Return a check that ends in one way."""
+
+    async def run(probe: Probe) -> None:
+        if ends is not None:
+            raise ends
+
+    run.__doc__ = title
+    return check("2.1/amount", **options)(run)
 
 
-@check("2.1/amount")
-async def fails_at_length(probe: Probe) -> None:
-    """It fails, and says much."""
-    raise CheckFailed("", "one", "two " * 40)
-
-
-@check("2.1/amount")
-async def fails_shortly(probe: Probe) -> None:
-    """It fails, and says little."""
-    raise CheckFailed("", "one", "two")
-
-
-@check("2.1/amount")
-async def holds(probe: Probe) -> None:
-    """It holds."""
-
-
-@check("2.1/amount")
-async def is_skipped(probe: Probe) -> None:
-    """It is skipped."""
-    raise Skipped("no need")
+MUCH = case("It needs much to fail.", CheckFailed("", "one", "two"), needs="funds, world")
+LONG = case("It fails, and says much.", CheckFailed("", "one", "two " * 40))
+SHORT = case("It fails, and says little.", CheckFailed("", "one", "two"))
+HOLDS, SKIPPED = case("It holds."), case("It is skipped.", Skipped("no need"))
 
 
 def test_all_failing_cases_are_shown_the_clearest_first() -> None:
-    checks = [fails_with_much, fails_at_length, holds, fails_shortly]
+    checks = [MUCH, LONG, HOLDS, SHORT]
     (result,) = judge(OURS, checks=checks)
     assert [each.title for each in result.cases] == [
         "It fails, and says little.", "It fails, and says much.", "It needs much to fail.",
@@ -282,6 +270,6 @@ def test_all_failing_cases_are_shown_the_clearest_first() -> None:
 
 
 def test_an_id_says_how_many_of_its_cases_were_judged() -> None:
-    (result,) = judge(OURS, checks=[holds, is_skipped, holds])
+    (result,) = judge(OURS, checks=[HOLDS, SKIPPED, HOLDS])
     assert (result.outcome, result.in_part) == (Outcome.PASSED, "2 of 3 cases")
-    assert judge(OURS, checks=[is_skipped])[0].in_part == ""
+    assert judge(OURS, checks=[SKIPPED])[0].in_part == ""

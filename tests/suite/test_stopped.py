@@ -37,61 +37,6 @@ async def asks_too(probe: Probe) -> None:
     await probe.send("GET", "/third", may_break=True)
 
 
-def judged(
-    second: Check, ending: bytes, times: int = 1, *, restarts: bool = False, back_after_s: float = 0
-) -> list[Result]:
-    """Run three checks against a server that some requests end, so many times.
-
-    The run can restart it, or it comes back by itself after a while, or never. Only a request
-    that ends it for good, or for a while, is answered.
-    """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    left = times
-    server: asyncio.Server
-
-    async def start() -> None:
-        nonlocal server
-        server = await asyncio.start_server(serve, "127.0.0.1", port)
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal left
-        is_last = ending in await reader.readuntil(b"\r\n\r\n") and left > 0
-        if is_last:
-            left -= 1
-            server.close()
-        if not (is_last and restarts):
-            writer.write(ANSWER)
-            await writer.drain()
-        writer.close()
-        if is_last and back_after_s:
-            await asyncio.sleep(back_after_s)
-            await start()
-
-    async def main() -> list[Result]:
-        await start()
-        async with client(f"http://127.0.0.1:{port}", Wire()) as http:
-            restart = start if restarts else None
-            setting = Setting(http=http, clock=Clock(), rng=Rng(1), restart=restart)
-            found = [each async for each in run(setting, [asks, second, asks_too])]
-        server.close()
-        return found
-
-    return asyncio.run(main())
-
-
-def test_a_service_that_stops_is_said_once_with_the_time() -> None:
-    first, second, third = judged(asks_again, b"/first")
-    assert first.outcome is Outcome.PASSED
-    assert second.outcome is third.outcome is Outcome.INCONCLUSIVE
-    assert second.reason == third.reason
-    assert second.reason.startswith("the service stopped answering at ")
-    assert ", after GET /first (of spec/2.1/amount), which was answered 404;" in second.reason
-    assert second.reason.endswith("give --restart COMMAND to have that request tried again alone")
-    assert conclude([first, second, third], strict=False) == NO_VERDICT
-
-
 @check("2.1/scheme")
 async def asks_for_the_end(probe: Probe) -> None:
     """It sends what ends the service."""
@@ -104,9 +49,65 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "STOP_S", 0.05)
 
 
+def judged(
+    second: Check, *, stops_after: int = 0, kills: int = 0, back_after_s: float | None = None
+) -> list[Result]:
+    """Run three checks against a server that stops.
+
+    It stops after some answers, and may come back by itself; or each time that /kill ends it, so
+    many times, and the run can restart it.
+    """
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    answered = killed = 0
+    server: asyncio.Server
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal answered, killed
+        is_killed = b"/kill" in await reader.readuntil(b"\r\n\r\n") and killed < kills
+        killed += is_killed
+        answered += not is_killed
+        if is_killed or answered == stops_after:
+            server.close()
+        if not is_killed:
+            writer.write(ANSWER)
+            await writer.drain()
+        writer.close()
+        if answered == stops_after and back_after_s is not None:
+            await asyncio.sleep(back_after_s)
+            await start()
+
+    async def start() -> None:
+        nonlocal server
+        server = await asyncio.start_server(serve, "127.0.0.1", port)
+
+    async def main() -> list[Result]:
+        await start()
+        async with client(f"http://127.0.0.1:{port}", Wire()) as http:
+            restart = start if kills else None
+            setting = Setting(http=http, clock=Clock(), rng=Rng(1), restart=restart)
+            found = [each async for each in run(setting, [asks, second, asks_too])]
+        server.close()
+        return found
+
+    return asyncio.run(main())
+
+
+def test_a_service_that_stops_is_said_once_with_the_time() -> None:
+    first, second, third = judged(asks_again, stops_after=1)
+    assert first.outcome is Outcome.PASSED
+    assert second.outcome is third.outcome is Outcome.INCONCLUSIVE
+    assert second.reason == third.reason
+    assert second.reason.startswith("the service stopped answering at ")
+    assert ", after GET /first (of spec/2.1/amount), which was answered 404;" in second.reason
+    assert second.reason.endswith("give --restart COMMAND to have that request tried again alone")
+    assert conclude([first, second, third], strict=False) == NO_VERDICT
+
+
 @pytest.mark.usefixtures("soon")
 def test_a_request_that_ends_the_service_again_has_failed_and_the_run_goes_on() -> None:
-    first, culprit, third = judged(asks_for_the_end, b"/kill", 2, restarts=True)
+    first, culprit, third = judged(asks_for_the_end, kills=2)
     assert (first.outcome, third.outcome) == (Outcome.PASSED, Outcome.PASSED)
     assert culprit.outcome is Outcome.FAILED
     assert culprit.expected is not None
@@ -118,14 +119,14 @@ def test_a_request_that_ends_the_service_again_has_failed_and_the_run_goes_on() 
 
 @pytest.mark.usefixtures("soon")
 def test_a_request_that_ends_the_service_once_is_no_cause() -> None:
-    first, culprit, third = judged(asks_for_the_end, b"/kill", restarts=True)
+    first, culprit, third = judged(asks_for_the_end, kills=1)
     assert (first.outcome, third.outcome) == (Outcome.PASSED, Outcome.PASSED)
     assert culprit.outcome is Outcome.INCONCLUSIVE
     assert culprit.reason.endswith("after a restart, that request alone did not stop it")
 
 
 def test_a_service_that_comes_back_is_judged_further() -> None:
-    first, second, third = judged(asks_again, b"/first", back_after_s=1.2)
+    first, second, third = judged(asks_again, stops_after=1, back_after_s=1.2)
     assert first.outcome is third.outcome is Outcome.PASSED
     assert second.outcome is Outcome.INCONCLUSIVE
     assert "GET /second was not answered: ConnectError" in second.reason

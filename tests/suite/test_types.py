@@ -94,18 +94,20 @@ def test_a_timeout_of_another_type_keeps_no_other_check_from_judging(other: Any)
     assert unclear == []
 
 
-@pytest.mark.parametrize(("seed", "share"), [(1, 0.02), (2, 0.1), (3, 0.3)])
-def test_no_answer_of_another_type_is_a_bug_of_a_check(seed: int, share: float) -> None:
+MANY = [(seed, 0.05, has_clock) for seed in range(10, 40) for has_clock in (True, False)]
+
+
+@pytest.mark.parametrize(
+    ("seed", "share", "has_clock"),
+    [
+        *((1, 0.02, False), (2, 0.1, False), (3, 0.3, False)),
+        *(pytest.param(*each, marks=pytest.mark.thorough) for each in MANY),
+    ],
+)
+def test_no_answer_of_another_type_is_a_bug_of_a_check(
+    seed: int, share: float, has_clock: bool
+) -> None:
     """A share of all answers has one field of another type."""
     recipe = at_random(seed, share)(Recipe(network=TESTNET, seed=seed))
-    results = judge(recipe, target=own_target(), checks=CHECKS, has_clock=False)
-    assert bugs(results) == []
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("seed", range(10, 40))
-@pytest.mark.parametrize("has_clock", [True, False])
-def test_no_answer_of_another_type_is_ever_a_bug_of_a_check(seed: int, has_clock: bool) -> None:
-    recipe = at_random(seed, 0.05)(Recipe(network=TESTNET, seed=seed))
     results = judge(recipe, target=own_target(), checks=CHECKS, has_clock=has_clock)
     assert bugs(results) == []

@@ -1,44 +1,12 @@
 """What the suite tells is in the user's words: options, keys of target files, needs, ids."""
 
-import asyncio
-import re
-from dataclasses import replace
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.suite.duo import Duo, conformance
-from tests.suite.test_reading import setting
 from x402sim.suite.command import find_target, select
 from x402sim.suite.preflight import REQUIRABLE
-from x402sim.suite.probe import Probe
-from x402sim.suite.setting import RunState
-from x402sim.suite.target import load
-from x402sim.suite.verdict import Inconclusive
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ('[payment_required]\nmax_timeout_s = "x"',
-         "payment_required.max_timeout_s: expected a whole number, got a text"),
-        ('[pay]\nspelling = "x"', "pay.spelling: invalid enum value 'x'"),
-        ("pay = 3", "pay: expected a table, got a whole number"),
-        ("[sessions]\nexists = 1", "sessions.exists: expected true or false, got a whole number"),
-        ("[protected]\nbodies = 1", "protected.bodies: expected a list, got a whole number"),
-        ("[sessions]\nido = 1", "sessions.ido is no key of a target file"),
-        ("foo = 1", "foo is no key of a target file"),
-    ],
-)  # fmt: skip
-def test_a_wrong_key_of_a_target_file_is_told_without_our_names(
-    text: str, said: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text(text)
-    with pytest.raises(ValueError, match=r"mine\.toml: ") as caught:
-        load(file)
-    assert str(caught.value) == f"{file}: {said}"
 
 
 def test_ids_of_not_kept_may_be_written_as_they_are_printed(tmp_path: Path) -> None:
@@ -91,58 +59,3 @@ def test_the_service_given_as_its_world_is_told(duo: Duo) -> None:
     assert done.returncode == 2
     assert "it is the service to judge: give the URL of its world" in done.stderr
     assert "KeyError" not in done.stderr
-
-
-def test_a_time_that_is_too_short_names_the_option(duo: Duo) -> None:
-    done = conformance(duo.url, "--timeout", "0.0001")
-    assert done.returncode == 2
-    assert "its answer took longer than --timeout allows" in done.stderr
-    assert "deadline_s" not in done.stderr
-
-
-def test_a_run_at_80_columns_wraps_and_names_what_was_skipped(duo: Duo) -> None:
-    done = conformance(duo.url)
-    long = [each for each in done.stdout.splitlines() if len(each) >= 80]
-    assert [line for line in long if "run it again" not in line] == []
-    shown = " ".join(done.stdout.split())
-    assert "spec/5/nonce-once" in shown, "what is skipped is named"
-    named = re.findall(r"\b(?:spec|kit|silent)/[0-9.]+/[a-z0-9-]+", shown)
-    assert len(named) == len(set(named)), "each once"
-    assert "--world; the control API" not in shown, "a world brings its own money"
-    given = "a way to restart the target: give --restart COMMAND"
-    assert "spec/3/record-outlives-cache" in shown.split(given)[1].split("not judged")[0]
-
-
-def test_a_wait_that_the_target_asks_for_is_told() -> None:
-    said: list[str] = []
-    answers = iter([httpx.Response(429, headers={"Retry-After": "3"}), httpx.Response(404)])
-
-    class Clock:
-        """A clock whose sleeps are over at once."""
-
-        at_s = 0.0
-
-        def now(self) -> float:
-            return self.at_s
-
-        async def sleep(self, seconds: float) -> None:
-            self.at_s += seconds
-
-    base = setting((404, b"", "utf-8"))
-    http = httpx.AsyncClient(
-        transport=httpx.MockTransport(lambda _: next(answers)), base_url="http://target"
-    )
-    where = replace(base, http=http, clock=Clock(), tell=said.append)  # type: ignore[arg-type]
-    answer = asyncio.run(Probe(where, RunState()).send("GET", "/"))
-    assert answer.status == 404
-    assert said == ["waiting for 3 s, as the target asks in its 429"]
-
-
-def test_a_read_error_without_a_text_is_named() -> None:
-    def cut(_: httpx.Request) -> httpx.Response:
-        raise httpx.ReadError("")
-
-    base = setting((404, b"", "utf-8"))
-    http = httpx.AsyncClient(transport=httpx.MockTransport(cut), base_url="http://target")
-    with pytest.raises(Inconclusive, match=r"GET / was not answered: ReadError$"):
-        asyncio.run(Probe(replace(base, http=http), RunState()).send("GET", "/"))
