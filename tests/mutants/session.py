@@ -209,7 +209,12 @@ session(
 )
 
 
-@session.defect("last-unit-is-refused", "5/session-condition", into("sessions"))
+@session.defect(
+    "last-unit-is-refused",
+    "5/session-condition",
+    into("sessions"),
+    broad="no session can be used up, which many checks do",
+)
 class LastUnitRefused(Wrapper):
     """A session needs more budget than the request costs."""
 
@@ -245,7 +250,12 @@ class DebitsHalf(Wrapper):
         return self.inner.debit(session_id, amount_base // 2, resource, now_ms)
 
 
-@session.defect("debited-twice", "5/session-condition", into("sessions"))
+@session.defect(
+    "debited-twice",
+    "5/session-condition",
+    into("sessions"),
+    broad="every session is used up after half of its requests",
+)
 class DebitsTwice(Wrapper):
     """A served request is debited twice."""
 
