@@ -87,7 +87,7 @@ def test_a_long_run_counts_its_payments_and_tenths(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(400)  # 20,000 payments whose memory is traced
+@pytest.mark.timeout(400)  # 20,000 payments take about two minutes
 def test_the_cost_and_the_memory_of_a_payment_do_not_grow() -> None:
     """A cost that grew with the run would be a multiple; other tests count the work exactly."""
     ran = long.simulate(20_000)

@@ -7,6 +7,7 @@ so that it keeps what it has signed. One deadline holds for all of its steps.
 
 import asyncio
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import Future
@@ -131,14 +132,14 @@ def post(request: httpx.Request, path: str, message: Any) -> httpx.Request:
     )
 
 
-class FlowAuth(httpx.Auth):
+class FlowAuth(httpx.Auth, ABC):
     """httpx authentication by a flow."""
 
     limits: Limits
 
+    @abstractmethod
     def exchange(self, request: httpx.Request) -> Flow:
         """Yield the steps of one exchange, and return its last answer."""
-        raise NotImplementedError
 
     def sync_auth_flow(
         self, request: httpx.Request

@@ -53,35 +53,35 @@ class Process:
         """Serve one request; a crash breaks its connection, and during a restart it is refused."""
         if self._restart is not None:
             await scope[ABORT]("refused")
-            return
-        life, task = self.crashes, asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            await self._app(scope, receive, send)
-        except asyncio.CancelledError:
-            if life == self.crashes:
-                raise
-            task.uncancel()
+        elif await self._cut_by_a_crash(self._app(scope, receive, send)):
             await scope[ABORT]("lost")
-        finally:
-            self._tasks.discard(task)
 
     async def do(self, job: Callable[[Service], Awaitable[T]]) -> T | None:
         """Return `job(service)`, done by this process once it runs; None if a crash cut it."""
         await self.runs()
+        results: list[T] = []
+
+        async def work() -> None:
+            results.append(await job(self.service))
+
+        await self._cut_by_a_crash(work())
+        return results[0] if results else None
+
+    async def _cut_by_a_crash(self, work: Awaitable[None]) -> bool:
+        """Await work of this process; tell whether a crash ended it."""
         life, task = self.crashes, asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         try:
-            return await job(self.service)
+            await work
         except asyncio.CancelledError:
             if life == self.crashes:
                 raise
             task.uncancel()
-            return None
+            return True
         finally:
             self._tasks.discard(task)
+        return False
 
     def start_background(self) -> None:
         """Start the indexer, the sweeps and the reconciler, now and after each restart."""
