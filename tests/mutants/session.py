@@ -1,5 +1,6 @@
 """Defects of sessions: the deposit, the budget, expiry and refund."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -345,9 +346,18 @@ class RefundsTwice(Refunds):
 
 @session.defect("refunded-again-after-a-lost-answer", "3/refund-once", into("facilitator"))
 class RefundsWithANewNonce(Refunds):
-    """A refund whose answer is lost is signed anew, with another nonce, and paid twice."""
+    """A refund is signed anew at its first attempt, with another nonce, and so paid twice.
+
+    The second attempt is as it should be: a refund that the service never finds on the chain is
+    paid until the wallet is empty, and then asked for every five minutes of every virtual day.
+    """
+
+    def __init__(self, *of: Any) -> None:
+        super().__init__(*of)
+        self._attempts: Counter[bytes] = Counter()
 
     async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
-        now = self.service.clock.now()
-        signed = self._signed(payment, keccak256(f"{payment.text} {now}".encode()))
+        nonce = payment.authorization.nonce if payment.authorization else b""
+        self._attempts[nonce] += 1
+        signed = self._signed(payment, keccak256(nonce)) if self._attempts[nonce] == 1 else None
         return await self.inner.settle(signed or payment, requirements)
