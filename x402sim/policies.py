@@ -13,8 +13,8 @@ own object with that method does as well.
     serve        ServeSettled, ServeBeforeSettle, FailToServe
 
     retry        GiveUp, SameAuthorization, SameThenNew, NewAuthorization, StartOver
-    sessions     PayEach, ReusePayment, OpenSessions, SessionAfter
-    budget       NoLimit, AtMost, AtMostEach, AtMostPer
+    sessions     PayEach, ReusePayment, OpenSessions
+    budget       NoLimit, AtMost
 
 The first of each line is the default. `Settings(reputation=...)` is one of `MatchedPayments` (the
 default), `ServedPayments` and `ServedShare`, or one of your own that reads a `Track`. At which
@@ -23,7 +23,7 @@ service a payer buys is a function of the shops (each a `Shop`): `cheapest`, `be
 """
 
 from x402sim.payer.policies import PayerPolicy
-from x402sim.payer.policies.budget import AtMost, AtMostEach, AtMostPer, NoLimit
+from x402sim.payer.policies.budget import AtMost, NoLimit
 from x402sim.payer.policies.retry import (
     GiveUp,
     NewAuthorization,
@@ -31,7 +31,7 @@ from x402sim.payer.policies.retry import (
     SameThenNew,
     StartOver,
 )
-from x402sim.payer.policies.sessions import OpenSessions, PayEach, ReusePayment, SessionAfter
+from x402sim.payer.policies.sessions import OpenSessions, PayEach, ReusePayment
 from x402sim.payer.shops import Choose, Shop, best_reputation, cheapest, mixed
 from x402sim.service.policies import ServicePolicy
 from x402sim.service.policies.lost_answer import (
@@ -61,8 +61,6 @@ from x402sim.service.policies.settling import (
 __all__ = [
     "AskOnce",
     "AtMost",
-    "AtMostEach",
-    "AtMostPer",
     "Choose",
     "ClaimAfterSettle",
     "ClaimAfterVerify",
@@ -89,7 +87,6 @@ __all__ = [
     "ServedPayments",
     "ServedShare",
     "ServicePolicy",
-    "SessionAfter",
     "SettleAgain",
     "Shop",
     "SkipVerify",

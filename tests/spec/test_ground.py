@@ -4,13 +4,13 @@ from importlib.resources import files
 
 import pytest
 
-from tests.suite.demands import written
+from tests.suite.demands import not_quoted, uncovered, written
 from x402sim.spec import sentences
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.ground import BINDING, Ground, Kind, derived, explicit, ours, silent
 from x402sim.spec.sentences import SENTENCES, Sentence, sentence
 from x402sim.suite.check import KINDS, check
-from x402sim.suite.demands import FILE, by_id, not_quoted, uncovered
+from x402sim.suite.demands import FILE, by_id
 from x402sim.suite.engine import all_checks, folder
 from x402sim.suite.probe import Probe
 

@@ -17,8 +17,6 @@ from x402sim import (
 )
 from x402sim.policies import (
     AtMost,
-    AtMostEach,
-    AtMostPer,
     Forget,
     NewAuthorization,
     OpenSessions,
@@ -27,7 +25,6 @@ from x402sim.policies import (
     SameAuthorization,
     SameThenNew,
     ServicePolicy,
-    SessionAfter,
     StartOver,
 )
 from x402sim.population import Every
@@ -115,10 +112,6 @@ async def test_no_402_is_an_answer_of_fetch_and_an_error_of_buy(
             OpenSessions(deposit="0.02", duration_s=60),
             "create pay create quote quote quote create pay create quote",
         ),
-        (
-            SessionAfter(payments=1, deposit="0.02", duration_s=60),
-            "quote pay quote create pay create quote quote",
-        ),
     ],
     ids=repr,
 )
@@ -133,7 +126,7 @@ def test_three_quotes(sessions: Any, asked: str) -> None:
 
 @pytest.mark.parametrize(
     ("budget", "served"),
-    [(AtMost("0.03"), 3), (AtMostEach("0.009999"), 0), (AtMostPer("0.02", 60), 4)],
+    [(AtMost("0.03"), 3), (AtMost(each="0.009999"), 0), (AtMost("0.02", seconds=60), 4)],
     ids=repr,
 )
 @played()

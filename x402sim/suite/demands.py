@@ -1,27 +1,14 @@
-"""The page of all demands: what the suite checks, and the sentence that each demand comes from.
+"""The demands: the checks of each id, and the cases that one ground has in common.
 
-`conformance/demands.md` is this page: the reports link to it. Sentences of the specification
-that no check is based on are in `conformance/uncovered.toml`, each with the reason.
+`conformance/demands.md` has them all, with the sentence that each comes from; reports link to it.
 """
 
-import tomllib
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Iterable
 
-from x402sim.spec.ground import Ground, Kind
-from x402sim.spec.sentences import SENTENCES, Sentence, sentence
+from x402sim.spec.ground import Ground
 from x402sim.suite.check import Check
 
-FILE, UNCOVERED = "demands.md", "uncovered.toml"
-_INTRODUCTION = """# Every demand, and the sentence that it comes from
-
-Made from the checks by `python -m tests.suite.demands`. A demand is *explicit* (a sentence of
-the specification states it), *derived* (it follows from sentences; the step is given), *ours*
-(the kit demands it; the reason is given) or *silent* (the specification leaves it open, and the
-suite observes). Only explicit and derived demands are a MUST. The cells of a table's row are
-separated by bars.
-"""
+FILE = "demands.md"
 
 
 def by_id(checks: Iterable[Check]) -> dict[str, list[Check]]:
@@ -38,43 +25,3 @@ def by_ground(cases: Iterable[Check]) -> list[tuple[Ground, list[Check]]]:
     for case in cases:
         found.setdefault(case.ground, []).append(case)
     return list(found.items())
-
-
-def uncovered(folder: Path) -> Mapping[Sentence, str]:
-    """Return the sentences that no check is based on, with the reasons; raises `ValueError`."""
-    reasons = tomllib.loads((folder / UNCOVERED).read_text(encoding="utf-8"))
-    return {sentence(name): str(reason) for name, reason in reasons.items()}
-
-
-def not_quoted(checks: Iterable[Check]) -> list[Sentence]:
-    """Return the sentences of the specification that no check is based on."""
-    quoted = {each for check in checks for each in check.ground.sentences}
-    return [each for each in SENTENCES if each not in quoted]
-
-
-def page(checks: list[Check], reasons: Mapping[Sentence, str]) -> str:
-    """Return the page, as Markdown: every id, its grounds, its cases, and what is not covered."""
-    kinds = Counter(check.ground.kind for check in checks)
-    told = ", ".join(f"{kinds[kind]} {kind}" for kind in Kind)
-    lines = [_INTRODUCTION, f"{len(by_id(checks))} ids, {len(checks)} checks: {told}.", ""]
-    section = ""
-    for check_id, cases in by_id(checks).items():
-        if cases[0].section != section:
-            section = cases[0].section
-            lines += [f"## Section {section}", ""]
-        lines += [f"### {check_id}", ""]
-        for ground, its_cases in by_ground(cases):
-            lines += [f"{cases[0].level}, {ground.kind}:", ""]
-            lines += [f"> {_plain(each)}" + chr(92) for each in ground.told[:-1]]
-            lines += [f"> {_plain(ground.told[-1])}", ""]
-            lines += [*(f"- {_plain(case.title)}" for case in its_cases), ""]
-    lines += ["## Sentences that no check is based on", ""]
-    lines += [f"- {_plain(str(each))} {reason}" for each, reason in reasons.items()]
-    return "\n".join(lines) + "\n"
-
-
-def _plain(text: str) -> str:
-    """Return text that Markdown shows as it is."""
-    for mark in "\\<>*_[]|":
-        text = text.replace(mark, chr(92) + mark)
-    return text

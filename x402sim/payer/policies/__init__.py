@@ -5,15 +5,15 @@ many requests, and what may be spent. Each has one method, which the payer calls
 a user's own object with that method does as well. The defaults are a payer that tries once.
 """
 
-import msgspec
+from typing import ClassVar
 
 from x402sim.payer.policies.budget import Budget, NoLimit
 from x402sim.payer.policies.retry import GiveUp, Retry
 from x402sim.payer.policies.sessions import PayEach, Sessions
-from x402sim.text.printable import described
+from x402sim.text.choices import Choices
 
 
-class PayerPolicy(msgspec.Struct, frozen=True, kw_only=True):
+class PayerPolicy(Choices, frozen=True, kw_only=True):
     """What a payer does about failures, sessions and its budget.
 
     retry
@@ -21,10 +21,9 @@ class PayerPolicy(msgspec.Struct, frozen=True, kw_only=True):
         `SameAuthorization(...)`, `SameThenNew(...)`, `NewAuthorization(...)`, `StartOver(...)`.
     sessions
         How to pay for many requests: `PayEach()` (the default), `ReusePayment()`,
-        `OpenSessions(...)`, `SessionAfter(...)`.
+        `OpenSessions(...)`.
     budget
-        What may be spent: `NoLimit()` (the default), `AtMost(...)`, `AtMostEach(...)`,
-        `AtMostPer(...)`.
+        What may be spent: `NoLimit()` (the default), `AtMost(...)`.
 
     All are in `x402sim.policies`, and each has one method; an object of your own with that method
     does as well.
@@ -37,24 +36,4 @@ class PayerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     retry: Retry = GiveUp()
     sessions: Sessions = PayEach()
     budget: Budget = NoLimit()
-
-    def __post_init__(self) -> None:
-        for name, method in _METHODS.items():
-            given = getattr(self, name)
-            if isinstance(given, type) or not callable(getattr(given, method, None)):
-                raise ValueError(
-                    f"{name}: expected an object with the method {method!r}, such as "
-                    f"{_DEFAULTS[name]!r}, got {described(given)}"
-                )
-
-    def __repr__(self) -> str:
-        changed = (
-            f"{name}={described(getattr(self, name))}"
-            for name, default in _DEFAULTS.items()
-            if getattr(self, name) != default
-        )
-        return f"PayerPolicy({', '.join(changed)})"
-
-
-_METHODS = {"retry": "pay", "sessions": "fetch", "budget": "allows"}
-_DEFAULTS = {each.name: each.default for each in msgspec.structs.fields(PayerPolicy)}
+    METHODS: ClassVar[dict[str, str]] = {"retry": "pay", "sessions": "fetch", "budget": "allows"}

@@ -37,53 +37,35 @@ class NoLimit:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """At most this many tokens in all, such as "1.00"."""
+    """At most `total` tokens in all, or in any `seconds`; at most `each` for one payment.
 
-    total: str
+    Amounts are text, such as "1.00". None is no limit. A deposit counts as one payment.
+    """
 
-    def __post_init__(self) -> None:
-        _tokens("total", self.total)
-
-    def allows(self, bill: Bill) -> bool:
-        """Tell whether the total stays within the limit."""
-        return bill.signed + bill.price <= Decimal(self.total)
-
-
-@dataclass(frozen=True, slots=True)
-class AtMostEach:
-    """At most this many tokens for one payment, deposits included."""
-
-    price: str
-
-    def __post_init__(self) -> None:
-        _tokens("price", self.price)
-
-    def allows(self, bill: Bill) -> bool:
-        """Tell whether the price is within the limit."""
-        return bill.price <= Decimal(self.price)
-
-
-@dataclass(frozen=True, slots=True)
-class AtMostPer:
-    """At most this many tokens in any `seconds`."""
-
-    total: str
-    seconds: float
+    total: str | None = None
+    seconds: float | None = None
+    each: str | None = None
 
     def __post_init__(self) -> None:
         _tokens("total", self.total)
-        if not 0 < self.seconds < math.inf:
+        _tokens("each", self.each)
+        if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise ValueError(f"seconds: expected a time above 0, got {self.seconds!r}")
 
     def allows(self, bill: Bill) -> bool:
-        """Tell whether the last seconds stay within the limit."""
-        return bill.signed_since(self.seconds) + bill.price <= Decimal(self.total)
+        """Tell whether the price, and the total with it, stay within the limits."""
+        if self.each is not None and bill.price > Decimal(self.each):
+            return False
+        if self.total is None:
+            return True
+        signed = bill.signed if self.seconds is None else bill.signed_since(self.seconds)
+        return signed + bill.price <= Decimal(self.total)
 
 
 def _tokens(name: str, amount: object) -> None:
-    """Raise `ValueError` unless this is an amount of tokens as text."""
+    """Raise `ValueError` unless this is an amount of tokens as text, or None."""
     try:
-        is_amount = isinstance(amount, str) and Decimal(amount) >= 0
+        is_amount = amount is None or (isinstance(amount, str) and Decimal(amount) >= 0)
     except InvalidOperation:
         is_amount = False
     if not is_amount:

@@ -46,7 +46,7 @@ class PayEach:
 
 @dataclass(frozen=True, slots=True)
 class ReusePayment:
-    """Show the last payment id again; pay only when it is not served."""
+    """Show the last payment id again, as it serves for a day; pay only when it is not served."""
 
     async def fetch(self, shopper: Shopper) -> None:
         """Show the payment; buy if that is not served."""
@@ -68,19 +68,3 @@ class OpenSessions:
         if not shopper.is_served:
             await shopper.open_session(self.deposit, self.duration_s)
             await shopper.show_session()
-
-
-@dataclass(frozen=True, slots=True)
-class SessionAfter:
-    """Pay for the first `payments` requests, one by one, and open sessions from then on."""
-
-    payments: int = 3
-    deposit: str = "0.10"
-    duration_s: int = 3600
-
-    async def fetch(self, shopper: Shopper) -> None:
-        """Buy, or spend sessions."""
-        if shopper.payments < self.payments:
-            await shopper.buy()
-        else:
-            await OpenSessions(self.deposit, self.duration_s).fetch(shopper)

@@ -6,7 +6,7 @@ own with that method works, too. The defaults keep every law; those called naive
 show what that costs.
 """
 
-import msgspec
+from typing import ClassVar
 
 from x402sim.service.policies.lost_answer import LostAnswerPolicy, Reconcile
 from x402sim.service.policies.serving import (
@@ -16,10 +16,10 @@ from x402sim.service.policies.serving import (
     ServeSettled,
 )
 from x402sim.service.policies.settling import ClaimFirst, ClaimPolicy, VerifyFirst, VerifyPolicy
-from x402sim.text.printable import described
+from x402sim.text.choices import Choices
 
 
-class ServicePolicy(msgspec.Struct, frozen=True, kw_only=True):
+class ServicePolicy(Choices, frozen=True, kw_only=True):
     """What a service does about lost answers, verification, its claim, refunds and requests.
 
     lost_answer
@@ -54,30 +54,10 @@ class ServicePolicy(msgspec.Struct, frozen=True, kw_only=True):
     claim: ClaimPolicy = ClaimFirst()
     refund: RefundPolicy = RefundAtExpiry()
     serve: ServePolicy = ServeSettled()
-
-    def __post_init__(self) -> None:
-        for name, method in _METHODS.items():
-            given = getattr(self, name)
-            if isinstance(given, type) or not callable(getattr(given, method, None)):
-                raise ValueError(
-                    f"{name}: expected an object with the method {method!r}, such as "
-                    f"{_DEFAULTS[name]!r}, got {described(given)}"
-                )
-
-    def __repr__(self) -> str:
-        changed = (
-            f"{name}={described(getattr(self, name))}"
-            for name, default in _DEFAULTS.items()
-            if getattr(self, name) != default
-        )
-        return f"ServicePolicy({', '.join(changed)})"
-
-
-_METHODS = {
-    "lost_answer": "resolve",
-    "verify": "verifies",
-    "claim": "claims_before",
-    "refund": "refund",
-    "serve": "serves",
-}
-_DEFAULTS = {each.name: each.default for each in msgspec.structs.fields(ServicePolicy)}
+    METHODS: ClassVar[dict[str, str]] = {
+        "lost_answer": "resolve",
+        "verify": "verifies",
+        "claim": "claims_before",
+        "refund": "refund",
+        "serve": "serves",
+    }
