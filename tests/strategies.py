@@ -2,12 +2,11 @@
 
 import string
 
-from coincurve import PrivateKey
 from eth_account import Account
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from x402sim.protocol.crypto import Address
+from x402sim.protocol.crypto import Address, PrivateKey
 from x402sim.protocol.eip3009 import Authorization, Domain
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.money import MAX_UINT256
@@ -21,7 +20,7 @@ CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 uint256 = st.one_of(st.integers(0, 10**9), st.integers(0, MAX_UINT256))
 bytes32 = st.binary(min_size=32, max_size=32)
 addresses = st.binary(min_size=20, max_size=20).map(Address)
-private_keys = st.integers(1, CURVE_ORDER - 1).map(PrivateKey.from_int)
+private_keys = st.integers(1, CURVE_ORDER - 1).map(lambda n: PrivateKey(n.to_bytes(32)))
 words = st.text(string.ascii_letters + string.digits + " .()-é€", max_size=30)
 
 domains = st.builds(

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 
 from tests.bench import day, lifecycle, long, served, sweeping
 from tests.bench.rounds import Pace, Work, race
-from x402sim.protocol.crypto import keccak256, portable_keccak
 
 RAW, OURS, PAID, JOURNAL = "raw signatures", "protocol.crypto", "paid requests", "journal"
 MEANING = {
@@ -76,9 +75,8 @@ QUICK = ["lifecycles", "served", "day"]
 def main(arguments: list[str] | None = None) -> None:
     """Measure, and print each part as soon as it is done."""
     given = _parser().parse_args(arguments)
-    keccak = "pycryptodome" if keccak256 is portable_keccak else "tiny-keccak"
     system = f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs"
-    print(f"Python {platform.python_version()}, {system}, keccak of {keccak}")
+    print(f"Python {platform.python_version()}, {system}")
     for name in given.only or QUICK:
         print("", *PARTS[name](given), sep="\n", flush=True)
 

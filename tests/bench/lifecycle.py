@@ -6,12 +6,12 @@ repeated request that is served; every request goes through httpx.
 
 import itertools
 
+import coincurve
 import msgspec
-from coincurve import PrivateKey, PublicKey
 
 from x402sim.events import RequestSent
 from x402sim.journal import Journal
-from x402sim.protocol.crypto import address_of, recover, sign
+from x402sim.protocol.crypto import PrivateKey, recover, sign
 from x402sim.protocol.eip3009 import Authorization, transfer_digest
 from x402sim.protocol.networks import TESTNET
 from x402sim.report.run import Run
@@ -21,8 +21,9 @@ from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.world import World
 
 SEED = 1
-_KEY = PrivateKey(Rng(0).secret("bench"))
-_SIGNER = address_of(_KEY.public_key)
+_KEY = coincurve.PrivateKey(Rng(0).secret("bench"))
+_OUR_KEY = PrivateKey(_KEY.secret)
+_SIGNER = _OUR_KEY.address
 _FIRST = Authorization(_SIGNER, _SIGNER, 10_000, 0, 300, bytes(32))
 _DIGEST = transfer_digest(_FIRST, TESTNET.domain)
 _NUMBERS = itertools.count()
@@ -49,8 +50,8 @@ def sign_raw(times: int) -> None:
     """
     for _ in range(times):
         signature = _KEY.sign_recoverable(_DIGEST, hasher=None)
-        PublicKey.from_signature_and_message(signature, _DIGEST, hasher=None)
-        PublicKey.from_signature_and_message(signature, _DIGEST, hasher=None)
+        coincurve.PublicKey.from_signature_and_message(signature, _DIGEST, hasher=None)
+        coincurve.PublicKey.from_signature_and_message(signature, _DIGEST, hasher=None)
 
 
 def sign_ours(times: int) -> None:
@@ -60,7 +61,7 @@ def sign_ours(times: int) -> None:
     """
     for number in itertools.islice(_NUMBERS, times):
         auth = Authorization(_SIGNER, _SIGNER, 10_000, 0, 300, number.to_bytes(32))
-        signature = sign(transfer_digest(auth, TESTNET.domain), _KEY)
+        signature = sign(transfer_digest(auth, TESTNET.domain), _OUR_KEY)
         for _ in range(2):
             assert recover(transfer_digest(auth, TESTNET.domain), signature) == _SIGNER
 

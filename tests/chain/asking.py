@@ -6,21 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-from coincurve import PrivateKey
 
 from x402sim.chain.base import Call
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.clock import Clock
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, Hash, address_of, sign, to_hex
+from x402sim.protocol.crypto import Address, Hash, PrivateKey, sign, to_hex
 from x402sim.protocol.eip3009 import Authorization, transfer_digest
 from x402sim.protocol.networks import TESTNET
 
 START_S = 1_800_000_000
 OWNER_KEY = PrivateKey(b"\x01" * 32)
-OWNER = address_of(OWNER_KEY.public_key)
+OWNER = OWNER_KEY.address
 ALICE_KEY = PrivateKey(b"\x0a" * 32)
-ALICE = address_of(ALICE_KEY.public_key)
+ALICE = ALICE_KEY.address
 SHOP = Address(b"\x03" * 20)
 NONCE = b"\x07" * 32
 AUTHORIZATION = Authorization(ALICE, SHOP, 10_000, START_S - 60, START_S + 300, NONCE)

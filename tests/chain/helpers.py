@@ -6,15 +6,13 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from coincurve import PrivateKey
-
 from x402sim.chain.base import Call, TxReceipt, WorldChain
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, sign
+from x402sim.protocol.crypto import Address, PrivateKey, parse_key, sign
 from x402sim.protocol.eip2612 import Permit, permit_digest
 from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,
@@ -185,4 +183,4 @@ def tail(value: bytes) -> bytes:
 
 
 def _key(wallet: Wallet) -> PrivateKey:
-    return PrivateKey.from_hex(wallet.private_key[2:])
+    return PrivateKey(parse_key(wallet.private_key))

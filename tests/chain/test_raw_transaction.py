@@ -4,17 +4,16 @@ from typing import Any
 
 import pytest
 import rlp as reference
-from coincurve import PrivateKey
 from eth_account import Account
 from hypothesis import given
 from hypothesis import strategies as st
 
 from x402sim.protocol import rlp
-from x402sim.protocol.crypto import Address, address_of, checksum
+from x402sim.protocol.crypto import Address, PrivateKey, checksum
 from x402sim.protocol.raw_transaction import BadTransaction, read
 
 KEY = PrivateKey(b"\x0a" * 32)
-SENDER = address_of(KEY.public_key)
+SENDER = KEY.address
 TO = Address(b"\x03" * 20)
 ITEMS = st.recursive(
     st.binary(max_size=80), lambda inner: st.lists(inner, max_size=4), max_leaves=8

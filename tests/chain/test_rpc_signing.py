@@ -9,10 +9,10 @@ from eth_account.messages import encode_defunct, encode_typed_data
 
 from tests.chain.asking import ALICE, OWNER_KEY, Http, Rpc, new_ledger
 from x402sim.chain.rpc.app import rpc_app
-from x402sim.protocol.crypto import address_of, checksum, to_hex
+from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.networks import TESTNET
 
-OWNER = checksum(address_of(OWNER_KEY.public_key))
+OWNER = checksum(OWNER_KEY.address)
 TYPED: dict[str, Any] = {
     "types": {
         "EIP712Domain": [

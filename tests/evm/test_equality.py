@@ -12,7 +12,6 @@ from itertools import combinations, product
 from typing import Any
 
 import pytest
-from coincurve import PrivateKey
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -45,7 +44,7 @@ from x402sim.chain.node.local_chain import LocalChain
 from x402sim.chain.reverts import Cause, cause
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, sign, to_hex
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, PrivateKey, parse_key, sign, to_hex
 from x402sim.protocol.eip2612 import Permit, permit_digest
 from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,
@@ -126,7 +125,7 @@ def signed(
     wrong: dict[str, Any] = next((DOMAINS[fault] for fault in DOMAINS if fault in faults), {})
     domain = replace(domain, **wrong)
     key = (OWNER if "another signer" in faults else by).private_key
-    signature = sign(digest(domain), PrivateKey.from_hex(key[2:]))
+    signature = sign(digest(domain), PrivateKey(parse_key(key)))
     for fault, spoil in SIGNATURES.items():
         signature = spoil(signature) if fault in faults else signature
     return signature

@@ -1,4 +1,7 @@
+import random
+
 import pytest
+from coincurve import PublicKey
 from eth_account import Account
 from eth_utils import keccak, to_checksum_address
 from hypothesis import given
@@ -8,12 +11,11 @@ from tests.strategies import CURVE_ORDER, addresses, bytes32, private_keys
 from x402sim.protocol.crypto import (
     HALF_ORDER,
     BadSignature,
-    address_of,
+    PrivateKey,
     checksum,
     from_hex,
     keccak256,
     parse_address,
-    portable_keccak,
     recover,
     sign,
 )
@@ -22,15 +24,14 @@ ADDRESS = "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0"
 
 
 @given(data=st.binary(max_size=500))
-def test_both_keccaks_are_keccak_256(data):
-    assert keccak256(data) == portable_keccak(data) == keccak(data)
+def test_keccak256_is_that_of_eth_utils(data):
+    assert keccak256(data) == keccak(data)
 
 
 @pytest.mark.parametrize("size", [0, 135, 136, 137, 271, 272, 273, 10_000])
-def test_both_keccaks_agree_at_the_edges_of_a_block(size):
-    rust = pytest.importorskip("tiny_keccak")
+def test_keccak256_at_the_edges_of_a_block(size):
     data = bytes(i % 251 for i in range(size))
-    assert rust.keccak256(data) == portable_keccak(data) == keccak(data)
+    assert keccak256(data) == keccak(data)
 
 
 @given(address=addresses)
@@ -40,7 +41,7 @@ def test_checksum_is_eip_55(address):
 
 @given(key=private_keys)
 def test_address_of_is_the_account_address(key):
-    assert checksum(address_of(key.public_key)) == Account.from_key(key.secret).address
+    assert checksum(key.address) == Account.from_key(key.secret).address
 
 
 @given(key=private_keys, digest=bytes32)
@@ -93,6 +94,61 @@ def test_s_at_half_the_order_is_low_enough():
 
     assert "'s' value" not in reason(HALF_ORDER)
     assert "'s' value" in reason(HALF_ORDER + 1)
+
+
+def test_ten_thousand_signatures_recover_as_by_coincurve():
+    """Any r, s and v: made by a key, changed in one part, or drawn; and a key at infinity."""
+    rng = random.Random(1)
+    refusals = 0
+    for _ in range(10_000):
+        digest = rng.randbytes(32)
+        signature = sign(digest, PrivateKey(rng.randrange(1, CURVE_ORDER).to_bytes(32)))
+        r, s, v = signature[:32], signature[32:64], signature[64]
+        match rng.randrange(5):
+            case 0:
+                r = rng.randbytes(32)
+            case 1:
+                s = (CURVE_ORDER - int.from_bytes(s)).to_bytes(32)
+            case 2:
+                v = rng.randrange(256)
+            case 3:
+                v = 55 - v
+        assert outcome(digest, r + s + bytes([v])) == by_coincurve(digest, r + s + bytes([v]))
+        refusals += by_coincurve(digest, r + s + bytes([v])) is None
+    assert 3_000 < refusals < 7_000
+
+
+def test_no_key_is_recovered_at_infinity():
+    """With r = x(kG) and s = z/k, the recovered point is (sR - zG)/r = 0."""
+    for k in range(2, 40):
+        r = PublicKey.from_secret(k.to_bytes(32)).point()[0]
+        s = int.from_bytes(DIGEST) * pow(k, -1, CURVE_ORDER) % CURVE_ORDER
+        for v in (27, 28):
+            signature = r.to_bytes(32) + s.to_bytes(32) + bytes([v])
+            assert outcome(DIGEST, signature) == by_coincurve(DIGEST, signature)
+        if s <= HALF_ORDER:
+            odd = PublicKey.from_secret(k.to_bytes(32)).point()[1] % 2
+            assert outcome(DIGEST, r.to_bytes(32) + s.to_bytes(32) + bytes([27 + odd])) is None
+
+
+def outcome(digest: bytes, signature: bytes) -> bytes | None:
+    """Return who signed, or None."""
+    try:
+        return recover(digest, signature)
+    except BadSignature:
+        return None
+
+
+def by_coincurve(digest: bytes, signature: bytes) -> bytes | None:
+    """Return who signed by another binding, or None; a high s and another v are refused."""
+    if int.from_bytes(signature[32:64]) > HALF_ORDER or signature[64] not in (27, 28):
+        return None
+    compact = signature[:64] + bytes([signature[64] - 27])
+    try:
+        key = PublicKey.from_signature_and_message(compact, digest, hasher=None)
+    except Exception:  # noqa: BLE001 - that binding raises Exception itself
+        return None
+    return keccak(key.format(compressed=False)[1:])[12:]
 
 
 @given(digest=bytes32, signature=st.binary(max_size=70))

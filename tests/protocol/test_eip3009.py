@@ -1,5 +1,4 @@
 import pytest
-from coincurve import PrivateKey
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 from eth_utils import keccak
@@ -15,7 +14,7 @@ from tests.strategies import (
     private_keys,
     signed_elsewhere,
 )
-from x402sim.protocol.crypto import Address, address_of, checksum, recover, sign
+from x402sim.protocol.crypto import Address, PrivateKey, checksum, recover, sign
 from x402sim.protocol.eip3009 import (
     CANCEL_TYPEHASH,
     RECEIVE_TYPEHASH,
@@ -33,7 +32,7 @@ from x402sim.protocol.eip3009 import (
 CANCEL = [{"name": "authorizer", "type": "address"}, {"name": "nonce", "type": "bytes32"}]
 
 KEY = PrivateKey(b"\x11" * 32)
-PAYER = address_of(KEY.public_key)
+PAYER = KEY.address
 AUTH = Authorization(
     from_=PAYER,
     to=Address(b"\x22" * 20),
@@ -128,10 +127,8 @@ def test_our_signature_is_eth_accounts_and_each_recovers_the_others(key, domain,
     digest = transfer_digest(auth, domain)
     ours = sign(digest, key)
     assert ours == theirs
-    assert recover(digest, theirs) == address_of(key.public_key)
-    assert Account.recover_message(typed(auth, domain), signature=ours) == checksum(
-        address_of(key.public_key)
-    )
+    assert recover(digest, theirs) == key.address
+    assert Account.recover_message(typed(auth, domain), signature=ours) == checksum(key.address)
 
 
 @pytest.mark.clause("5/signature-proves")

@@ -2,20 +2,19 @@ import base64
 import json
 
 import pytest
-from coincurve import PrivateKey
 from crypto_com_facilitator_client.lib.utils import payment_header as published
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import headers_authorizations, signed_elsewhere
-from x402sim.protocol.crypto import Address, address_of, checksum, to_hex
+from x402sim.protocol.crypto import Address, PrivateKey, checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import authorization_of, decode_header, encode_header
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import TESTNET
 
 KEY = PrivateKey(b"\x11" * 32)
-PAYER = address_of(KEY.public_key)
+PAYER = KEY.address
 AUTH = Authorization(
     from_=PAYER,
     to=Address(b"\x22" * 20),

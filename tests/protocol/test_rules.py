@@ -3,11 +3,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from coincurve import PrivateKey
 
 from tests.strategies import requirements, signed_elsewhere
 from x402sim.protocol.cronos import invalid_reason
-from x402sim.protocol.crypto import Address, address_of
+from x402sim.protocol.crypto import Address, PrivateKey
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import RequiredPayment
@@ -118,7 +117,7 @@ def test_expired_requirements_say_so_with_a_text_of_section_7():
 
 KEY = PrivateKey(b"\x11" * 32)
 AUTH = Authorization(
-    from_=address_of(KEY.public_key),
+    from_=KEY.address,
     to=Address(b"\x22" * 20),
     value=10_000,
     valid_after=NOW_S - 60,

@@ -8,11 +8,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
-from coincurve import PrivateKey
-
 from x402sim.protocol.crypto import (
     Address,
-    address_of,
+    PrivateKey,
     checksum,
     parse_address,
     parse_key,
@@ -69,7 +67,7 @@ class Wallet:
         """
         self._key = PrivateKey(_raw_key(key))
         self._nonces = nonces
-        self.address_bytes = address_of(self._key.public_key)
+        self.address_bytes = self._key.address
 
     @classmethod
     def create(cls) -> "Wallet":

@@ -9,25 +9,11 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import NewType
 
-from coincurve import PrivateKey, PublicKey
-from Crypto.Hash import keccak as _keccak
+from btclib_secp256k1 import keys, recovery
+from tiny_keccak import keccak256 as _keccak256
 
-
-def _fastest_keccak() -> Callable[[bytes], bytes]:
-    """Return the Keccak-256 of the `sweep` extra if installed: five times as fast, same results."""
-    try:
-        from tiny_keccak import keccak256 as rust_keccak
-    except ImportError:
-        return portable_keccak
-    return rust_keccak
-
-
-def portable_keccak(data: bytes) -> bytes:
-    """Return the 32-byte Keccak-256 hash of `data`, computed by pycryptodome."""
-    return bytes(_keccak.new(digest_bits=256, data=data).digest())
-
-
-keccak256 = _fastest_keccak()
+keccak256: Callable[[bytes], bytes] = _keccak256
+"""The 32-byte Keccak-256 hash of some bytes."""
 Address = NewType("Address", bytes)
 """20 bytes."""
 Hash = NewType("Hash", bytes)
@@ -46,15 +32,30 @@ class BadSignature(Exception):
     """A signature that the token's ECRecover library refuses; its text is the revert reason."""
 
 
-def address_of(key: PublicKey) -> Address:
-    """Return the account address of a public key."""
-    return Address(keccak256(key.format(compressed=False)[1:])[12:])
+class PrivateKey:
+    """A private key of secp256k1: 32 bytes. Its text shows none of them."""
+
+    __slots__ = ("secret",)
+
+    def __init__(self, secret: bytes) -> None:
+        """Take the 32 bytes; raises `ValueError` for what is no key."""
+        self.secret = parse_key(secret)
+
+    @property
+    def address(self) -> Address:
+        """The address of the key's account; computed anew each time."""
+        return _address(keys.pubkey_from_prvkey(self.secret, compressed=False))
+
+
+def _address(public_key: bytes) -> Address:
+    """Return the account address of an uncompressed public key, 65 bytes."""
+    return Address(keccak256(public_key[1:])[12:])
 
 
 def sign(digest: bytes, key: PrivateKey) -> bytes:
     """Return the 65-byte signature r || s || v of a 32-byte digest; s is low, v is 27 or 28."""
-    signature = key.sign_recoverable(digest, hasher=None)
-    return signature[:64] + bytes([27 + signature[64]])
+    signature, recovery_id = recovery.sign(digest, key.secret, verify=False)
+    return signature + bytes([27 + recovery_id])
 
 
 @lru_cache(maxsize=4096)
@@ -72,12 +73,10 @@ def recover(digest: bytes, signature: bytes) -> Address:
     if v not in (27, 28):
         raise BadSignature("ECRecover: invalid signature 'v' value")
     try:
-        key = PublicKey.from_signature_and_message(
-            signature[:64] + bytes([v - 27]), digest, hasher=None
-        )
-    except Exception as error:
+        public_key = recovery.recover(digest, signature[:64], v - 27, compressed=False)
+    except ValueError as error:
         raise BadSignature("ECRecover: invalid signature") from error
-    return address_of(key)
+    return _address(public_key)
 
 
 def canonical(signature: bytes) -> bytes:

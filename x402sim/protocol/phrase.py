@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import unicodedata
 
-from coincurve import PrivateKey
+from btclib_secp256k1.keys import prvkey_tweak_add, pubkey_from_prvkey
 
 KNOWN = "test test test test test test test test test test test junk"
 """The phrase of anvil and Hardhat: everybody has its keys."""
@@ -19,22 +19,17 @@ def keys_of(words: str, count: int) -> list[bytes]:
     """Return the first `count` private keys of a phrase without a password, 32 bytes each."""
     text = unicodedata.normalize("NFKD", " ".join(words.split())).encode()
     seed = hashlib.pbkdf2_hmac("sha512", text, b"mnemonic", 2048)
-    node = _split(hmac.digest(b"Bitcoin seed", seed, "sha512"))
+    node = _halves(hmac.digest(b"Bitcoin seed", seed, "sha512"))
     for index in _PATH:
         node = _child(*node, index)
-    return [_child(*node, index)[0].secret for index in range(count)]
+    return [_child(*node, index)[0] for index in range(count)]
 
 
-def _child(key: PrivateKey, chain_code: bytes, index: int) -> tuple[PrivateKey, bytes]:
+def _child(key: bytes, chain_code: bytes, index: int) -> tuple[bytes, bytes]:
     """Return a child key and its chain code; a hardened index derives from the private key."""
-    parent = b"\0" + key.secret if index & _HARDENED else key.public_key.format()
+    parent = b"\0" + key if index & _HARDENED else pubkey_from_prvkey(key)
     tweak, code = _halves(hmac.digest(chain_code, parent + index.to_bytes(4), "sha512"))
-    return key.add(tweak), code
-
-
-def _split(digest: bytes) -> tuple[PrivateKey, bytes]:
-    secret, code = _halves(digest)
-    return PrivateKey(secret), code
+    return prvkey_tweak_add(key, tweak), code
 
 
 def _halves(digest: bytes) -> tuple[bytes, bytes]:

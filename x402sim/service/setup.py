@@ -13,10 +13,9 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 import httpx
-from coincurve import PrivateKey
 
 from x402sim.http.bounded import Limits
-from x402sim.protocol.crypto import Address, address_of, parse_address, parse_key
+from x402sim.protocol.crypto import Address, PrivateKey, parse_address, parse_key
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.rng import Rng
@@ -80,7 +79,7 @@ class Setup:
     @cached_property
     def wallet(self) -> Address:
         """The server wallet's address."""
-        return address_of(self.key.public_key)
+        return self.key.address
 
     @cached_property
     def id_secret(self) -> bytes:

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Sequence
 from functools import cache
 from typing import Any
 
-from coincurve import PrivateKey
 from msgspec import Raw
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -26,7 +25,7 @@ from x402sim.chain.rpc.jsonrpc import error, is_id, result, why_invalid
 from x402sim.chain.rpc.methods import METHODS, Method
 from x402sim.http.web import answer, application, read_body
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import address_of, to_hex
+from x402sim.protocol.crypto import PrivateKey, to_hex
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.rpc_values import BadParams, Json, shown
 
@@ -162,7 +161,7 @@ def rpc_route(
     GET answers the list of methods. `keys` are those of the accounts to list; only if `unlocked`
     does it sign with them.
     """
-    accounts = {address_of(PrivateKey(key).public_key): key for key in keys}
+    accounts = {PrivateKey(key).address: key for key in keys}
     context = RpcContext(chain, accounts, unlocked)
 
     async def rpc(request: Request) -> Response:

@@ -2,14 +2,12 @@
 
 from typing import Any
 
-from coincurve import PrivateKey
-
 from x402sim.chain.base import Call, ChainError
 from x402sim.chain.fees import BASE_FEE_WEI, GAS_LIMIT
 from x402sim.chain.rpc.context import RpcContext
 from x402sim.chain.rpc.jsonrpc import read_call
 from x402sim.chain.rpc.signing import key_of
-from x402sim.protocol.crypto import to_hex
+from x402sim.protocol.crypto import PrivateKey, to_hex
 from x402sim.protocol.rpc_values import BadParams, Json, read_bytes, read_object, read_quantity
 
 

@@ -5,11 +5,9 @@ Nothing else is signed: an account whose key is not here gets an error.
 
 from typing import Any
 
-from coincurve import PrivateKey
-
 from x402sim.chain.base import ChainError
 from x402sim.chain.rpc.context import RpcContext
-from x402sim.protocol.crypto import Address, keccak256, sign, to_hex
+from x402sim.protocol.crypto import Address, PrivateKey, keccak256, sign, to_hex
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.rpc_values import (
     BadParams,
