@@ -11,6 +11,7 @@ import httpx
 
 from x402sim.chain.base import LogFilter
 from x402sim.clock import Clock
+from x402sim.http.exchange import OverTransport
 from x402sim.payer.core import settlement
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
@@ -37,6 +38,7 @@ class Wire(httpx.AsyncBaseTransport):
     seen: list[httpx.Request] = field(default_factory=list)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        await request.aread()
         self.seen.append(request)
 
         async def deliver() -> httpx.Response:
@@ -55,9 +57,9 @@ class ServiceRig:
         self.clock = Clock(lambda: self.now[0])
         self.wires: dict[str, Wire] = {}
 
-        def link(_: str, name: str, app: Any) -> Wire:
+        def link(_: str, name: str, app: Any) -> OverTransport:
             self.wires[name] = Wire(httpx.ASGITransport(app, raise_app_exceptions=False))
-            return self.wires[name]
+            return OverTransport(self.wires[name])
 
         recipe = Recipe(network=TESTNET, seed=1, file=file, decisions=decisions)
         self.parts: Parts = build(recipe, self.clock, link)

@@ -21,6 +21,7 @@ from tests.bounded.hostile_peer import HABITS
 from tests.strategies import requirements
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
 from x402sim.http.bounded import Limits
+from x402sim.http.exchange import OverClient, Transport
 from x402sim.protocol.header import present
 from x402sim.protocol.networks import TESTNET
 from x402sim.service.settings import Settings
@@ -54,11 +55,11 @@ def service(url: str, deadline_s: float) -> tuple[httpx.AsyncClient, Setup]:
     return httpx.AsyncClient(timeout=None), setup
 
 
-def _upstream(call: Callable[[httpx.AsyncClient, Setup], Any]) -> Reader:
+def _upstream(call: Callable[[Transport, Setup], Any]) -> Reader:
     async def read(url: str, deadline_s: float) -> None:
         http, setup = service(url + "/200", deadline_s)
         async with http:
-            await call(http, setup)
+            await call(OverClient(http), setup)
 
     return read
 
@@ -150,16 +151,16 @@ async def _story(url: str, deadline_s: float) -> None:
 
 READERS: dict[str, Reader] = {
     "service verify": _upstream(
-        lambda http, setup: setup.facilitator(http).verify(present("0x"), requirements())
+        lambda to, setup: setup.facilitator(to).verify(present("0x"), requirements())
     ),
     "service settle": _upstream(
-        lambda http, setup: setup.facilitator(http).settle(present("0x"), requirements())
+        lambda to, setup: setup.facilitator(to).settle(present("0x"), requirements())
     ),
     "service explorer": _upstream(
-        lambda http, setup: setup.explorer(http).transaction("0x" + "1" * 64)
+        lambda to, setup: setup.explorer(to).transaction("0x" + "1" * 64)
     ),
     "service rpc": _upstream(
-        lambda http, setup: setup.rpc(http).nonce_state(Wallet(KEY).address_bytes, bytes(32))
+        lambda to, setup: setup.rpc(to).nonce_state(Wallet(KEY).address_bytes, bytes(32))
     ),
     "payer 402 sync": _sync(payer, lambda url: url + "/402"),
     "payer 402 async": _async(payer, lambda url: url + "/402"),

@@ -28,6 +28,7 @@ from x402sim.chain.node.local_chain import LocalChain
 from x402sim.chain.reverts import Cause
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.facilitator.engine import Asked, Facilitator, NotTransferred, settle
+from x402sim.http.exchange import OverClient
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, from_hex, to_hex
 from x402sim.protocol.header import encode_header, present, read_header
@@ -86,7 +87,7 @@ class Shop:
     async def service(self):
         async with httpx.AsyncClient(transport=self.transport, timeout=None) as http:
             salts = Rng(1).stream("payment ids")
-            yield connected(self.setup, self.store, http, self.driver.town.clock, salts)
+            yield connected(self.setup, self.store, OverClient(http), self.driver.town.clock, salts)
 
     def reconcile(self) -> tuple[int, str, str | None]:
         """Return how many payments a started service resolved, and what became of this one."""

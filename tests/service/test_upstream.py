@@ -6,6 +6,7 @@ from dataclasses import replace
 import httpx
 import pytest
 
+from x402sim.http.exchange import OverClient
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.header import present
 from x402sim.protocol.refusals import Refusal
@@ -56,7 +57,7 @@ def test_the_dialect_of_the_settings_is_spoken():
 
     async def verdict():
         async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
-            return await setup.facilitator(http).verify(present("header"), None)
+            return await setup.facilitator(OverClient(http)).verify(present("header"), None)
 
     assert asyncio.run(verdict()) == Verdict(is_valid=True)
     assert seen == [("/v9/check", b"header")]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.payer.test_reading import STATUSES, as_bytes, changed, charsets, values
 from tests.strategies import requirements
 from x402sim import Wallet
+from x402sim.http.exchange import OverClient, Transport
 from x402sim.protocol.header import present
 from x402sim.service.setup import Setup
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
@@ -37,7 +38,7 @@ def results(*honest: Any) -> st.SearchStrategy[bytes]:
     return st.binary() | as_bytes(values) | as_bytes(called)
 
 
-def call(bodies: list[bytes], act: Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]],
+def call(bodies: list[bytes], act: Callable[[Transport], Coroutine[Any, Any, Any]],
          status: int = 200, charset: str = "utf-8") -> None:  # fmt: skip
     """Call a server that gives these answers in turn; what the service documents may be raised."""
     left = list(bodies)
@@ -50,7 +51,7 @@ def call(bodies: list[bytes], act: Callable[[httpx.AsyncClient], Coroutine[Any, 
 
     async def main() -> None:
         async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
-            await act(http)
+            await act(OverClient(http))
 
     try:
         asyncio.run(main())
@@ -68,11 +69,11 @@ facilitator = (
     st.binary() | as_bytes(values) | as_bytes(changed(SETTLED)) | as_bytes(changed(VERDICT))
 )
 payment = present(WALLET.payment_header(requirements(), 1_800_000_000))
-CALLS: dict[str, tuple[Callable[[httpx.AsyncClient], Coroutine[Any, Any, Any]], Any]] = {
-    "a nonce": (lambda http: SETUP.rpc(http).nonce_state(WALLET.address_bytes, bytes(32)), chain),
-    "a transaction": (lambda http: SETUP.explorer(http).transaction(WORD), chain),
-    "settle": (lambda http: SETUP.facilitator(http).settle(payment, requirements()), facilitator),
-    "verify": (lambda http: SETUP.facilitator(http).verify(payment, requirements()), facilitator),
+CALLS: dict[str, tuple[Callable[[Transport], Coroutine[Any, Any, Any]], Any]] = {
+    "a nonce": (lambda to: SETUP.rpc(to).nonce_state(WALLET.address_bytes, bytes(32)), chain),
+    "a transaction": (lambda to: SETUP.explorer(to).transaction(WORD), chain),
+    "settle": (lambda to: SETUP.facilitator(to).settle(payment, requirements()), facilitator),
+    "verify": (lambda to: SETUP.facilitator(to).verify(payment, requirements()), facilitator),
 }
 
 
@@ -87,10 +88,10 @@ def test_others_may_answer_anything(what: str, data: Any, status: int, charset: 
 def test_the_honest_answers_of_these_tests_are_understood() -> None:
     moved = []
 
-    async def settle(http: httpx.AsyncClient) -> None:
+    async def settle(to: Transport) -> None:
         wanted = requirements(max_amount_required="1")
         paid = present(WALLET.payment_header(wanted, 1_800_000_000))
-        moved.append(await SETUP.facilitator(http).settle(paid, wanted))
+        moved.append(await SETUP.facilitator(to).settle(paid, wanted))
 
     call([json.dumps(SETTLED).encode()], settle)
     assert moved[0].tx_hash == WORD

@@ -52,7 +52,7 @@ def bound(
     removed, because the body is decoded already when httpx reads it.
     """
     if response.is_stream_consumed:  # it did not come over a wire
-        _require_size(len(response.content), limits)
+        require_size(len(response.content), limits)
         return
     meter = _Meter(response.headers.get("content-encoding", ""), limits, elapsed_s)
     response.stream = _Limited(response.stream, meter)
@@ -166,12 +166,12 @@ class _Meter:
         if self._elapsed_s is not None and self._elapsed_s() > self._limits.deadline_s:
             raise too_slow(self._limits)
         self._received += len(chunk)
-        _require_size(self._received, self._limits)
+        require_size(self._received, self._limits)
         if not chunk or self._encoding in ("", "identity"):
             return chunk
         decoded = self._inflate(chunk)
         self._decoded += len(decoded)
-        _require_size(self._decoded, self._limits)
+        require_size(self._decoded, self._limits)
         return decoded
 
     def finish(self) -> None:
@@ -208,7 +208,8 @@ class _Meter:
                 )
 
 
-def _require_size(count: int, limits: Limits) -> None:
+def require_size(count: int, limits: Limits) -> None:
+    """Raise `AnswerTooLarge` for a body of more bytes than the limits allow."""
     if count > limits.max_answer_bytes:
         raise AnswerTooLarge(
             f"the answer's body is larger than max_answer_bytes = {limits.max_answer_bytes}, and "

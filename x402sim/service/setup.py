@@ -12,9 +12,8 @@ from functools import cached_property
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-import httpx
-
 from x402sim.http.bounded import Limits
+from x402sim.http.exchange import Transport
 from x402sim.protocol.crypto import Address, PrivateKey, parse_address, parse_key
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.networks import TESTNET, Network, network_named
@@ -92,23 +91,23 @@ class Setup:
         except ValueError as wrong:
             raise ValueError(f"{name} on {self.network.name}: {wrong}") from None
 
-    def facilitator(self, http: httpx.AsyncClient) -> FacilitatorClient:
+    def facilitator(self, to: Transport) -> FacilitatorClient:
         """Return the client of the facilitator."""
         verify = self._limits(self.settings.verify_timeout_s)
         settle = self._limits(self.settings.settle_timeout_s)
         return FacilitatorClient(
-            http, self.facilitator_url, self.dialect, verify=verify, settle=settle
+            to, self.facilitator_url, self.dialect, verify=verify, settle=settle
         )
 
-    def explorer(self, http: httpx.AsyncClient) -> ExplorerClient:
+    def explorer(self, to: Transport) -> ExplorerClient:
         """Return the client of the chain explorer."""
         limits = self._limits(self.settings.explorer_timeout_s)
-        return ExplorerClient(http, self.explorer_url, self.network.asset, limits)
+        return ExplorerClient(to, self.explorer_url, self.network.asset, limits)
 
-    def rpc(self, http: httpx.AsyncClient) -> RpcClient:
+    def rpc(self, to: Transport) -> RpcClient:
         """Return the client of the node."""
         limits = self._limits(self.settings.explorer_timeout_s)
-        return RpcClient(http, self.rpc_url, self.network.asset, limits)
+        return RpcClient(to, self.rpc_url, self.network.asset, limits)
 
     def _limits(self, deadline_s: float) -> Limits:
         return Limits(max_answer_bytes=self.settings.max_answer_bytes, deadline_s=deadline_s)

@@ -5,10 +5,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 
-import httpx
-
 from x402sim.clock import Clock
 from x402sim.events import ServiceEvent
+from x402sim.http.exchange import Transport
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, Presented, Rules
 from x402sim.rng import Rng, Stream
@@ -77,19 +76,17 @@ class Service:
         return self.rng.stream(f"policy: {name} {about}").random()
 
 
-def connected(
-    setup: Setup, store: Store, http: httpx.AsyncClient, clock: Clock, salts: Stream
-) -> Service:
-    """Return a service on its database; `http` reaches whom it calls, payment ids need `salts`."""
+def connected(setup: Setup, store: Store, to: Transport, clock: Clock, salts: Stream) -> Service:
+    """Return a service on its database; `to` reaches whom it calls, payment ids need `salts`."""
     return Service(
         setup=setup,
         clock=clock,
         store=store,
         issuer=Issuer(setup, salts),
         entitlements=Entitlements(setup.settings.entitlement_lifetime_s),
-        facilitator=setup.facilitator(http),
-        explorer=setup.explorer(http),
-        rpc=setup.rpc(http),
+        facilitator=setup.facilitator(to),
+        explorer=setup.explorer(to),
+        rpc=setup.rpc(to),
     )
 
 

@@ -3,11 +3,13 @@
 A redirect is not followed: it is an answer that makes no sense.
 """
 
+import asyncio
 from typing import Any
 
 import httpx
 
-from x402sim.http.bounded import AnswerTooSlow, Limits, receive
+from x402sim.http.bounded import Limits, require_size
+from x402sim.http.exchange import Headers, Request, Response, Transport
 from x402sim.protocol.messages import BadMessage, decode
 
 NONSENSE = (LookupError, TypeError, ValueError, AttributeError)
@@ -26,23 +28,32 @@ class OutcomeUnknown(Exception):
     """The facilitator was asked to settle, and its answer is lost: money may have moved."""
 
 
-async def send(http: httpx.AsyncClient, request: httpx.Request, limits: Limits) -> httpx.Response:
+def post(url: httpx.URL, body: bytes, headers: Headers) -> Request:
+    """Return a request with a body of JSON."""
+    size = b"%d" % len(body)
+    return Request("POST", url, [(b"host", url.netloc), *headers, (b"content-length", size)], body)
+
+
+async def send(to: Transport, request: Request, limits: Limits) -> Response:
     """Send a request and return the whole answer, if it is within the limits.
 
     Raises `Unavailable`.
     """
-    sending = http.send(request, stream=True, follow_redirects=False)
+    request.extensions["max_answer_bytes"] = limits.max_answer_bytes
     try:
-        return await receive(sending, limits)
-    except AnswerTooSlow as error:
+        async with asyncio.timeout(limits.deadline_s):
+            response = await to.send(request)
+        require_size(len(response.content), limits)
+    except TimeoutError as error:
         raise Unavailable(f"{request.url} did not answer within {limits.deadline_s} s") from error
     except httpx.HTTPError as error:
         raise Unavailable(f"{request.url}: {error!r}") from error
+    return response
 
 
-async def json_rpc(http: httpx.AsyncClient, request: httpx.Request, limits: Limits) -> Any:
+async def json_rpc(to: Transport, request: Request, limits: Limits) -> Any:
     """Send a request and return the `result` of its JSON-RPC answer; raises `Unavailable`."""
-    response = await send(http, request, limits)
+    response = await send(to, request, limits)
     try:
         body = decode(response.content, Any)
     except BadMessage as error:

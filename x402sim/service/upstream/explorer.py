@@ -9,6 +9,7 @@ import httpx
 import msgspec
 
 from x402sim.http.bounded import Limits
+from x402sim.http.exchange import Request, Transport
 from x402sim.protocol.crypto import Address
 from x402sim.service.upstream.calls import NONSENSE, Unavailable, json_rpc
 from x402sim.service.upstream.transactions import OnChain, block_number, read_receipt
@@ -17,8 +18,8 @@ from x402sim.service.upstream.transactions import OnChain, block_number, read_re
 class ExplorerClient:
     """One explorer, asked about the transactions of one token."""
 
-    def __init__(self, http: httpx.AsyncClient, url: str, token: Address, limits: Limits) -> None:
-        self._http, self._url = http, f"{url}/api"
+    def __init__(self, to: Transport, url: str, token: Address, limits: Limits) -> None:
+        self._to, self._url = to, httpx.URL(f"{url}/api")
         self._token, self._limits = token, limits
 
     async def transaction(self, tx_hash: str) -> OnChain | None:
@@ -40,8 +41,9 @@ class ExplorerClient:
 
     async def _get(self, action: str, tx_hash: str) -> dict[str, Any] | None:
         query = {"module": "proxy", "action": action, "txhash": tx_hash}
-        request = self._http.build_request("GET", self._url, params=query)
-        found = await json_rpc(self._http, request, self._limits)
+        url = httpx.URL(self._url, params=query)
+        request = Request("GET", url, [(b"host", url.netloc)])
+        found = await json_rpc(self._to, request, self._limits)
         if found is not None and not isinstance(found, dict):
             raise Unavailable(f"the explorer answered {str(found)[:200]!r}")
         return found

@@ -10,10 +10,11 @@ from typing import TypeVar
 import httpx
 
 from x402sim.http.bounded import Limits
+from x402sim.http.exchange import Response, Transport
 from x402sim.protocol.crypto import from_hex, parse_address
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage, PaymentRequirements
-from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, send
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable, post, send
 from x402sim.service.upstream.dialect import Dialect, Moved, Outcome, Verdict
 
 Answer = TypeVar("Answer")
@@ -24,20 +25,22 @@ class FacilitatorClient:
 
     def __init__(
         self,
-        http: httpx.AsyncClient,
+        to: Transport,
         url: str,
         dialect: Dialect,
         *,
         verify: Limits,
         settle: Limits,
     ) -> None:
-        self._http, self._url, self._dialect = http, url, dialect
+        self._to, self._dialect = to, dialect
+        self._verify_url = httpx.URL(url + dialect.verify_path)
+        self._settle_url = httpx.URL(url + dialect.settle_path)
+        self._headers = [(name.encode(), value.encode()) for name, value in dialect.headers.items()]
         self._verify, self._settle = verify, settle
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
         """Ask whether a payment is valid; raises `Unavailable`."""
-        path = self._dialect.verify_path
-        response = await self._post(path, payment, requirements, self._verify)
+        response = await self._post(self._verify_url, payment, requirements, self._verify)
         return _read(response, self._dialect.read_verdict)
 
     async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
@@ -46,9 +49,8 @@ class FacilitatorClient:
         Raises `Unavailable` if it certainly was not asked, `OutcomeUnknown` if it was
         and its answer is lost or makes no sense.
         """
-        path = self._dialect.settle_path
         try:
-            response = await self._post(path, payment, requirements, self._settle)
+            response = await self._post(self._settle_url, payment, requirements, self._settle)
             outcome = _read(response, self._dialect.read_outcome)
         except Unavailable as error:
             if isinstance(error.__cause__, httpx.ConnectError | httpx.ConnectTimeout):
@@ -60,26 +62,25 @@ class FacilitatorClient:
 
     async def _post(
         self,
-        path: str,
+        url: httpx.URL,
         payment: PresentedPayment,
         requirements: PaymentRequirements,
         limits: Limits,
-    ) -> httpx.Response:
-        body, headers = self._dialect.request(payment, requirements), self._dialect.headers
-        request = self._http.build_request("POST", self._url + path, content=body, headers=headers)
-        response = await send(self._http, request, limits)
-        if response.status_code >= 500 or response.status_code == 408:
-            verb = path.rpartition("/")[2]
-            raise Unavailable(f"{verb} answered {response.status_code}: {response.text[:200]}")
+    ) -> Response:
+        request = post(url, self._dialect.request(payment, requirements), self._headers)
+        response = await send(self._to, request, limits)
+        if response.status >= 500 or response.status == 408:
+            verb = url.path.rpartition("/")[2]
+            raise Unavailable(f"{verb} answered {response.status}: {response.text[:200]}")
         return response
 
 
-def _read(response: httpx.Response, read: Callable[[bytes], Answer]) -> Answer:
+def _read(response: Response, read: Callable[[bytes], Answer]) -> Answer:
     """Return the answer; one that names a refusal counts whatever its status."""
     try:
         return read(response.content)
     except BadMessage as error:
-        answered = f"{response.status_code} {response.text[:200]!r}"
+        answered = f"{response.status} {response.text[:200]!r}"
         raise Unavailable(f"the facilitator answered {answered}") from error
 
 

@@ -6,10 +6,14 @@ import httpx
 import msgspec
 
 from x402sim.http.bounded import Limits
+from x402sim.http.exchange import Headers, Transport
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, to_hex
-from x402sim.service.upstream.calls import NONSENSE, Declined, Unavailable, json_rpc
+from x402sim.protocol.messages import encode
+from x402sim.service.upstream.calls import NONSENSE, Declined, Unavailable, json_rpc, post
 from x402sim.service.upstream.transactions import OnChain, block_number, read_receipt
+
+_HEADERS: Headers = [(b"content-type", b"application/json")]
 
 
 class NonceUse(msgspec.Struct, frozen=True):
@@ -39,8 +43,8 @@ class NonceState(msgspec.Struct, frozen=True):
 class RpcClient:
     """One node, asked about one token."""
 
-    def __init__(self, http: httpx.AsyncClient, url: str, token: Address, limits: Limits) -> None:
-        self._http, self._url = http, httpx.URL(url)
+    def __init__(self, to: Transport, url: str, token: Address, limits: Limits) -> None:
+        self._to, self._url = to, httpx.URL(url)
         self._token, self._limits = token, limits
 
     async def nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
@@ -120,5 +124,5 @@ class RpcClient:
 
     async def _rpc(self, method: str, *params: Any) -> Any:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        request = self._http.build_request("POST", self._url, json=call)
-        return await json_rpc(self._http, request, self._limits)
+        request = post(self._url, encode(call), _HEADERS)
+        return await json_rpc(self._to, request, self._limits)

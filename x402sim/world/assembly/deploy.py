@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from x402sim.events import Part, ServiceEvent, ServiceName
 from x402sim.http import web
+from x402sim.http.exchange import OverClient, Request, Response, Transport
 from x402sim.protocol.networks import Network
 from x402sim.service.setup import Setup
 from x402sim.service.state import Service, connected
@@ -24,7 +25,10 @@ from x402sim.world.transport.link import Asgi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
-    """One service of a world: its process, its application with faults, and its HTTP client."""
+    """One service of a world: its process, its application with faults, and its HTTP client.
+
+    The client reaches whom it calls outside the world.
+    """
 
     process: Process
     app: ASGIApp
@@ -33,11 +37,23 @@ class Deployed:
     """What it calls, with faults that crash it."""
 
 
-MakeLink = Callable[[ServiceName, Part, ASGIApp], httpx.AsyncBaseTransport]
+@dataclass(frozen=True, slots=True)
+class _ToParts(Transport):
+    """Passes each request to the link of its part; any other leaves the world."""
+
+    links: Mapping[str, Transport]
+    outside: Transport
+
+    async def send(self, request: Request) -> Response:
+        url = request.url
+        return await self.links.get(f"{url.scheme}://{url.host}", self.outside).send(request)
+
+
+MakeLink = Callable[[ServiceName, Part, ASGIApp], Transport]
 """Makes a service's link to one part ("facilitator", "explorer", "rpc") from its application."""
 
 
-def plain_link(_: str, __: str, app: ASGIApp) -> httpx.AsyncBaseTransport:
+def plain_link(_: str, __: str, app: ASGIApp) -> Transport:
     """Return a link without faults and without latency."""
     return Asgi(app)
 
@@ -81,13 +97,13 @@ class Deploy:
             for part, app in self.parts.items()
         }
         http = httpx.AsyncClient(
-            mounts={url_of(part): self.link(name, part, app) for part, app in outside.items()},
             trust_env=False,
             verify=_certificates(),
             timeout=None,  # noqa: S113 - the service has timeouts of its own
         )
+        links = {url_of(part): self.link(name, part, app) for part, app in outside.items()}
         process = Process(
-            _service(site, setup, store, http, name),
+            _service(site, setup, store, _ToParts(links, OverClient(http)), name),
             recipe.hooks,
             site.phases(name, setup.settings),
         )
@@ -114,9 +130,7 @@ class Deploy:
         return recipe.hooks.setup(setup)
 
 
-def _service(
-    site: Site, setup: Setup, store: Store, http: httpx.AsyncClient, name: ServiceName
-) -> Service:
+def _service(site: Site, setup: Setup, store: Store, to: Transport, name: ServiceName) -> Service:
     journal, clock, recipe = site.journal, site.clock, site.recipe
     ids = "payment ids" if name == recipe.first else f"payment ids of {name}"
 
@@ -127,7 +141,7 @@ def _service(
 
     own_clock = site.clocks.get(name, site.clocks["service"])
     return replace(
-        connected(setup, store, http, own_clock, site.rng.stream(ids)),
+        connected(setup, store, to, own_clock, site.rng.stream(ids)),
         record=record,
         settlement_rules=recipe.rules("settlement"),
         freshness_rules=recipe.rules("freshness"),

@@ -1,7 +1,7 @@
 """Builds every part of a world and connects them.
 
-The parts communicate over HTTP even in one process: a transport of the service's client passes
-each request to the right ASGI application, so that any of them can be replaced by a third party's.
+The parts communicate over HTTP even in one process: the service's link to a part passes each
+request to its ASGI application, so that any of them can be replaced by a third party's.
 """
 
 from collections.abc import Mapping

@@ -10,6 +10,7 @@ import uvicorn
 
 from x402sim.clock import Clock
 from x402sim.http.bounded import refuse_cookies
+from x402sim.http.exchange import OverClient
 from x402sim.rng import Rng
 from x402sim.service.setup import Setup
 from x402sim.service.state import connected
@@ -29,7 +30,7 @@ def open_service(setup: Setup, file: Path | None) -> tuple[Process, httpx.AsyncC
     setup = replace(setup, secret=store.secret("ids", setup.secret))
     http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the service has timeouts of its own
     refuse_cookies(http)
-    service = connected(setup, store, http, Clock(), Rng().stream("payment ids"))
+    service = connected(setup, store, OverClient(http), Clock(), Rng().stream("payment ids"))
     return Process(service), http
 
 

@@ -14,6 +14,7 @@ import httpx
 
 from x402sim.clock import Clock, SkewedClock
 from x402sim.http.bounded import BoundedTransport, Limits
+from x402sim.http.exchange import OverTransport
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.rng import Rng
@@ -102,14 +103,14 @@ class Deployment:
                     rng=Rng(None),
                     links=Links(clock, journal),
                     network=network_of(who) if who else None,
-                    to_service=lambda: _bounded(self.limits),
+                    to_service=lambda: OverTransport(_bounded(self.limits)),
                     base_url=self.url,
                     offers=offers | {Need.FUNDS} if funded else offers,
                     latency_to=plan.latency_to,
                     control=control if who else None,
                     advance=control.advancing(clock),
                     ahead_s=lambda: clock.skew_s if clock.skew_s > met_s else 0.0,
-                    to_facilitator=(lambda: _bounded(self.limits)) if who else None,
+                    to_facilitator=(lambda: OverTransport(_bounded(self.limits))) if who else None,
                     facilitator_url=root + "/facilitator",
                     funded=funded,
                     is_remote=who is not None,

@@ -10,6 +10,7 @@ import httpx
 
 from x402sim.clock import Clock
 from x402sim.events import OUTSIDE, Part, ServiceName, StoryEvent
+from x402sim.http.exchange import Transport
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
@@ -46,7 +47,7 @@ class Plan:
         return self.latency.get(part) or self.latency.get(kind) or constant(0)
 
 
-Door = tuple[Callable[[], httpx.AsyncBaseTransport], str]
+Door = tuple[Callable[[], Transport], str]
 """How payers reach a service: a function that makes a transport to it, and its base URL."""
 
 
@@ -59,7 +60,7 @@ class OpenStage:
     links: Links
     network: Network | None
     """The network of the world; None if it is unknown."""
-    to_service: Callable[[], httpx.AsyncBaseTransport]
+    to_service: Callable[[], Transport]
     base_url: str
     offers: frozenset[Need]
     latency_to: Callable[[ServiceName], Latency]
@@ -78,7 +79,7 @@ class OpenStage:
     """The name of the service that payers use unless they are sent to another."""
     others: Mapping[Part, Door] = field(default_factory=dict)
     """The doors of the other services."""
-    to_facilitator: Callable[[], httpx.AsyncBaseTransport] | None = None
+    to_facilitator: Callable[[], Transport] | None = None
     facilitator_url: str = ""
     funded: Wallet | None = None
     """The only wallet with tokens, if the control API cannot fund payers."""

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn import Config
 from uvicorn.server import ServerState
 
+from x402sim.http.exchange import OverTransport, Request, Response
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.loop import VirtualLoop, run_virtual
 from x402sim.world.server.http import HttpProtocol
@@ -78,28 +79,23 @@ async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int]:
     return server, sock.getsockname()[1]
 
 
-class _Socket(httpx.AsyncBaseTransport):
+class _Socket(OverTransport):
     """An HTTP transport to a server on the same virtual loop; one connection per request."""
 
     def __init__(self) -> None:
         limits = httpx.Limits(max_keepalive_connections=0)
-        self._inner = httpx.AsyncHTTPTransport(limits=limits, trust_env=False)
+        super().__init__(httpx.AsyncHTTPTransport(limits=limits, trust_env=False))
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def send(self, request: Request) -> Response:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        name = request.headers[_EXCHANGE] = str(request.extensions["exchange"])
+        name = str(request.extensions["exchange"])
+        request.headers = [*request.headers, (_EXCHANGE.encode(), name.encode())]
         loop.in_transit[name] = True
         try:
-            response = await self._inner.handle_async_request(request)
-            await response.aread()
-            await response.aclose()
+            return await super().send(request)
         finally:
             del loop.in_transit[name]
-        return response
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 def _at_a_socket(app: ASGIApp, loop: VirtualLoop) -> ASGIApp:

@@ -6,7 +6,8 @@ other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -17,6 +18,7 @@ from starlette.types import ASGIApp, Message
 
 from x402sim.clock import Clock
 from x402sim.events import AnswerReceived, ExchangeEvent, NoAnswer, Part, RequestSent, clipped
+from x402sim.http.exchange import Headers, Request, Response, Transport, plain
 from x402sim.http.web import CONNECTION
 from x402sim.journal import Journal
 from x402sim.protocol.header import authorization_of, decode_header
@@ -27,8 +29,8 @@ from x402sim.world.transport.latency import Latency
 from x402sim.world.transport.middleware import ABORT
 
 
-class Asgi(httpx.AsyncBaseTransport):
-    """An ASGI application as an httpx transport that behaves like a server on a socket.
+class Asgi(Transport):
+    """An ASGI application as a transport that behaves like a server on a socket.
 
     The application runs in its own task, which continues if the caller gives up.
     """
@@ -37,27 +39,24 @@ class Asgi(httpx.AsyncBaseTransport):
         self._app = app
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def send(self, request: Request) -> Response:
         """Pass a request to the application; raises `httpx.TransportError` if it is lost."""
-        answered: asyncio.Future[httpx.Response] = asyncio.get_running_loop().create_future()
-        body = await request.aread()
+        answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         task = asyncio.create_task(
-            self._serve(request, body, answered), name=f"{request.method} {request.url}"[:200]
+            self._serve(request, answered), name=f"{request.method} {request.url}"[:200]
         )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return await answered
 
-    async def _serve(
-        self, request: httpx.Request, body: bytes, answered: "asyncio.Future[httpx.Response]"
-    ) -> None:
+    async def _serve(self, request: Request, answered: "asyncio.Future[Response]") -> None:
         start: Message = {}
         parts: list[bytes] = []
         incoming: Iterator[Message] = iter(
-            ({"type": "http.request", "body": body, "more_body": False},)
+            ({"type": "http.request", "body": request.body, "more_body": False},)
         )
 
-        def conclude(outcome: httpx.Response | Exception) -> None:
+        def conclude(outcome: Response | Exception) -> None:
             if answered.done():
                 return  # the caller has given up
             if isinstance(outcome, Exception):
@@ -79,26 +78,26 @@ class Asgi(httpx.AsyncBaseTransport):
             parts.append(message.get("body", b""))
             if not message.get("more_body"):
                 content = b"" if request.method == "HEAD" else b"".join(parts)
-                conclude(httpx.Response(start["status"], headers=start["headers"], content=content))
+                conclude(_whole(start, content))
 
         async def abort(how: str) -> None:
             kind = httpx.ConnectError if how == "refused" else httpx.RemoteProtocolError
-            conclude(kind(f"the connection is {how}", request=request))
+            conclude(kind(f"the connection is {how}"))
 
         try:
             scope = _scope(request, abort) | {CONNECTION: _Caller(answered)}
             await self._app(scope, receive, send)
         except Exception as bug:  # noqa: BLE001 - the application has logged and answered it
-            conclude(httpx.RemoteProtocolError(repr(bug), request=request))
+            conclude(httpx.RemoteProtocolError(repr(bug)))
         finally:
-            conclude(httpx.RemoteProtocolError("the server sent no answer", request=request))
+            conclude(httpx.RemoteProtocolError("the server sent no answer"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Caller:
     """The caller of one request, as a connection."""
 
-    answered: "asyncio.Future[httpx.Response]"
+    answered: "asyncio.Future[Response]"
 
     def is_closed(self) -> bool:
         """Tell whether the caller has given up."""
@@ -109,7 +108,15 @@ class _Caller:
         return self.answered.done() and not self.answered.cancelled()
 
 
-def _scope(request: httpx.Request, abort: Callable[[str], Awaitable[None]]) -> dict[str, Any]:
+def _whole(start: Message, content: bytes) -> Response:
+    """Return an answer, which is decoded if the application has encoded it."""
+    status, headers = start["status"], [(name, value) for name, value in start["headers"]]
+    if any(name.lower() == b"content-encoding" for name, _ in headers):
+        return plain(httpx.Response(status, headers=headers, content=content))
+    return Response(status, headers, content)
+
+
+def _scope(request: Request, abort: Callable[[str], Awaitable[None]]) -> dict[str, Any]:
     url = request.url
     target = request.extensions.get("target", url.raw_path).split(b"?")[0]
     return {
@@ -122,7 +129,7 @@ def _scope(request: httpx.Request, abort: Callable[[str], Awaitable[None]]) -> d
         "raw_path": target,
         "query_string": url.query,
         "root_path": "",
-        "headers": [(name.lower(), value) for name, value in request.headers.raw],
+        "headers": [(name.lower(), value) for name, value in request.headers],
         "server": (url.host, url.port),
         "client": ("127.0.0.1", 123),
         ABORT: abort,
@@ -152,7 +159,7 @@ class Links:
         return next(self._numbers)
 
 
-class Link(httpx.AsyncBaseTransport):
+class Link(Transport):
     """A link from one caller to one part, over any other transport."""
 
     def __init__(
@@ -160,22 +167,21 @@ class Link(httpx.AsyncBaseTransport):
         links: Links,
         caller: str,
         to: Part,
-        inner: httpx.AsyncBaseTransport,
+        inner: Transport,
         latency: Latency,
         stream: Stream,
     ) -> None:
         self._links, self._caller, self._to = links, caller, to
         self._inner, self._latency, self._stream = inner, latency, stream
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+    async def send(self, request: Request) -> Response:
         """Deliver a request and return its answer; raises `httpx.TransportError`."""
         exchange = request.extensions["exchange"] = self._links.next_exchange()
-        body = await request.aread()
-        self._record(self._sent(request, body, exchange))
+        self._record(self._sent(request, exchange))
         timeout_s = request.extensions.get("timeout", {}).get("read")
         is_ended = False
         try:
-            async with asyncio.timeout(timeout_s):
+            async with nullcontext() if timeout_s is None else asyncio.timeout(timeout_s):
                 response = await self._cross(request, exchange)
             self._record(self._received(response, exchange))
             is_ended = True
@@ -183,7 +189,7 @@ class Link(httpx.AsyncBaseTransport):
         except TimeoutError as error:
             self._record(self._none(exchange, "timeout"))
             is_ended = True
-            raise httpx.ReadTimeout(f"no answer in {timeout_s} s", request=request) from error
+            raise httpx.ReadTimeout(f"no answer in {timeout_s} s") from error
         except httpx.TransportError as error:
             self._record(self._none(exchange, type(error).__name__))
             is_ended = True
@@ -192,11 +198,10 @@ class Link(httpx.AsyncBaseTransport):
             if not is_ended:
                 self._record(self._none(exchange, "given up"))
 
-    async def _cross(self, request: httpx.Request, exchange: int) -> httpx.Response:
+    async def _cross(self, request: Request, exchange: int) -> Response:
         await self._travel(exchange)
         try:
-            response = await self._inner.handle_async_request(request)
-            await response.aread()
+            response = await self._inner.send(request)
         except httpx.TransportError:
             await self._links.turn(exchange)
             raise
@@ -209,32 +214,34 @@ class Link(httpx.AsyncBaseTransport):
             await self._links.clock.sleep(seconds)
         await self._links.turn(exchange)
 
-    def _sent(self, request: httpx.Request, body: bytes, exchange: int) -> RequestSent:
+    def _sent(self, request: Request, exchange: int) -> RequestSent:
         """Return the event of a request, with the ids that it carries."""
-        fields = _read(body) if body else _Body()
+        fields = _read(request.body) if request.body else _EMPTY
+        headers = _recorded(request.headers)
         return RequestSent(
             actor=self._caller,
             exchange=exchange,
             to=self._to,
             method=request.method,
-            path=_path(request, body, self._to),
-            payment_id=_text(fields.payment_id) or _text(request.headers.get("x-payment-id")),
-            session_id=_text(request.headers.get("x-session-id")),
-            authorization=_authorization(fields.payment_header) or _in_one_step(request),
+            path=str(fields.method)[:60] if self._to == "rpc" else _path(request, self._to),
+            payment_id=_text(fields.payment_id) or _text(headers.get("x-payment-id")),
+            session_id=_text(headers.get("x-session-id")),
+            authorization=_authorization(fields.payment_header) or _in_one_step(headers),
         )
 
-    def _received(self, response: httpx.Response, exchange: int) -> AnswerReceived:
+    def _received(self, response: Response, exchange: int) -> AnswerReceived:
         """Return the event of an answer, with its status and the recorded fields of its body."""
         fields = _read(response.content)
+        headers = _recorded(response.headers)
         error = fields.error.get("message") if isinstance(fields.error, dict) else fields.error
         return AnswerReceived(
             actor=self._caller,
             exchange=exchange,
             to=self._to,
-            status=response.status_code,
+            status=response.status,
             error=_text(error),
             final=_flag(fields.final),
-            payment_id=_text(fields.payment_id) or _text(response.headers.get("x-payment-id")),
+            payment_id=_text(fields.payment_id) or _text(headers.get("x-payment-id")),
             session_id=_text(fields.session_id),
             tx_hash=_text(fields.tx_hash),
             ok=_flag(fields.is_valid if fields.success is None else fields.success),
@@ -265,18 +272,28 @@ class _Body(msgspec.Struct, frozen=True, rename="camel"):
     tx_hash: Any = None
 
 
+_EMPTY = _Body()
+_RECORDED = {b"x-payment-id", b"x-session-id"} | {
+    name.lower().encode() for name in PAYMENT_HEADERS.values()
+}
+
+
+def _recorded(headers: Headers) -> Mapping[str, str]:
+    """Return the headers, if the journal records one of them."""
+    is_any = any(name.lower() in _RECORDED for name, _ in headers)
+    return httpx.Headers(headers) if is_any else {}
+
+
 def _read(body: bytes) -> _Body:
     try:
         read: _Body = decode(body, _Body)
     except BadMessage:
-        return _Body()
+        return _EMPTY
     return read
 
 
-def _path(request: httpx.Request, body: bytes, to: str) -> str:
-    """Return the path of a request, or its JSON-RPC method."""
-    if to == "rpc":
-        return str(_read(body).method)[:60]
+def _path(request: Request, to: str) -> str:
+    """Return the path of a request, and what it asks an explorer for."""
     path = clipped(request.url.path)
     action = request.url.params.get("action") if to == "explorer" else None
     return f"{path}?{action}" if action else path
@@ -293,12 +310,12 @@ def _authorization(payment_header: object) -> str | None:
     return auth.nonce.hex()
 
 
-def _in_one_step(request: httpx.Request) -> str | None:
-    """Return the nonce of the payment in a request of the x402 standard, as `_authorization`."""
+def _in_one_step(headers: Mapping[str, str]) -> str | None:
+    """Return the nonce of the payment in the headers of the x402 standard, as `_authorization`."""
     for version, name in PAYMENT_HEADERS.items():
-        if name in request.headers:
+        if name in headers:
             try:
-                payment = read_payment(version, request.headers[name])
+                payment = read_payment(version, headers[name])
             except BadMessage:
                 return "unreadable"
             return payment.signed.authorization.nonce.hex()

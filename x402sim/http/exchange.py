@@ -1,0 +1,109 @@
+"""A request and its answer as values, and the transports that carry them.
+
+The parts of a world need no client library to reach each other; the exceptions are httpx's.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import httpx
+import msgspec
+
+from x402sim.http.bounded import MIB, Limits, read
+
+Headers = list[tuple[bytes, bytes]]
+
+
+class Request(msgspec.Struct):
+    """A request, with all its headers.
+
+    `extensions` are httpx's `timeout`, `target` and `max_answer_bytes`, and the number of the
+    `exchange`, which a link sets.
+    """
+
+    method: str
+    url: httpx.URL
+    headers: Headers
+    body: bytes = b""
+    extensions: dict[str, Any] = {}
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A whole answer; its content is decoded, so there is no header Content-Encoding."""
+
+    status: int
+    headers: Headers
+    content: bytes
+
+    @property
+    def text(self) -> str:
+        """The content as UTF-8, whatever its charset."""
+        return self.content.decode("utf-8", "replace")
+
+
+class Transport(httpx.AsyncBaseTransport, ABC):
+    """Carries requests; an httpx client can use it, too."""
+
+    @abstractmethod
+    async def send(self, request: Request) -> Response:
+        """Return the answer to a request; raises `httpx.TransportError`."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Return the answer to a request of an httpx client."""
+        body = await request.aread()
+        answer = await self.send(
+            Request(request.method, request.url, request.headers.raw, body, request.extensions)
+        )
+        return httpx.Response(answer.status, headers=answer.headers, content=answer.content)
+
+
+class OverTransport(Transport):
+    """Carries requests over a transport of httpx, such as one of sockets."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self._inner = inner
+
+    async def send(self, request: Request) -> Response:
+        """Return the answer to a request; raises `httpx.TransportError`."""
+        response = await self._inner.handle_async_request(
+            httpx.Request(
+                request.method,
+                request.url,
+                headers=request.headers,
+                stream=httpx.ByteStream(request.body),
+                extensions=request.extensions,
+            )
+        )
+        await response.aread()
+        await response.aclose()
+        return plain(response)
+
+    async def aclose(self) -> None:
+        """Close the inner transport."""
+        await self._inner.aclose()
+
+
+class OverClient(Transport):
+    """Carries requests over an httpx client, with its headers, proxies and authentication.
+
+    A redirect is not followed.
+    """
+
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self._http = http
+
+    async def send(self, request: Request) -> Response:
+        """Return the answer to a request, if it is not too large."""
+        most = request.extensions.get("max_answer_bytes", MIB)
+        built = self._http.build_request(
+            request.method, request.url, content=request.body, headers=request.headers
+        )
+        response = await self._http.send(built, stream=True, follow_redirects=False)
+        await read(response, Limits(max_answer_bytes=most))
+        return plain(response)
+
+
+def plain(response: httpx.Response) -> Response:
+    """Return an answer that httpx has read, and decoded."""
+    headers = [pair for pair in response.headers.raw if pair[0].lower() != b"content-encoding"]
+    return Response(response.status_code, headers, response.content)
