@@ -167,15 +167,17 @@ async def _is_unused(service: Service, attempt: Attempt) -> bool:
     """Tell whether the chain says that the authorization is not used yet; False if it is silent.
 
     One that was used before it was presented here may have paid at another service. Raises
-    `SettlementRefused` "Nonce already used" then (5/nonce-once).
+    `SettlementRefused` "Nonce already used" then (5/nonce-once), if its events say so as well: a
+    payment that is good needs one call, and only a refusal needs the others.
     """
     if (authorization := attempt.payment.authorization) is None or not attempt.can_pay:
         return False
+    rpc, payer, nonce = service.rpc, authorization.from_, authorization.nonce
     try:
-        state = await service.rpc.nonce_state(authorization.from_, authorization.nonce)
+        is_used = await rpc.is_used(payer, nonce) and (await rpc.nonce_state(payer, nonce)).is_used
     except Unavailable:
         return False
-    if state.is_used:
+    if is_used:
         reason = "the authorization was used before it was presented for this payment id"
         raise SettlementRefused(Refusal.NONCE_USED, reason)
     return True

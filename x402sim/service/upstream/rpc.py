@@ -47,6 +47,13 @@ class RpcClient:
         self._to, self._url = to, httpx.URL(url)
         self._token, self._limits = token, limits
 
+    async def is_used(self, authorizer: Address, nonce: bytes) -> bool:
+        """Tell whether a nonce is used up in the newest state; raises `Unavailable`."""
+        try:
+            return await self._is_used(authorizer, nonce, "latest")
+        except NONSENSE as error:
+            raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
+
     async def nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
         """Ask the chain about a nonce; raises `Unavailable`.
 
@@ -61,10 +68,7 @@ class RpcClient:
         """Ask once, for the state at the head's own block: no older node can answer for it."""
         try:
             head = await self._rpc("eth_getBlockByNumber", "latest", False)
-            call = to_hex(abi.authorization_state(authorizer, nonce))
-            asked = {"to": to_hex(self._token), "data": call}
-            state = await self._rpc("eth_call", asked, head["number"])
-            is_used = int(state, 16) != 0
+            is_used = await self._is_used(authorizer, nonce, head["number"])
             use = await self._find_use(authorizer, nonce) if is_used else None
             head_s = int(head["timestamp"], 16)
             return NonceState(block_number(head["number"]), head_s, is_used, use)
@@ -99,6 +103,11 @@ class RpcClient:
             return block_number(await self._rpc("eth_blockNumber"))
         except NONSENSE as error:
             raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
+
+    async def _is_used(self, authorizer: Address, nonce: bytes, block: str) -> bool:
+        call = to_hex(abi.authorization_state(authorizer, nonce))
+        asked = {"to": to_hex(self._token), "data": call}
+        return int(await self._rpc("eth_call", asked, block), 16) != 0
 
     async def _find_use(self, authorizer: Address, nonce: bytes) -> NonceUse | None:
         """Find the event of a nonce's use, and what else its transaction did."""
