@@ -26,9 +26,10 @@ def peer() -> Iterator[Server]:
         yield server
 
 
-@pytest.mark.parametrize("parts", ["service,payer", "session,story,suite"])
-def test_every_reader_stays_within_its_limits(parts: str, peer: Server) -> None:
-    campaign(parts, peer, SAMPLE)
+@pytest.mark.parametrize("third", range(3))
+def test_every_reader_stays_within_its_limits(third: int, peer: Server) -> None:
+    """Of a third of the sample each: every habit is met by some readers."""
+    campaign(",".join(list(READERS)[third::3]), peer, SAMPLE[third::3])
 
 
 @pytest.mark.thorough

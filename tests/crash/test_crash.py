@@ -18,9 +18,8 @@ pytestmark = pytest.mark.clause(
 )
 
 
-@pytest.mark.parametrize("command", Command, ids=lambda command: command.name.lower())
-def test_a_crash(command: Command) -> None:
-    play(command, cycles=1, seed=1)
+def test_a_crash() -> None:
+    play(Command.SERVE, cycles=1, seed=1)
 
 
 @pytest.mark.thorough

@@ -105,13 +105,13 @@ def test_without_a_key_it_does_not_send(run, chain):
 
 def test_settlements_at_the_same_moment_each_get_a_nonce(run, chain):
     async def all_at_once() -> list:
-        sent = await asyncio.gather(*(chain.send(pay_call(n)) for n in range(25)))
+        sent = await asyncio.gather(*(chain.send(pay_call(n)) for n in range(10)))
         return await asyncio.gather(*(chain.wait(tx_hash, 10) for tx_hash in sent))
 
     receipts = run(all_at_once())
     assert all(receipt.succeeded for receipt in receipts)
     nonces = [run(chain.transaction(receipt.tx_hash)).nonce for receipt in receipts]
-    assert sorted(nonces) == list(range(25))
+    assert sorted(nonces) == list(range(10))
 
 
 def test_two_programs_with_the_same_key_get_along(run, between, opened):

@@ -12,9 +12,7 @@ from x402sim.chain.node.anvil import VARIABLE
 BASE_SEPOLIA = ("--network", "base-sepolia")
 
 
-@pytest.fixture(
-    scope="module", params=["ledger", pytest.param("anvil", marks=pytest.mark.thorough)]
-)
+@pytest.fixture(scope="module", params=["ledger", "anvil"])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """`serve` as a subprocess; the tests of a module bring their own payers."""
     with pytest.MonkeyPatch.context() as patch:

@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
 CHAINS = ("ledger", "anvil")
 THOROUGH = pytest.mark.thorough
-"""For what is like a neighbour that runs every day: the same program in another version or role."""
+"""For what must install other people's programs first."""
 HEAD = "| program | what it is | speaks | ledger | anvil |\n| --- | --- | --- | --- | --- |\n"
 
 

@@ -8,9 +8,10 @@ demo, offline and devnet of x402-conformance test doubles of its own, or Solana.
 import pytest
 
 from tests.interop import venv
-from tests.interop.table import shows
+from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import Server
 
+pytestmark = THOROUGH
 SUPPORTED = ["S1", "S2", "S3", "S4"]
 PAGE = ["P1", "P2", "P3", "P4", "P5", "P6", "P7"]
 

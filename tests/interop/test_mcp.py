@@ -3,9 +3,10 @@
 import json
 
 from tests.interop import venv
-from tests.interop.table import shows
+from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import PRICE, started
 
+pytestmark = THOROUGH
 NETWORK = "eip155:84532"
 
 

@@ -14,14 +14,13 @@ from tests.interop import node
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import ORDER, PRICE, QUOTE, Payer, Server, started
 
+pytestmark = THOROUGH
 VERSIONS = {
     "v1": ("base-sepolia", "x-payment-response"),
     "v2": ("eip155:84532", "payment-response"),
 }
 CLIENTS = {"1": "npm x402-{client}", "2": "npm @x402/{client}"}
 SERVERS = {"1": "npm x402-{shop}", "2": "npm @x402/{shop}"}
-EACH_VERSION = [pytest.param("v1", marks=THOROUGH), "v2"]  # npm installs 543 packages for v1
-AXIOS = pytest.param("axios", marks=THOROUGH)
 
 
 def assert_paid(payer: Payer, to: str, answer: dict[str, Any], version: str) -> None:
@@ -38,8 +37,8 @@ def assert_paid(payer: Payer, to: str, answer: dict[str, Any], version: str) -> 
 
 
 @shows("client", CLIENTS, "x402 version {version}")
-@pytest.mark.parametrize("version", EACH_VERSION)
-@pytest.mark.parametrize("client", ["fetch", AXIOS])
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("client", ["fetch", "axios"])
 def test_clients_buy_a_quote(server: Server, client: str, version: str) -> None:
     payer = server.payer()
     answer = node.run(
@@ -57,10 +56,8 @@ def test_clients_buy_a_quote(server: Server, client: str, version: str) -> None:
 
 
 @shows("server", SERVERS, "x402 version {version}")
-@pytest.mark.parametrize("version", EACH_VERSION)
-@pytest.mark.parametrize(
-    ("shop", "client"), [("express", "fetch"), pytest.param("hono", "axios", marks=THOROUGH)]
-)
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(("shop", "client"), [("express", "fetch"), ("hono", "axios")])
 def test_servers_settle_at_our_facilitator(
     server: Server, shop: str, client: str, version: str
 ) -> None:
@@ -81,7 +78,6 @@ def test_servers_settle_at_our_facilitator(
 
 
 @shows("client", "npm @crypto.com/facilitator-client", "Cronos", "ledger")
-@THOROUGH  # its Python twin pays every day
 def test_the_cronos_client_buys_a_quote_in_two_steps() -> None:
     with started() as server:
         payer = server.payer()
@@ -100,7 +96,6 @@ def test_the_cronos_client_buys_a_quote_in_two_steps() -> None:
 
 
 @shows("client", "npm @x402/fetch", "x402 version 2 on Cronos, `spendControls: false`", "ledger")
-@THOROUGH
 def test_over_cronos_a_client_of_version_2_must_be_allowed_the_token() -> None:
     """It knows the SDK's default tokens only; `spendControls: false` lets it pay in others."""
     with started() as server:

@@ -12,6 +12,7 @@ from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import ORDER, PRICE, QUOTE, Server, started
 from x402sim import BASE_SEPOLIA, PaymentAuth, PaymentFailed, Wallet
 
+pytestmark = THOROUGH
 MARKET = "/api/perp/market"
 NETWORKS = {1: "base-sepolia", 2: "eip155:84532"}
 WITHOUT_VERSION_2 = "x402 version 1, where a 402 has no `PAYMENT-REQUIRED`"
@@ -43,13 +44,11 @@ def run(server: Server, library: str, version: int, **told: Any) -> tuple[list[A
 @pytest.mark.parametrize(
     "version",
     [
-        pytest.param(
-            1, marks=[THOROUGH, shows("client, {library}", "PyPI x402", WITHOUT_VERSION_2)]
-        ),
+        pytest.param(1, marks=shows("client, {library}", "PyPI x402", WITHOUT_VERSION_2)),
         pytest.param(2, marks=shows("client, {library}", "PyPI x402", "x402 version 2")),
     ],
 )
-@pytest.mark.parametrize("library", ["httpx", pytest.param("requests", marks=THOROUGH)])
+@pytest.mark.parametrize("library", ["httpx", "requests"])
 def test_a_client_pays_for_a_post_and_a_get(server: Server, library: str, version: int) -> None:
     (quote, market), payer = run(server, library, version)
     assert (quote["status"], market["status"]) == (200, 200), (quote, market)
@@ -74,7 +73,6 @@ def cronos() -> Iterator[Server]:
         yield running
 
 
-@THOROUGH
 @shows("client, {library}", "PyPI x402", ON_CRONOS, "ledger")
 @pytest.mark.parametrize("library", ["httpx", "requests"])
 def test_on_cronos_a_client_of_version_2_pays_without_its_spend_controls(
@@ -85,7 +83,6 @@ def test_on_cronos_a_client_of_version_2_pays_without_its_spend_controls(
     assert payer.transfers == 2
 
 
-@THOROUGH
 def test_on_cronos_its_spend_controls_refuse_to_pay(cronos: Server) -> None:
     with pytest.raises(AssertionError, match="rejected by spend_controls"):
         run(cronos, "httpx", 2, network="eip155:338")
@@ -94,7 +91,7 @@ def test_on_cronos_its_spend_controls_refuse_to_pay(cronos: Server) -> None:
 # --- our client, at other people's servers -----------------------------------------------
 
 
-@pytest.mark.parametrize("shop", ["fastapi", pytest.param("flask", marks=THOROUGH)])
+@pytest.mark.parametrize("shop", ["fastapi", "flask"])
 def test_our_payer_pays_the_official_servers(server: Server, shop: str) -> None:
     merchant, payer = server.payer(funds=None), server.payer()
     sells = {

@@ -17,6 +17,7 @@ from x402sim import BASE_SEPOLIA
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import checksum
 
+pytestmark = THOROUGH
 NAMES = {1: "base-sepolia", 2: "eip155:84532"}
 USED = {1: "invalid_transaction_state", 2: "invalid_exact_evm_nonce_already_used"}
 
@@ -31,7 +32,7 @@ def assert_moved(payer: Payer, to: Payer, transaction: str) -> None:
 
 @shows("server, {shop}", "PyPI x402", "x402 version 2")
 @pytest.mark.parametrize("version", ["v2"])
-@pytest.mark.parametrize("shop", ["fastapi", pytest.param("flask", marks=THOROUGH)])
+@pytest.mark.parametrize("shop", ["fastapi", "flask"])
 def test_servers_settle_at_our_facilitator(server: Server, shop: str, version: str) -> None:
     merchant, payer = server.payer(funds=None), server.payer()
     sells = {
@@ -64,7 +65,7 @@ def requirements(version: x402.Version, to: str) -> dict[str, Any]:
 
 
 @shows("facilitator client", "PyPI x402", "x402 version {version}")
-@pytest.mark.parametrize("version", [pytest.param(1, marks=THOROUGH), 2], ids=["v1", "v2"])
+@pytest.mark.parametrize("version", [1, 2], ids=["v1", "v2"])
 def test_the_facilitator_client_is_answered(server: Server, version: x402.Version) -> None:
     merchant, payer = server.payer(funds=None), server.payer()
     got = venv.run(

@@ -7,8 +7,10 @@ import pytest
 
 from tests import npm
 from tests.interop import node, programs, venv
+from tests.interop.table import THOROUGH
 from tests.serve.driver import PRICE, Server
 
+pytestmark = THOROUGH
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 SECTION = README.split("## Use it as your local x402 facilitator")[1].split("\n## ")[0]
 FASTAPI, PYTHON = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)

@@ -8,6 +8,7 @@ from tests.interop import onchain, venv
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import Server
 
+pytestmark = THOROUGH
 NETWORKS = {1: "base-sepolia", 2: "eip155:84532"}
 REFUSED = {
     1: "invalid_exact_evm_transaction_simulation_failed",
@@ -17,14 +18,14 @@ REFUSED = {
 AMOUNT_BASE = 101
 
 
-@pytest.fixture(scope="module", params=["ledger", pytest.param("anvil", marks=THOROUGH)])
+@pytest.fixture(scope="module", params=["ledger", "anvil"])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     with onchain.chain(request.param) as running:
         yield running
 
 
 @shows("facilitator", "PyPI x402", "JSON-RPC, x402 version {version}")
-@pytest.mark.parametrize("version", [pytest.param(1, marks=THOROUGH), 2], ids=["v1", "v2"])
+@pytest.mark.parametrize("version", [1, 2], ids=["v1", "v2"])
 def test_it_verifies_and_settles_and_refuses_to_settle_twice(server: Server, version: int) -> None:
     given = onchain.told(server, 2 * version - 1, 2 * version)
     payer, facilitator = (

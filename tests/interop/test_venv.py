@@ -1,6 +1,9 @@
 """The programs of other people run in an environment of their own."""
 
 from tests.interop import venv
+from tests.interop.table import THOROUGH
+
+pytestmark = THOROUGH
 
 
 def test_it_has_the_pinned_packages_and_nothing_of_ours():

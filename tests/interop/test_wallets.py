@@ -15,6 +15,7 @@ from tests.interop import cast_wallet, node, onchain, venv
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import Server
 
+pytestmark = THOROUGH
 TRANSFERS = [11, 12, 14, 15]
 """The amounts that each program moves to its shop, in order."""
 
@@ -41,7 +42,6 @@ PACKAGES = {
     "web3.py-8.0.0": "PyPI web3",
     "cast-1.7.1": "npm @foundry-rs/cast",
 }
-EVERY_DAY = "web3.py-8.0.0"
 """The others are npm packages of their own, which take a while to install."""
 SUCCEEDED = (1, "success", "0x1")
 
@@ -83,13 +83,7 @@ def without_estimate(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 @shows("wallet", PACKAGES, "JSON-RPC", "ledger")
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if name == EVERY_DAY else [THOROUGH], id=f"{name}-ledger")
-        for name in PROGRAMS
-    ],
-)
+@pytest.mark.parametrize("name", PROGRAMS, ids=lambda name: f"{name}-ledger")
 def test_a_wallet_does_everything_on_the_ledger(
     found: Callable[[str], dict[str, Any]], name: str
 ) -> None:
@@ -111,7 +105,6 @@ def test_a_wallet_does_everything_on_the_ledger(
 
 
 @shows("wallet", PACKAGES, "JSON-RPC", "anvil")
-@THOROUGH
 @pytest.mark.parametrize("name", PROGRAMS, ids=lambda name: f"{name}-anvil")
 def test_a_wallet_finds_the_same_on_anvil(
     found: Callable[[str], dict[str, Any]], anvil: Server, name: str

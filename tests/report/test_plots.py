@@ -396,7 +396,7 @@ def test_money_that_moves_without_a_payment_is_plotted() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("width_mm", [80, 160])
+@pytest.mark.parametrize("width_mm", [80, pytest.param(160, marks=pytest.mark.thorough)])
 def test_no_text_of_the_sequence_crosses_a_lane(name: str, width_mm: int) -> None:
     ax = plots.sequence(run(name), figure.new_axes(width_mm, 120))
     ax.figure.canvas.draw()

@@ -13,7 +13,7 @@ from x402sim import summarize, sweep
 from x402sim.report.plots import bands
 
 SWEEP_S, BLOCK_S, DEPOSIT, PRICE = 10, 5, 50, 0.01
-SEEDS = range(14)
+SEEDS = range(8)
 
 
 @pytest.fixture(scope="module")

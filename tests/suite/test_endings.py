@@ -30,7 +30,10 @@ def begun(*options: str, **more: Any) -> "subprocess.Popen[str]":
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])
+@pytest.mark.parametrize(
+    "closed",
+    ["both", *(pytest.param(each, marks=pytest.mark.thorough) for each in ("stdout", "stderr"))],
+)
 def test_reports_are_written_when_nobody_reads_the_output(
     duo: Duo, tmp_path: Path, closed: str
 ) -> None:

@@ -94,6 +94,7 @@ def judged(
     return asyncio.run(main())
 
 
+@pytest.mark.usefixtures("soon")
 def test_a_service_that_stops_is_said_once_with_the_time() -> None:
     first, second, third = judged(asks_again, stops_after=1)
     assert first.outcome is Outcome.PASSED

@@ -11,13 +11,13 @@ from x402sim.backends import FixedBlocks, JitteredBlocks, PoissonBlocks
 from x402sim.rng import Rng
 from x402sim.world.chains.block_times import BlockTimes
 
-SEEDS = range(40)
+SEEDS = range(20)
 
 
 async def one_session(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     await alice.open_session("0.50", duration=60)
-    await world.advance(300)
+    await world.advance(150)
 
 
 def refund_delay_s(run: Run) -> float:
