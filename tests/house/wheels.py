@@ -35,8 +35,8 @@ def resolve(dependencies: list[str], case: tuple[str, str]) -> str:
     """Return why these dependencies have no set of wheels; empty if they have one."""
     python, platform = case
     done = subprocess.run(
-        (find_uv_bin(), "pip", "compile", "--quiet", "--no-build", "--no-python-downloads", "-", "--python-version", python,
-         "--python-platform", platform),
+        (find_uv_bin(), "pip", "compile", "--quiet", "--no-build", "--no-python-downloads",
+         "--python-version", python, "--python-platform", platform, "-"),
         input="\n".join(dependencies), capture_output=True, text=True, check=False,
         timeout=TIMEOUT_S,
     )  # fmt: skip
