@@ -58,7 +58,7 @@ def test_every_action_of_a_story_has_a_text() -> None:
 def test_a_trace_says_why_something_was_refused_or_lost() -> None:
     refused, lost = (
         "\n".join(trace.trace(run("lost").journal, 2)),
-        trace.trace(run("lost").journal, 6),
+        trace.trace(run("lost").journal, 5),
     )
     assert "service ✗ facilitator    connection lost" in refused
     assert "refused: Facilitator unreachable" in refused
