@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -110,7 +111,7 @@ class _Caller:
 
 def _whole(start: Message, content: bytes) -> Response:
     """Return an answer, which is decoded if the application has encoded it."""
-    status, headers = start["status"], [(name, value) for name, value in start["headers"]]
+    status, headers = start["status"], list(start["headers"])
     if b"content-encoding" in [name.lower() for name, _ in headers]:
         return plain(httpx.Response(status, headers=headers, content=content))
     return Response(status, headers, content)
@@ -303,8 +304,11 @@ def _path(request: Request, to: str) -> str:
 
 def _authorization(payment_header: object) -> str | None:
     """Return the nonce of a payment header in hex, "unreadable", or None if there is no header."""
-    if not isinstance(payment_header, str):
-        return None
+    return _nonce(payment_header) if isinstance(payment_header, str) else None
+
+
+@lru_cache(maxsize=32)  # one header goes over three links
+def _nonce(payment_header: str) -> str:
     try:
         auth, _ = authorization_of(decode_header(payment_header))
     except BadMessage:
