@@ -9,9 +9,11 @@ from typing import Any
 import httpx
 import msgspec
 
-from x402sim.http.bounded import MIB, Limits, read
+from x402sim.http.bounded import Limits, read
 
 Headers = list[tuple[bytes, bytes]]
+UNLIMITED = 1 << 40
+"""The bytes of an answer to a request that does not limit them."""
 
 
 class Request(msgspec.Struct):
@@ -94,10 +96,15 @@ class OverClient(Transport):
 
     async def send(self, request: Request) -> Response:
         """Return the answer to a request, if it is not too large."""
-        most = request.extensions.get("max_answer_bytes", MIB)
+        most = request.extensions.get("max_answer_bytes", UNLIMITED)
         built = self._http.build_request(
-            request.method, request.url, content=request.body, headers=request.headers
+            request.method,
+            request.url,
+            content=request.body,
+            headers=request.headers,
+            extensions=request.extensions,
         )
+        request.extensions = built.extensions
         response = await self._http.send(built, stream=True, follow_redirects=False)
         await read(response, Limits(max_answer_bytes=most))
         return plain(response)

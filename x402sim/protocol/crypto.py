@@ -108,10 +108,11 @@ def from_hex(text: str, size: int) -> bytes:
 
     The error shows no text as long as a private key, which may be one in the wrong place.
     """
-    value = None
-    if len(text) == 2 + 2 * size and text.startswith("0x"):
-        with suppress(ValueError):
-            value = bytes.fromhex(text[2:])
+    is_so_long = len(text) == 2 + 2 * size and text.startswith("0x")
+    try:
+        value = bytes.fromhex(text[2:]) if is_so_long else None
+    except ValueError:
+        value = None
     if value is None or len(value) != size:  # bytes.fromhex would skip white space
         seen = repr(text) if len(text) <= LONGEST_SHOWN else f"{len(text)} characters"
         raise ValueError(f"expected 0x and {2 * size} hex digits, got {seen}")

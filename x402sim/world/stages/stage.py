@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import httpx
-
 from x402sim.clock import Clock
 from x402sim.events import OUTSIDE, Part, ServiceName, StoryEvent
 from x402sim.http.exchange import Transport
@@ -20,6 +18,7 @@ from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.control.client import ControlClient
+from x402sim.world.transport.client import PartClient
 from x402sim.world.transport.latency import Latency, constant
 from x402sim.world.transport.link import Link, Links
 
@@ -83,12 +82,12 @@ class OpenStage:
     facilitator_url: str = ""
     funded: Wallet | None = None
     """The only wallet with tokens, if the control API cannot fund payers."""
-    clients: list[httpx.AsyncClient] = field(default_factory=list)
+    clients: list[PartClient] = field(default_factory=list)
     """The clients that were made, to be closed at the end."""
     is_remote: bool = False
     """Whether the world has a journal of its own, which its control API answers."""
 
-    def client(self, caller: str, to: Part = "service") -> httpx.AsyncClient:
+    def client(self, caller: str, to: Part = "service") -> PartClient:
         """Return a caller's HTTP client for a service or the facilitator.
 
         Raises `ValueError` for a service that is not there.
@@ -103,7 +102,7 @@ class OpenStage:
             make, url = self.to_facilitator, self.facilitator_url
         stream = self.rng.stream(f"wire from {caller} to {to}")
         link = Link(self.links, caller, to, make(), self.latency_to(to), stream)
-        http = httpx.AsyncClient(transport=link, base_url=url, timeout=PAYER_TIMEOUT_S)
+        http = PartClient(link, url, PAYER_TIMEOUT_S)
         self.clients.append(http)
         return http
 

@@ -10,7 +10,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, Literal, get_args
 
-import httpx
 import msgspec
 
 from x402sim import events
@@ -36,6 +35,7 @@ from x402sim.world.story.payer import Payer
 from x402sim.world.story.payer_client import PayerClient
 from x402sim.world.story.population import Population, play_population
 from x402sim.world.story.start_state import StartState
+from x402sim.world.transport.client import PartClient
 from x402sim.world.transport.faults import Fault, FaultRule
 
 
@@ -167,7 +167,7 @@ class LiveWorld:
         auth: PaymentAuth | SessionAuth | None = None,
         *,
         to: events.ServiceName = "service",
-    ) -> httpx.AsyncClient:
+    ) -> PartClient:
         """Return an httpx client of a payer to a service; with `auth` it pays by itself."""
         http = self.stage.client(payer.name, to)
         if auth is not None:

@@ -1,7 +1,5 @@
 """A payer in a story: it buys as its policy says, or acts step by step (`PayerClient`)."""
 
-import httpx
-
 from x402sim.events import ServiceName
 from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.shops import Choose, Shop
@@ -10,6 +8,7 @@ from x402sim.world.story import shopping
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.orders import Account, Shopper
 from x402sim.world.story.payer_client import PayerClient, PayerWorld
+from x402sim.world.transport.client import PartClient
 
 
 class Payer(PayerClient):
@@ -24,7 +23,7 @@ class Payer(PayerClient):
         world: PayerWorld,
         name: str,
         wallet: Wallet,
-        http: httpx.AsyncClient,
+        http: PartClient,
         account: Account | None = None,
     ) -> None:
         super().__init__(world, name, wallet, http)

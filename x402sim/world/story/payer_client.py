@@ -28,6 +28,7 @@ from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
 from x402sim.world.control.messages import Sent
 from x402sim.world.story.answers import Answer
+from x402sim.world.transport.client import PartClient
 
 QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
@@ -60,16 +61,14 @@ class PayerWorld(Protocol):
     def rng(self, name: str) -> Stream:
         """Return a random stream for the story."""
 
-    def client(self, payer: "PayerClient", *, to: ServiceName = "service") -> httpx.AsyncClient:
+    def client(self, payer: "PayerClient", *, to: ServiceName = "service") -> PartClient:
         """Return a payer's HTTP client of a service."""
 
 
 class PayerClient:
     """A name, a wallet, and an HTTP client of one service."""
 
-    def __init__(
-        self, world: PayerWorld, name: str, wallet: Wallet, http: httpx.AsyncClient
-    ) -> None:
+    def __init__(self, world: PayerWorld, name: str, wallet: Wallet, http: PartClient) -> None:
         self.world, self.name, self.wallet, self.http = world, name, wallet, http
         self.skew_s = 0.0
         """Seconds by which this payer's clock is ahead of the true time."""
@@ -89,20 +88,18 @@ class PayerClient:
         self, method: str, path: str, *, json: Any = None, headers: dict[str, str] | None = None
     ) -> Answer:
         """Send one request to the service; return its answer, also if the exchange breaks."""
-        content = json if isinstance(json, bytes) else msgspec.json.encode(json)
-        has_body = json is not None
-        request = self.http.build_request(
-            method, path, content=content if has_body else None, headers=headers
-        )
-        if has_body:
-            request.headers["Content-Type"] = "application/json"
+        named, body = {name.lower(): value for name, value in (headers or {}).items()}, b""
+        if json is not None:
+            body = json if isinstance(json, bytes) else encode(json)
+            named["content-type"] = "application/json"
+        request = self.http.request_to(method, path, named, body)
         try:
-            response = await self.http.send(request)
+            response = await self.http.ask(request)
         except httpx.TransportError as error:
             answer = Answer(None, {}, request.extensions["exchange"], broken=type(error).__name__)
         else:
             exchange = request.extensions["exchange"]
-            answer = Answer(response.status_code, _object(response), exchange, response.text)
+            answer = Answer(response.status, _object(response.content), exchange, response.text)
         self.world.last_exchange = answer.exchange
         return answer
 
@@ -241,10 +238,10 @@ class PayerClient:
         return await self.world.transact(self.address, to_hex(data))
 
 
-def _object(response: httpx.Response) -> dict[str, Any]:
+def _object(content: bytes) -> dict[str, Any]:
     """Return the JSON object of an answer; empty if the answer is not one."""
     try:
-        body = decode(response.content, Any)
+        body = decode(content, Any)
     except BadMessage:
         return {}
     return body if isinstance(body, dict) else {}

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -110,8 +111,8 @@ class _Caller:
 
 def _whole(start: Message, content: bytes) -> Response:
     """Return an answer, which is decoded if the application has encoded it."""
-    status, headers = start["status"], [(name, value) for name, value in start["headers"]]
-    if any(name.lower() == b"content-encoding" for name, _ in headers):
+    status, headers = start["status"], list(start["headers"])
+    if b"content-encoding" in [name.lower() for name, _ in headers]:
         return plain(httpx.Response(status, headers=headers, content=content))
     return Response(status, headers, content)
 
@@ -173,6 +174,8 @@ class Link(Transport):
     ) -> None:
         self._links, self._caller, self._to = links, caller, to
         self._inner, self._latency, self._stream = inner, latency, stream
+        self.is_local = isinstance(inner, Asgi)
+        """Whether the part is in this process."""
 
     async def send(self, request: Request) -> Response:
         """Deliver a request and return its answer; raises `httpx.TransportError`."""
@@ -280,8 +283,8 @@ _RECORDED = {b"x-payment-id", b"x-session-id"} | {
 
 def _recorded(headers: Headers) -> Mapping[str, str]:
     """Return the headers, if the journal records one of them."""
-    is_any = any(name.lower() in _RECORDED for name, _ in headers)
-    return httpx.Headers(headers) if is_any else {}
+    is_none = _RECORDED.isdisjoint([name.lower() for name, _ in headers])
+    return {} if is_none else httpx.Headers(headers)
 
 
 def _read(body: bytes) -> _Body:
@@ -301,8 +304,11 @@ def _path(request: Request, to: str) -> str:
 
 def _authorization(payment_header: object) -> str | None:
     """Return the nonce of a payment header in hex, "unreadable", or None if there is no header."""
-    if not isinstance(payment_header, str):
-        return None
+    return _nonce(payment_header) if isinstance(payment_header, str) else None
+
+
+@lru_cache(maxsize=32)  # one header goes over three links
+def _nonce(payment_header: str) -> str:
     try:
         auth, _ = authorization_of(decode_header(payment_header))
     except BadMessage:

@@ -1,0 +1,40 @@
+"""A caller's HTTP client of one part: httpx's, with a short way for what needs nothing of it."""
+
+from functools import lru_cache
+
+import httpx
+
+from x402sim.http.exchange import OverClient, Request, Response
+from x402sim.world.transport.link import Link
+
+
+class PartClient(httpx.AsyncClient):
+    """An httpx client over a link; in one process `ask` goes past it, unless it authenticates.
+
+    So `ask` keeps no cookies there.
+    """
+
+    def __init__(self, link: Link, base_url: str, timeout_s: float) -> None:
+        super().__init__(transport=link, base_url=base_url, timeout=timeout_s)
+        self._link, self._base = link, str(self.base_url).rstrip("/")
+
+    def request_to(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Request:
+        """Return a request with this client's headers and timeout; names are in lower case."""
+        url, extensions = _at(self._base, path), {"timeout": self.timeout.as_dict()}
+        own = {name.encode(): value.encode("ascii") for name, value in headers.items()}
+        if body:
+            own[b"content-length"] = b"%d" % len(body)
+        named = {name.lower(): value for name, value in self.headers.raw}
+        named = {b"host": url.netloc} | named | own
+        return Request(method, url, list(named.items()), body, extensions)
+
+    async def ask(self, request: Request) -> Response:
+        """Return the answer; raises `httpx.TransportError`."""
+        is_short = self._link.is_local and self.auth is None
+        return await (self._link if is_short else OverClient(self)).send(request)
+
+
+@lru_cache(maxsize=256)
+def _at(base_url: str, path: str) -> httpx.URL:
+    url = httpx.URL(path)
+    return url if url.is_absolute_url else httpx.URL(base_url + "/" + path.lstrip("/"))
