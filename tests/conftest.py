@@ -9,10 +9,13 @@ import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import httpx
 import msgspec
 import pytest
 
@@ -27,7 +30,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--clause-map", help="write clause -> test files to this file, as JSON")
 
 
+READ_ONCE = patch("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context))
+"""A client reads the system's certificates for 25 ms, and the tests open thousands of clients."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    READ_ONCE.start()
     if config.getoption("--knock-out"):
         knock_out(config.getoption("--clause"))
 
