@@ -4,6 +4,7 @@
 wrong length, a high `s`, a `v` other than 27 or 28, and one from which no key can be recovered.
 """
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -104,19 +105,18 @@ def is_of_undeployed(signature: bytes) -> bool:
     return signature.endswith(UNDEPLOYED)
 
 
+_HEX = re.compile("0x[0-9a-fA-F]*")
+
+
 def from_hex(text: str, size: int) -> bytes:
     """Return the `size` bytes written as 0x and hex digits; raises `ValueError` otherwise.
 
     The error shows no text as long as a private key, which may be one in the wrong place.
     """
-    value = None
-    if len(text) == 2 + 2 * size and text.startswith("0x"):
-        with suppress(ValueError):
-            value = bytes.fromhex(text[2:])
-    if value is None or len(value) != size:  # bytes.fromhex would skip white space
+    if len(text) != 2 + 2 * size or not _HEX.fullmatch(text):
         seen = repr(text) if len(text) <= LONGEST_SHOWN else f"{len(text)} characters"
         raise ValueError(f"expected 0x and {2 * size} hex digits, got {seen}")
-    return value
+    return bytes.fromhex(text[2:])
 
 
 def parse_key(key: str | bytes) -> bytes:

@@ -170,17 +170,21 @@ class _Jumping(selectors.DefaultSelector):
         self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        ready = self._select(timeout)
-        self._loop.step()
+        loop = self._loop
+        if timeout == 0 or loop.must_wait:
+            ready = self._poll(timeout and None)
+        else:
+            ready = self._poll(loop.grace_s)
+            if not ready and not loop.give_turn():
+                loop.jump()
+        loop.step()
         return ready
 
-    def _select(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
-        if timeout == 0 or self._loop.must_wait:
-            return super().select(timeout and None)
-        ready = super().select(self._loop.grace_s)
-        if not ready and not self._loop.give_turn():
-            self._loop.jump()
-        return ready
+    def _poll(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Ask the system, unless only a thread could wake the loop and none of its own runs."""
+        if len(self.get_map()) == 1 and not self._loop.must_wait:
+            return []
+        return super().select(timeout)
 
 
 class _Timer(asyncio.TimerHandle):

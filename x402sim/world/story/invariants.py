@@ -5,9 +5,9 @@ served, only for money that moved; a payment id is paid at most once. Each is ch
 and the database; only what was served is read from an answer.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from sys import intern
-from typing import assert_never
+from typing import Any, assert_never, get_args
 
 from x402sim import events
 from x402sim.journal import Entry
@@ -53,30 +53,29 @@ class Invariants:
         self._paying: dict[int, bytes] = {}
         """The authorizations of open requests that pay in one step."""
         self._reported: set[tuple[str, str]] = set()
+        self._looks: dict[type[events.Event], Callable[[Any], Iterator[Broken]]] = {
+            **dict.fromkeys(get_args(events.ChainEvent), self._look_at_chain),
+            **dict.fromkeys(get_args(events.ServiceEvent), self._look_at_service),
+            **dict.fromkeys(get_args(events.ExchangeEvent), self._look_at_exchange),
+        }
 
     def __call__(self, entry: Entry) -> None:
         """Check the invariants that one event can break."""
         event = entry.event
         if event.actor == "chain":  # a block is complete only after its last event
             self._is_settled = False
-        else:
-            for clause, expected, actual in self._conserved():
-                self._report(clause, expected, actual)
-        for clause, expected, actual in self._check(event):
-            self._report(clause, expected, actual)
+        elif not self._is_settled:
+            self._is_settled = True
+            self._report(self._conserved())
+        look = self._looks.get(type(event))
+        if look is not None:
+            self._report(look(event))
 
-    def _report(self, clause: str, expected: str, actual: str) -> None:
-        if (clause, actual) not in self._reported:
-            self._reported.add((clause, actual))
-            self._broken(clause, expected, actual)
-
-    def _check(self, event: events.Event) -> Iterator[Broken]:
-        if isinstance(event, events.ChainEvent):
-            yield from self._look_at_chain(event)
-        elif isinstance(event, events.ServiceEvent):
-            yield from self._look_at_service(event)
-        elif isinstance(event, events.ExchangeEvent):
-            yield from self._look_at_exchange(event)
+    def _report(self, found: Iterable[Broken]) -> None:
+        for clause, expected, actual in found:
+            if (clause, actual) not in self._reported:
+                self._reported.add((clause, actual))
+                self._broken(clause, expected, actual)
 
     def _look_at_exchange(self, event: events.ExchangeEvent) -> Iterator[Broken]:
         match event:
@@ -170,9 +169,6 @@ class Invariants:
 
     def _conserved(self) -> Iterator[Broken]:
         """Check that the sum of all balances is the minted amount."""
-        if self._is_settled:
-            return
-        self._is_settled = True
         minted, held = self._supply, self._parts.watch.supply_base
         if held != minted:
             yield CONSERVED, f"{minted} base units", f"{held} base units"
