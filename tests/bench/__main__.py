@@ -26,7 +26,7 @@ RAW, OURS, PAID, JOURNAL = "raw signatures", "protocol.crypto", "paid requests",
 MEANING = {
     RAW: "1 signature and 2 recoveries by libsecp256k1, nothing else",
     OURS: "the same by x402sim, with digests, addresses and checks",
-    PAID: "402, sign, verify, settle, served: every request through httpx",
+    PAID: "402, sign, verify, settle, served: over the links of a world",
     served.BARE: "answers 200 with 5 bytes; same parser, same event loop",
     served.OURS: "answers 402 with new requirements",
 }

@@ -1,7 +1,7 @@
 """One paid request in a world, its signatures alone, and what the journal of it costs.
 
 A lifecycle is the 402, the signature, the settlement through the facilitator on the ledger, and the
-repeated request that is served; every request goes through httpx.
+repeated request that is served; every request goes over a link of the world.
 """
 
 import itertools
