@@ -1,7 +1,7 @@
 """Checks that the core installs from wheels alone: `python -m tests.house.wheels`.
 
-For each supported Python, on Linux (x86 and arm), macOS and Windows. What cannot be resolved is
-printed, and is exit code 1.
+For each supported Python, on Linux (x86 and arm), macOS and Windows. What has no wheels is printed,
+and is exit code 1. Where the package index does not answer, a line says so and nothing fails.
 """
 
 import subprocess
@@ -17,30 +17,35 @@ from uv import find_uv_bin
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PLATFORMS = ("linux", "aarch64-unknown-linux-gnu", "macos", "windows")
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
-TIMEOUT_S = 120
+UV = find_uv_bin()
+TIMEOUT_S = 300
+MISSING = "No solution found"
+"""How uv says that wheels are missing, and not the answers of the index."""
 
 
 def main() -> int:
     """Resolve the dependencies for each Python and platform; 1 if one fails."""
     project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
     cases = list(product(PYTHONS, PLATFORMS))
-    with ThreadPoolExecutor(len(cases)) as pool:  # nearly all the time is the index's
+    with ThreadPoolExecutor(4) as pool:  # nearly all the time is the index's
         errors = list(pool.map(partial(resolve, project["dependencies"]), cases))
     for (python, platform), error in zip(cases, errors, strict=True):
         print(f"wheels: Python {python}, {platform}: {error or 'all'}")
-    return int(any(errors))
+    return int(any(MISSING in error for error in errors))
 
 
 def resolve(dependencies: list[str], case: tuple[str, str]) -> str:
-    """Return why these dependencies have no set of wheels; empty if they have one."""
+    """Return why no set of wheels was found for these dependencies; empty if one was."""
     python, platform = case
     done = subprocess.run(
-        (find_uv_bin(), "pip", "compile", "--quiet", "--no-build", "--no-python-downloads",
+        (UV, "pip", "compile", "--quiet", "--no-build", "--no-python-downloads",
          "--python-version", python, "--python-platform", platform, "-"),
         input="\n".join(dependencies), capture_output=True, text=True, check=False,
         timeout=TIMEOUT_S,
     )  # fmt: skip
-    return done.stderr if done.returncode else ""
+    if not done.returncode:
+        return ""
+    return done.stderr if MISSING in done.stderr else f"NOT checked: {done.stderr}"
 
 
 if __name__ == "__main__":
