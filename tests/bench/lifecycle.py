@@ -6,7 +6,6 @@ repeated request that is served; every request goes over a link of the world.
 
 import itertools
 
-import coincurve
 import msgspec
 
 from x402sim.events import RequestSent
@@ -21,9 +20,8 @@ from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.world import World
 
 SEED = 1
-_KEY = coincurve.PrivateKey(Rng(0).secret("bench"))
-_OUR_KEY = PrivateKey(_KEY.secret)
-_SIGNER = _OUR_KEY.address
+_KEY = PrivateKey(Rng(0).secret("bench"))
+_SIGNER = _KEY.address
 _FIRST = Authorization(_SIGNER, _SIGNER, 10_000, 0, 300, bytes(32))
 _DIGEST = transfer_digest(_FIRST, TESTNET.domain)
 _NUMBERS = itertools.count()
@@ -48,10 +46,13 @@ def sign_raw(times: int) -> None:
 
     It needs the payer's signature, and the recoveries of the facilitator and of the token.
     """
+    from coincurve import PrivateKey, PublicKey  # no wheel for Python 3.14 yet
+
+    key = PrivateKey(_KEY.secret)
     for _ in range(times):
-        signature = _KEY.sign_recoverable(_DIGEST, hasher=None)
-        coincurve.PublicKey.from_signature_and_message(signature, _DIGEST, hasher=None)
-        coincurve.PublicKey.from_signature_and_message(signature, _DIGEST, hasher=None)
+        signature = key.sign_recoverable(_DIGEST, hasher=None)
+        PublicKey.from_signature_and_message(signature, _DIGEST, hasher=None)
+        PublicKey.from_signature_and_message(signature, _DIGEST, hasher=None)
 
 
 def sign_ours(times: int) -> None:
@@ -61,7 +62,7 @@ def sign_ours(times: int) -> None:
     """
     for number in itertools.islice(_NUMBERS, times):
         auth = Authorization(_SIGNER, _SIGNER, 10_000, 0, 300, number.to_bytes(32))
-        signature = sign(transfer_digest(auth, TESTNET.domain), _OUR_KEY)
+        signature = sign(transfer_digest(auth, TESTNET.domain), _KEY)
         for _ in range(2):
             assert recover(transfer_digest(auth, TESTNET.domain), signature) == _SIGNER
 

@@ -181,7 +181,7 @@ class _Jumping(selectors.DefaultSelector):
         return ready
 
     def _poll(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Ask the system, unless only a thread could wake the loop and none of its own runs."""
+        """Ask the system what is ready: nothing, if there are no sockets and no threads run."""
         if len(self.get_map()) == 1 and not self._loop.must_wait:
             return []
         return super().select(timeout)

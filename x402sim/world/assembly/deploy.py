@@ -27,7 +27,7 @@ from x402sim.world.transport.link import Asgi
 class Deployed:
     """One service of a world: its process, its application with faults, and its HTTP client.
 
-    The client reaches whom it calls outside the world.
+    The client is for calls that leave the world.
     """
 
     process: Process

@@ -1,4 +1,4 @@
-"""A caller's HTTP client of one part: httpx's, with a short way for what needs nothing of it."""
+"""A caller's HTTP client of one part of the world."""
 
 from functools import lru_cache
 
@@ -9,9 +9,10 @@ from x402sim.world.transport.link import Link
 
 
 class PartClient(httpx.AsyncClient):
-    """An httpx client over a link; in one process `ask` goes past it, unless it authenticates.
+    """An httpx client over a link, with `ask` as a cheaper way in one process.
 
-    So `ask` keeps no cookies there.
+    There `ask` gives a request to the link itself, unless the client has an `auth`: it keeps no
+    cookies, and calls no event hooks.
     """
 
     def __init__(self, link: Link, base_url: str, timeout_s: float) -> None:
