@@ -22,7 +22,7 @@ CLOCKS = {
 }
 
 
-@scenario(needs="funds, observe chain")
+@scenario(needs="clock, funds, observe chain")
 async def clock_skew(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     asked = [await alice.ask() for _ in range(4)]

@@ -1,5 +1,6 @@
 """A world on an existing node: real time, our keys, and no control over its blocks."""
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -11,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.evm import circle
-from x402sim import TESTNET, LocalServer, PaymentAuth, World
+from x402sim import TESTNET, LiveWorld, LocalServer, PaymentAuth, World, scenario
 from x402sim.backends import Node
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.anvil import AnvilProcess
@@ -221,9 +222,35 @@ def test_a_minter_mints_who_is_not_the_owner(node: str, monkeypatch: pytest.Monk
     assert run.outcome == "passed", run.reason
 
 
-def test_a_paid_window_can_close_between_the_try_and_the_block(node: str, token: str):
-    """A node tries a call at the time of its newest block; the receipt says why it failed."""
-    run = World(chain=Node(node, token=token)).play("clock_skew")
+def test_a_window_can_close_between_the_try_and_the_block(node: str, token: str):
+    """A node tries a call as if mined at once; the receipt says why it failed later."""
+
+    @scenario(needs="funds, observe chain")
+    async def closes_while_it_waits(world: LiveWorld) -> None:
+        """A window closes while its transaction waits.
+
+        Covers: 5/window.
+        Story: the node mines Alice's payment after its window; no money moves.
+        """
+        alice = await world.payer("alice", balance="1.00")
+        required = await alice.ask()
+        ask(node, "evm_setAutomine", False)
+        try:
+            closes_s = alice.now_s() + 3
+            paying = asyncio.ensure_future(
+                alice.pay(required, alice.sign(required, valid_before=closes_s))
+            )
+            while ask(node, "txpool_status")["pending"] == "0x0":
+                await world.clock.sleep(0.05)
+            await world.clock.sleep_until(closes_s + 1)  # a block may be a second older than now
+        finally:
+            ask(node, "evm_setAutomine", True)
+            ask(node, "evm_mine")
+        refused = await paying
+        world.expect(refused.error, "Authorization expired", "5/window")
+        world.expect(len(await world.transfers(alice)), 0, "5/window")
+
+    run = World(chain=Node(node, token=token)).play(closes_while_it_waits)
     assert run.outcome == "passed", run.reason
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
 
+import httpx
 import pytest
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -226,6 +227,20 @@ def test_a_broken_settlement_is_judged(
     assert settled == ("failed" if has_world or said[0] < 500 else "inconclusive")
     assert done.returncode == (1 if settled == "failed" else 2)
     assert ("has refused it by itself" in done.words) is has_world
+
+
+def test_what_others_ask_the_facilitator_meanwhile_does_not_count(duo: Duo) -> None:
+    class Beside(BrokenPay):
+        async def answer(self, request: Request) -> Response:
+            if request.url.path == "/api/pay":
+                async with httpx.AsyncClient() as somebody:
+                    await somebody.post(duo.ready["facilitator"] + "/settle", json={})
+            return await super().answer(request)
+
+    with running(Beside(duo.url, api_key=None)) as gateway:
+        gateway.said = OWN[0]
+        done = conformance(gateway.url, "--world", duo.control, *FEW)
+    assert "has refused it by itself" in done.words
 
 
 @pytest.mark.parametrize("said", CUT_OFF)

@@ -84,6 +84,15 @@ class ControlApi:
             late = {"victim": "facilitator", "does": "delay answer", "seconds": seconds}
             await self.fault({**late, "times": None}, of=payer)
 
+    async def watch(self, payer: Wallet) -> None:
+        """Have the world note when its facilitator is asked about a payer, who pays only once."""
+        noted = {"victim": "facilitator", "does": "delay answer", "seconds": 0.001}
+        await self._request("POST", "faults", {**noted, "contains": payer.address})
+
+    async def was_asked_about(self, payer: Wallet) -> bool:
+        """Tell whether the facilitator was asked about a payer since `watch`."""
+        return all(each["contains"] != payer.address for each in await self.get("faults"))
+
     async def lasting_fault(self, fault: dict[str, Any], of: str) -> None:
         """Inject a fault for requests that contain a text; it stays while the check waits.
 

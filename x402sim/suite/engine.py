@@ -14,6 +14,7 @@ from typing import assert_never
 import msgspec
 
 from x402sim.clock import stopwatch
+from x402sim.payer.wallet import Wallet
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
 from x402sim.suite.check import COMES_WITH, HOW_TO_PROVIDE, KINDS, Baseline, Check
@@ -332,14 +333,14 @@ async def _require_baseline(setting: Setting, state: RunState, baseline: Baselin
         raise Inconclusive(f"the baseline ({baseline}) was not accepted: {problem}")
 
 
-async def try_baseline(probe: Probe, baseline: Baseline) -> str | None:
-    """Try a baseline; return why the target did not accept it, None if it did."""
+async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = None) -> str | None:
+    """Try a baseline, with this payer if given; return why it was not accepted, None if it was."""
     try:
         match baseline:
             case Baseline.UNPAID:
                 await probe.challenge()
             case Baseline.PAYMENT:
-                paid = await probe.buy()
+                paid = await probe.buy(payer)
                 expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
             case Baseline.SESSION:
                 session = await probe.open_session(await probe.budget_for(2))

@@ -13,7 +13,6 @@ from email.utils import parsedate_to_datetime
 import httpx
 
 from x402sim.clock import stopwatch
-from x402sim.events import AnswerSent
 from x402sim.http.bounded import AnswerTooSlow
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
@@ -114,7 +113,7 @@ async def _examine(setting: Setting, checks: list[Check]) -> Ready:
         await _require_money(probe, challenge, plan)
         if not plan.payments:  # nothing fits the budget, so nothing is paid
             return ready
-    return replace(ready, notes=(*ready.notes, *await _pay_once(probe)))
+    return replace(ready, notes=(*ready.notes, *await _pay_once(probe, challenge)))
 
 
 async def _round_trip_s(probe: Probe) -> float:
@@ -360,23 +359,26 @@ def _unfunded(setting: Setting, challenge: Challenge, plan: Plan, has: str) -> s
     )
 
 
-async def _pay_once(probe: Probe) -> tuple[str, ...]:
+async def _pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
     """Pay once, which is the checks' baseline too; return notes, and raise `NotReady`."""
     setting, state = probe.setting, probe.state
     with_world = setting.control is not None and setting.advance is None
-    since = await probe.world.next_event() if with_world else 0
-    problem = state.baselines[Baseline.PAYMENT] = await try_baseline(probe, Baseline.PAYMENT)
+    payer = await probe.payer_of(challenge) if with_world else None
+    if payer is not None:
+        await probe.world.watch(payer)
+    problem = await try_baseline(probe, Baseline.PAYMENT, payer)
+    state.baselines[Baseline.PAYMENT] = problem
     lacks_money = problem is not None and Refusal.INSUFFICIENT_BALANCE.text in problem
     is_cut_off = problem is not None and probe.last is not None and _is_cut_off(probe.last)
     if setting.control is None and lacks_money:
         raise NotReady(f"the payer lacks money; {problem}")
     if setting.control is None and is_cut_off:
         raise NotReady(f"{_base(setting)}: {problem}; does its facilitator answer?")
-    if not with_world or await _was_asked(probe, since):
+    if payer is None or await probe.world.was_asked_about(payer):
         return ()
     assert setting.control is not None
     world = str(setting.control.http.base_url).rstrip("/").removesuffix("/_sim")
-    unused = f"the world's facilitator was not asked ({world}/facilitator)"
+    unused = f"the world's facilitator was not asked about it ({world}/facilitator)"
     if is_cut_off or lacks_money:  # the world has given the payer money: another world is asked
         raise NotReady(f"{unused}, and {problem}; set FACILITATOR_URL of the service to it")
     if problem:
@@ -388,12 +390,6 @@ def _is_cut_off(answer: TargetAnswer) -> bool:
     """Tell whether a service that cannot reach its facilitator answers so."""
     is_broken = answer.broken != "" or answer.status in BAD_GATEWAY
     return is_broken or (answer.status >= 500 and _CUT_OFF.search(answer.text) is not None)
-
-
-async def _was_asked(probe: Probe, since: int) -> bool:
-    """Tell whether the target has called the world's facilitator."""
-    events = [entry.event for entry in await probe.world.journal(since)]
-    return any(isinstance(event, AnswerSent) and event.actor == "facilitator" for event in events)
 
 
 def _base(setting: Setting) -> str:

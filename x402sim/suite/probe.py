@@ -333,13 +333,17 @@ class Probe:
     async def pay(self, challenge: Challenge, payer: Wallet | None = None) -> Paid:
         """Pay a 402; raises `Inconclusive` if that fails."""
         if payer is None:
-            payer = await self.wallets.payer(to_decimal(challenge.amount_base + 1_000_000, 6))
+            payer = await self.payer_of(challenge)
         header = self.wallets.sign(challenge, payer)
         receipt = await self.settle(challenge, header)
         if not (receipt.may_be_receipt if self._is_deposit(challenge) else receipt.is_receipt):
             raise Inconclusive(f"a valid payment was not settled: {receipt.summary}")
         self.state.paid_ids.add(challenge.payment_id)
         return Paid(challenge, header, receipt, payer)
+
+    async def payer_of(self, challenge: Challenge) -> Wallet:
+        """Return a payer who has the money for a 402, and one token more."""
+        return await self.wallets.payer(to_decimal(challenge.amount_base + 1_000_000, 6))
 
     def _is_deposit(self, challenge: Challenge) -> bool:
         resource = challenge.requirements.get("resource")
