@@ -7,10 +7,11 @@ of its lines begin, so that a run can have any number of events.
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import takewhile
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import IO
 
+from x402sim.events import name_of
 from x402sim.journal.entries import HEADER, Entry, line, read_line, require_version, tag_of
 
 EVERY = 512
@@ -22,8 +23,11 @@ class InMemory:
     """Entries in memory; with `limit`, only the newest."""
 
     def __init__(self, limit: int | None = None) -> None:
-        self.entries: deque[Entry] = deque(maxlen=limit)
+        self.entries: list[Entry] | deque[Entry] = [] if limit is None else deque(maxlen=limit)
         self.append = self.entries.append
+        self._places: dict[str, list[int]] = {}
+        """Where the entries of each name are; of the first `_placed` entries."""
+        self._placed = 0
 
     def __len__(self) -> int:
         return len(self.entries)
@@ -33,7 +37,14 @@ class InMemory:
 
     def of(self, names: frozenset[str]) -> Iterator[Entry]:
         """Yield the entries whose events have one of these names."""
-        return (each for each in self.entries if each.event.__struct_config__.tag in names)
+        if isinstance(self.entries, deque):  # the oldest leave, and all others have new places
+            return (each for each in self.entries if each.event.__struct_config__.tag in names)
+        for place in range(self._placed, len(self.entries)):
+            name = name_of(type(self.entries[place].event))
+            self._places.setdefault(name, []).append(place)
+        self._placed = len(self.entries)
+        places = sorted(chain.from_iterable(self._places.get(name, ()) for name in names))
+        return map(self.entries.__getitem__, places)
 
     def since(self, seq: int) -> list[Entry]:
         """Return the entries numbered `seq` or more; it reads no others."""
@@ -51,6 +62,8 @@ class InMemory:
         kept = list(entries)
         self.entries.clear()
         self.entries.extend(kept)
+        self._places.clear()
+        self._placed = 0
 
     def close(self) -> None:
         """Do nothing: there is no file."""

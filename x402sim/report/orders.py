@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from x402sim import events
-from x402sim.report.reading import PAY, Reading, asks_for_payment
+from x402sim.report.reading import FOLLOWED, PAY, Reading, asks_for_payment
 
 CREATE_SESSION = "/api/sessions/create"
 WAYS = ("payment", "deposit", "session")
@@ -73,7 +73,7 @@ class Orders:
         """The payment id that the service settled with a transaction."""
         self._sees_chain = False
         self._services = reading.services
-        for entry in reading.entries:
+        for entry in reading.journal.of(*FOLLOWED):
             event = entry.event
             if isinstance(event, events.RequestSent):
                 self._request(event, entry.at_ms)
@@ -81,10 +81,10 @@ class Orders:
                 self._answer(event, entry.at_ms)
             elif isinstance(event, events.NoAnswer):
                 self._end(event.exchange)
-            elif isinstance(event, events.ServiceEvent):
-                self._by_service(event)
             elif isinstance(event, events.ChainEvent):
                 self._on_chain(event)
+            elif isinstance(event, events.ServiceEvent):
+                self._by_service(event)
         self._count_money()
 
     # --- what a payer sees -----------------------------------------------------------

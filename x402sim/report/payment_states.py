@@ -12,7 +12,7 @@ from typing import assert_never, get_args
 from x402sim import events
 from x402sim.journal import Entry
 from x402sim.protocol.refusals import is_final, refusal_named, request_error_named
-from x402sim.report.reading import PAY, Reading, asks_for_payment
+from x402sim.report.reading import FOLLOWED, PAY, Reading, asks_for_payment
 
 STATUSES = ("settled", "pending", "failed", "refused", "unpaid")
 CHANGES = ("opened", "debited", "expired", "refunded", "failed")
@@ -74,14 +74,15 @@ class Payments:
         self._is_seen = any(
             True for _ in reading.journal.of(events.PaymentSettled, events.PaymentRefused)
         )
-        for entry in reading.entries:
+        for entry in reading.journal.of(*FOLLOWED):
             event = entry.event
-            if isinstance(event, events.ServiceEvent):
-                self._by_service(event, entry.at_ms)
+            if isinstance(event, events.ExchangeEvent):  # first: most are, and each test takes time
+                if event.to in reading.services:
+                    self._by_payer(event, entry.at_ms)
             elif isinstance(event, events.ChainEvent):
                 self._on_chain(event)
-            elif isinstance(event, events.ExchangeEvent) and event.to in reading.services:
-                self._by_payer(event, entry.at_ms)
+            elif isinstance(event, events.ServiceEvent):
+                self._by_service(event, entry.at_ms)
 
     def _of(self, payment_id: str) -> Payment:
         return self.found.setdefault(payment_id, Payment(payment_id))

@@ -2,18 +2,22 @@
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar, assert_never
+from typing import TypeVar, assert_never, get_args
+
+import msgspec
 
 from x402sim.events import (
     MOST_SERVICES,
     AnswerReceived,
     Begin,
+    ChainEvent,
     Event,
+    ExchangeEvent,
     NoAnswer,
     PayerJoined,
     RequestSent,
+    ServiceEvent,
     ServiceJoined,
     TransactionUndone,
     Transfer,
@@ -30,6 +34,8 @@ MINT = "mint"
 """The name of the zero address: tokens come from there, and go there to be burnt."""
 MERCHANT = "merchant"
 """The name of the merchant of a world with one service."""
+FOLLOWED: tuple[type[Event], ...] = get_args(ExchangeEvent | ChainEvent | ServiceEvent)
+"""The events that say what became of orders and payments."""
 DECIMALS = 6
 """Of the token, if the journal does not say."""
 
@@ -45,8 +51,7 @@ OUTCOMES = ("served", "paid", "payment required", "refused", "error", "lost", "o
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Exchange:
+class Exchange(msgspec.Struct, frozen=True, gc=False):
     """A request, and what ended it: an answer, a loss, or nothing yet."""
 
     sent: Entry
@@ -127,8 +132,7 @@ class Exchange:
                 assert_never(self.end)
 
 
-@dataclass(frozen=True, slots=True)
-class Movement:
+class Movement(msgspec.Struct, frozen=True, gc=False):
     """Tokens that moved, or (`is_undone`) moved back; `transfer_seq` numbers the transfer."""
 
     entry: Entry
@@ -167,11 +171,6 @@ class Reading:
         for entry in self.journal.of(kind):
             assert isinstance(entry.event, kind)
             yield entry, entry.event
-
-    @property
-    def entries(self) -> Journal:
-        """Every entry, in order; a journal on disk is read anew each time."""
-        return self.journal
 
     @cached_property
     def newest(self) -> Entry | None:
@@ -217,9 +216,10 @@ class Reading:
     @cached_property
     def exchanges(self) -> list[Exchange]:
         """Every exchange, in the order of the requests."""
-        answers = {event.exchange: (entry, event) for entry, event in self.of(AnswerReceived)}
-        losses = {event.exchange: (entry, event) for entry, event in self.of(NoAnswer)}
-        ends = answers | losses
+        ends: dict[int, tuple[Entry, AnswerReceived | NoAnswer]] = {}
+        for entry in self.journal.of(AnswerReceived, NoAnswer):
+            assert isinstance(entry.event, AnswerReceived | NoAnswer)
+            ends[entry.event.exchange] = entry, entry.event
         return [
             Exchange(entry, request, *ends.get(request.exchange, ()))
             for entry, request in self.of(RequestSent)

@@ -260,7 +260,7 @@ def _fault(event: events.FaultInjected) -> str:
 def lines(reading: Reading, alias: Alias = shortened) -> list[Line]:
     """Return the lines of a journal, in order."""
     teller = Teller(reading, alias)
-    return [line for entry in reading.entries if (line := teller.line(entry))]
+    return [line for entry in reading.journal if (line := teller.line(entry))]
 
 
 def trace(journal: Journal, exchange: int) -> list[str]:
