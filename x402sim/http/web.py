@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Router
+from starlette.routing import BaseRoute, Match, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
@@ -163,7 +163,7 @@ def application(
 ) -> Starlette:
     """Return an ASGI application in which every error is a JSON body."""
     app = Starlette(
-        routes=list(routes),
+        routes=[_ByPath(routes), *routes],
         exception_handlers={
             Refused: _on_refused,
             HTTPException: _on_http_exception,
@@ -176,6 +176,30 @@ def application(
     router: Router = app.router
     router.redirect_slashes = False  # a path that is not served is a 404, never a redirect
     return app
+
+
+class _ByPath(BaseRoute):
+    """The routes without parameters, found by path and method: the others are tried one by one."""
+
+    def __init__(self, routes: Sequence[BaseRoute]) -> None:
+        self._routes: dict[tuple[str, str], Route] = {}
+        for route in routes:
+            if isinstance(route, Route) and "{" not in route.path:
+                for method in route.methods or ():
+                    self._routes.setdefault((route.path, method), route)
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match a request to an application that is not mounted below a path."""
+        if scope["type"] != "http" or scope.get("root_path"):
+            return Match.NONE, {}
+        route = self._routes.get((scope["path"], scope["method"]))
+        if route is None:
+            return Match.NONE, {}
+        return Match.FULL, {"endpoint": route.endpoint, "path_params": {}, "route": route}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request by the route that matched."""
+        await scope["route"].handle(scope, receive, send)
 
 
 async def _on_refused(_: Request, refused: Any) -> Response:

@@ -94,9 +94,19 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     async def turn(self, order: int) -> None:
         """Return when nothing else can run; of several waiters the lowest `order` goes first."""
+        if self._is_at_rest():
+            return
         waiter: asyncio.Future[None] = self.create_future()
         heapq.heappush(self._turns, (order, next(self._order), waiter))
         await waiter
+
+    def _is_at_rest(self) -> bool:
+        """Whether nothing can run but the task that asks: neither task nor timer, nor bytes."""
+        if self._ready or self._turns or self.must_wait or self._selector.has_sockets:  # type: ignore[attr-defined]
+            return False
+        scheduled = self._scheduled  # type: ignore[attr-defined]
+        now_s = self._virtual_s + self._clock_resolution
+        return not scheduled or scheduled[0].when() >= now_s
 
     def give_turn(self) -> bool:
         """Wake the next waiter for a turn; False if there is none."""
@@ -182,9 +192,14 @@ class _Jumping(selectors.DefaultSelector):
 
     def _poll(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
         """Ask the system what is ready: nothing, if there are no sockets and no threads run."""
-        if len(self.get_map()) == 1 and not self._loop.must_wait:
+        if not self.has_sockets and not self._loop.must_wait:
             return []
         return super().select(timeout)
+
+    @property
+    def has_sockets(self) -> bool:
+        """Whether there is more to ask the system about than the loop's own wake-up."""
+        return len(self.get_map()) > 1
 
 
 class _Timer(asyncio.TimerHandle):
