@@ -26,7 +26,7 @@ GRACE_S = 1.0
 
 
 MAX_STEPS = 1_000_000
-"""The most steps of a loop within `MOMENT_S`; a payment takes about 16."""
+"""The most steps of a loop within `MOMENT_S`; a payment takes about 10."""
 MOMENT_S = 0.001
 """One moment of virtual time, in seconds: the journal's unit."""
 _SAMPLE = 1000

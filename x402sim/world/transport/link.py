@@ -38,7 +38,7 @@ class Asgi(Transport):
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None] | None] = set()
 
     async def send(self, request: Request) -> Response:
         """Pass a request to the application; raises `httpx.TransportError` if it is lost."""
@@ -47,7 +47,6 @@ class Asgi(Transport):
             self._serve(request, answered), name=f"{request.method} {request.url}"[:200]
         )
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
         return await answered
 
     async def _serve(self, request: Request, answered: "asyncio.Future[Response]") -> None:
@@ -92,6 +91,7 @@ class Asgi(Transport):
             conclude(httpx.RemoteProtocolError(repr(bug)))
         finally:
             conclude(httpx.RemoteProtocolError("the server sent no answer"))
+            self._tasks.discard(asyncio.current_task())
 
 
 @dataclass(frozen=True, slots=True)
