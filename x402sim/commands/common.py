@@ -1,17 +1,23 @@
 """What the commands share: options, exit codes, errors in one line, texts in 80 columns."""
 
 import logging
+import os
 import signal
 import sqlite3
+import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from x402sim.text.printable import printable, printable_lines
+
+if TYPE_CHECKING:
+    from x402sim.world.server.log import Form
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Chain = Annotated[
@@ -57,6 +63,24 @@ BlockTime = Annotated[
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
 Port = Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", max=65535, min=0)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Write no log.")]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Log all requests, with headers and bodies; without it, calls of /rpc and /explorer, "
+        "health checks and pages are left out, unless they fail or change something.",
+    ),
+]
+LogForm = Annotated[
+    Literal["text", "json"],
+    typer.Option(
+        "--log",
+        help="Form of the log, which goes to stderr: text, or one JSON object a line.",
+        metavar="FORM",
+    ),
+]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
 NOT_ALL_HELD, MISUSE = 1, 2
 """Exit codes: it ran and found a failure; it could not start."""
@@ -97,6 +121,15 @@ def stop_on_signals(server: Any) -> None:
     """Let SIGINT and SIGTERM stop a server, which ends the requests in flight first."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: setattr(server, "should_exit", True))
+
+
+def log_form(kind: Literal["text", "json"], *, verbose: bool, quiet: bool) -> "Form | None":
+    """Return the form of a server's log on stderr; None for none."""
+    from x402sim.world.server.log import Form
+
+    colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    write = partial(os.write, sys.stderr.fileno())  # no buffer: a blocked thread ends with us
+    return None if quiet else Form(write, kind == "json", verbose, colours)
 
 
 def filled(text: str, indent: int = 0) -> str:

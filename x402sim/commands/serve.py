@@ -13,19 +13,25 @@ from x402sim.commands.common import (
     BlockTime,
     Chain,
     Host,
+    LogForm,
     NetworkFile,
     NetworkName,
     Port,
+    Quiet,
     Token,
+    Verbose,
     give_up,
+    log_form,
     starting,
     stop_on_signals,
 )
 
 if TYPE_CHECKING:
     from x402sim.world.assembly.parts import Parts
+    from x402sim.world.chains.backend import ChainBackend
     from x402sim.world.control.messages import Ready
     from x402sim.world.server.listen import Listen
+    from x402sim.world.server.log import Form
 
 TOKEN_VARIABLE = "X402SIM_CONTROL_TOKEN"  # noqa: S105 - its name
 Db = Annotated[
@@ -113,27 +119,27 @@ def serve(
     rpc_origin: RpcOrigin = None,
     no_service: NoService = False,
     as_json: AsJson = False,
+    log: LogForm = "text",
+    verbose: Verbose = False,
+    quiet: Quiet = False,
 ) -> None:
     """Start a local mock server: service, facilitator, explorer and chain on one port.
 
     Service at `/`, facilitator at `/facilitator`, explorer at `/explorer`, the chain's
     JSON-RPC at `/rpc`, the control API at `/_sim`. Ten accounts are funded, those that
-    users of anvil and Hardhat know. Ctrl-C stops the server.
+    users of anvil and Hardhat know. Ctrl-C stops the server. The log goes to stderr.
 
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
     pays for gas, and a minter's key, if listed, mints for payers.
     """
     from x402sim.protocol.network_file import choose_network
     from x402sim.world.assembly.recipe import Recipe
-    from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
+    from x402sim.world.chains.parse import DEFAULT_CHAIN
     from x402sim.world.server import serve as server
     from x402sim.world.server.accounts import phrase_of
     from x402sim.world.server.listen import Listen
 
-    try:
-        backend = parse_chain(chain, token=token, deploy=deploy)
-    except ValueError as error:
-        raise give_up(error) from error
+    backend = _chain_of(chain, token, deploy=deploy)
     with starting(db, None if backend == DEFAULT_CHAIN else backend.name):
         listen = Listen(
             host=host,
@@ -154,7 +160,16 @@ def serve(
             chain=backend,
         )
         parts, sock = server.open_world(recipe, listen)
-    _run(parts, listen, sock, db, as_json)
+    _run(parts, listen, sock, db, as_json, log_form(log, verbose=verbose, quiet=quiet))
+
+
+def _chain_of(chain: str, token: str | None, *, deploy: bool) -> "ChainBackend":
+    from x402sim.world.chains.parse import parse_chain
+
+    try:
+        return parse_chain(chain, token=token, deploy=deploy)
+    except ValueError as error:
+        raise give_up(error) from error
 
 
 def _token_of(given: str | None) -> str | None:
@@ -165,7 +180,12 @@ def _token_of(given: str | None) -> str | None:
 
 
 def _run(
-    parts: "Parts", listen: "Listen", sock: socket.socket, db: Path | None, as_json: bool
+    parts: "Parts",
+    listen: "Listen",
+    sock: socket.socket,
+    db: Path | None,
+    as_json: bool,
+    form: "Form | None",
 ) -> None:
     """Serve until SIGINT or SIGTERM; print the ready message first."""
     from x402sim.world.server import serve as server
@@ -179,6 +199,6 @@ def _run(
 
             show(ready, db)
 
-    server.run(server.serve(parts, listen, sock, on_start))
+    server.run(server.serve(parts, listen, sock, on_start, form))
     if not as_json:
         typer.echo("stopped" + (f"; the data is in {db}" if db else ""))

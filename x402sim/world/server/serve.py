@@ -17,6 +17,7 @@ from x402sim.world.control.look import funded_accounts, token_info
 from x402sim.world.control.messages import Ready
 from x402sim.world.server.http import Server
 from x402sim.world.server.listen import Listen, base_url, listening_socket
+from x402sim.world.server.log import Form, Log, names
 from x402sim.world.server.mount import world_app
 from x402sim.world.server.running import running
 
@@ -62,12 +63,31 @@ async def serve(
     listen: Listen,
     sock: socket.socket,
     on_start: Callable[[uvicorn.Server, Ready], None],
+    form: Form | None = None,
 ) -> None:
-    """Serve a world until `should_exit` is set on the server given to `on_start`."""
+    """Serve a world until `should_exit` is set on the server given to `on_start`.
+
+    It is silent unless the form of a log is given.
+    """
     message = await ready_message(parts, listen, base_url(listen, sock))
-    server = Server(world_app(parts, listen), lambda: on_start(server, message))
-    async with running(parts):
-        await server.serve(sockets=[sock])
+    app = world_app(parts, listen)
+    log = _log_of(parts, message, form) if form else None
+    server = Server(log.around(app) if log else app, lambda: on_start(server, message))
+    try:
+        async with running(parts):
+            await server.serve(sockets=[sock])
+    finally:
+        if log:
+            log.close()
+
+
+def _log_of(parts: Parts, ready: Ready, form: Form) -> Log:
+    """Return the log of a world, which names its accounts as the ready message numbers them."""
+    accounts = {each.address: f"account {number}" for number, each in enumerate(ready.accounts)}
+    log = Log(form, names(parts.service.setup.network, {ready.pay_to: "merchant", **accounts}))
+    log.watch(parts.journal, parts.clock, parts.clocks)
+    parts.faults.on_strike = log.struck
+    return log
 
 
 def run(main: Any) -> None:

@@ -210,6 +210,8 @@ class Faults:
         self._rules: list[tuple[FaultRule, Callable[[str], None]]] = []
         self._paths: dict[str, Sequence[str]] = {}
         self.on_crash: Callable[[], None] = lambda: None
+        self.on_strike: Callable[[str, str, str], None] | None = None
+        """Told the victim, what a fault does to it, and the path that it strikes."""
 
     def routed(self, victim: str, paths: Sequence[str]) -> None:
         """Declare the paths that a victim serves, as in its routes."""

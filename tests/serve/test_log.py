@@ -1,0 +1,208 @@
+"""The log of `serve`: what each request came to, and what it caused, on stderr."""
+
+import json
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.serve.driver import Payer, Server, command, environment, header, started
+from x402sim import Wallet
+from x402sim.protocol.money import to_decimal
+from x402sim.world.server.log_lines import Line, as_text
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+POOR = Wallet("0x" + "17" * 32)
+MASKS = (
+    (r"\d\d:\d\d:\d\d ", "12:00:00 "),
+    (r" +\d+ ms", "      1 ms"),
+    (r"pay_[\w-]{6}…", "pay_abcdef…"),
+    (r"session_[\w-]{2,6}…", "session_abcdef…"),
+    (r"pay_[\w-]{20,}", "pay_whole"),
+    (r", 0x[0-9a-f]{4}…[0-9a-f]{4}$", ", 0x1234…abcd"),
+    (r"0x[0-9a-fA-F]{40}", "0x" + "1" * 40),
+    (r"1[78]\d{8}", "1795400761"),
+    (r"20\d\d-\d\d-\d\dT[\d:]{8}Z", "2026-01-01T12:00:00Z"),
+)
+
+
+def masked(text: str) -> str:
+    """Return a log with one time, one duration, one id and one hash for all."""
+    for pattern, mask in MASKS:
+        text = re.sub(pattern, mask, text, flags=re.MULTILINE)
+    return text
+
+
+def log_of(server: Server) -> str:
+    """Stop a server; return what it has logged."""
+    server.stop()
+    return server.errors()
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """Payments with one mistake each."""
+
+    payer: Payer
+
+    def pays(self, **changed: str) -> None:
+        """Sign other requirements than those of the 402."""
+        asked = self.payer.ask()
+        self.payer.pay(asked, self.payer.sign({**asked["paymentRequirements"], **changed}))
+
+    def pays_late(self) -> None:
+        asked, now_s = self.payer.ask(), self.payer.server.now_s()
+        late = header(self.payer.wallet, asked["paymentRequirements"], now_s - 4000)
+        self.payer.pay(asked, late)
+
+
+LOST = {"victim": "facilitator", "does": "lose answer", "path": "/settle"}
+SESSION = """\
+12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
+12:00:00 account 0    POST /api/pay                   200      1 ms  pay_abcdef…
+         transfer: 0.01 devUSDC.e, account 0 to merchant, 0x1234…abcd
+12:00:00 account 0    POST /api/perp/quote            200      1 ms  pay_abcdef…
+12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
+12:00:00 account 0    POST /api/pay                   400      1 ms  pay_abcdef…
+         Invalid signature: Invalid amount: 5000, 10000 was offered
+"""
+
+
+REST = """\
+12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
+12:00:00 account 0    POST /api/pay                   400      1 ms  pay_abcdef…
+         Invalid signature: Recipient does not match payTo address,
+           0x1111111111111111111111111111111111111111 was offered
+12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
+12:00:00 account 0    POST /api/pay                   400      1 ms  pay_abcdef…
+         Authorization expired: validBefore is 1795400761, the server's clock
+           says 1795400761
+12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
+12:00:00 account 0    POST /api/pay                   200      1 ms  pay_abcdef…
+         transfer: 0.01 devUSDC.e, account 0 to merchant, 0x1234…abcd
+12:00:00 account 0    POST /api/pay                   409      1 ms  pay_abcdef…
+         Payment already settled
+12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
+12:00:00 account 0    POST /api/pay                   400      1 ms  pay_abcdef…
+         Payment requirements do not match: this payment id was not issued here
+12:00:00 127.0.0.1    POST /_sim/faults               200      1 ms
+12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
+12:00:00 account 0    POST /api/pay                   200      1 ms  pay_abcdef…
+         fault: "lose answer" struck facilitator /v2/x402/settle
+         transfer: 0.01 devUSDC.e, account 0 to merchant, 0x1234…abcd
+         the facilitator's answer did not arrive
+12:00:00 127.0.0.1    POST /_sim/clock/advance        200      1 ms
+         clock: +3600 s, now 3600 s ahead of real time
+12:00:00 127.0.0.1    GET /nowhere\\x1b[31mred         404      1 ms
+         Not found: GET /nowhere\\x1b[31mred
+12:00:00 127.0.0.1    POST /api/sessions/create       402      1 ms  pay_abcdef…
+12:00:00 account 1    POST /api/pay                   200      1 ms  pay_abcdef…
+         transfer: 0.03 devUSDC.e, account 1 to merchant, 0x1234…abcd
+         session session_abcdef… opened with 0.03 devUSDC.e
+12:00:00 account 1    POST /api/sessions/create       201      1 ms  pay_abcdef…
+12:00:00 account 1    POST /api/perp/quote            200      1 ms  session_abcdef…
+         session session_abcdef… spends 0.01, 0.01 devUSDC.e in all
+12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
+12:00:00 0x7e9f…40f8  POST /api/pay                   402      1 ms  pay_abcdef…
+         Insufficient USDC balance: ERC20: transfer amount exceeds balance; not
+           charged by this service; this header stays valid until
+           2026-01-01T12:00:00Z: send the same payment header again, or ask GET
+           /api/payments/{paymentId}
+"""
+
+
+def test_a_session_reads_line_by_line() -> None:
+    with started() as server:
+        alice, wrong = server.account(), Wrong(server.account())
+        alice.quote(alice.paid())
+        wrong.pays(maxAmountRequired="5000")
+        wrong.pays(payTo=POOR.address)
+        wrong.pays_late()
+        asked = alice.ask()
+        alice.pay(asked)
+        alice.pay(asked)
+        alice.pay({**alice.ask(), "paymentId": "pay_unknown"})
+        server.http.post("/_sim/faults", json=LOST)
+        alice.paid()
+        server.advance(3600)
+        server.http.get("/nowhere%1b[31mred")
+        opened = server.account(1).open("0.03", 600)
+        server.account(1).quote(session_id=opened["sessionId"])
+        Payer(server, POOR).pay(alice.ask())
+        found = log_of(server)
+    assert masked(found) == SESSION + REST
+    assert max(map(len, found.splitlines())) <= 80
+
+
+def test_readmes_excerpt_is_the_beginning_of_that_session() -> None:
+    assert f"```console\n{SESSION}```" in README
+
+
+def test_polling_and_pages_are_left_out_unless_asked_for() -> None:
+    with started() as server:
+        for path in ("/healthz", "/docs", "/llms.txt", "/_sim/state"):
+            assert server.http.get(path).status_code == 200
+        server.rpc("eth_blockNumber")
+        assert log_of(server) == ""
+    with started("--verbose") as server:
+        server.rpc("eth_blockNumber")
+        found = log_of(server)
+    assert "POST /rpc " in found
+    assert "> content-type: application/json" in found
+    assert '> {"jsonrpc":"2.0","id":1,"method":"eth_blockNumber","params":[]}' in found
+    assert "< " in found
+
+
+def test_json_has_one_object_a_request_with_whole_ids() -> None:
+    with started("--log", "json") as server:
+        payment_id = server.account().paid()
+        lines = [json.loads(line) for line in log_of(server).splitlines()]
+    assert [(line["path"], line["status"]) for line in lines] == [
+        ("/api/perp/quote", 402), ("/api/pay", 200),
+    ]  # fmt: skip
+    assert {line["paymentId"] for line in lines} == {payment_id}
+    assert lines[1]["notes"][0].startswith(f"transfer: {to_decimal(10_000, 6)} ")
+
+
+def test_quiet_writes_nothing() -> None:
+    with started("--quiet") as server:
+        server.account().paid()
+        assert log_of(server) == ""
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_a_reader_who_leaves_or_never_reads_holds_nothing_up(leaves: bool) -> None:
+    process = subprocess.Popen(
+        command("serve", "--port", "0", "--json", "-v"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        url = json.loads(process.stdout.readline())["service"]
+        if leaves:
+            process.stderr.close()
+        with httpx.Client(base_url=url, trust_env=False) as http:
+            for _ in range(100):  # more than a pipe holds
+                assert http.get("/docs").status_code == 200
+        process.terminate()
+        assert process.wait(10) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+@pytest.mark.parametrize(("status", "code"), [(200, 32), (402, 33), (404, 31), (503, 31)])
+def test_colours_are_the_statuses(status: int, code: int) -> None:
+    line = Line("2026-01-01T12:00:00.000+00:00", "ann", "GET", "/x", status, notes=["\x1b[2J"])
+    shown = as_text(line, colours=True)
+    assert f"\x1b[{code}m{status}\x1b[0m" in shown
+    assert "\x1b[2J" not in shown
+    assert "\x1b" not in as_text(line)

@@ -1,0 +1,179 @@
+"""The lines of a server's log: pure functions, from what was seen to text or JSON."""
+
+import re
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from x402sim import events
+from x402sim.protocol.money import to_decimal
+from x402sim.text.printable import printable
+
+WIDTH = 80
+MAX_NOTE = 600
+"""The characters of a reason, a header or a line of a body that are shown."""
+MAX_LINES = 60
+_INDENT = " " * 9
+_ZERO = "0x" + "0" * 40
+_SECRET = re.compile(
+    r'(^(?:proxy-)?authorization: |"(?:private_?key|mnemonic|secret)"\s*:\s*")[^"]*', re.I
+)
+_PLAIN, _DIM = "\x1b[0m", "\x1b[2m"
+_COLOURS = {2: "\x1b[32m", 4: "\x1b[31m", 5: "\x1b[31m"}
+_ASKS = "\x1b[33m"
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """How accounts and amounts are written."""
+
+    accounts: Mapping[str, str]
+    symbol: str
+    decimals: int
+
+    def of(self, address: str) -> str:
+        """Return an account's name, or its address in short."""
+        return self.accounts.get(address.lower()) or short(address)
+
+    def amount(self, base: int | str) -> str:
+        """Return an amount of base units with the token's symbol."""
+        return f"{to_decimal(int(base), self.decimals)} {self.symbol}"
+
+
+class Line(msgspec.Struct, omit_defaults=True, rename="camel"):
+    """A request that has ended, or something that happened on its own."""
+
+    time: str
+    """Of its end, as in ISO 8601, with milliseconds."""
+    who: str = ""
+    method: str = ""
+    path: str = ""
+    status: int | None = None
+    """None if the connection was broken."""
+    ms: float = 0.0
+    payment_id: str | None = None
+    session_id: str | None = None
+    error: str | None = None
+    reason: str | None = None
+    notes: list[str] = []
+    sent: list[str] = []
+    answered: list[str] = []
+
+
+def short(text: str) -> str:
+    """Return the beginning and the end of an address or a hash, the beginning of an id."""
+    if text.startswith("0x"):
+        return f"{text[:6]}…{text[-4:]}" if len(text) > 12 else text
+    begin = text.find("_") + 7
+    return text if len(text) <= begin else text[:begin] + "…"
+
+
+def note(event: events.Event | str, names: Names, *, in_request: bool) -> str:
+    """Return what the log says of an event; nothing if the request's own line says it."""
+    if isinstance(event, str):
+        return event
+    told = _TOLD.get(type(event))
+    if told is None or (in_request and isinstance(event, _ANSWERED)):
+        return ""
+    return told(event, names)
+
+
+def _transfer(event: events.Transfer, names: Names) -> str:
+    amount, to = names.amount(event.amount_base), names.of(event.to)
+    moved = f"{names.of(event.sender)} to {to}" if event.sender != _ZERO else f"minted for {to}"
+    return f"transfer: {amount}, {moved}, {short(event.tx_hash)}"
+
+
+def _mined(event: events.TransactionMined, _: Names) -> str:
+    failed = f"transaction {short(event.tx_hash)} reverted: {event.revert_reason}"
+    return "" if event.revert_reason is None else failed
+
+
+def _payment(event: Any, _: Names) -> str:
+    return f"{events.name_of(event)}: {short(event.payment_id)}"
+
+
+def _debited(event: events.SessionDebited, names: Names) -> str:
+    part, spent = to_decimal(event.amount_base, names.decimals), names.amount(event.released_base)
+    return f"session {short(event.session_id)} spends {part}, {spent} in all"
+
+
+_TOLD: Mapping[type[events.Event], Callable[[Any, Names], str]] = {
+    events.Transfer: _transfer,
+    events.TransactionMined: _mined,
+    events.TransactionUndone: lambda event, _: f"transaction {short(event.tx_hash)} undone",
+    events.SettlementAnswerLost: lambda *_: "the facilitator's answer did not arrive",
+    events.PaymentSettled: _payment,
+    events.PaymentFailed: _payment,
+    events.PaymentUndone: _payment,
+    events.PaidAgain: _payment,
+    events.SessionOpened: lambda event, names: (
+        f"session {short(event.session_id)} opened with {names.amount(event.deposited_base)}"
+    ),
+    events.SessionDebited: _debited,
+    events.SessionRefunded: lambda event, names: (
+        f"session {short(event.session_id)} refunded: {names.amount(event.amount_base)}, "
+        f"{short(event.tx_hash)}"
+    ),
+    events.RefundDelayed: lambda event, _: (
+        f"session {short(event.session_id)} not refunded yet: {event.reason}"
+    ),
+}
+_ANSWERED = events.PaymentSettled, events.PaymentFailed
+"""What the answer of a request says anyway."""
+
+
+def as_json(line: Line) -> str:
+    """Return a line as one JSON object."""
+    line.sent, line.answered = _bounded(line.sent), _bounded(line.answered)
+    return msgspec.json.encode(line).decode() + "\n"
+
+
+def as_text(line: Line, *, colours: bool = False) -> str:
+    """Return a line with what belongs to it, in 80 columns, every character printable."""
+    at = line.time[11:19]
+    if not line.method:
+        return "".join(_filled(text, f"{at} ") for text in line.notes)
+    proof = line.payment_id or line.session_id or ""
+    what = _cut(printable(f"{line.method} {line.path}"), 31)
+    who, status = _cut(printable(line.who), 12), str(line.status or "---")
+    if colours:
+        colour = _ASKS if line.status == 402 else _COLOURS.get((line.status or 500) // 100, "")
+        status = f"{colour}{status}{_PLAIN}" if colour else status
+    end = f"{line.ms:6.0f} ms  {_cut(printable(short(proof)), 11)}".rstrip()
+    first = f"{at} {who:<12} {what:<31} {status} {end}\n"
+    reasons = [": ".join(filter(None, (line.error, line.reason)))]
+    below = "".join(_filled(text, _INDENT) for text in (*reasons, *line.notes) if text)
+    if line.sent or line.answered:
+        for mark, lines in (("> ", line.sent), ("< ", line.answered)):
+            below += "".join(_filled(text, _INDENT + mark) for text in _bounded(lines))
+    return first + (f"{_DIM}{below}{_PLAIN}" if colours and below else below)
+
+
+def _bounded(lines: list[str]) -> list[str]:
+    """Return lines without secrets, few enough and short enough to be read."""
+    kept = [_SECRET.sub(r"\1***", text) for text in lines[:MAX_LINES]]
+    kept = [text if len(text) <= MAX_NOTE else text[:MAX_NOTE] + "…" for text in kept]
+    return kept + (["…"] if len(lines) > MAX_LINES else [])
+
+
+def _filled(text: str, begin: str) -> str:
+    """Return a text in 80 columns after its beginning, its further lines below it."""
+    text = _cut(printable(text), MAX_NOTE + 1)
+    if len(begin) + len(text) <= WIDTH:
+        return f"{begin}{text}\n"
+    shown = textwrap.fill(
+        text,
+        WIDTH,
+        initial_indent=begin,
+        subsequent_indent=" " * (len(begin) + 2),
+        break_on_hyphens=False,
+    )
+    return shown + "\n"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
