@@ -36,6 +36,11 @@ def masked(text: str) -> str:
     return text
 
 
+def unfolded(text: str) -> str:
+    """Return a log without its line breaks and their indents."""
+    return re.sub(r"\n +", "", text)
+
+
 def log_of(server: Server) -> str:
     """Stop a server; return what it has logged."""
     server.stop()
@@ -59,6 +64,7 @@ class Wrong:
         self.payer.pay(asked, late)
 
 
+TOKEN = "not-to-be-shown"
 LOST = {"victim": "facilitator", "does": "lose answer", "path": "/settle"}
 SESSION = """\
 12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
@@ -147,9 +153,17 @@ def test_polling_and_pages_are_left_out_unless_asked_for() -> None:
             assert server.http.get(path).status_code == 200
         server.rpc("eth_blockNumber")
         assert log_of(server) == ""
-    with started("--verbose") as server:
+
+
+def test_verbose_has_headers_and_bodies_without_secrets() -> None:
+    with started("--verbose", "--control-token", TOKEN) as server:
         server.rpc("eth_blockNumber")
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        told = server.http.get("/_sim/accounts", headers=bearer).text
         found = log_of(server)
+    assert server.ready["accounts"][0]["privateKey"] in told
+    assert not any(each["privateKey"] in unfolded(found) for each in server.ready["accounts"])
+    assert TOKEN not in found
     assert "POST /rpc " in found
     assert "> content-type: application/json" in found
     assert '> {"jsonrpc":"2.0","id":1,"method":"eth_blockNumber","params":[]}' in found

@@ -179,7 +179,7 @@ def application(
 
 
 class _ByPath(BaseRoute):
-    """The routes without parameters, found by path and method: the others are tried one by one."""
+    """The routes without parameters, found by path and method before any other is tried."""
 
     def __init__(self, routes: Sequence[BaseRoute]) -> None:
         self._routes: dict[tuple[str, str], Route] = {}

@@ -85,7 +85,11 @@ class ControlApi:
             await self.fault({**late, "times": None}, of=payer)
 
     async def watch(self, payer: Wallet) -> None:
-        """Have the world note when its facilitator is asked about a payer, who pays only once."""
+        """Have the world note when its facilitator is asked about a payer, who pays only once.
+
+        The note is a fault that delays one answer by a millisecond. If nobody asks, it stays until
+        faults are cleared.
+        """
         noted = {"victim": "facilitator", "does": "delay answer", "seconds": 0.001}
         await self._request("POST", "faults", {**noted, "contains": payer.address})
 

@@ -21,9 +21,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from x402sim import events
 from x402sim.clock import Clock, SkewedClock
 from x402sim.journal import Entry, Journal
+from x402sim.protocol.cronos import invalid_reason
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage
-from x402sim.protocol.networks import Network
+from x402sim.protocol.rules import Invalid
 from x402sim.world.server.log_lines import Line, Names, as_json, as_text, note
 
 MAX_BODY = 64 * 1024
@@ -37,10 +38,10 @@ _FROM = re.compile(rb'"from"\s*:\s*"(0x[0-9a-fA-F]{40})"')
 _HEADER = re.compile(rb'"paymentHeader"\s*:\s*"([^"\\]*)"')
 _PAYMENTS = (b"payment-signature", b"x-payment")
 _OFFERED = {
-    "Invalid amount": "maxAmountRequired",
-    "Recipient does not match": "payTo",
-    "Unsupported network": "network",
-    "Unsupported asset": "asset",
+    invalid_reason(Invalid.AMOUNT): "maxAmountRequired",
+    invalid_reason(Invalid.RECIPIENT): "payTo",
+    invalid_reason(Invalid.NETWORK): "network",
+    invalid_reason(Invalid.ASSET): "asset",
 }
 """How a facilitator's reason begins, and the field of the requirements that it is about."""
 _now = Clock().now
@@ -75,29 +76,30 @@ class Form:
 
 
 class Log:
-    """Writes what a server answers to a stream; `close` writes the rest."""
+    """Writes the requests of a server, the events of its journal and changes of its clocks.
+
+    `parts` are the clocks of its parts, by name. `close` writes what is left.
+    """
 
     def __init__(
         self,
         form: Form,
         names: Names,
+        journal: Journal,
+        clock: Clock,
+        parts: Mapping[str, SkewedClock],
     ) -> None:
         self._form, self._names = form, names
-        self._payers: dict[str, str] = {}
-        self._waiting: deque[_Request] = deque()
-        self._left_out = 0
-        self._wakes, self._is_closed = threading.Event(), False
-        self._clocks: dict[str, float] = {}
-        self._clock: Clock | None = None
-        self._parts: Mapping[str, SkewedClock] = {}
-        self._thread = threading.Thread(target=self._write, name="x402sim log", daemon=True)
-        self._thread.start()
-
-    def watch(self, journal: Journal, clock: Clock, parts: Mapping[str, SkewedClock]) -> None:
-        """Log what a journal records, and what changes the clocks."""
-        journal.listeners.append(self._on_entry)
         self._clock, self._parts = clock, parts
         self._clocks = self._read_clocks()
+        self._payers: dict[str, str] = {}
+        """Who pays for which payment id, or holds which session."""
+        self._waiting: deque[_Request] = deque()
+        self._left_out = 0
+        self._wakes, self._closing = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._write, name="x402sim log", daemon=True)
+        self._thread.start()
+        journal.listeners.append(self._on_entry)
 
     def struck(self, victim: str, does: str, path: str) -> None:
         """Log a fault that strikes a request."""
@@ -142,7 +144,7 @@ class Log:
 
     def close(self) -> None:
         """Write what is left, in a second at most."""
-        self._is_closed = True
+        self._closing.set()
         self._wakes.set()
         self._thread.join(1)
 
@@ -169,8 +171,8 @@ class Log:
             self._wakes.set()
 
     def _read_clocks(self) -> dict[str, float]:
-        ahead = {"": self._clock.offset_s} if self._clock else {}
-        return ahead | {name: clock.skew_s for name, clock in self._parts.items()}
+        skews = {name: clock.skew_s for name, clock in self._parts.items()}
+        return {"": self._clock.offset_s, **skews}
 
     def _clock_changes(self) -> Iterable[str]:
         before, self._clocks = self._clocks, self._read_clocks()
@@ -183,30 +185,38 @@ class Log:
     # --- in the log's thread ---------------------------------------------------------
 
     def _write(self) -> None:
-        try:
-            while not self._is_closed:
-                self._wakes.wait()
-                if not self._is_closed:
-                    threading.Event().wait(PAUSE_S)
-                self._wakes.clear()
-                lines = [self._safely(self._waiting.popleft()) for _ in range(len(self._waiting))]
-                if self._left_out:
-                    lines.append(f"({self._left_out} requests are left out of this log)\n")
-                    self._left_out = 0
+        is_last = False
+        while not is_last:
+            self._wakes.wait()
+            is_last = self._closing.wait(PAUSE_S)
+            self._wakes.clear()
+            lines = [self._safely(self._waiting.popleft()) for _ in range(len(self._waiting))]
+            if self._left_out:
+                lines.append(self._own(f"{self._left_out} requests are left out of this log"))
+                self._left_out = 0
+            try:
                 self._form.write("".join(lines).encode())
-        except OSError:  # nobody reads the log any more: the server goes on
-            self._waiting = deque(maxlen=0)
+            except OSError:  # nobody reads the log any more: the server goes on
+                self._waiting = deque(maxlen=0)
+                return
 
     def _safely(self, request: _Request) -> str:
         try:
             return self._rendered(request)
         except Exception:  # noqa: BLE001 - a defect of the log: it is told, and the log goes on
-            return "a request was not logged: " + traceback.format_exc()
+            return self._own("a request was not logged: " + traceback.format_exc(limit=-3))
+
+    def _own(self, text: str) -> str:
+        """Return what the log says of itself."""
+        return self._shown(Line(time=_iso(_now()), notes=[text]))
 
     def _rendered(self, request: _Request) -> str:
         line = self._line(request)
         if not (self._form.is_verbose or line.notes or (request.scope and _is_shown(request))):
             return ""
+        return self._shown(line)
+
+    def _shown(self, line: Line) -> str:
         if self._form.is_json:
             return as_json(line)
         return as_text(line, colours=self._form.has_colours)
@@ -225,13 +235,13 @@ class Log:
         line.payment_id = next(filter(None, [*named, shown, body.get("paymentId")]), None)
         line.session_id = headers.get(b"x-session-id", b"").decode("latin-1") or None
         line.who = self._payer(request, line, headers) or (scope.get("client") or ("?",))[0]
-        if request.status != 402 or body.get("reason"):
+        if request.status != 402 or body.get("reason"):  # else it only asks for a payment
             line.error, line.reason = body.get("error"), body.get("reason")
-        if line.reason:
-            line.reason = _with_offer(line.reason, request.sent)
         for name in ("invalid", "error"):
             line.error = body.get(name + "Reason") or line.error
             line.reason = body.get(name + "Message") or line.reason
+        if line.reason:
+            line.reason = _with_offer(line.reason, request.sent)
         if self._form.is_verbose:
             line.sent = _text(scope["headers"], request.sent)
             line.answered = _text(request.headers, request.answered)
@@ -250,12 +260,6 @@ class Log:
             while len(self._payers) > MAX_WAITING:
                 del self._payers[next(iter(self._payers))]
         return payer and self._names.of(payer)
-
-
-def names(network: Network, accounts: Mapping[str, str]) -> Names:
-    """Return how the log names accounts and amounts."""
-    known = {address.lower(): name for address, name in accounts.items()}
-    return Names(known, network.token_symbol, network.decimals)
 
 
 def _iso(at_s: float) -> str:

@@ -17,7 +17,8 @@ from x402sim.world.control.look import funded_accounts, token_info
 from x402sim.world.control.messages import Ready
 from x402sim.world.server.http import Server
 from x402sim.world.server.listen import Listen, base_url, listening_socket
-from x402sim.world.server.log import Form, Log, names
+from x402sim.world.server.log import Form, Log
+from x402sim.world.server.log_lines import Names
 from x402sim.world.server.mount import world_app
 from x402sim.world.server.running import running
 
@@ -83,9 +84,12 @@ async def serve(
 
 def _log_of(parts: Parts, ready: Ready, form: Form) -> Log:
     """Return the log of a world, which names its accounts as the ready message numbers them."""
-    accounts = {each.address: f"account {number}" for number, each in enumerate(ready.accounts)}
-    log = Log(form, names(parts.service.setup.network, {ready.pay_to: "merchant", **accounts}))
-    log.watch(parts.journal, parts.clock, parts.clocks)
+    network = parts.service.setup.network
+    named = {each.address.lower(): f"account {n}" for n, each in enumerate(ready.accounts)}
+    names = Names(
+        {ready.pay_to.lower(): "merchant", **named}, network.token_symbol, network.decimals
+    )
+    log = Log(form, names, parts.journal, parts.clock, parts.clocks)
     parts.faults.on_strike = log.struck
     return log
 
