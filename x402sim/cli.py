@@ -11,6 +11,7 @@ import typer
 from x402sim.commands.book import clauses, decisions
 from x402sim.commands.common import log_to_stderr
 from x402sim.commands.conformance import OUTCOMES, conformance
+from x402sim.commands.decode import decode
 from x402sim.commands.demo import demo
 from x402sim.commands.diff import diff
 from x402sim.commands.events import events
@@ -55,6 +56,7 @@ def _options(
 
 app.command()(serve)
 app.command()(demo)
+app.command()(decode)
 app.command("list")(list_scenarios)
 app.command()(run)
 app.command()(diff)

@@ -1,17 +1,12 @@
 """`demo`: one paid request, step by step."""
 
 import json
-import textwrap
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, NetworkFile, NetworkName, give_up
-
-if TYPE_CHECKING:
-    from x402sim.commands.demo_story import Step
-
-WIDTH = 62
+from x402sim.commands.steps import print_step
 
 
 def demo(
@@ -32,7 +27,7 @@ def demo(
     for step in play(seed, chosen):
         steps.append(step)
         if not as_json:
-            _print_step(len(steps), step)
+            print_step(len(steps), step)
     all_ok = all(step.ok for step in steps)
     if as_json:
         facts = [{"title": step.title, "ok": step.ok, **step.facts} for step in steps]
@@ -41,13 +36,3 @@ def demo(
         typer.echo("Paid, served and indexed.")
     if not all_ok:
         raise typer.Exit(NOT_ALL_HELD)
-
-
-def _print_step(number: int, step: "Step") -> None:
-    mark = typer.style("ok" if step.ok else "FAILED", fg="green" if step.ok else "red")
-    typer.echo(f"{number}. {step.title}: {mark}")
-    for name, value in step.facts.items():
-        text = json.dumps(value) if isinstance(value, dict) else str(value)
-        lines = textwrap.wrap(text, WIDTH, break_on_hyphens=False, break_long_words=False)
-        for first, line in zip([name.replace("_", " "), *[""] * len(lines)], lines, strict=False):
-            typer.echo(f"   {first:<14} {line}")

@@ -5,12 +5,13 @@ chain; every number that a step shows is read back from the component that has i
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
 from x402sim.clock import Clock
+from x402sim.commands.steps import Step
 from x402sim.events import AnswerSent, Event, name_of
 from x402sim.journal import Journal
 from x402sim.protocol import abi
@@ -27,15 +28,6 @@ from x402sim.protocol.networks import Network
 from x402sim.world.server.local import LocalServer
 
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step: its title, whether it succeeded, and its details."""
-
-    title: str
-    ok: bool
-    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def play(seed: int, network: Network) -> Iterator[Step]:

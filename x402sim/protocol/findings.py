@@ -1,0 +1,272 @@
+"""Says what is wrong with a way to pay, or with a payment: what was seen, wanted, and to do."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from x402sim.protocol.crypto import (
+    ZERO_ADDRESS,
+    Address,
+    BadSignature,
+    canonical,
+    checksum,
+    parse_address,
+    recover,
+)
+from x402sim.protocol.eip3009 import (
+    RECEIVE_TYPEHASH,
+    TRANSFER_TYPEHASH,
+    Authorization,
+    Domain,
+    is_early,
+    is_late,
+    transfer_digest,
+)
+from x402sim.protocol.money import parse_base, to_decimal
+from x402sim.protocol.networks import Network
+from x402sim.protocol.rules import GRACE_S
+from x402sim.protocol.ways import Dialect, Way
+from x402sim.protocol.x402 import SCHEME
+from x402sim.text.times import moment
+
+_NONE = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong; `stops` tells whether it keeps a payment from being made."""
+
+    about: str
+    seen: str
+    wanted: str
+    do: str
+    stops: bool = True
+
+
+def in_units(amount: Any, network: Network | None) -> str:
+    """Return "10000 = 0.01 USDC"; the amount as it is, if it or the network is not known."""
+    try:
+        base = parse_base(amount) if isinstance(amount, str) else None
+    except ValueError:
+        base = None
+    if base is None or network is None:
+        return str(amount)
+    return f"{base} = {to_decimal(base, network.decimals)} {network.token_symbol}"
+
+
+# --- a way to pay ------------------------------------------------------------------------
+
+
+def of_way(way: Way, known: Mapping[str, Network], url: str | None = None) -> Iterator[Finding]:
+    """Yield what is wrong with a way to pay; `url` is what was asked for."""
+    said, network = way.said, way.network(known)
+    if said.get("scheme") != SCHEME:
+        yield Finding(
+            "scheme", _shown(said, "scheme"), SCHEME, f"Offer the scheme {SCHEME!r}, too."
+        )
+    yield from _of_network(way, network, known)
+    yield from _of_token(way, network)
+    yield from _of_address(said, "payTo")
+    yield from _of_amount(way)
+    yield from _of_timeout(said)
+    if url is not None:
+        yield from _of_resource(way, url)
+
+
+def _shown(said: Mapping[str, Any], name: str) -> str:
+    return repr(said[name])[:120] if name in said else _NONE
+
+
+def _of_network(
+    way: Way, network: Network | None, known: Mapping[str, Network]
+) -> Iterator[Finding]:
+    named = {each.caip2 if way.dialect is Dialect.V2 else each.name for each in known.values()}
+    if network is None:
+        wanted = ", ".join(sorted(named))
+        do = "Correct the name, or describe the network in a file: --network-file."
+        is_readable = way.dialect is not Dialect.TWO_STEPS and way.own_network() is not None
+        yield Finding("network", _shown(way.said, "network"), wanted, do, stops=not is_readable)
+    elif way.said["network"] not in named:
+        right = network.caip2 if way.dialect is Dialect.V2 else network.name
+        do = f"Write it as {way.dialect.value} does."
+        yield Finding("network", _shown(way.said, "network"), repr(right), do)
+
+
+def _of_token(way: Way, network: Network | None) -> Iterator[Finding]:
+    """Yield what is wrong with the token, and with its EIP-712 domain, which the payer signs."""
+    if bad := list(_of_address(way.said, "asset")):
+        yield from bad
+    elif network is not None and parse_address(way.said["asset"]) != network.asset:
+        wanted = f"{checksum(network.asset)}, {network.token_symbol} on {network.name}"
+        do = "Offer that token, or describe yours in a file: --network-file."
+        yield Finding("asset", _shown(way.said, "asset"), wanted, do)
+        return
+    if way.dialect is Dialect.TWO_STEPS:
+        return
+    for name, right in (
+        ("name", network and network.token_name),
+        ("version", network and network.token_version),
+    ):
+        wanted = f"{right!r}, as the token says" if right else f"the token's EIP-712 {name}"
+        if way.extra.get(name) != right if right else not isinstance(way.extra.get(name), str):
+            do = f"Put the {name} of the token's EIP-712 domain into `extra`: payers sign it."
+            yield Finding(f"extra.{name}", _shown(way.extra, name), wanted, do)
+    method = way.extra.get("assetTransferMethod", "eip3009")
+    if method != "eip3009":
+        do = "Offer EIP-3009, too: the payers looked at here know nothing else."
+        yield Finding("extra.assetTransferMethod", repr(method)[:80], "'eip3009', or none", do)
+
+
+def _of_address(said: Mapping[str, Any], name: str) -> Iterator[Finding]:
+    try:
+        address = parse_address(said.get(name, ""))
+    except (ValueError, TypeError):
+        do = "Write the whole address."
+        yield Finding(name, _shown(said, name), "0x and 40 hex digits", do)
+        return
+    if address == ZERO_ADDRESS:
+        do = "Set the merchant's address: the token refuses a transfer to nobody."
+        yield Finding(name, "the zero address", "an account of yours", do)
+
+
+def _of_amount(way: Way) -> Iterator[Finding]:
+    name, amount = way.amount_name, way.amount
+    wanted = 'base units as a string of digits, such as "10000"'
+    do = "Write the amount in base units, as a JSON string: 0.01 of a token with 6 decimals "
+    try:
+        if not isinstance(amount, str):
+            raise ValueError
+        if parse_base(amount) == 0:
+            do = "Ask for money, or serve the request without a 402."
+            yield Finding(name, "'0'", "more than 0", do, stops=False)
+    except ValueError:
+        yield Finding(name, _shown(way.said, name), wanted, do + 'is "10000".')
+
+
+def _of_timeout(said: Mapping[str, Any]) -> Iterator[Finding]:
+    seconds = said.get("maxTimeoutSeconds")
+    seen, name = _shown(said, "maxTimeoutSeconds"), "maxTimeoutSeconds"
+    if type(seconds) is not int or not 1 <= seconds < 2**31:
+        yield Finding(name, seen, "a whole number of seconds", "Write a number, such as 300.")
+    elif seconds <= GRACE_S:
+        wanted = f"more than {GRACE_S}"
+        do = f"Allow more: facilitators refuse what ends within {GRACE_S} s. Usual are 60 to 300."
+        yield Finding(name, seen, wanted, do)
+
+
+def _of_resource(way: Way, url: str) -> Iterator[Finding]:
+    """Yield what is wrong with what a payment is for: it must be what was asked for."""
+    asked, named = urlsplit(url), way.resource
+    if way.dialect is Dialect.TWO_STEPS:
+        if named != asked.path:
+            do = "Name the path that was asked for: a payer pays for nothing else."
+            yield Finding("resource", repr(named)[:120], repr(asked.path), do)
+        return
+    wanted = repr(f"{asked.scheme}://{asked.netloc}{asked.path}")
+    if named in (None, ""):
+        do = "Name the URL, so that a payer sees what it pays for."
+        yield Finding("resource", _NONE, wanted, do, stops=False)
+        return
+    try:
+        said = urlsplit(named if isinstance(named, str) else "")
+    except ValueError:
+        said = urlsplit("")
+    if (said.scheme, said.netloc, said.path) != (asked.scheme, asked.netloc, asked.path):
+        do = "Name the URL that was asked for; some clients and facilitators compare it."
+        if said.netloc and said.scheme != asked.scheme and said.path == asked.path:
+            do = "Behind a proxy, build the URL from X-Forwarded-Proto or the public address."
+        yield Finding("resource", repr(named)[:120], wanted, do, stops=False)
+
+
+# --- a payment ---------------------------------------------------------------------------
+
+
+def of_window(auth: Authorization, now_s: int) -> Iterator[Finding]:
+    """Yield what is wrong with the window of an authorization at a time."""
+    until, since = moment(auth.valid_before, now_s), moment(auth.valid_after, now_s)
+    if auth.valid_before <= auth.valid_after:
+        do = "Sign a window that opens before it closes."
+        yield Finding("window", f"closes {until}", f"later than it opens, {since}", do)
+    elif is_late(auth, now_s):
+        yield Finding("validBefore", until, "a time to come", "Sign a new authorization.")
+    elif is_early(auth, now_s):
+        do = "Wait, or sign one that is valid already; 60 s ago is usual, for slow clocks."
+        yield Finding("validAfter", since, "a time that has passed", do)
+    elif is_late(auth, now_s + GRACE_S):
+        do = "Sign a new authorization: there is hardly time to settle this one."
+        yield Finding("validBefore", until, f"more than {GRACE_S} s left", do, stops=False)
+
+
+def of_terms(auth: Authorization, way: Way) -> Iterator[Finding]:
+    """Yield where an authorization differs from the requirements it is sent with."""
+    do = "Sign exactly what the 402 asks for."
+    if str(auth.value) != str(way.amount):
+        yield Finding("value", str(auth.value), f"{way.amount}, as {way.amount_name} says", do)
+    to, wanted = checksum(auth.to), str(way.said.get("payTo"))
+    if to.lower() != wanted.lower():
+        yield Finding("to", to, f"{wanted[:80]}, as payTo says", do)
+
+
+def signer_of(
+    auth: Authorization, signature: bytes, domain: Domain, typehash: bytes = TRANSFER_TYPEHASH
+) -> Address | None:
+    """Return who has signed an authorization for a token; None if nobody can be recovered."""
+    try:
+        return recover(transfer_digest(auth, domain, typehash), canonical(signature))
+    except BadSignature:
+        return None
+
+
+def of_signature(
+    auth: Authorization, signature: bytes, network: Network, known: Mapping[str, Network]
+) -> Iterator[Finding]:
+    """Yield what is wrong with a signature, and for what else it was made, if that can be told."""
+    signer, payer = signer_of(auth, signature, network.domain), checksum(auth.from_)
+    if signer == auth.from_:
+        if canonical(signature) != signature:
+            do = "Write r, s and v as 65 bytes, with a low s and v 27 or 28."
+            seen = f"another form of it, {len(signature)} bytes"
+            yield Finding("signature", seen, "the form that the token accepts", do)
+        return
+    wanted = f"a signature of {payer} (`from`) for {_named(network)}"
+    if (other := _signed_for(auth, signature, network, known)) is not None:
+        do = "Sign the EIP-712 domain of the token that is to be paid."
+        yield Finding("signature", f"`from` has signed it, but for {other}", wanted, do)
+    elif signer is None:
+        seen = f"{len(signature)} bytes that no key gives"
+        yield Finding("signature", seen, wanted, "Send the 65 bytes r, s, v of the signature.")
+    else:
+        do = (
+            "Sign with the key of `from`, and change nothing afterwards: any change lets another "
+            "signer appear. If `from` is a contract (EIP-1271), only the chain can tell."
+        )
+        yield Finding("signature", f"signed by {checksum(signer)}", wanted, do)
+
+
+def _named(network: Network) -> str:
+    return f"{network.token_name} version {network.token_version}, chain id {network.chain_id}"
+
+
+def _signed_for(
+    auth: Authorization, signature: bytes, network: Network, known: Mapping[str, Network]
+) -> str | None:
+    """Return the domain for which `from` has signed after all, among those often confused."""
+    own = network.domain
+    if signer_of(auth, signature, own, RECEIVE_TYPEHASH) == auth.from_:
+        return "receiveWithAuthorization, which only the payee can submit"
+    chains = {own.chain_id, 1, *(each.chain_id for each in known.values())}
+    names = {own.name, "USDC", "USD Coin", *(each.token_name for each in known.values())}
+    assets = {own.verifying_contract, *(each.asset for each in known.values())}
+    for domain in (
+        Domain(name, version, chain_id, asset)
+        for asset in sorted(assets)
+        for chain_id in sorted(chains)
+        for name in sorted(names)
+        for version in sorted({own.version, "1", "2"})
+    ):
+        if signer_of(auth, signature, domain) == auth.from_:
+            token = f"{domain.name} version {domain.version}, chain id {domain.chain_id}"
+            is_same = domain.verifying_contract == own.verifying_contract
+            return token if is_same else f"{token}, at {checksum(domain.verifying_contract)}"
+    return None

@@ -1,0 +1,158 @@
+"""Tells which message of a payment a text is: a header, a body or a receipt, of any dialect.
+
+The text may be JSON, base64 of it or 0x-hex of it, with the name of its header before it.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from x402sim.protocol import x402
+from x402sim.protocol.header import SignedPayment, authorization_of, json_of_header
+from x402sim.protocol.messages import BadMessage, PaymentHeader, Receipt, SettlementRequest, decode
+from x402sim.protocol.ways import Dialect
+
+_NAMED = re.compile(r"[<>]?\s*([A-Za-z][A-Za-z0-9-]{2,40}):\s+")
+"""The name of a header before its value, as `curl -v` prints it."""
+
+
+class Kind(Enum):
+    """What a message is; the value says it to people."""
+
+    PAYMENT = "payment"
+    SETTLEMENT = "body of POST /api/pay"
+    REQUIRED = "payment required (402)"
+    REQUIREMENTS = "payment requirements"
+    RECEIPT = "receipt"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Recognized:
+    """A message: what it is, whose, how it was written, and its JSON."""
+
+    kind: Kind
+    dialect: Dialect
+    encoding: str
+    said: dict[str, Any]
+
+
+def recognize(text: str) -> Recognized:
+    """Return which message a text is; raises `BadMessage` that says how far it could be read."""
+    value = text.strip().strip("'\"") if not text.lstrip().startswith("{") else text.strip()
+    if named := _NAMED.match(value):
+        value = value[named.end() :].strip()
+    if not value:
+        raise BadMessage("the text is empty; wanted a header's value, a body or a receipt")
+    body, encoding = _bytes_of(value)
+    try:
+        said = decode(body, Any)
+    except BadMessage as wrong:
+        shown = body[:40].decode("utf-8", "replace")
+        raise BadMessage(f"{encoding} of {shown!r}, which is no JSON: {wrong}") from wrong
+    if not isinstance(said, dict):
+        raise BadMessage(f"JSON, but {_json_type(said)}; every message of a payment is an object")
+    kind, dialect = _kind_of(said)
+    return Recognized(kind, dialect, encoding, said)
+
+
+def _bytes_of(value: str) -> tuple[bytes, str]:
+    if value[:1] in "{[":
+        return value.encode(), "JSON"
+    joined = "".join(value.split())
+    encoding = "hex" if joined[:2] in ("0x", "0X") else "base64"
+    padding = "=" * (-len(joined) % 4) if encoding == "base64" and "=" not in joined else ""
+    try:
+        return json_of_header(joined + padding), f"{encoding}{' without padding' * bool(padding)}"
+    except BadMessage as wrong:
+        raise BadMessage(
+            f"neither JSON, base64 nor 0x-hex: {value[:30]!r}… ({len(value)} characters): "
+            f"{wrong.__cause__}"
+        ) from wrong
+
+
+def _json_type(value: Any) -> str:
+    return {list: "an array", str: "a string", bool: "true or false"}.get(type(value), "a number")
+
+
+def _kind_of(said: dict[str, Any]) -> tuple[Kind, Dialect]:
+    """Return what an object is, by the fields that only that message has."""
+    version = Dialect.V2 if said.get("x402Version") == 2 else Dialect.V1
+    match said:
+        case {"paymentHeader": _, "paymentRequirements": _}:
+            return Kind.SETTLEMENT, Dialect.TWO_STEPS
+        case {"payload": {"authorization": _}} | {"accepted": _}:
+            return Kind.PAYMENT, version
+        case {"payload": dict()}:
+            return Kind.PAYMENT, Dialect.TWO_STEPS
+        case {"paymentRequirements": dict()}:
+            return Kind.REQUIRED, Dialect.TWO_STEPS
+        case {"accepts": list()}:
+            return Kind.REQUIRED, version
+        case {"success": _, "txHash": _}:
+            return Kind.RECEIPT, Dialect.TWO_STEPS
+        case {"success": _}:
+            is_v2 = ":" in str(said.get("network"))
+            return Kind.RECEIPT, Dialect.V2 if is_v2 else Dialect.V1
+        case {"payTo": _, "amount": _}:
+            return Kind.REQUIREMENTS, Dialect.V2
+        case {"payTo": _}:
+            is_path = str(said.get("resource", "")).startswith("/")
+            return Kind.REQUIREMENTS, Dialect.TWO_STEPS if is_path else Dialect.V1
+        case {"error": str()}:
+            return Kind.ERROR, Dialect.TWO_STEPS
+        case _:
+            names = ", ".join(map(repr, list(said)[:8])) or "no fields"
+            raise BadMessage(
+                f"an object of JSON that is no message of a payment: it has {names}; wanted "
+                "payload, accepts, paymentRequirements, payTo or success"
+            )
+
+
+_MESSAGES: dict[tuple[Kind, Dialect], type[Any]] = {
+    (Kind.PAYMENT, Dialect.TWO_STEPS): PaymentHeader,
+    (Kind.PAYMENT, Dialect.V1): x402.PaymentV1,
+    (Kind.PAYMENT, Dialect.V2): x402.PaymentV2,
+    (Kind.SETTLEMENT, Dialect.TWO_STEPS): SettlementRequest,
+    (Kind.REQUIRED, Dialect.V1): x402.RequiredV1,
+    (Kind.REQUIRED, Dialect.V2): x402.RequiredV2,
+    (Kind.RECEIPT, Dialect.TWO_STEPS): Receipt,
+    (Kind.RECEIPT, Dialect.V1): x402.Settlement,
+    (Kind.RECEIPT, Dialect.V2): x402.Settlement,
+}
+
+
+def misshapen(found: Recognized) -> str:
+    """Return what a program would say that reads the message strictly; "" if it reads it."""
+    kind = _MESSAGES.get((found.kind, found.dialect))
+    try:
+        if kind is not None:
+            msgspec.convert(found.said, kind)
+        if found.kind is Kind.PAYMENT:
+            signed_in(found)
+    except (msgspec.ValidationError, BadMessage) as wrong:
+        return str(wrong)
+    return ""
+
+
+def signed_in(found: Recognized) -> SignedPayment:
+    """Return what a payment has signed, of any dialect; raises `BadMessage`."""
+    body = msgspec.json.encode(found.said)
+    match found.dialect:
+        case Dialect.TWO_STEPS:
+            header: PaymentHeader = decode(body, PaymentHeader)
+            auth, signature = authorization_of(header)
+            return SignedPayment(
+                scheme=header.scheme,
+                network=header.network,
+                asset=header.payload.asset,
+                authorization=auth,
+                signature=signature,
+            )
+        case Dialect.V1:
+            return x402.payment_of(1, body).signed
+        case Dialect.V2:
+            return x402.payment_of(2, body).signed

@@ -1,0 +1,122 @@
+"""Reads what a 402 offers without refusing anything: each way to pay, its fields as they were sent.
+
+A payer refuses what it cannot read. Who explains an offer wants to see it all the same.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.networks import Network
+from x402sim.protocol.x402 import from_base64
+
+
+class Dialect(Enum):
+    """How a payment is sent; the value is its name for people."""
+
+    TWO_STEPS = "two steps"
+    """POST /api/pay, then the request with X-Payment-Id: our specification, and Cronos'."""
+    V1 = "x402 version 1"
+    V2 = "x402 version 2"
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to pay: the fields of its requirements, not checked, and what it is for."""
+
+    dialect: Dialect
+    said: Mapping[str, Any]
+    resource: Any = None
+    """A path in two steps, else a URL; None if nothing is said."""
+    payment_id: Any = None
+    """In two steps only."""
+
+    @property
+    def amount_name(self) -> str:
+        """The name of the amount on the wire."""
+        return "amount" if self.dialect is Dialect.V2 else "maxAmountRequired"
+
+    @property
+    def amount(self) -> Any:
+        """The amount as it was sent: base units as a string, if all is well."""
+        return self.said.get(self.amount_name)
+
+    @property
+    def extra(self) -> Mapping[str, Any]:
+        """The `extra` of the requirements; empty if there is none."""
+        extra = self.said.get("extra")
+        return extra if isinstance(extra, dict) else {}
+
+    def network(self, known: Mapping[str, Network]) -> Network | None:
+        """Return the known network that it names, by whichever of its two names."""
+        return network_called(self.said.get("network"), known)
+
+    def own_network(self) -> Network | None:
+        """Return the network that it describes itself, with the token's domain in `extra`.
+
+        None if anything of that is missing. The symbol and the decimals are guesses.
+        """
+        name, extra = self.said.get("network"), self.extra
+        family, _, number = str(name).partition(":")
+        chain_id = int(number) if family == "eip155" and number.isdecimal() else 0
+        texts = (name, self.said.get("asset"), extra.get("name"), extra.get("version"))
+        if not all(isinstance(each, str) for each in texts):
+            return None
+        try:
+            asset = parse_address(self.said["asset"])
+        except ValueError:
+            return None
+        return Network(str(name), chain_id, asset, extra["name"], "tokens", extra["version"])
+
+
+def network_called(name: Any, known: Mapping[str, Network]) -> Network | None:
+    """Return the network with this name of version 1 ("base-sepolia") or 2 ("eip155:84532")."""
+    return next((each for each in known.values() if name in (each.name, each.caip2)), None)
+
+
+def object_in(body: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that a body is; None if it is something else."""
+    try:
+        said = decode(body, Any)
+    except BadMessage:
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def ways_in(header: str | None, body: bytes) -> list[Way]:
+    """Return all ways to pay that a 402 offers, in its body and its header PAYMENT-REQUIRED."""
+    found = list(ways_of(object_in(body) or {}))
+    if header is not None:
+        try:
+            found += ways_of(object_in(from_base64(header)) or {})
+        except BadMessage:
+            return found
+    return found
+
+
+def ways_of(said: Mapping[str, Any]) -> Iterator[Way]:
+    """Yield the ways to pay in one JSON object: a 402's, or requirements by themselves."""
+    wanted, listed = said.get("paymentRequirements"), said.get("accepts")
+    if isinstance(wanted, dict):
+        yield Way(Dialect.TWO_STEPS, wanted, wanted.get("resource"), said.get("paymentId"))
+    about = said.get("resource")
+    for each in listed if isinstance(listed, list) else ():
+        if not isinstance(each, dict):
+            continue
+        if said.get("x402Version") == 2:
+            yield Way(Dialect.V2, each, about.get("url") if isinstance(about, dict) else about)
+        else:
+            yield Way(Dialect.V1, each, each.get("resource"))
+    if "payTo" in said:
+        yield Way(_dialect(said), said, about)
+
+
+def _dialect(requirements: Mapping[str, Any]) -> Dialect:
+    """Return whose requirements these are, if nothing around them says so."""
+    if "maxAmountRequired" not in requirements:
+        return Dialect.V2
+    is_path = str(requirements.get("resource", "")).startswith("/")
+    return Dialect.TWO_STEPS if is_path and "extra" not in requirements else Dialect.V1

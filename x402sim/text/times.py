@@ -1,0 +1,29 @@
+"""Writes points in time for people: in UTC, and how far from now."""
+
+from datetime import UTC, datetime
+
+_UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+_END_S = 253402300800
+"""The first second of the year 10000, which no calendar here can write."""
+
+
+def moment(at_s: int, now_s: int) -> str:
+    """Return "2026-11-23 06:49:18 UTC, in 4 min 59 s" for Unix seconds."""
+    if not 0 <= at_s < _END_S:
+        return "after the year 9999" if at_s > 0 else "before 1970"
+    shown = datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return f"{shown}, {distance(at_s - now_s)}"
+
+
+def distance(seconds: int) -> str:
+    """Return "in 4 min 59 s", "2 h 5 min ago" or "now": the two largest units that count."""
+    if seconds == 0:
+        return "now"
+    left = abs(seconds)
+    parts: list[str] = []
+    for size, unit in _UNITS:
+        count, left = divmod(left, size)
+        if count or parts:
+            parts.append(f"{count} {unit}")
+    text = " ".join(part for part in parts[:2] if not part.startswith("0 "))
+    return f"in {text}" if seconds > 0 else f"{text} ago"
