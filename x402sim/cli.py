@@ -16,6 +16,7 @@ from x402sim.commands.demo import demo
 from x402sim.commands.diff import diff
 from x402sim.commands.events import events
 from x402sim.commands.list import list_scenarios
+from x402sim.commands.pay import pay
 from x402sim.commands.run import run
 from x402sim.commands.serve import serve
 from x402sim.commands.service import service
@@ -56,6 +57,7 @@ def _options(
 
 app.command()(serve)
 app.command()(demo)
+app.command()(pay)
 app.command()(decode)
 app.command("list")(list_scenarios)
 app.command()(run)

@@ -20,16 +20,19 @@ NAME_WIDTH, MOST_NAME_WIDTH = 14, 18
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: its title, whether it succeeded, and its details."""
+    """One step: its title, whether it succeeded, its details, and a word for its outcome."""
 
     title: str
     ok: bool
     facts: dict[str, Any] = field(default_factory=dict)
+    mark: str = ""
+    """By default "ok" or "FAILED"."""
 
 
 def print_step(number: int, step: Step, *, err: bool = False) -> None:
     """Print a step with a mark that says whether it succeeded."""
-    mark = typer.style("ok" if step.ok else "FAILED", fg="green" if step.ok else "red")
+    mark = step.mark or ("ok" if step.ok else "FAILED")
+    mark = typer.style(mark, fg="green" if step.ok else "red")
     typer.echo(f"{number}. {printable(step.title)}: {mark}", err=err)
     print_facts({name.replace("_", " "): value for name, value in step.facts.items()}, err=err)
 

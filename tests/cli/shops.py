@@ -1,0 +1,65 @@
+"""A shop on a socket that answers what a test says, for commands that take any URL."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import msgspec
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that a shop got."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer: any JSON, or bytes as they are. No status breaks the connection."""
+
+    status: int | None
+    body: Any = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def serving(answers: Callable[[Asked], Reply]) -> Iterator[str]:
+    """Serve until the end of the block; gives the shop's URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            reply = answers(Asked(self.command, self.path, headers, body))
+            if reply.status is None:
+                self.close_connection = True
+                return
+            is_raw = isinstance(reply.body, bytes)
+            content = reply.body if is_raw else msgspec.json.encode(reply.body)
+            self.send_response(reply.status)
+            for name, value in reply.headers.items():
+                self.send_header(name, value)
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = _answer  # noqa: N815 - names of http.server
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,331 @@
+"""`pay`: pays any 402 and tells each step, makes mistakes on purpose, and says why it cannot pay."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from tests.cli.shops import Asked, Reply, serving
+from tests.serve.driver import ORDER, QUOTE, SESSIONS
+from x402sim import LocalServer, Wallet
+from x402sim.cli import app
+from x402sim.payer.mistakes import MISTAKES
+from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
+from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.ways import Dialect
+from x402sim.protocol.x402 import (
+    RequiredV1,
+    Settlement,
+    read_payment,
+    requirements_v1,
+    to_base64,
+)
+
+BODY = json.dumps(ORDER)
+STEPS = {1: "Paid: POST /api/perp/quote, PAYMENT-SIGNATURE: ok", 2: "Paid: POST /api/pay: ok"}
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalServer]:
+    with LocalServer(seed=1) as server:
+        yield server
+
+
+def run(url: str, *options: str) -> Result:
+    return CliRunner().invoke(app, ["pay", url, *options])
+
+
+def pay(server: LocalServer, *options: str) -> Result:
+    return run(server.url + QUOTE, "-d", BODY, *options)
+
+
+def transfers(server: LocalServer) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = httpx.get(f"{server.control_url}/transfers").json()
+    return found
+
+
+def longest(text: str) -> int:
+    return max(len(line) for line in text.splitlines() if "0x" not in line and "pay_" not in line)
+
+
+@pytest.mark.parametrize("steps", [None, 1, 2])
+def test_it_pays_and_tells_each_step(server: LocalServer, steps: int | None) -> None:
+    before = len(transfers(server))
+    done = pay(server, *(["--steps", str(steps)] if steps else []))
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["quote"]["pair"] == "BTC-USD"
+    titles = [line for line in done.stderr.splitlines() if line[0].isdigit()]
+    expected = [
+        "Asked: POST /api/perp/quote: ok",
+        "Signed an EIP-3009 authorization, off-chain: ok",
+    ]
+    expected += [STEPS[steps or 2]]
+    if steps != 1:
+        expected += ["Repeated with X-Payment-Id: POST /api/perp/quote: ok"]
+    assert titles == [f"{number}. {title}" for number, title in enumerate(expected, 1)]
+    (transfer,) = transfers(server)[before:]
+    assert transfer["from"] == server.wallets[0].address
+    assert f"   transaction    {transfer['txHash']}\n" in done.stderr
+    assert "   price          10000 = 0.01 devUSDC.e\n" in done.stderr
+    assert longest(done.stderr) <= 80
+
+
+def test_it_pays_from_a_session(server: LocalServer) -> None:
+    done = pay(server, "--session", "--max", "0.5")
+    assert done.exit_code == 0
+    assert "price          500000 = 0.50 devUSDC.e" in done.stderr
+    assert "6. Repeated with X-Session-Id: POST /api/perp/quote: ok" in done.stderr
+
+
+def test_another_account_or_key_pays(server: LocalServer) -> None:
+    for options, number in ((["--account", "3"], 3), (["--key", server.wallets[4].private_key], 4)):
+        assert pay(server, *options).exit_code == 0
+        assert transfers(server)[-1]["from"] == server.wallets[number].address
+
+
+def test_it_pays_a_server_whose_clock_is_ahead() -> None:
+    with LocalServer() as server:
+        httpx.post(f"{server.control_url}/clock/advance", json={"seconds": 86_400})
+        assert pay(server).exit_code == 0
+
+
+def test_json_holds_the_steps_and_the_body(server: LocalServer) -> None:
+    done = pay(server, "--json")
+    told = json.loads(done.stdout)
+    assert done.stderr == ""
+    assert told["ok"]
+    assert told["status"] == 200
+    assert told["body"]["quote"]["pair"] == "BTC-USD"
+    assert told["steps"][2]["facts"]["transaction"] == transfers(server)[-1]["txHash"]
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_mistake_is_made_and_explained(server: LocalServer, name: str, steps: int) -> None:
+    before = len(transfers(server))
+    done = pay(server, "--wrong", name, "--steps", str(steps), "--json")
+    if (Dialect.V2 if steps == 1 else Dialect.TWO_STEPS) not in MISTAKES[name].dialects:
+        assert done.exit_code == 2
+        assert f"--wrong {name} cannot be done in x402 version 2" in done.stderr
+        return
+    assert done.exit_code == 0
+    told = json.loads(done.stdout)
+    wrong = told["wrong"]
+    assert wrong["sent"] != wrong["wanted"]
+    assert wrong["server said"].startswith(str(told["status"]))
+    assert len(transfers(server)) - before == (name == "replay")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("amount", "400 Invalid signature: Invalid amount: 5000"),
+        ("funds", "402 Insufficient USDC balance"),
+        ("expired", "400 Authorization expired"),
+        ("replay", "409 Nonce already used"),
+        ("resource", "issued /api/perp/quote, got /x402sim/another/resource"),
+    ],
+)
+def test_the_explanation_is_for_people(server: LocalServer, name: str, said: str) -> None:
+    done = pay(server, "--wrong", name)
+    lines = done.stdout.splitlines()
+    assert lines[0] == "Refused, as it should be."
+    heads = ["mistake", "sent", "wanted", "server said", "do"]
+    assert [line[3:17].strip() for line in lines[1:] if line[3] != " "] == heads
+    assert said in " ".join(done.stdout.split())
+    assert longest(done.stdout) <= 80
+    assert "Paid: POST /api/pay: refused" in done.stderr
+
+
+WANTED = PaymentRequirements(
+    scheme="exact",
+    network=TESTNET.name,
+    pay_to="0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
+    asset="0x" + TESTNET.asset.hex(),
+    max_amount_required="10000",
+    max_timeout_seconds=60,
+    resource="/page",
+)
+
+
+def v1_shop(asked: Asked, settled: Callable[[], Reply]) -> Reply:
+    """A shop of version 1 that takes every payment without looking at it."""
+    if "x-payment" in asked.headers:
+        return settled()
+    accepts = [requirements_v1(WANTED, TESTNET, url=f"http://{asked.headers['host']}/page")]
+    return Reply(402, RequiredV1(x402_version=1, accepts=accepts))
+
+
+def served() -> Reply:
+    paid = Settlement(success=True, transaction="0xabc", network=TESTNET.name)
+    return Reply(200, {"page": 1}, {"x-payment-response": to_base64(paid)})
+
+
+def test_it_pays_a_shop_of_version_1() -> None:
+    seen: list[Asked] = []
+
+    def answers(asked: Asked) -> Reply:
+        seen.append(asked)
+        return v1_shop(asked, served)
+
+    with serving(answers) as url:
+        done = run(url + "/page", "--header", "Accept-Language: nl")
+    assert done.exit_code == 0
+    assert done.stdout == '{"page":1}\n'
+    assert "3. Paid: GET /page, X-PAYMENT: ok\n" in done.stderr
+    assert "transaction    0xabc\n" in done.stderr
+    assert seen[-1].headers["accept-language"] == "nl"
+    signed = read_payment(1, seen[-1].headers["x-payment"]).signed.authorization
+    assert signed.value == 10_000
+
+
+def test_a_shop_that_takes_a_wrong_payment_fails() -> None:
+    with serving(lambda asked: v1_shop(asked, served)) as url:
+        done = run(url + "/page", "--wrong", "amount")
+        assert done.exit_code == 1
+        assert done.stdout.startswith("Not refused, though it should be.\n")
+        told = run(url + "/page", "--wrong", "resource")
+        assert told.exit_code == 2
+        assert "cannot be done in x402 version 1" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("settled", "told"),
+    [
+        (Reply(None), "it is not known whether the payment was made"),
+        (Reply(402, {"x402Version": 1, "accepts": [], "error": "no"}), "the payment was refused"),
+    ],
+)
+def test_a_payment_in_vain_says_that_it_may_still_be_made(settled: Reply, told: str) -> None:
+    with serving(lambda asked: v1_shop(asked, lambda: settled)) as url:
+        done = run(url + "/page")
+    assert done.exit_code == 1
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("x402sim: not served")]
+    assert told in line
+    assert "whoever pays again before may pay twice" in line
+    assert "Repeat the request" not in line
+
+
+def test_a_shop_that_takes_a_payment_and_asks_again() -> None:
+    required = PaymentRequired(
+        error="Payment Required",
+        payment_id="pay_1",
+        payment_requirements=WANTED,
+        message="",
+        network=TESTNET.name,
+    )
+    receipt = {"success": True, "paymentId": "pay_1", "txHash": "0xabc", "timestamp": 1}
+
+    def answers(asked: Asked) -> Reply:
+        return Reply(200, receipt) if asked.path == "/api/pay" else Reply(402, required)
+
+    with serving(answers) as url:
+        done = run(url + "/page")
+    assert done.exit_code == 1
+    assert "4. Repeated with X-Payment-Id: GET /page: FAILED\n" in done.stderr
+    assert "(transaction 0xabc), and answers 402 again" in done.stderr
+
+
+def test_an_error_that_was_paid_for_names_its_proof(server: LocalServer) -> None:
+    done = run(server.url + QUOTE, "-d", "{}")
+    assert done.exit_code == 1
+    assert "paid, and the server answered 400; correct the request, and send it with" in done.stderr
+    proof = done.stderr.split("-H '")[1].split("'")[0]
+    curl = httpx.post(server.url + QUOTE, json=ORDER, headers=[tuple(proof.split(": "))])
+    assert curl.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--max", "0.001"], "the 402 asks for 0.01 devUSDC.e; --max allows 0.001"),
+        (["--max", "much"], "--max much: expected a plain decimal"),
+        (["--session", "--max", "0.123"], "--max 0.123: expected exactly 2 fraction digits"),
+        (["--account", "10"], "--account 10: there are 10, from 0 to 9"),
+        (["--key", "0x12"], "--key: a private key is 0x and 64 hex digits, got 4 characters"),
+        (["--header", "abc"], "--header 'abc': wanted 'Name: value'"),
+        (["--wrong", "ammount"], "unknown mistake 'ammount'; did you mean 'amount'?"),
+        (["--wrong", "amount", "--session"], "--wrong and --session: give one of them"),
+        (["--network-file", "none.toml"], "cannot read none.toml"),
+        (["--method", "PUT"], "the server answered 405; it allows POST"),
+    ],
+)
+def test_wrong_options_say_what_is_wanted(
+    server: LocalServer, options: list[str], told: str
+) -> None:
+    done = pay(server, *options)
+    assert done.exit_code == 2
+    assert told in done.stderr
+    assert "Signed" not in done.stderr
+
+
+def test_a_session_cannot_be_paid_in_one_step(server: LocalServer) -> None:
+    body = '{"maxSpend": "1.00", "duration": 60}'
+    done = run(server.url + SESSIONS, "-d", body, "--steps", "1")
+    assert done.exit_code == 2
+    assert "--steps 1: the 402 offers only two steps; leave it out" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("127.0.0.1:1/x", "no URL with http:// or https://; did you mean http://127.0.0.1:1/x?"),
+        ("ftp://shop/x", "'ftp://shop/x' is no URL with http:// or https://"),
+        ("http://", "is no URL"),
+        ("http://127.0.0.1:1/x", "Connection refused; start it, for example with `x402sim serve`"),
+    ],
+)
+def test_a_url_that_nobody_answers(url: str, told: str) -> None:
+    done = run(url)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert told in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "told"),
+    [
+        (Reply(200, {"free": 1}), "the server answered 200 without asking for a payment"),
+        (Reply(404), "the server answered 404, not 402: correct the URL"),
+        (
+            Reply(301, b"", {"location": "/there"}),
+            "the server answered 301 and redirects to /there: give that URL",
+        ),
+        (Reply(402, b"pay!"), "the 402 has no payment requirements; `doctor URL` looks closer"),
+        (Reply(402, {"x402Version": 1, "accepts": []}), "the 402 has no payment requirements"),
+    ],
+)
+def test_an_answer_that_cannot_be_paid(reply: Reply, told: str) -> None:
+    with serving(lambda _: reply) as url:
+        done = run(url)
+    assert done.exit_code == 2
+    assert f"x402sim: nothing was paid: {told}" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"network": "moon"}, "the 402 asks for a payment on 'moon'; known are cronos-testnet"),
+        ({"asset": WANTED.pay_to}, "asset is '0x7099"),
+        ({"maxAmountRequired": "0.01"}, "expected base units"),
+    ],
+)
+def test_an_offer_that_cannot_be_paid(changes: dict[str, Any], told: str) -> None:
+    said = json.loads(json.dumps(v1_body()))
+    said["accepts"][0] |= changes
+    with serving(lambda _: Reply(402, said)) as url:
+        done = run(url + "/page", "--key", Wallet.create().private_key)
+    assert done.exit_code == 2
+    assert told in done.stderr
+
+
+def v1_body() -> dict[str, Any]:
+    accepts = [requirements_v1(WANTED, TESTNET, url="http://shop/page")]
+    found: dict[str, Any] = msgspec.to_builtins(RequiredV1(x402_version=1, accepts=accepts))
+    return found

@@ -1,0 +1,73 @@
+"""The request of `pay` and `doctor`: its options, and what to do if no 402 answers it."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from x402sim.version import VERSION
+
+if TYPE_CHECKING:
+    import httpx
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+Url = Annotated[str, typer.Argument(help="What to ask for, with http:// or https://.")]
+Method = Annotated[
+    str | None,
+    typer.Option("--method", "-X", help="HTTP method. [default: GET, or POST with --data]"),
+]
+Data = Annotated[
+    str | None,
+    typer.Option("--data", "-d", help="Body; JSON gets its Content-Type.", metavar="TEXT"),
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option("--header", "-H", help="Header 'Name: value'; repeatable.", metavar="HEADER"),
+]
+
+
+def request_to(
+    url: str,
+    method: str | None,
+    data: str | None,
+    headers: list[str] | None,
+) -> "httpx.Request":
+    """Return the request that the options describe; raises `ValueError`."""
+    import httpx
+
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as wrong:
+        raise ValueError(f"{url!r} is no URL: {wrong}") from wrong
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        near = f"; did you mean http://{url}?" if "://" not in url and "." in url else ""
+        raise ValueError(f"{url!r} is no URL with http:// or https://{near}")
+    sent: dict[str, str] = {}
+    if data is not None and data.lstrip()[:1] in ("{", "["):
+        sent["content-type"] = "application/json"
+    for each in headers or ():
+        name, colon, value = each.partition(":")
+        if not colon or not name.strip():
+            raise ValueError(f"--header {each!r}: wanted 'Name: value'")
+        sent[name.strip().lower()] = value.strip()
+    verb = (method or ("POST" if data is not None else "GET")).upper()
+    sent.setdefault("user-agent", f"x402sim/{VERSION}")
+    return httpx.Request(verb, parsed, headers=sent, content=data)
+
+
+def no_answer(url: "httpx.URL", error: Exception) -> str:
+    """Return what to do if a server does not answer."""
+    start = "; start it, for example with `x402sim serve`" if url.host in LOCAL else ""
+    return f"no answer from {url}: {error}{start}"
+
+
+def instead(answer: "httpx.Response") -> str:
+    """Return what to do about an answer that is no 402."""
+    status, there = answer.status_code, answer.headers.get("location")
+    if there and 300 <= status < 400:
+        return f"the server answered {status} and redirects to {there}: give that URL"
+    if status == 405:
+        allowed = answer.headers.get("allow", "another method")
+        return f"the server answered 405; it allows {allowed}: give it with --method"
+    if answer.is_success:
+        return f"the server answered {status} without asking for a payment"
+    return f"the server answered {status}, not 402: correct the URL, --method, --data or --header"

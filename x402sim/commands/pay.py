@@ -1,0 +1,293 @@
+"""`pay`: one request to any URL, paid if it answers 402, step by step."""
+
+import json
+import sys
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from x402sim.commands.asking import Data, Headers, Method, Url, instead, no_answer, request_to
+from x402sim.commands.common import (
+    NOT_ALL_HELD,
+    AsJson,
+    NetworkFile,
+    give_up,
+)
+from x402sim.commands.steps import Step, print_facts, print_step
+from x402sim.text.printable import printable, printable_lines
+
+if TYPE_CHECKING:
+    import httpx
+
+    from x402sim.commands.purchase import Local, Purchase
+    from x402sim.payer.mistakes import Mistake
+    from x402sim.payer.wallet import Wallet
+
+WRONG = (
+    "amount, payee, expired, not-yet-valid, signature, domain, network, asset, funds, resource, "
+    "payment-id or replay"
+)
+
+
+Key = Annotated[
+    str | None,
+    typer.Option(help="Private key of the payer, 0x-hex.", envvar="X402SIM_KEY", metavar="HEX"),
+]
+AccountNumber = Annotated[
+    int,
+    typer.Option(
+        "--account", help="Account of the local server that pays, by number.", min=0, metavar="N"
+    ),
+]
+Most = Annotated[str, typer.Option("--max", help="Pay at most so many tokens.", metavar="AMOUNT")]
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        help="1: the request itself pays, in X-PAYMENT or PAYMENT-SIGNATURE. 2: POST /api/pay, then "
+        "the request again. [default: 2 if the 402 offers it, else 1]",
+        min=1,
+        max=2,
+        metavar="N",
+    ),
+]
+Session = Annotated[
+    bool, typer.Option("--session", help="Open a session, deposit --max, and pay from it.")
+]
+Wrong = Annotated[
+    str | None,
+    typer.Option(help=f"Make one mistake, and explain the answer: {WRONG}.", metavar="MISTAKE"),
+]
+
+
+@dataclass(slots=True)
+class _Told:
+    """What was told so far; on stderr at once, unless all is printed as JSON at the end."""
+
+    as_json: bool
+    steps: list[Step] = field(default_factory=list)
+
+    def __call__(self, step: Step) -> None:
+        self.steps.append(step)
+        if not self.as_json:
+            print_step(len(self.steps), step, err=True)
+
+
+def pay(
+    url: Url,
+    method: Method = None,
+    data: Data = None,
+    header: Headers = None,
+    key: Key = None,
+    account: AccountNumber = 0,
+    most: Most = "0.10",
+    steps: Steps = None,
+    session: Session = False,
+    wrong: Wrong = None,
+    network_file: NetworkFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Pay for a request: a curl that answers a 402.
+
+    It asks, signs what the 402 wants, pays, and prints the answer's body to stdout, each step
+    before it to stderr. Without --key it pays from account 0 of `serve`.
+
+    Example: `x402sim pay http://127.0.0.1:4020/api/perp/quote -d
+    '{"pair":"BTC-USD","side":"long","leverage":10,"sizeUsd":1000}'`
+
+    `--wrong amount` shows what a server answers to that mistake, and what to do about it.
+
+    Exit code: 0 if it was paid and served (with --wrong: refused); 1 if not; 2 if nothing was
+    signed.
+    """
+    import httpx
+
+    from x402sim.commands.purchase import Purchase, Terms, local_server
+    from x402sim.protocol.network_file import known_networks
+
+    told = _Told(as_json)
+    with httpx.Client(trust_env=False, timeout=30) as http:
+        try:
+            mistake = _mistake_of(wrong, session=session)
+            request = request_to(url, method, data, header)
+            known = dict(known_networks(network_file))
+            local = local_server(http, request.url)
+            wallet = _wallet(key, account, local)
+        except ValueError as problem:
+            raise give_up(problem) from problem
+        if local.network is not None:
+            known.setdefault(local.network.name, local.network)
+        terms = Terms(known=known, max_amount=most, steps=steps, session=session)
+        purchase = Purchase(http, wallet, local.clock, terms, told)
+        if mistake is not None:
+            _go_wrong(purchase, request, mistake, told)
+        else:
+            _show_answer(_bought(purchase, request, told), purchase, told)
+
+
+def _bought(
+    purchase: "Purchase",
+    request: "httpx.Request",
+    told: _Told,
+    **wrong: Any,
+) -> "httpx.Response":
+    """Return the answer to a request; exits if nothing was signed, or if it was in vain."""
+    import httpx
+
+    from x402sim.commands.purchase import failure
+    from x402sim.payer.errors import PaymentFailed
+
+    try:
+        answer = purchase.buy(request, **wrong)
+    except (PaymentFailed, httpx.HTTPError) as failed:
+        if purchase.sent is not None:
+            _end(told, f"not served: {failure(failed, purchase)}")
+            raise typer.Exit(NOT_ALL_HELD) from failed
+        if isinstance(failed, PaymentFailed):
+            problem = f"nothing was paid: {failed}".replace("max_amount", "--max")
+            raise give_up(problem) from failed
+        raise give_up(no_answer(request.url, failed)) from failed
+    if purchase.sent is None:
+        _end(told, "", answer)
+        raise give_up(f"nothing was paid: {instead(answer)}")
+    return answer
+
+
+def _end(told: _Told, problem: str, answer: "httpx.Response | None" = None) -> None:
+    """Print why it failed, and the body if there is one; as JSON everything."""
+    if told.as_json:
+        _print_json(told, ok=False, problem=problem, answer=answer)
+        return
+    if answer is not None:
+        _print_body(answer)
+    if problem:
+        typer.echo(f"x402sim: {printable(problem)}", err=True)
+
+
+# --- the options -------------------------------------------------------------------------
+
+
+def _mistake_of(name: str | None, *, session: bool) -> "Mistake | None":
+    if name is None:
+        return None
+    from x402sim.payer.mistakes import MISTAKES
+    from x402sim.text.suggest import unknown
+
+    if session:
+        raise ValueError("--wrong and --session: give one of them")
+    if name not in MISTAKES:
+        raise ValueError(unknown("mistake", name, MISTAKES))
+    return MISTAKES[name]
+
+
+def _wallet(key: str | None, account: int, local: "Local") -> "Wallet":
+    """Return who pays; raises `ValueError`."""
+    from x402sim.payer.wallet import Wallet
+
+    if key is None and account >= len(local.keys):
+        raise ValueError(
+            f"--account {account}: there are {len(local.keys)}, from 0 to {len(local.keys) - 1}; "
+            "`serve --accounts N` funds more"
+        )
+    try:
+        return Wallet(local.keys[account] if key is None else key)
+    except ValueError as wrong:
+        raise ValueError(f"--key: {wrong}") from wrong
+
+
+# --- the outcome -------------------------------------------------------------------------
+
+
+def _show_answer(answer: "httpx.Response", purchase: "Purchase", told: _Told) -> None:
+    """Print the answer to a paid request; exits with 1 if it is an error."""
+    problem = "" if answer.is_success else _in_vain(answer, purchase)
+    if told.as_json:
+        _print_json(told, ok=not problem, problem=problem, answer=answer)
+    else:
+        _print_body(answer)
+        if problem:
+            typer.echo(f"x402sim: {problem}", err=True)
+    if problem:
+        raise typer.Exit(NOT_ALL_HELD)
+
+
+def _in_vain(answer: "httpx.Response", purchase: "Purchase") -> str:
+    """Return what to do about an error that was paid for."""
+    paid = f"paid, and the server answered {answer.status_code}"
+    if purchase.sent is None or not purchase.sent.payment_id:
+        return paid
+    proof = f"-H 'X-Payment-Id: {purchase.sent.payment_id}'"
+    return f"{paid}; correct the request, and send it with {proof}: that is paid for"
+
+
+def _go_wrong(
+    purchase: "Purchase", request: "httpx.Request", mistake: "Mistake", told: _Told
+) -> None:
+    """Make a mistake, and explain the answer; exits with 1 if the server does not refuse it."""
+    from x402sim.commands.purchase import said
+
+    used = None
+    if mistake.name == "replay":
+        _bought(purchase, request, told)
+        assert purchase.sent is not None
+        used = purchase.sent.auth
+    answer = _bought(purchase, _again(request), told, mistake=mistake, used=used)
+    right, sent = purchase.right, purchase.sent
+    assert right is not None
+    assert sent is not None
+    facts = {
+        "mistake": f"the payer {mistake.does}",
+        "sent": mistake.shows(sent),
+        "wanted": mistake.shows(right),
+        "server said": said(answer),
+        "do": mistake.remedy,
+    }
+    ok = 400 <= answer.status_code < 500
+    if told.as_json:
+        _print_json(told, ok=ok, wrong={"name": mistake.name, **facts}, answer=answer)
+    else:
+        typer.echo("Refused, as it should be." if ok else "Not refused, though it should be.")
+        print_facts(facts)
+    if not ok:
+        raise typer.Exit(NOT_ALL_HELD)
+
+
+def _again(request: "httpx.Request") -> "httpx.Request":
+    """Return the request as the user gave it: a purchase leaves its proof in the headers."""
+    import httpx
+
+    from x402sim.payer.flow import PROOFS
+
+    kept = {n: v for n, v in request.headers.items() if n not in [p.lower() for p in PROOFS]}
+    return httpx.Request(
+        request.method, request.url, headers=kept, content=request.content,
+        extensions=request.extensions,
+    )  # fmt: skip
+
+
+def _print_json(
+    told: _Told, *, ok: bool, answer: "httpx.Response | None" = None, **more: Any
+) -> None:
+    found: dict[str, Any] = {"ok": ok, "steps": [asdict(step) for step in told.steps]}
+    if answer is not None:
+        found |= {"status": answer.status_code, "body": _body(answer)}
+    typer.echo(json.dumps(found | {name: each for name, each in more.items() if each}, indent=2))
+
+
+def _body(answer: "httpx.Response") -> Any:
+    """Return the JSON of a body, or its text."""
+    from x402sim.protocol.messages import BadMessage, decode
+
+    try:
+        return decode(answer.content, Any)
+    except BadMessage:
+        return answer.content.decode("utf-8", "replace")
+
+
+def _print_body(answer: "httpx.Response") -> None:
+    """Print a body as it is; on a terminal, escaped."""
+    content = answer.content
+    if sys.stdout.isatty():
+        typer.echo(printable_lines(content.decode("utf-8", "replace")))
+    else:
+        typer.echo(content, nl=not content.endswith(b"\n"))

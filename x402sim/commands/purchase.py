@@ -1,0 +1,318 @@
+"""The steps of `pay`: one request, paid as its 402 asks, each exchange told as it ends."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+
+from x402sim.clock import Clock, SkewedClock
+from x402sim.commands.asking import LOCAL
+from x402sim.commands.steps import Step
+from x402sim.http.bounded import Limits, bound
+from x402sim.payer.auth import DEADLINE_S, PaymentAuth
+from x402sim.payer.core import PAYMENT_ID, SESSION_ID
+from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.flow import FlowAuth
+from x402sim.payer.mistakes import Draft, Mistake, dialect_of, draft_of, request_of
+from x402sim.payer.reading import UNKNOWN
+from x402sim.payer.redirects import origin_of
+from x402sim.payer.session import SessionAuth
+from x402sim.payer.wallet import Wallet
+from x402sim.payer.watched import Exchange, Watched, pays
+from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.findings import in_units
+from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.money import to_base, to_decimal
+from x402sim.protocol.networks import TESTNET, Network
+from x402sim.protocol.phrase import KNOWN, keys_of
+from x402sim.protocol.refusals import is_final, refusal_named
+from x402sim.protocol.ways import Dialect, Way, object_in, ways_in
+from x402sim.protocol.x402 import (
+    PAYMENT_HEADERS,
+    REQUIRED_HEADER,
+    RESPONSE_HEADERS,
+    VERSIONS,
+    Version,
+    from_base64,
+)
+from x402sim.text.times import distance, moment
+from x402sim.world.control.messages import Account, Who, network_of
+
+PAY_PATH = "/api/pay"
+ASK_S = 5.0
+"""How long a local server may take to tell its time and its accounts."""
+_LATER = re.compile(r"\.? (Repeat the request|Nothing more was signed)")
+"""Where advice begins that is for a payer that goes on; a command ends."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """How to pay: within `max_amount` tokens, in one step or two or as the 402 offers."""
+
+    known: Mapping[str, Network]
+    max_amount: str
+    steps: int | None = None
+    session: bool = False
+
+
+class Purchase:
+    """One request, paid; `tell` gets each step as it ends."""
+
+    def __init__(
+        self, http: httpx.Client, wallet: Wallet, clock: Clock, terms: Terms,
+        tell: Callable[[Step], None],
+    ) -> None:  # fmt: skip
+        self.wallet, self.terms = wallet, terms
+        self.network = TESTNET
+        self.right: Draft | None = None
+        """The last payment, before a mistake was made in it."""
+        self.sent: Draft | None = None
+        self.answer: httpx.Response | None = None
+        """What was answered to it; None if nothing was."""
+        self._http, self._clock, self._tell = http, clock, tell
+        self._limits = Limits(deadline_s=DEADLINE_S)
+        self._mistake: Mistake | None = None
+
+    def buy(
+        self,
+        request: httpx.Request,
+        mistake: Mistake | None = None,
+        used: Authorization | None = None,
+    ) -> httpx.Response:
+        """Return the last answer to a request, read; raises `PaymentFailed` and `httpx.HTTPError`.
+
+        With a mistake, that is the answer to the wrong payment; of a replay, `used` is sent again.
+        """
+        self._mistake, self.right, self.sent, self.answer = mistake, None, None, None
+
+        def change(request: httpx.Request) -> httpx.Request:
+            draft = self.right = self._draft(request)
+            assert mistake is not None
+            if draft.dialect not in mistake.dialects:
+                name = draft.dialect.value
+                raise PaymentFailed(f"--wrong {mistake.name} cannot be done in {name}")
+            self.sent = mistake.change(replace(draft, auth=used or draft.auth))
+            return request_of(self.sent, request)
+
+        flow = Watched(
+            self._choose,
+            sends=self._sends,
+            seen=self._seen,
+            limits=self._limits,
+            pay_path=PAY_PATH,
+            change=change if mistake else None,
+        )
+        response = self._http.send(request, auth=flow, stream=True)
+        try:
+            if not response.is_stream_consumed:
+                bound(response, self._limits)
+                response.read()
+        finally:
+            response.close()
+        return response
+
+    # --- who pays ------------------------------------------------------------------------
+
+    def _choose(self, response: httpx.Response) -> FlowAuth:
+        """Return the payer that pays what a 402 offers; raises `PaymentFailed`."""
+        ways = [way for way in _ways(response) if self._may_pay(way)]
+        network, version = self._network_of(response, ways), self._version(ways)
+        try:
+            spend = to_decimal(to_base(self.terms.max_amount, network.decimals), network.decimals)
+            if self.terms.session:
+                return SessionAuth(self.wallet, max_spend=spend, network=network, clock=self._clock)
+            return PaymentAuth(
+                self.wallet,
+                max_amount=spend,
+                max_total=spend,
+                network=network,
+                version=version,
+                clock=self._clock,
+                deadline_s=DEADLINE_S,
+            )
+        except ValueError as wrong:
+            raise PaymentFailed(f"--max {self.terms.max_amount}: {wrong}") from wrong
+
+    def _may_pay(self, way: Way) -> bool:
+        steps = 2 if way.dialect is Dialect.TWO_STEPS else 1
+        return self.terms.steps in (None, steps)
+
+    def _version(self, ways: list[Way]) -> Version | None:
+        """Return the version of the standard to pay in; None for what PaymentAuth chooses."""
+        if self.terms.steps != 1:
+            return None
+        return 2 if any(way.dialect is Dialect.V2 for way in ways) else 1
+
+    def _network_of(self, response: httpx.Response, ways: list[Way]) -> Network:
+        if not ways:
+            offered = ", ".join(dict.fromkeys(way.dialect.value for way in _ways(response)))
+            if self.terms.steps and offered:
+                raise PaymentFailed(
+                    f"--steps {self.terms.steps}: the 402 offers only {offered}; leave it out"
+                )
+            raise PaymentFailed("the 402 has no payment requirements; `doctor URL` looks closer")
+        for way in ways:
+            if found := way.network(self.terms.known):
+                self.network = found
+                return found
+        named = ", ".join(dict.fromkeys(repr(way.said.get("network"))[:80] for way in ways))
+        raise PaymentFailed(
+            f"the 402 asks for a payment on {named}; known are {', '.join(self.terms.known)}. "
+            "Describe the network and its token in a file: --network-file"
+        )
+
+    # --- what is told --------------------------------------------------------------------
+
+    def _draft(self, request: httpx.Request) -> Draft:
+        return draft_of(request, self.wallet, self.network, self._clock.now_s())
+
+    def _sends(self, request: httpx.Request) -> None:
+        """Tell what was signed, before it is sent."""
+        if not pays(request, PAY_PATH):
+            return
+        self.sent = self.sent or self._draft(request)
+        auth, now_s = self.sent.auth, self._clock.now_s()
+        facts = {
+            "amount": in_units(str(auth.value), self.network),
+            "from": checksum(auth.from_),
+            "to": checksum(auth.to),
+            "valid": f"{distance(auth.valid_after - now_s)} to {moment(auth.valid_before, now_s)}",
+            "nonce": to_hex(auth.nonce),
+        }
+        if self._mistake is not None:
+            facts["mistake"] = self._mistake.does
+        self._tell(Step("Signed an EIP-3009 authorization, off-chain", True, facts))
+
+    def _seen(self, exchange: Exchange) -> None:
+        request, response = exchange.request, exchange.response
+        facts: dict[str, Any] = {"answer": _answer(response)}
+        name = f"{request.method} {request.url.path}"
+        if pays(request, PAY_PATH):
+            self.answer = response
+            facts |= _receipt(response)
+            way = dialect_of(request)
+            sent_in = "" if way is Dialect.TWO_STEPS else f", {_header_of(way)}"
+            mark = "" if self._mistake is None or response.is_success else "refused"
+            self._tell(Step(f"Paid: {name}{sent_in}", response.is_success, facts, mark))
+            return
+        shown = next((each for each in (PAYMENT_ID, SESSION_ID) if each in request.headers), None)
+        if shown is None and response.status_code == 402:
+            facts |= self._offer(response)
+            self._tell(Step(f"Asked: {name}", True, facts))
+        else:
+            title = f"Repeated with {shown}: {name}" if shown else f"Asked: {name}"
+            self._tell(Step(title, response.is_success, facts))
+
+    def _offer(self, response: httpx.Response) -> dict[str, Any]:
+        """Return what a 402 asks for: its first way to pay that can be understood."""
+        ways = _ways(response)
+        if not ways:
+            return {}
+        network = next((found for way in ways if (found := way.network(self.terms.known))), None)
+        paid_in = ", ".join(dict.fromkeys(way.dialect.value for way in ways))
+        facts = {
+            "price": in_units(ways[0].amount, network),
+            "pay to": ways[0].said.get("payTo"),
+            "network": ways[0].said.get("network"),
+            "payable in": paid_in,
+        }
+        return facts | ({"payment id": each} if (each := ways[0].payment_id) else {})
+
+
+def _header_of(dialect: Dialect) -> str:
+    return PAYMENT_HEADERS[1 if dialect is Dialect.V1 else 2]
+
+
+def _ways(response: httpx.Response) -> list[Way]:
+    return ways_in(response.headers.get(REQUIRED_HEADER), response.content)
+
+
+def _answer(response: httpx.Response) -> str:
+    """Return the status of an answer and, if it was read, what it says."""
+    return said(response) if response.is_error else f"{response.status_code}"
+
+
+def said(response: httpx.Response) -> str:
+    """Return what an answer says of a refusal: its status, error, reason and `final`."""
+    read = response.content if response.is_stream_consumed else b""
+    body, words = object_in(read) or {}, []
+    words += [body.get("error"), body.get("reason")]
+    for name in (REQUIRED_HEADER, *RESPONSE_HEADERS.values()):
+        told = _in_header(response, name)
+        words += [told.get(each) for each in ("error", "errorReason", "errorMessage")]
+    texts = dict.fromkeys(each[:400] for each in words if isinstance(each, str) and each)
+    final = f" (final: {str(body['final']).lower()})" if "final" in body else ""
+    kept = [each for each in texts if not any(each in other and each != other for other in texts)]
+    told_all = ": ".join(kept) or repr(read[:200].decode("utf-8", "replace")) * bool(read)
+    return f"{response.status_code} {told_all}{final}".strip()
+
+
+def _in_header(response: httpx.Response, name: str) -> dict[str, Any]:
+    try:
+        return object_in(from_base64(response.headers.get(name, ""))) or {}
+    except BadMessage:
+        return {}
+
+
+def _receipt(response: httpx.Response) -> dict[str, Any]:
+    """Return the transaction that an answer names."""
+    body = object_in(response.content) if response.is_stream_consumed else None
+    hashes = [(body or {}).get("txHash")]
+    hashes += [_in_header(response, RESPONSE_HEADERS[each]).get("transaction") for each in VERSIONS]
+    found = next((each for each in hashes if isinstance(each, str) and each), None)
+    return {"transaction": found} if found else {}
+
+
+def failure(failed: PaymentFailed | httpx.HTTPError, purchase: Purchase) -> str:
+    """Return why a signed payment failed, and what to do: a new call would sign another one."""
+    why = _LATER.split(str(failed))[0]
+    sent, answer = purchase.sent, purchase.answer
+    assert sent is not None
+    if answer is not None and answer.is_success:
+        return why
+    body = (object_in(answer.content) if answer and answer.is_stream_consumed else None) or {}
+    error, final = str(body.get("error")), body.get("final")
+    if answer is not None and is_final(error, final if isinstance(final, bool) else None):
+        refusal = refusal_named(error)
+        remedy = refusal.row.remedy if refusal else ""
+        return why if remedy in why else f"{why}. {remedy}"
+    if isinstance(failed, httpx.HTTPError):
+        why = f"{UNKNOWN}: {why.rstrip('.')}"
+    until = moment(sent.auth.valid_before, sent.now_s)
+    return (
+        f"{why}. The authorization may be used until {until}; whoever pays again before may pay "
+        f"twice. Whether it was used, the token tells: authorizationState("
+        f"{checksum(sent.auth.from_)}, {to_hex(sent.auth.nonce)})"
+    )
+
+
+# --- the local server --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Local:
+    """What a local server of x402sim tells: its network, its accounts, and its clock."""
+
+    network: Network | None
+    keys: list[str]
+    clock: Clock
+
+
+def local_server(http: httpx.Client, url: httpx.URL) -> Local:
+    """Ask a server on this machine for its world; without one, the accounts of anvil and now."""
+    clock, keys, network = Clock(), [to_hex(key) for key in keys_of(KNOWN, 10)], None
+    if url.host in LOCAL:
+        try:
+            base = f"{origin_of(url)}/_sim"
+            who: Who = decode(http.get(f"{base}/who", timeout=ASK_S).content, Who)
+            clock = SkewedClock(clock)
+            clock.skew_s = who.now / 1000 - Clock().now()
+            told = http.get(f"{base}/accounts", timeout=ASK_S).content
+            accounts: list[Account] = decode(told, list[Account])
+            keys, network = [each.private_key for each in accounts], network_of(who)
+        except (httpx.HTTPError, BadMessage, ValueError):
+            return Local(network, keys, clock)
+    return Local(network, keys, clock)

@@ -1,0 +1,285 @@
+"""Makes exactly one mistake in a payment that is right otherwise, and says what it is.
+
+A request that pays is taken apart, one thing of it is changed, and it is signed anew.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+from msgspec import structs
+
+from x402sim.payer.core import settlement
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import Address, checksum, to_hex
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import Spelling, encode_header, read_header
+from x402sim.protocol.messages import decode, encode
+from x402sim.protocol.money import to_decimal
+from x402sim.protocol.networks import MAINNET, TESTNET, Network
+from x402sim.protocol.ways import Dialect
+from x402sim.protocol.x402 import (
+    PAYMENT_HEADERS,
+    AnyRequirements,
+    RequirementsV1,
+    Version,
+    encode_payment,
+    network_name,
+    read_payment,
+)
+from x402sim.text.times import moment
+
+_ELSEWHERE = "/x402sim/another/resource"
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A payment before it is signed and sent."""
+
+    dialect: Dialect
+    auth: Authorization
+    signer: Wallet
+    named: Network
+    """The network and the token that it names."""
+    signed_for: Network
+    """Those of the domain that is signed."""
+    resource: str
+    """A path in two steps, else a URL; empty in version 1, which has none."""
+    payment_id: str
+    """In two steps only."""
+    now_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """One mistake: what it changes, what of a draft shows it, and how to avoid it."""
+
+    name: str
+    does: str
+    change: Callable[[Draft], Draft]
+    shows: Callable[[Draft], str]
+    remedy: str
+    dialects: tuple[Dialect, ...] = tuple(Dialect)
+    """Where it can be made."""
+
+
+def _auth(**changes: Callable[[Draft], Any]) -> Callable[[Draft], Draft]:
+    """Return a change of fields of the authorization."""
+
+    def change(draft: Draft) -> Draft:
+        fields = {name: value(draft) for name, value in changes.items()}
+        return replace(draft, auth=replace(draft.auth, **fields))
+
+    return change
+
+
+def _with(**changes: Callable[[Draft], Any]) -> Callable[[Draft], Draft]:
+    """Return a change of fields of the draft."""
+    return lambda draft: replace(draft, **{name: of(draft) for name, of in changes.items()})
+
+
+def _value(draft: Draft) -> str:
+    amount = to_decimal(draft.auth.value, draft.named.decimals)
+    return f"value {draft.auth.value} = {amount} {draft.named.token_symbol}"
+
+
+def _other_chain(draft: Draft) -> Network:
+    other = MAINNET if draft.named.chain_id != MAINNET.chain_id else TESTNET
+    return replace(draft.named, name=other.name, chain_id=other.chain_id)
+
+
+def _other_token(draft: Draft) -> Network:
+    return replace(draft.named, asset=Address(draft.auth.from_))
+
+
+def _other_version(draft: Draft) -> Network:
+    own = draft.named.token_version
+    return replace(draft.named, token_version="2" if own == "1" else "1")
+
+
+def _of_nobody(draft: Draft) -> Draft:
+    """Return a draft of a new account, which has no tokens."""
+    wallet = Wallet.create()
+    return replace(draft, signer=wallet, auth=replace(draft.auth, from_=wallet.address_bytes))
+
+
+def _domain(draft: Draft) -> str:
+    named = draft.signed_for
+    return f"signed for {named.token_name!r} version {named.token_version!r}"
+
+
+MISTAKES = {
+    each.name: each
+    for each in (
+        Mistake(
+            "amount",
+            "pays half of the amount",
+            _auth(value=lambda draft: draft.auth.value // 2),
+            _value,
+            "Sign exactly the amount of the 402, in base units: neither less nor more.",
+        ),
+        Mistake(
+            "payee",
+            "pays to the payer itself",
+            _auth(to=lambda draft: draft.auth.from_),
+            lambda draft: f"to {checksum(draft.auth.to)}",
+            "Sign the payTo of the 402 as `to`.",
+        ),
+        Mistake(
+            "expired",
+            "signs a window that closed an hour ago",
+            _auth(
+                valid_after=lambda draft: draft.now_s - 7200,
+                valid_before=lambda draft: draft.now_s - 3600,
+            ),
+            lambda draft: f"validBefore {moment(draft.auth.valid_before, draft.now_s)}",
+            "Sign when you pay, and send it at once. If it was just signed, compare the payer's "
+            "clock with the server's.",
+        ),
+        Mistake(
+            "not-yet-valid",
+            "signs a window that opens in an hour",
+            _auth(
+                valid_after=lambda draft: draft.now_s + 3600,
+                valid_before=lambda draft: draft.now_s + 3900,
+            ),
+            lambda draft: f"validAfter {moment(draft.auth.valid_after, draft.now_s)}",
+            "Let the window begin a minute or more before now: clocks differ.",
+        ),
+        Mistake(
+            "signature",
+            "signs with the key of another account",
+            _with(signer=lambda _: Wallet.create()),
+            lambda draft: f"from {checksum(draft.auth.from_)}, signed by {draft.signer.address}",
+            "Sign with the key of `from`, and change nothing after signing.",
+        ),
+        Mistake(
+            "domain",
+            "signs another version of the token's EIP-712 domain",
+            _with(signed_for=_other_version),
+            _domain,
+            "Sign the domain that the token itself names: name() and version() on the chain, "
+            "`extra` in a 402 of the standard.",
+        ),
+        Mistake(
+            "network",
+            "pays on another network",
+            _with(named=_other_chain, signed_for=_other_chain),
+            lambda draft: f"network {draft.named.name}, chain id {draft.named.chain_id}",
+            "Name the network of the 402, and sign with its chain id.",
+        ),
+        Mistake(
+            "asset",
+            "pays with another token",
+            _with(named=_other_token, signed_for=_other_token),
+            lambda draft: f"asset {checksum(draft.named.asset)}",
+            "Name and sign for the token contract (`asset`) of the 402.",
+        ),
+        Mistake(
+            "funds",
+            "pays from a new account, which has no tokens",
+            _of_nobody,
+            lambda draft: f"from {checksum(draft.auth.from_)}",
+            "Fund the account; on a local server, with POST /_sim/faucet.",
+        ),
+        Mistake(
+            "resource",
+            "names another resource",
+            _with(resource=lambda draft: _elsewhere(draft.resource)),
+            lambda draft: f"resource {draft.resource}",
+            "Send the resource of the 402 back unchanged: a payment is for one resource.",
+            (Dialect.TWO_STEPS, Dialect.V2),
+        ),
+        Mistake(
+            "payment-id",
+            "settles a payment id that nobody has issued",
+            _with(payment_id=lambda _: "pay_" + "x402sim" * 4),
+            lambda draft: f"paymentId {draft.payment_id}",
+            "Send the paymentId of the 402, with the requirements of the same 402.",
+            (Dialect.TWO_STEPS,),
+        ),
+        Mistake(
+            "replay",
+            "pays a second 402 with an authorization that has paid the first",
+            lambda draft: draft,
+            lambda draft: f"nonce {to_hex(draft.auth.nonce)}",
+            "Sign an authorization with a new random nonce for each payment. To get again what "
+            "was paid for, show its payment id.",
+        ),
+    )
+}
+"""By name. Of `replay`, the draft must hold an authorization that was used already."""
+
+
+def _elsewhere(resource: str) -> str:
+    return str(httpx.URL(resource).copy_with(path=_ELSEWHERE)) if "://" in resource else _ELSEWHERE
+
+
+# --- a request, taken apart and put together ---------------------------------------------
+
+
+def draft_of(request: httpx.Request, wallet: Wallet, network: Network, now_s: int) -> Draft:
+    """Return what a request that pays, made by this wallet, says and has signed."""
+    if (dialect := dialect_of(request)) is Dialect.TWO_STEPS:
+        body: dict[str, Any] = decode(request.content, dict[str, Any])
+        auth = read_header(body["paymentHeader"]).authorization
+        resource, payment_id = body["paymentRequirements"]["resource"], body["paymentId"]
+    else:
+        version = _version(dialect)
+        payment = read_payment(version, request.headers[PAYMENT_HEADERS[version]])
+        auth, payment_id = payment.signed.authorization, ""
+        resource = payment.resource.url if payment.resource else ""
+    return Draft(dialect, auth, wallet, network, network, resource, payment_id, now_s)
+
+
+def _version(dialect: Dialect) -> Version:
+    return 1 if dialect is Dialect.V1 else 2
+
+
+def dialect_of(request: httpx.Request) -> Dialect:
+    """Return how a request pays."""
+    if PAYMENT_HEADERS[2] in request.headers:
+        return Dialect.V2
+    return Dialect.V1 if PAYMENT_HEADERS[1] in request.headers else Dialect.TWO_STEPS
+
+
+def request_of(draft: Draft, request: httpx.Request) -> httpx.Request:
+    """Return the request with the payment of a draft instead of its own, newly signed."""
+    signature = draft.signer.sign(draft.auth, draft.signed_for.domain)
+    if draft.dialect is Dialect.TWO_STEPS:
+        return _in_two_steps(draft, request, signature)
+    name = PAYMENT_HEADERS[version := _version(draft.dialect)]
+    payment = read_payment(version, request.headers[name])
+    network, asset = network_name(version, draft.named), checksum(draft.named.asset)
+    accepted: AnyRequirements = RequirementsV1(  # of which version 1 sends scheme and network
+        scheme=payment.signed.scheme,
+        network=network,
+        max_amount_required="",
+        asset=asset,
+        pay_to="",
+        max_timeout_seconds=0,
+    )
+    if payment.accepted is not None:
+        accepted = structs.replace(payment.accepted, network=network, asset=asset)
+    about = payment.resource and structs.replace(payment.resource, url=draft.resource)
+    header = encode_payment(draft.auth, signature, accepted, about)
+    headers = httpx.Headers(request.headers)
+    headers[name] = header
+    return _copy(request, headers, request.content)
+
+
+def _in_two_steps(draft: Draft, request: httpx.Request, signature: bytes) -> httpx.Request:
+    body: dict[str, Any] = decode(request.content, dict[str, Any])
+    spelling: Spelling = "hex" if body["paymentHeader"].startswith("0x") else "base64"
+    header = encode_header(draft.auth, signature, draft.named, spelling)
+    wanted, changes = body["paymentRequirements"], {"resource": draft.resource}
+    said = settlement(draft.payment_id, header, wanted, changes)
+    return _copy(request, request.headers, encode(said))
+
+
+def _copy(request: httpx.Request, headers: httpx.Headers, content: bytes) -> httpx.Request:
+    kept = [(name, each) for name, each in headers.items() if name.lower() != "content-length"]
+    return httpx.Request(
+        request.method, request.url, headers=kept, content=content, extensions=request.extensions
+    )
