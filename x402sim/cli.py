@@ -14,6 +14,7 @@ from x402sim.commands.conformance import OUTCOMES, conformance
 from x402sim.commands.decode import decode
 from x402sim.commands.demo import demo
 from x402sim.commands.diff import diff
+from x402sim.commands.doctor import doctor
 from x402sim.commands.events import events
 from x402sim.commands.list import list_scenarios
 from x402sim.commands.pay import pay
@@ -59,6 +60,7 @@ app.command()(serve)
 app.command()(demo)
 app.command()(pay)
 app.command()(decode)
+app.command()(doctor)
 app.command("list")(list_scenarios)
 app.command()(run)
 app.command()(diff)

@@ -44,8 +44,8 @@ Most = Annotated[str, typer.Option("--max", help="Pay at most so many tokens.", 
 Steps = Annotated[
     int | None,
     typer.Option(
-        help="1: the request itself pays, in X-PAYMENT or PAYMENT-SIGNATURE. 2: POST /api/pay, then "
-        "the request again. [default: 2 if the 402 offers it, else 1]",
+        help="1: the request itself pays, in X-PAYMENT or PAYMENT-SIGNATURE. 2: POST /api/pay, "
+        "then the request again. [default: 2 if the 402 offers it, else 1]",
         min=1,
         max=2,
         metavar="N",

@@ -1,0 +1,295 @@
+"""`doctor`: who could pay a 402, and what would stop them."""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from tests.cli.shops import Asked, Reply, serving
+from tests.serve.driver import QUOTE
+from x402sim import LocalServer
+from x402sim.cli import app
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
+from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET
+from x402sim.protocol.offers import offers
+
+WANTED = PaymentRequirements(
+    scheme="exact",
+    network=BASE_SEPOLIA.name,
+    pay_to="0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
+    asset=checksum(BASE_SEPOLIA.asset),
+    max_amount_required="10000",
+    max_timeout_seconds=60,
+    resource="/page",
+)
+REQUIRED = PaymentRequired(
+    error="Payment Required",
+    payment_id="pay_abc",
+    payment_requirements=WANTED,
+    message="Pay 10000",
+    network=BASE_SEPOLIA.name,
+)
+NOBODY = {"payer in two steps": False, "client of x402 v1": False, "client of x402 v2": False}
+
+
+def run(url: str, *options: str) -> Result:
+    return CliRunner().invoke(app, ["doctor", url, *options])
+
+
+def examined(answer: Any, *options: str, path: str = "/page") -> dict[str, Any]:
+    """What `doctor` says of a shop, which gives this answer to any request or makes one of it."""
+    with serving(answer if callable(answer) else lambda _: answer) as url:
+        done = run(url + path, "--json", *options)
+    told: dict[str, Any] = json.loads(done.stdout)
+    assert done.exit_code == (0 if told["ok"] else 1)
+    return told
+
+
+def payers(told: dict[str, Any]) -> dict[str, bool]:
+    return {each["name"]: each["can_pay"] for each in told["payers"]}
+
+
+def abouts(told: dict[str, Any]) -> list[str]:
+    for each in told["findings"]:
+        assert each["seen"]
+        assert each["wanted"]
+        assert each["do"].endswith((".", "/there"))
+    return [each["about"] for each in told["findings"]]
+
+
+def told_in(asked: Asked) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A right 402: the body, and what its header holds."""
+    told = offers(REQUIRED, BASE_SEPOLIA, url=f"http://{asked.headers['host']}/page")
+    return msgspec.to_builtins(told.body), json.loads(base64.b64decode(told.header))
+
+
+def in_header(said: Any) -> dict[str, str]:
+    return {"PAYMENT-REQUIRED": base64.b64encode(json.dumps(said).encode()).decode()}
+
+
+def right(asked: Asked) -> Reply:
+    body, header = told_in(asked)
+    return Reply(402, body, in_header(header))
+
+
+def only_v1(asked: Asked, **changes: Any) -> Reply:
+    body, _ = told_in(asked)
+    return Reply(402, {"x402Version": 1, "accepts": [body["accepts"][0] | changes]})
+
+
+def only_v2(asked: Asked, **changes: Any) -> Reply:
+    _, header = told_in(asked)
+    accepts = [header["accepts"][0] | changes]
+    return Reply(402, {}, in_header(header | {"accepts": accepts}))
+
+
+def only_two_steps(asked: Asked, **changes: Any) -> Reply:
+    said = msgspec.to_builtins(REQUIRED)
+    wanted = changes.pop("wanted", {})
+    said["paymentRequirements"] |= wanted
+    return Reply(402, said | changes)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LocalServer]:
+    with LocalServer(seed=1) as server:
+        yield server
+
+
+def test_our_own_service_can_be_paid_by_all(server: LocalServer) -> None:
+    done = run(server.url + QUOTE, "--method", "POST")
+    assert done.exit_code == 0
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"POST {server.url}{QUOTE} answered 402"
+    assert lines[1].split() == [
+        "paid",
+        "in",
+        "scheme",
+        "network",
+        "asset",
+        "amount",
+        "payTo",
+        "window",
+    ]
+    pay_to = server.info.pay_to
+    short = f"{pay_to[:6]}…{pay_to[-4:]}"
+    assert lines[2] == (
+        f"1  two steps exact  cronos-testnet 0xc01e…C0e0 0.01 devUSDC.e {short} 300 s"
+    )
+    assert [line.split()[0] for line in lines[6:10]] == ["yes"] * 4
+    assert "note: network of offers 2, 3" in lines  # the public SDKs do not know the token
+    assert "wrong" not in done.stdout
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_right_402_has_no_findings() -> None:
+    told = examined(right)
+    assert told["ok"]
+    assert all(payers(told).values())
+    assert told["findings"] == []
+    assert [each["dialect"] for each in told["offers"]] == [
+        "two steps", "x402 version 1", "x402 version 2",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("answer", "who"),
+    [
+        (only_two_steps, "payer in two steps"),
+        (only_v1, "client of x402 v1"),
+        (only_v2, "client of x402 v2"),
+    ],
+)
+def test_one_dialect_is_paid_by_its_payer_and_by_ours(answer: Any, who: str) -> None:
+    told = examined(answer)
+    assert payers(told) == NOBODY | {who: True, "httpx, PaymentAuth": True}
+    assert told["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "about", "do"),
+    [
+        (Reply(200, {"free": 1}), "status", "serves without payment"),
+        (Reply(404), "status", "--method, --data"),
+        (Reply(405, b"", {"allow": "POST"}), "status", "--method POST"),
+        (Reply(401), "status", "--header"),
+        (Reply(302, b"", {"location": "/there"}), "status", "/there"),
+        (Reply(402, b"<h1>pay</h1>"), "body", "as JSON"),
+        (Reply(402, {"price": 1}), "body", "the dialect"),
+        (Reply(402, {"x402Version": 1, "accepts": []}), "accepts", "at least one"),
+        (Reply(402, {}, {"PAYMENT-REQUIRED": "%"}), "PAYMENT-REQUIRED", "as base64"),
+        (Reply(402, {}, in_header({"x402Version": 1})), "PAYMENT-REQUIRED", "of version 2 there"),
+    ],
+)
+def test_an_answer_that_nobody_can_pay(reply: Reply, about: str, do: str) -> None:
+    told = examined(reply)
+    assert not told["ok"]
+    assert abouts(told) == [about]
+    assert do in told["findings"][0]["do"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "about"),
+    [
+        ({"scheme": "upto"}, "scheme"),
+        ({"network": "moon", "extra": None}, "network"),
+        ({"network": "eip155:84532"}, "network"),
+        ({"asset": WANTED.pay_to}, "asset"),
+        ({"payTo": "0x" + "0" * 40}, "payTo"),
+        ({"maxAmountRequired": 10000}, "maxAmountRequired"),
+        ({"maxAmountRequired": "0.01"}, "maxAmountRequired"),
+        ({"maxTimeoutSeconds": 3}, "maxTimeoutSeconds"),
+        ({"extra": {"name": "USDC", "version": "1"}}, "extra.version"),
+        ({"extra": {"version": "2"}}, "extra.name"),
+    ],
+)
+def test_an_offer_that_nobody_can_pay(changes: dict[str, Any], about: str) -> None:
+    told = examined(lambda asked: only_v1(asked, **changes))
+    assert not told["ok"]
+    assert f"{about} of offer 1" in abouts(told)
+    reasons = {each["name"]: each["why"] for each in told["payers"]}
+    assert about in reasons["client of x402 v1"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "about"),
+    [
+        ({"resource": "https://HOST/page"}, "resource of offer 1"),
+        ({"resource": "http://elsewhere/page"}, "resource of offer 1"),
+        ({"resource": ""}, "resource of offer 1"),
+        ({"maxAmountRequired": "0"}, "maxAmountRequired of offer 1"),
+        ({"network": "base", "extra": {"name": "USD Coin", "version": "2"}}, "network of offer 1"),
+    ],
+)
+def test_a_note_stops_nobody(changes: dict[str, Any], about: str) -> None:
+    def answer(asked: Asked) -> Reply:
+        said = json.loads(json.dumps(changes).replace("HOST", asked.headers["host"]))
+        return only_v1(asked, **said)
+
+    told = examined(answer)
+    assert told["ok"]
+    assert abouts(told) == [about]
+
+
+@pytest.mark.parametrize(
+    ("changes", "about"),
+    [
+        ({"wanted": {"resource": "/other"}}, "resource of offer 1"),
+        ({"wanted": {"network": "moon"}, "network": "moon"}, "network of offer 1"),
+        ({"paymentId": 7}, "paymentId"),
+        ({"message": None}, "body"),
+    ],
+)
+def test_two_steps_that_nobody_can_take(changes: dict[str, Any], about: str) -> None:
+    told = examined(lambda asked: only_two_steps(asked, **changes))
+    assert not told["ok"]
+    assert about in abouts(told)
+
+
+def test_no_place_to_pay_stops_two_steps_only() -> None:
+    asked_for: list[tuple[str, bytes]] = []
+
+    def answer(asked: Asked) -> Reply:
+        asked_for.append((f"{asked.method} {asked.path}", asked.body))
+        return Reply(404) if asked.path == "/api/pay" else right(asked)
+
+    told = examined(answer)
+    assert payers(told)["payer in two steps"] is False
+    assert payers(told)["client of x402 v2"]
+    assert abouts(told) == ["POST /api/pay of offer 1"]
+    assert ("POST /api/pay", b"{}") in asked_for  # and nothing that could pay
+
+
+def test_version_2_in_the_body_lacks_its_header() -> None:
+    told = examined(lambda asked: Reply(402, told_in(asked)[1]))
+    assert not told["ok"]
+    assert "header PAYMENT-REQUIRED" in abouts(told)
+
+
+def test_the_users_networks_are_known(tmp_path: Path) -> None:
+    file = tmp_path / "networks.toml"
+    file.write_text(
+        '[[network]]\nname = "moon"\nchain_id = 7\ntoken_name = "Cheese"\ntoken_symbol = "CHZ"\n'
+        f'asset = "{checksum(TESTNET.asset)}"\ntoken_version = "3"\ndecimals = 2\n'
+    )
+    wanted = {"network": "moon", "asset": checksum(TESTNET.asset)}
+
+    def answer(asked: Asked) -> Reply:
+        return only_two_steps(asked, wanted=wanted, network="moon")
+
+    assert not examined(answer)["ok"]
+    assert examined(answer, "--network-file", str(file))["ok"]
+    with serving(answer) as url:
+        assert "100.00 CHZ" in run(url + "/page", "--network-file", str(file)).stdout
+
+
+def test_text_of_a_hostile_shop_acts_on_no_terminal() -> None:
+    hostile = {"scheme": "\x1b[2J" * 40, "network": "a" * 500, "payTo": "\u202e" * 30}
+    with serving(lambda asked: only_v1(asked, **hostile)) as url:
+        done = run(url + "/page")
+    assert done.exit_code == 1
+    assert "\x1b" not in done.stdout
+    assert "\u202e" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["shop"], "'shop' is no URL with http:// or https://"),
+        (["http://127.0.0.1:1"], "Connection refused; start it"),
+        (["http://127.0.0.1:1", "--header", "x"], "--header 'x': wanted 'Name: value'"),
+        (["http://127.0.0.1:1", "--network-file", "none.toml"], "cannot read none.toml"),
+    ],
+)
+def test_what_cannot_be_asked(options: list[str], told: str) -> None:
+    done = run(*options)
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert told in done.stderr

@@ -1,0 +1,167 @@
+"""`doctor`: looks at the 402 of any URL, and says who could pay it and what would stop them."""
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from x402sim.commands.asking import Data, Headers, Method, Url, no_answer, request_to
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, NetworkFile, filled, give_up
+from x402sim.commands.steps import print_findings
+from x402sim.text.printable import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import httpx
+
+    from x402sim.payer.diagnosis import Diagnosis
+    from x402sim.protocol.networks import Network
+    from x402sim.protocol.ways import Way
+
+COLUMNS = (
+    ("paid in", 9),
+    ("scheme", 6),
+    ("network", 14),
+    ("asset", 11),
+    ("amount", 14),
+    ("payTo", 11),
+    ("window", 6),
+)
+"""The columns of an offer, and their widths."""
+
+
+def doctor(
+    url: Url,
+    method: Method = None,
+    data: Data = None,
+    header: Headers = None,
+    network_file: NetworkFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say who could pay a URL, and what would stop them; nothing is paid.
+
+    It asks once and reads the 402: each offer, what is wrong with it, and whether a payer in two
+    steps, clients of the x402 standard (versions 1 and 2) and `PaymentAuth` could pay. If two
+    steps are offered, it looks whether POST /api/pay is there, with an empty object.
+
+    Example: `x402sim doctor http://127.0.0.1:4020/api/perp/quote --method POST`
+
+    Exit code: 0 if somebody could pay, 1 if nobody, 2 if there was no answer.
+    """
+    import httpx
+
+    from x402sim.clock import Clock
+    from x402sim.commands.purchase import local_server
+    from x402sim.payer.diagnosis import examine
+    from x402sim.protocol.network_file import known_networks
+
+    with httpx.Client(trust_env=False, timeout=30) as http:
+        try:
+            request = request_to(url, method, data, header)
+            known = dict(known_networks(network_file))
+        except ValueError as problem:
+            raise give_up(problem) from problem
+        try:
+            response = _read(http, request)
+            pay_status = _pay_status(http, request, response)
+        except httpx.HTTPError as error:
+            raise give_up(no_answer(request.url, error)) from error
+        if (own := local_server(http, request.url).network) is not None:
+            known.setdefault(own.name, own)
+    found = examine(request, response, known, pay_status=pay_status, now_s=Clock().now_s())
+    if as_json:
+        typer.echo(json.dumps(_as_json(response, found), indent=2))
+    else:
+        typer.echo(filled(f"{request.method} {request.url} answered {response.status_code}"))
+        _show(found, known)
+    if not found.can_be_paid:
+        raise typer.Exit(NOT_ALL_HELD)
+
+
+def _read(http: "httpx.Client", request: "httpx.Request") -> "httpx.Response":
+    """Return the answer to a request, read within the limits; raises `httpx.HTTPError`."""
+    from x402sim.http.bounded import Limits, bound
+
+    response = http.send(request, stream=True)
+    try:
+        bound(response, Limits())
+        response.read()
+    finally:
+        response.close()
+    return response
+
+
+def _pay_status(
+    http: "httpx.Client", request: "httpx.Request", response: "httpx.Response"
+) -> int | None:
+    """Return what POST /api/pay answers to an empty object; None if nothing is paid there."""
+    from x402sim.commands.purchase import PAY_PATH
+    from x402sim.payer.flow import post
+    from x402sim.protocol.ways import object_in
+
+    if response.status_code != 402 or "paymentRequirements" not in (
+        object_in(response.content) or {}
+    ):
+        return None
+    return _read(http, post(request, PAY_PATH, {})).status_code
+
+
+def _as_json(response: "httpx.Response", found: "Diagnosis") -> dict[str, Any]:
+    offers = [
+        {"dialect": way.dialect.value, "resource": way.resource, "requirements": way.said}
+        for way in found.ways
+    ]
+    return {
+        "ok": found.can_be_paid,
+        "status": response.status_code,
+        "offers": offers,
+        "payers": [asdict(payer) for payer in found.payers],
+        "findings": [asdict(finding) for finding in found.findings],
+    }
+
+
+def _show(found: "Diagnosis", known: "Mapping[str, Network]") -> None:
+    if found.ways:
+        _row("", [name for name, _ in COLUMNS])
+        for number, way in enumerate(found.ways, 1):
+            _row(str(number), _cells(way, known))
+        typer.echo("")
+    for payer in found.payers if found.ways else ():
+        mark, colour = ("yes", "green") if payer.can_pay else ("no ", "red")
+        lines = filled(f"{payer.name:<18}  {payer.why}", 4).split("\n")
+        typer.echo("\n".join([f"{typer.style(mark, fg=colour)} {lines[0][4:]}", *lines[1:]]))
+    if found.findings:
+        typer.echo("" if found.ways else "Nobody could pay:")
+        print_findings(found.findings)
+
+
+def _row(number: str, cells: list[str]) -> None:
+    widths = [width for _, width in COLUMNS]
+    text = " ".join(
+        f"{cell if len(cell) <= width else cell[: width - 1] + '…':<{width}}"
+        for cell, width in zip(map(printable, cells), widths, strict=True)
+    )
+    typer.echo(f"{number:<2} {text}".rstrip())
+
+
+def _cells(way: "Way", known: "Mapping[str, Network]") -> list[str]:
+    """Return an offer's fields, those in units that are known in words."""
+    from x402sim.protocol.findings import in_units
+
+    said = way.said
+    return [
+        way.dialect.value.replace("version ", "v"),
+        str(said.get("scheme")),
+        str(said.get("network")),
+        _short(said.get("asset")),
+        in_units(way.amount, way.network(known)).rpartition("= ")[2],
+        _short(said.get("payTo")),
+        f"{said.get('maxTimeoutSeconds')} s",
+    ]
+
+
+def _short(address: Any) -> str:
+    text = str(address)
+    return f"{text[:6]}…{text[-4:]}" if len(text) > 12 else text
