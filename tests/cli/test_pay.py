@@ -188,7 +188,8 @@ def test_a_shop_that_takes_a_wrong_payment_fails() -> None:
     with serving(lambda asked: v1_shop(asked, served)) as url:
         done = run(url + "/page", "--wrong", "amount")
         assert done.exit_code == 1
-        assert done.stdout.startswith("Not refused, though it should be.\n")
+        assert done.stdout.startswith("Not refused: the server took it.\n")
+        assert "do             At the server: refuse it." in done.stdout
         told = run(url + "/page", "--wrong", "resource")
         assert told.exit_code == 2
         assert "cannot be done in x402 version 1" in told.stderr

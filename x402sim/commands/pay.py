@@ -235,21 +235,25 @@ def _go_wrong(
     right, sent = purchase.right, purchase.sent
     assert right is not None
     assert sent is not None
+    ok = 400 <= answer.status_code < 500
     facts = {
         "mistake": f"the payer {mistake.does}",
         "sent": mistake.shows(sent),
         "wanted": mistake.shows(right),
         "server said": said(answer),
-        "do": mistake.remedy,
+        "do": mistake.remedy if ok else f"At the server: refuse it. {mistake.remedy}",
     }
-    ok = 400 <= answer.status_code < 500
     if told.as_json:
         _print_json(told, ok=ok, wrong={"name": mistake.name, **facts}, answer=answer)
     else:
-        typer.echo("Refused, as it should be." if ok else "Not refused, though it should be.")
+        typer.echo("Refused, as it should be." if ok else f"Not refused: {_taken(answer)}.")
         print_facts(facts)
     if not ok:
         raise typer.Exit(NOT_ALL_HELD)
+
+
+def _taken(answer: "httpx.Response") -> str:
+    return "the server took it" if answer.is_success else "the server failed on it"
 
 
 def _again(request: "httpx.Request") -> "httpx.Request":
