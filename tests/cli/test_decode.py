@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from typer.testing import CliRunner
 
 from x402sim import Wallet
 from x402sim.cli import app
+from x402sim.commands.decode import explain
 from x402sim.payer.core import settlement, signed_header
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
-from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET, Network
+from x402sim.protocol.messages import BadMessage, PaymentRequired, PaymentRequirements
+from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, Network
 from x402sim.protocol.offers import offers
+from x402sim.protocol.recognize import recognize
 from x402sim.protocol.x402 import (
     AnyRequirements,
     Resource,
@@ -239,6 +242,39 @@ def test_what_cannot_be_decoded(text: str, told: str) -> None:
     assert done.stderr.startswith("x402sim: cannot decode it: ")
     assert told in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+ODD = (None, "", "0x", "9" * 5000, "\u202e", -1, 10**30, 1.5, True, [], {}, [[{}]])
+
+
+def changed(said: Any) -> Iterator[Any]:
+    """Every message that is one odd value away from this one."""
+    if isinstance(said, dict):
+        for name, value in said.items():
+            for each in (*ODD, *changed(value)):
+                yield {**said, name: each}
+            yield {other: each for other, each in said.items() if other != name}
+    elif isinstance(said, list):
+        for number, value in enumerate(said):
+            yield from ([*said[:number], each, *said[number + 1 :]] for each in changed(value))
+
+
+def test_no_odd_value_stops_the_explanation() -> None:
+    told = offers(REQUIRED, TESTNET, url=URL)
+    bodies = [json.loads(bytes.fromhex(header()[2:])), msgspec.to_builtins(told.body)]
+    texts = in_one_step(V1), in_one_step(V2), told.header
+    bodies += [json.loads(base64.b64decode(text)) for text in texts]
+    bodies.append(settlement("pay_abc", header(), msgspec.to_builtins(WANTED)))
+    count = 0
+    for said in (each for body in bodies for each in changed(body)):
+        try:
+            found = recognize(json.dumps(said))
+        except BadMessage:
+            continue
+        parts = list(explain(found, NETWORKS, NOW))
+        assert all(each.do for part in parts for each in part.findings)
+        count += bool(parts)
+    assert count > 1000
 
 
 @pytest.mark.parametrize("field", ["nonce", "signature", "validBefore"])

@@ -6,18 +6,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
 from tests.cli.shops import Asked, Reply, serving
+from tests.cli.test_decode import changed
 from tests.serve.driver import QUOTE
 from x402sim import LocalServer
 from x402sim.cli import app
+from x402sim.payer.diagnosis import examine
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
-from x402sim.protocol.networks import BASE_SEPOLIA, TESTNET
+from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS, TESTNET
 from x402sim.protocol.offers import offers
 
 WANTED = PaymentRequirements(
@@ -277,6 +280,21 @@ def test_text_of_a_hostile_shop_acts_on_no_terminal() -> None:
     assert done.exit_code == 1
     assert "\x1b" not in done.stdout
     assert "\u202e" not in done.stdout
+
+
+def test_no_odd_value_stops_the_examination() -> None:
+    url = "http://127.0.0.1/page"
+    told, request = offers(REQUIRED, BASE_SEPOLIA, url=url), httpx.Request("GET", url)
+    body, header = msgspec.to_builtins(told.body), json.loads(base64.b64decode(told.header))
+    answers = [(each, header) for each in changed(body)] + [(body, h) for h in changed(header)]
+    paid = 0
+    for said, sent in answers:
+        answer = httpx.Response(402, json=said, headers=in_header(sent))
+        found = examine(request, answer, NETWORKS, now_s=1_800_000_000)
+        assert all(each.seen and each.wanted and each.do for each in found.findings)
+        paid += found.can_be_paid
+    assert len(answers) > 500
+    assert paid > 400, "one offer is wrong, another is right"
 
 
 @pytest.mark.parametrize(

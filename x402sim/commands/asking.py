@@ -54,6 +54,24 @@ def request_to(
     return httpx.Request(verb, parsed, headers=sent, content=data)
 
 
+def answer_to(
+    http: "httpx.Client", request: "httpx.Request", auth: "httpx.Auth | None" = None
+) -> "httpx.Response":
+    """Return the answer to a request, read within limits; raises `httpx.HTTPError`, and what the
+    authentication raises.
+    """
+    from x402sim.http.bounded import Limits, bound
+
+    response = http.send(request, auth=auth, stream=True)
+    try:
+        if not response.is_stream_consumed:
+            bound(response, Limits())
+            response.read()
+    finally:
+        response.close()
+    return response
+
+
 def no_answer(url: "httpx.URL", error: Exception) -> str:
     """Return what to do if a server does not answer."""
     start = "; start it, for example with `x402sim serve`" if url.host in LOCAL else ""

@@ -54,8 +54,8 @@ def decode(
     from x402sim.protocol.network_file import known_networks
     from x402sim.protocol.recognize import recognize
 
-    text = sys.stdin.read(MOST) if header == "-" else header[:MOST]
     try:
+        text = sys.stdin.read(MOST) if header == "-" else header[:MOST]
         known = known_networks(network_file)
         found = recognize(text)
     except BadMessage as wrong:

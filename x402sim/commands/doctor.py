@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from x402sim.commands.asking import Data, Headers, Method, Url, no_answer, request_to
+from x402sim.commands.asking import Data, Headers, Method, Url, answer_to, no_answer, request_to
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, NetworkFile, filled, give_up
 from x402sim.commands.steps import print_findings
 from x402sim.text.printable import printable
@@ -64,7 +64,7 @@ def doctor(
         except ValueError as problem:
             raise give_up(problem) from problem
         try:
-            response = _read(http, request)
+            response = answer_to(http, request)
             pay_status = _pay_status(http, request, response)
         except httpx.HTTPError as error:
             raise give_up(no_answer(request.url, error)) from error
@@ -80,19 +80,6 @@ def doctor(
         raise typer.Exit(NOT_ALL_HELD)
 
 
-def _read(http: "httpx.Client", request: "httpx.Request") -> "httpx.Response":
-    """Return the answer to a request, read within the limits; raises `httpx.HTTPError`."""
-    from x402sim.http.bounded import Limits, bound
-
-    response = http.send(request, stream=True)
-    try:
-        bound(response, Limits())
-        response.read()
-    finally:
-        response.close()
-    return response
-
-
 def _pay_status(
     http: "httpx.Client", request: "httpx.Request", response: "httpx.Response"
 ) -> int | None:
@@ -105,7 +92,7 @@ def _pay_status(
         object_in(response.content) or {}
     ):
         return None
-    return _read(http, post(request, PAY_PATH, {})).status_code
+    return answer_to(http, post(request, PAY_PATH, {})).status_code
 
 
 def _as_json(response: "httpx.Response", found: "Diagnosis") -> dict[str, Any]:

@@ -2,15 +2,16 @@
 
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import httpx
 
 from x402sim.clock import Clock, SkewedClock
-from x402sim.commands.asking import LOCAL
+from x402sim.commands.asking import LOCAL, answer_to
 from x402sim.commands.steps import Step
-from x402sim.http.bounded import Limits, bound
+from x402sim.http.bounded import Limits
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID
 from x402sim.payer.errors import PaymentFailed
@@ -105,14 +106,7 @@ class Purchase:
             pay_path=PAY_PATH,
             change=change if mistake else None,
         )
-        response = self._http.send(request, auth=flow, stream=True)
-        try:
-            if not response.is_stream_consumed:
-                bound(response, self._limits)
-                response.read()
-        finally:
-            response.close()
-        return response
+        return answer_to(self._http, request, flow)
 
     # --- who pays ------------------------------------------------------------------------
 
@@ -303,16 +297,16 @@ class Local:
 
 def local_server(http: httpx.Client, url: httpx.URL) -> Local:
     """Ask a server on this machine for its world; without one, the accounts of anvil and now."""
-    clock, keys, network = Clock(), [to_hex(key) for key in keys_of(KNOWN, 10)], None
+
+    def asked(what: str) -> bytes:
+        path = f"{origin_of(url)}/_sim/{what}"
+        return answer_to(http, http.build_request("GET", path, timeout=ASK_S)).content
+
     if url.host in LOCAL:
-        try:
-            base = f"{origin_of(url)}/_sim"
-            who: Who = decode(http.get(f"{base}/who", timeout=ASK_S).content, Who)
-            clock = SkewedClock(clock)
+        with suppress(httpx.HTTPError, ValueError):  # it is no server of ours
+            who: Who = decode(asked("who"), Who)
+            accounts: list[Account] = decode(asked("accounts"), list[Account])
+            clock = SkewedClock(Clock())
             clock.skew_s = who.now / 1000 - Clock().now()
-            told = http.get(f"{base}/accounts", timeout=ASK_S).content
-            accounts: list[Account] = decode(told, list[Account])
-            keys, network = [each.private_key for each in accounts], network_of(who)
-        except (httpx.HTTPError, BadMessage, ValueError):
-            return Local(network, keys, clock)
-    return Local(network, keys, clock)
+            return Local(network_of(who), [each.private_key for each in accounts], clock)
+    return Local(None, [to_hex(key) for key in keys_of(KNOWN, 10)], Clock())

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 NAME_WIDTH, MOST_NAME_WIDTH = 14, 18
 """The columns of a name: more if one is longer."""
+MOST_SHOWN = 2000
+"""The characters of a value that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,7 @@ def print_facts(facts: Mapping[str, Any], *, err: bool = False) -> None:
     column = min(max([NAME_WIDTH, *map(len, names)]), MOST_NAME_WIDTH)
     for name, value in zip(names, facts.values(), strict=True):
         text = printable(json.dumps(value) if isinstance(value, dict) else str(value))
+        text = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
         lines = textwrap.wrap(
             text, WIDTH - column - 4, break_on_hyphens=False, break_long_words=False
         )

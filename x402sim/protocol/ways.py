@@ -13,6 +13,9 @@ from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.networks import Network
 from x402sim.protocol.x402 import from_base64
 
+MOST_WAYS, MOST_DIGITS = 100, 20
+"""The most ways to pay that are looked at, and more digits than a chain id has."""
+
 
 class Dialect(Enum):
     """How a payment is sent; the value is its name for people."""
@@ -61,7 +64,8 @@ class Way:
         """
         name, extra = self.said.get("network"), self.extra
         family, _, number = str(name).partition(":")
-        chain_id = int(number) if family == "eip155" and number.isdecimal() else 0
+        is_chain = family == "eip155" and number.isdecimal() and len(number) < MOST_DIGITS
+        chain_id = int(number) if is_chain else 0
         texts = (name, self.said.get("asset"), extra.get("name"), extra.get("version"))
         if not all(isinstance(each, str) for each in texts):
             return None
@@ -103,7 +107,7 @@ def ways_of(said: Mapping[str, Any]) -> Iterator[Way]:
     if isinstance(wanted, dict):
         yield Way(Dialect.TWO_STEPS, wanted, wanted.get("resource"), said.get("paymentId"))
     about = said.get("resource")
-    for each in listed if isinstance(listed, list) else ():
+    for each in listed[:MOST_WAYS] if isinstance(listed, list) else ():
         if not isinstance(each, dict):
             continue
         if said.get("x402Version") == 2:
