@@ -250,6 +250,28 @@ def test_no_place_to_pay_stops_two_steps_only() -> None:
     assert ("POST /api/pay", b"{}") in asked_for  # and nothing that could pay
 
 
+def test_the_public_cronos_paywall_is_paid_by_cronos_clients() -> None:
+    offer = msgspec.to_builtins(WANTED) | {
+        "network": TESTNET.name,
+        "asset": checksum(TESTNET.asset),
+        "extra": {"paymentId": "pay_1"},
+    }
+
+    def answer(asked: Asked) -> Reply:
+        if asked.path == "/api/pay":
+            return Reply(400, {"error": "missing payment fields"})
+        accepts = [offer | {"resource": f"http://{asked.headers['host']}/page"}]
+        return Reply(402, {"x402Version": 1, "error": "payment_required", "accepts": accepts})
+
+    told = examined(answer)
+    assert payers(told) == NOBODY | {"payer in two steps": True, "httpx, PaymentAuth": False}
+    assert abouts(told) == ["extra of offer 1"]
+    with serving(answer) as url:
+        done = CliRunner().invoke(app, ["pay", url + "/page"])
+    assert done.exit_code == 2
+    assert "as the public Cronos paywall does" in done.stderr
+
+
 def test_version_2_in_the_body_lacks_its_header() -> None:
     told = examined(lambda asked: Reply(402, told_in(asked)[1]))
     assert not told["ok"]

@@ -86,11 +86,10 @@ def _pay_status(
     """Return what POST /api/pay answers to an empty object; None if nothing is paid there."""
     from x402sim.commands.purchase import PAY_PATH
     from x402sim.payer.flow import post
-    from x402sim.protocol.ways import object_in
+    from x402sim.protocol.ways import Dialect, ways_in
 
-    if response.status_code != 402 or "paymentRequirements" not in (
-        object_in(response.content) or {}
-    ):
+    ways = ways_in(None, response.content) if response.status_code == 402 else []
+    if not any(way.dialect is Dialect.TWO_STEPS for way in ways):
         return None
     return answer_to(http, post(request, PAY_PATH, {})).status_code
 

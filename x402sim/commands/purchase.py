@@ -148,6 +148,11 @@ class Purchase:
                     f"--steps {self.terms.steps}: the 402 offers only {offered}; leave it out"
                 )
             raise PaymentFailed("the 402 has no payment requirements; `doctor URL` looks closer")
+        if all(way.is_paywall for way in ways):
+            raise PaymentFailed(
+                "the 402 offers two steps as the public Cronos paywall does, with the payment id "
+                "in `extra` of `accepts`; `pay` does not speak that, Cronos' clients do"
+            )
         for way in ways:
             if found := way.network(self.terms.known):
                 self.network = found

@@ -15,7 +15,13 @@ from x402sim.payer.reading import is_header_value
 from x402sim.payer.standard import choose, read_required, sign
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.findings import Finding, of_way
-from x402sim.protocol.messages import BadMessage, PaymentRequired
+from x402sim.protocol.messages import (
+    BadMessage,
+    PaymentRequired,
+    PaymentRequirements,
+    decode,
+    encode,
+)
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
 from x402sim.protocol.ways import Dialect, Way, object_in, ways_in
 from x402sim.protocol.x402 import REQUIRED_HEADER, Version, from_base64
@@ -75,8 +81,9 @@ def examine(
     for way, own in zip(ways, by_way, strict=True):
         if way.dialect is not Dialect.TWO_STEPS:
             own += _of_sdks(way, known)
-        elif pay_status in ABSENT:
-            own += _no_pay_path(pay_status)
+            continue
+        own += [_PAYWALL] if way.is_paywall else []
+        own += _no_pay_path(pay_status) if pay_status in ABSENT else []
     networks = {**known, **{each.name: each for way in ways if (each := _own(way, known))}}
     case = _Case(request, response, networks, list(zip(ways, by_way, strict=True)), now_s)
     payers = tuple(_able(name, dialect, version, case) for name, dialect, version in _KINDS)
@@ -124,11 +131,13 @@ def _able(name: str, dialect: Dialect | None, version: Version | None, case: _Ca
     for number, way, findings in mine:
         stopping = [each.about for each in findings if each.stops]
         network = way.network(case.networks) or way.own_network()
+        if way.is_paywall and dialect is None:
+            stopping.append("offered as the public Cronos paywall does")
         if stopping or network is None:
             whys.append(f"offer {number}: {', '.join(stopping) or 'network'}")
             continue
         try:
-            _sign(case, network, version)
+            _sign(case, way if dialect else None, network, version)
         except (PaymentFailed, ValueError) as error:
             whys.append(str(error))
             continue
@@ -136,10 +145,17 @@ def _able(name: str, dialect: Dialect | None, version: Version | None, case: _Ca
     return Payer(name, False, "; ".join(dict.fromkeys(whys)))
 
 
-def _sign(case: _Case, network: Network, version: Version | None) -> None:
-    """Read a 402 and sign it, as a payer does; raises `PaymentFailed` and `ValueError`."""
-    required = read_required(case.request, case.response, network, version)
+def _sign(case: _Case, way: Way | None, network: Network, version: Version | None) -> None:
+    """Read a 402 and sign it, as a payer does; raises `PaymentFailed` and `ValueError`.
+
+    Our payers do not speak as the Cronos paywall does: of such a way, its terms are signed.
+    """
     wallet = Wallet.create()
+    if way is not None and way.is_paywall:
+        terms = decode(encode(way.said), PaymentRequirements)
+        wallet.payment_header(terms, case.now_s, network=network)
+        return
+    required = read_required(case.request, case.response, network, version)
     if isinstance(required, PaymentRequired):
         wallet.payment_header(required.payment_requirements, case.now_s, network=network)
     else:
@@ -244,6 +260,16 @@ def _of_sdks(way: Way, known: Mapping[str, Network]) -> Iterator[Finding]:
     )
     wanted = f"a token that the public SDKs know, such as USDC on {BASE_SEPOLIA.name}"
     yield Finding("network", f"{network.token_symbol} on {network.name}", wanted, do, stops=False)
+
+
+_PAYWALL = Finding(
+    "extra",
+    "a paymentId, and no name and version of the token",
+    "paymentId and paymentRequirements in the body, or the token's domain in `extra`",
+    "The public Cronos paywall offers two steps like this, and Cronos' clients pay it. For "
+    "PaymentAuth and `pay`, answer a body of section 2.2; for x402 clients, add name and version.",
+    stops=False,
+)
 
 
 def _no_pay_path(status: int | None) -> list[Finding]:

@@ -158,7 +158,7 @@ def _of_timeout(said: Mapping[str, Any]) -> Iterator[Finding]:
 def _of_resource(way: Way, url: str) -> Iterator[Finding]:
     """Yield what is wrong with what a payment is for: it must be what was asked for."""
     asked, named = urlsplit(url), way.resource
-    if way.dialect is Dialect.TWO_STEPS:
+    if way.dialect is Dialect.TWO_STEPS and not way.is_paywall:
         if named != asked.path:
             do = "Name the path that was asked for: a payer pays for nothing else."
             yield Finding("resource", repr(named)[:120], repr(asked.path), do)

@@ -4,7 +4,7 @@ A payer refuses what it cannot read. Who explains an offer wants to see it all t
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -36,6 +36,13 @@ class Way:
     """A path in two steps, else a URL; None if nothing is said."""
     payment_id: Any = None
     """In two steps only."""
+
+    @property
+    def is_paywall(self) -> bool:
+        """Whether it is paid in two steps, but offered as the public Cronos paywall does: in
+        `accepts`, with the payment id in `extra` and without the token's domain.
+        """
+        return self.dialect is Dialect.TWO_STEPS and "paymentId" in self.extra
 
     @property
     def amount_name(self) -> str:
@@ -112,8 +119,10 @@ def ways_of(said: Mapping[str, Any]) -> Iterator[Way]:
             continue
         if said.get("x402Version") == 2:
             yield Way(Dialect.V2, each, about.get("url") if isinstance(about, dict) else about)
-        else:
-            yield Way(Dialect.V1, each, each.get("resource"))
+            continue
+        way = Way(Dialect.V1, each, each.get("resource"))
+        is_paywall = "paymentId" in way.extra and not way.extra.keys() & {"name", "version"}
+        yield replace(way, dialect=Dialect.TWO_STEPS) if is_paywall else way
     if "payTo" in said:
         yield Way(_dialect(said), said, about)
 
