@@ -59,7 +59,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Any:
     def run(text: str, *options: str) -> pytest.RunResult:
         pytester.makepyfile(text)
         plugin = ("-p", "x402sim.pytest_plugin")
-        return pytester.runpytest_inprocess(*plugin, "--strict-markers", "-Werror", *options)
+        return pytester.runpytest_inprocess(*plugin, "--strict-markers", "-Wdefault", *options)
 
     return run
 
@@ -93,7 +93,7 @@ def test_each_begins_anew(x402_server, x402_payer, turn):
 
 
 def test_each_test_begins_anew(run: Any) -> None:
-    run(ISOLATED).assert_outcomes(passed=2)
+    run(ISOLATED, "-Werror").assert_outcomes(passed=2)
 
 
 OPTIONS = """
@@ -132,7 +132,7 @@ def test_without_a_name(x402_server):
 
 
 def test_a_marker_sets_options(run: Any) -> None:
-    result = run(OPTIONS)
+    result = run(OPTIONS, "-Werror")
     result.assert_outcomes(passed=3, errors=2)
     result.stdout.re_match_lines_random(
         [
@@ -140,6 +140,20 @@ def test_a_marker_sets_options(run: Any) -> None:
             r"x402 takes options by name \(price=...\), not \('0.05',\)",
         ]
     )
+
+
+IDLE = """
+from x402sim import Fault
+
+def test_that_pays_in_one_step(x402_server, x402_payer):
+    x402_server.fault(Fault(victim="service", does="lose answer", path="/api/perp/quote"))
+    assert x402_payer.client.get("/api/perp/market").status_code == 200
+"""
+
+
+def test_a_fault_that_strikes_nothing_is_told(run: Any) -> None:
+    told = [".*too few requests came that this fault strikes: Fault\\(victim='service', .*"]
+    run(IDLE).stdout.re_match_lines(told)
 
 
 def test_pytest_loads_it_wherever_the_package_is_installed() -> None:

@@ -5,15 +5,17 @@
 quote, faults, and all options of `LocalServer`. `-p no:x402sim` leaves the plugin out.
 """
 
+import warnings
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     import httpx
 
     from x402sim import Fault, LocalServer, PaymentAuth
@@ -28,11 +30,11 @@ class X402Payer:
     `auth` is for any httpx client; `client` is one with the server's URL.
     """
 
-    key: str
+    key: str = field(repr=False)
     """The private key, as 0x-hex."""
     address: str
-    auth: "PaymentAuth"
-    client: "httpx.Client"
+    auth: "PaymentAuth" = field(repr=False)
+    client: "httpx.Client" = field(repr=False)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,17 +43,22 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def _x402_stopping() -> Iterator[Executor]:
+def _x402_stopping() -> Iterator["Executor"]:
     """Threads in which servers stop while the next tests run: each needs 0.2 s for it."""
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor() as threads:
         yield threads
 
 
 @pytest.fixture
 def x402_server(
-    request: pytest.FixtureRequest, _x402_stopping: Executor
+    request: pytest.FixtureRequest, _x402_stopping: "Executor"
 ) -> Iterator["LocalServer"]:
-    """A running server with ten funded accounts, new for each test."""
+    """A running server with ten funded accounts, new for each test.
+
+    It warns of a fault that could have struck more requests: the test may not show what it should.
+    """
     from x402sim import LocalServer
 
     options, faults = _options(request.node)
@@ -60,8 +67,13 @@ def x402_server(
         for fault in faults:
             server.fault(fault)
         yield server
+        for fault in server.parts.faults.standing() if server.parts else ():
+            if fault.times is not None:
+                warnings.warn(
+                    f"too few requests came that this fault strikes: {fault}", stacklevel=1
+                )
     finally:
-        _x402_stopping.submit(server.stop).add_done_callback(Future.result)
+        _x402_stopping.submit(server.stop).add_done_callback(lambda stopped: stopped.result())
 
 
 @pytest.fixture

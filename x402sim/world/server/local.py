@@ -86,6 +86,9 @@ class LocalServer:
         self._ready_message: Ready | None = None
         self.parts: Parts | None = None
 
+    def __repr__(self) -> str:
+        return f"LocalServer({self.url})" if self._ready_message else "LocalServer(not running)"
+
     @property
     def url(self) -> str:
         """The service's URL."""
@@ -114,7 +117,7 @@ class LocalServer:
     @property
     def network(self) -> Network:
         """The network whose token pays: `PaymentAuth(wallet, network=server.network)`."""
-        return self._recipe.network
+        return self.parts.service.setup.network if self.parts else self._recipe.network
 
     @property
     def wallets(self) -> list[Wallet]:
