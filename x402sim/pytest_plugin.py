@@ -78,7 +78,10 @@ def x402_server(
 
 @pytest.fixture
 def x402_payer(x402_server: "LocalServer") -> Iterator[X402Payer]:
-    """The first account of `x402_server`; its clock is the server's."""
+    """The first account of `x402_server`: its key and address, and a client that pays.
+
+    The clock of the client's payments is the server's.
+    """
     import httpx
 
     from x402sim import PaymentAuth

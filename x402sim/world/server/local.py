@@ -22,7 +22,7 @@ from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.accounts import ACCOUNTS
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
-from x402sim.world.control.client import ControlClient
+from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.messages import Ready, Transfer
 from x402sim.world.loop import run_anywhere
 from x402sim.world.server.accounts import phrase_of
@@ -216,7 +216,10 @@ class LocalServer:
             async with self._client() as http:
                 return await ask(ControlClient(http))
 
-        return run_anywhere(main)
+        try:
+            return run_anywhere(main)
+        except (ControlError, ValueError) as wrong:
+            raise wrong.with_traceback(None) from None  # the caller's mistake, not ours
 
     def _client(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
