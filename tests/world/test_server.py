@@ -89,7 +89,10 @@ def test_its_async_twin_has_the_same_as_coroutines() -> None:
             assert await control.transfers(wallet.address) == server.transfers()
             assert await control.balance(wallet.address) == 1000_000000 - 50_000
             await control.advance(60)
-            assert len(await control.journal()) == len(server.journal) > 0
+            assert server.clock.offset_s == 60
+            answered = [entry.event for entry in (await control.journal()).of(AnswerSent)]
+            quotes = [it.status for it in answered if it.path == "/api/perp/quote"]
+            assert quotes == [402, 200]
             await control.reset()
             assert server.transfers() == []
         with pytest.raises(RuntimeError, match="async with LocalServer"):
