@@ -86,9 +86,8 @@ def test_each_begins_anew(x402_server, x402_payer, turn):
     assert x402_server.clock.offset_s == 0
     assert x402_server.balance(x402_payer.address) == 1000_000000
     assert x402_payer.client.get("/api/perp/market").status_code == 200
-    (paid,) = x402_server.transfers(x402_payer.address)
-    assert (paid.amount, paid.to) == ("10000", x402_server.info.pay_to)
-    assert x402_server.transfers(paid.to) == []
+    assert len(x402_server.transfers(x402_payer.address)) == 1
+    assert x402_server.balance(x402_server.info.pay_to) == 10_000
     x402_server.advance(1000)
     x402_server.fault(SILENT)
 """

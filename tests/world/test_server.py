@@ -59,8 +59,8 @@ def test_a_test_of_a_payer_changes_its_world_and_asks_it() -> None:
         answered = [entry.event for entry in server.journal.of(AnswerSent)]
         assert ("service", "/api/pay", 200) in [(it.actor, it.path, it.status) for it in answered]
         (paid,) = server.transfers(payer.address.lower())
-        assert (paid.to, paid.amount) == (server.info.pay_to, "10000")
-        assert server.transfers() == [paid]
+        assert paid.to == server.info.pay_to
+        assert server.transfers() == server.transfers(paid.to) == [paid]
         assert server.transfers(other.address) == []
         assert server.balance(payer.address) == 1000_000000 - 10_000
 
@@ -68,7 +68,7 @@ def test_a_test_of_a_payer_changes_its_world_and_asks_it() -> None:
         assert server.clock.offset_s == 3600
         with pytest.raises(ControlError, match="did you mean '/settle'"):
             server.fault(replace(lost, path="/setle"))
-        with pytest.raises(ValueError, match="0xabc"):
+        with pytest.raises(ControlError, match="0xabc"):
             server.transfers("0xabc")
 
         server.fault(lost)

@@ -8,7 +8,6 @@ import msgspec
 
 from x402sim.clock import SkewedClock
 from x402sim.journal import Journal
-from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.text.printable import printable
 from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_ITEMS
@@ -64,16 +63,11 @@ class ControlClient:
         """Add a fault; its path must be one that the victim has."""
         await self.request("POST", "faults", msgspec.to_builtins(fault))
 
-    async def transfers(self, sender: str | None = None) -> list[Transfer]:
-        """Return the transfers of the token, or those from an address, oldest first.
-
-        Raises `ValueError` for what is no address.
-        """
-        found: list[Transfer] = await self.request("GET", "transfers", kind=list[Transfer])
-        if sender is None:
-            return found
-        address = checksum(parse_address(sender))
-        return [each for each in found if each.from_ == address]
+    async def transfers(self, account: str = "") -> list[Transfer]:
+        """Return the transfers of the token, oldest first; with an address, those from or to it."""
+        asked = f"transfers?account={account}" if account else "transfers"
+        found: list[Transfer] = await self.request("GET", asked, kind=list[Transfer])
+        return found
 
     async def balance(self, address: str) -> int:
         """Return the balance of an address, in base units."""

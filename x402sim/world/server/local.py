@@ -45,8 +45,8 @@ class LocalServer:
     `parts` is what runs inside: read it only while no request is in flight.
 
     `fault`, `advance` and `reset` change the world; `transfers`, `balance` and `journal` tell what
-    happened. In async code, `async with LocalServer() as server:` starts it, and `server.control`
-    has the same as coroutines.
+    happened. They raise `RuntimeError` with the reason if the server refuses. In async code,
+    `async with LocalServer() as server:` starts it, and `server.control` has them as coroutines.
     """
 
     def __init__(
@@ -171,10 +171,7 @@ class LocalServer:
     # --- what a test does to the world, and asks about it ------------------------------
 
     def fault(self, fault: Fault) -> None:
-        """Add a fault; earlier faults have precedence.
-
-        Raises `ControlError` for a path that its victim does not have.
-        """
+        """Add a fault; earlier faults have precedence."""
         self._ask(lambda control: control.fault(fault))
 
     def advance(self, seconds: float) -> None:
@@ -188,12 +185,9 @@ class LocalServer:
         """
         self._ask(lambda control: control.reset())
 
-    def transfers(self, sender: str | None = None) -> list[Transfer]:
-        """Return the transfers of the token, or those from an address, oldest first.
-
-        Each has `from_`, `to`, `amount` (base units, as text), `tx_hash` and `block_number`.
-        """
-        return self._ask(lambda control: control.transfers(sender))
+    def transfers(self, account: str = "") -> list[Transfer]:
+        """Return the transfers of the token, oldest first; with an address, those from or to it."""
+        return self._ask(lambda control: control.transfers(account))
 
     def balance(self, address: str) -> int:
         """Return what an address has of the token, in base units."""
@@ -218,8 +212,8 @@ class LocalServer:
 
         try:
             return run_anywhere(main)
-        except (ControlError, ValueError) as wrong:
-            raise wrong.with_traceback(None) from None  # the caller's mistake, not ours
+        except ControlError as wrong:
+            raise wrong.with_traceback(None) from None  # its text says it all
 
     def _client(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(
