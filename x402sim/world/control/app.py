@@ -35,8 +35,8 @@ ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
     ("POST", "/revert"): (snapshots.revert, snapshots.Revert),
     ("POST", "/reset"): (snapshots.reset, Nothing),
     ("GET", "/who"): (look.who, Nothing),
-    ("GET", "/transfers"): (money.transfers, Nothing),
-    ("GET", "/explorer/queries"): (look.queries, Nothing),
+    ("GET", "/transfers"): (money.transfers, money.OfAccount),
+    ("GET", "/explorer/queries"): (look.queries, look.Since),
     ("POST", "/balances"): (money.balances, money.Accounts),
     ("POST", "/send"): (money.send, money.Send),
     ("GET", "/faults"): (faults.standing, Nothing),
@@ -58,8 +58,11 @@ def control_app(parts: Parts, token: str | None) -> Starlette:
     def route(method: str, path: str, action: Action, kind: type[Any]) -> Route:
         async def endpoint(request: Request) -> Response:
             _require_token(request, token)
-            body = await web.read_body(request) if method == "POST" else b""
-            return web.answer(await action(context, web.parse(body or b"{}", kind)))
+            if method == "GET":
+                asked = web.parse_query(request, kind)
+            else:
+                asked = web.parse(await web.read_body(request) or b"{}", kind)
+            return web.answer(await action(context, asked))
 
         return Route(path, endpoint, methods=[method])
 
