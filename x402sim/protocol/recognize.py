@@ -13,7 +13,7 @@ import msgspec
 from x402sim.protocol import x402
 from x402sim.protocol.header import SignedPayment, authorization_of, json_of_header
 from x402sim.protocol.messages import BadMessage, PaymentHeader, Receipt, SettlementRequest, decode
-from x402sim.protocol.ways import Dialect
+from x402sim.protocol.ways import Dialect, ways_of
 
 _NAMED = re.compile(r"[<>]?\s*([A-Za-z][A-Za-z0-9-]{2,40}):\s+")
 """The name of a header before its value, as `curl -v` prints it."""
@@ -97,11 +97,8 @@ def _kind_of(said: dict[str, Any]) -> tuple[Kind, Dialect]:
         case {"success": _}:
             is_v2 = ":" in str(said.get("network"))
             return Kind.RECEIPT, Dialect.V2 if is_v2 else Dialect.V1
-        case {"payTo": _, "amount": _}:
-            return Kind.REQUIREMENTS, Dialect.V2
         case {"payTo": _}:
-            is_path = str(said.get("resource", "")).startswith("/")
-            return Kind.REQUIREMENTS, Dialect.TWO_STEPS if is_path else Dialect.V1
+            return Kind.REQUIREMENTS, next(ways_of(said)).dialect
         case {"error": str()}:
             return Kind.ERROR, Dialect.TWO_STEPS
         case _:
