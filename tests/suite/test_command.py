@@ -68,7 +68,7 @@ def run(*words: str, **more: Any) -> Any:
 
 def test_with_the_url_alone_nothing_is_paid(duo: Duo, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    done = conformance(duo.url, "--json", str(file))
+    done = conformance(duo.url, "--json-file", str(file))
     assert done.returncode == 0, done.all
     summary = json.loads(file.read_text())["summary"]
     assert summary["passed"] > 5
@@ -120,7 +120,7 @@ NOBODY = "http://127.0.0.1:9"
         ([NOBODY, "--world", "http://a:secret-value@h"], "take no user name"),
         (["http://h/?key=secret-value"], "without ? and #"),
         (["ftp://a:secret-value@h"], "starts with http"),
-        ([NOBODY, "--json", "-", "--html", "-"], "stdout, which takes one report only"),
+        ([NOBODY, "--json", "--html", "-"], "stdout, which takes one report only"),
         ([NOBODY, "--sarif", "/nodir/x"], "--sarif /nodir/x: there is no folder /nodir"),
         ([NOBODY, "--junit", "/"], "--junit /: it is a folder"),
     ],

@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,31 @@ from x402sim.text.printable import printable, printable_lines
 
 if TYPE_CHECKING:
     from x402sim.world.server.log import Form
+
+
+def whole(least: int, most: int) -> Callable[[Any], int]:
+    """Return the parser of an option that is a whole number; an error says what is wanted."""
+
+    def parse(text: Any) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            wanted = f"a whole number from {least} to {most}"
+            raise typer.BadParameter(f"{wanted} is wanted, not {str(text)!r}")
+        return number
+
+    return parse
+
+
+def number(text: Any) -> float:
+    """Parse an option that is a number; an error says what is wanted."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"a number is wanted, not {text!r}") from None
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Chain = Annotated[
@@ -57,12 +82,22 @@ BlockTime = Annotated[
     float | None,
     typer.Option(
         help="Mine a block every SECONDS. [default: every transaction at once]",
+        parser=number,
         metavar="SECONDS",
         show_default=False,
     ),
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
-Port = Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", max=65535, min=0)]
+Port = Annotated[
+    int,
+    typer.Option(
+        help="Port to listen on; 0 picks a free one.", parser=whole(0, 65535), metavar="PORT"
+    ),
+]
+LARGEST_SEED = 2**63 - 1
+RandomSeed = Annotated[
+    int, typer.Option(help="Random seed.", parser=whole(-LARGEST_SEED, LARGEST_SEED), metavar="N")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Write no log.")]
 Verbose = Annotated[
     bool,
@@ -82,6 +117,10 @@ LogForm = Annotated[
     ),
 ]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
+Beginnings = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="BEGINNING", help="Only those whose ids or names begin with one."),
+]
 NOT_ALL_HELD, MISUSE = 1, 2
 """Exit codes: it ran and found a failure; it could not start."""
 WIDTH = 80
@@ -130,6 +169,17 @@ def log_form(kind: Literal["text", "json"], *, verbose: bool, quiet: bool) -> "F
     colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     write = partial(os.write, sys.stderr.fileno())  # no buffer: a blocked thread ends with us
     return None if quiet else Form(write, kind == "json", verbose, colours)
+
+
+def beginning(kind: str, names: Sequence[str], wanted: list[str] | None) -> list[str]:
+    """Return the names that begin with a wanted text, all without one; exits if one has none."""
+    from x402sim.text.suggest import unknown
+
+    for each in wanted or []:
+        if not any(name.startswith(each) for name in names):
+            possible = "without an argument, all are shown"
+            raise give_up(unknown(kind, each, names, possible=possible))
+    return [name for name in names if name.startswith(tuple(wanted or [""]))]
 
 
 def filled(text: str, indent: int = 0) -> str:

@@ -2,11 +2,18 @@
 
 import json
 import textwrap
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, NetworkFile, NetworkName, give_up
+from x402sim.commands.common import (
+    NOT_ALL_HELD,
+    AsJson,
+    NetworkFile,
+    NetworkName,
+    RandomSeed,
+    give_up,
+)
 
 if TYPE_CHECKING:
     from x402sim.commands.demo_story import Step
@@ -15,7 +22,7 @@ WIDTH = 62
 
 
 def demo(
-    seed: Annotated[int, typer.Option(help="Random seed of the accounts.")] = 0,
+    seed: RandomSeed = 0,
     network: NetworkName = None,
     network_file: NetworkFile = None,
     as_json: AsJson = False,

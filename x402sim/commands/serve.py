@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from x402sim.commands.common import (
+    LARGEST_SEED,
     BlockTime,
     Chain,
     Host,
@@ -24,6 +25,7 @@ from x402sim.commands.common import (
     log_form,
     starting,
     stop_on_signals,
+    whole,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +46,11 @@ Db = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(help="Seed of all keys. Without --db, also of payment ids."),
+    typer.Option(
+        help="Seed of all keys. Without --db, also of payment ids.",
+        parser=whole(-LARGEST_SEED, LARGEST_SEED),
+        metavar="N",
+    ),
 ]
 Mnemonic = Annotated[
     str | None,
@@ -54,7 +60,10 @@ Mnemonic = Annotated[
         metavar="WORDS",
     ),
 ]
-Accounts = Annotated[int, typer.Option(help="How many accounts to fund, 1 to 100.", metavar="N")]
+Accounts = Annotated[
+    int,
+    typer.Option(help="How many accounts to fund, 1 to 100.", parser=whole(1, 100), metavar="N"),
+]
 ControlToken = Annotated[
     str | None,
     typer.Option(

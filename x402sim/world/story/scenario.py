@@ -15,6 +15,11 @@ from x402sim.text.suggest import unknown
 from x402sim.text.tracebacks import shown
 from x402sim.world.story.clause_ids import require_clause
 
+
+class NoScenario(ValueError):
+    """A name or a file is no scenario; the text begins with it, and says what is wanted."""
+
+
 Story = Callable[[Any], Awaitable[None]]
 """A coroutine function of one argument, the live world."""
 _DOCSTRING = re.compile(
@@ -55,13 +60,18 @@ def _make(story: Story, needs: str) -> Scenario:
     text = inspect.getdoc(story) or inspect.cleandoc(_globals(story).get("__doc__") or "")
     parsed = _DOCSTRING.fullmatch(text.strip())
     if parsed is None:
-        shape = "TITLE\\n\\nCovers: CLAUSE, CLAUSE.\\nStory: TEXT"
-        raise ValueError(f"scenario {name} needs a docstring of the form {shape}")
+        raise NoScenario(
+            f"scenario {name} needs a docstring, its own or its file's, in three parts: a line "
+            'with the title, after an empty line "Covers: CLAUSE, CLAUSE.", and "Story: TEXT"'
+        )
     covers = tuple(re.split(r",\s*", parsed["covers"].strip()))
-    for clause in covers:
-        require_clause(clause, f"scenario {name}")
+    try:
+        for clause in covers:
+            require_clause(clause, f"scenario {name}")
+        wanted = parse_needs(needs, f"scenario {name}")
+    except ValueError as wrong:
+        raise NoScenario(str(wrong)) from None
     title, words = parsed["title"].rstrip("."), " ".join(parsed["story"].split())
-    wanted = parse_needs(needs, f"scenario {name}")
     return Scenario(name, title, covers, words, wanted, story)
 
 
@@ -141,20 +151,22 @@ def load(file: Path, function: str | None = None) -> Scenario:
     names = vars(load_module(file))
     if function is not None:
         if not callable(names.get(function)) and not isinstance(names.get(function), Scenario):
-            stories = [name for name, value in names.items() if _is_story(value)]
-            raise ValueError(f"{file}: {unknown('function', function, stories)}")
+            stories = [name for name, value in names.items() if _is_story(value, names["__name__"])]
+            raise NoScenario(f"{file}: {unknown('function', function, stories)}")
         return scenario_of(names[function])
     found = [value for value in names.values() if isinstance(value, Scenario)]
     if len(found) != 1:
-        raise ValueError(
+        raise NoScenario(
             f"{file} has {len(found)} scenarios; a file has exactly one, or name a function: "
             f"{file}:FUNCTION"
         )
     return found[0]
 
 
-def _is_story(value: object) -> bool:
-    return isinstance(value, Scenario) or inspect.iscoroutinefunction(value)
+def _is_story(value: object, module: str) -> bool:
+    """Tell whether a value is a scenario or a coroutine function, and not an imported one."""
+    story = value.play if isinstance(value, Scenario) else value
+    return inspect.iscoroutinefunction(story) and story.__module__ == module
 
 
 def find(names: list[str]) -> list[Scenario]:
