@@ -48,7 +48,7 @@ def test_a_beginning_chooses_in_every_form(book: str) -> None:
 def test_a_beginning_of_nothing_is_misuse(book: str) -> None:
     done = shown(book, ONE[book] + "s")
     assert done.exit_code == 2
-    assert f"did you mean '{ONE[book]}'? without an argument, all are shown" in done.stderr
+    assert f"did you mean '{ONE[book]}'? Without an argument, all are shown" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

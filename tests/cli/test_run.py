@@ -285,23 +285,26 @@ def test_an_unknown_function_is_told_once_with_the_files_own_stories(tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["run", "--seed", "x"], "a whole number from -9223372036854775807 to"),
+        (["run", "--seed", "x"], "'--seed': a whole number is wanted, not 'x'"),
         (["run", "--block-time", "x"], "'--block-time': a number is wanted, not 'x'"),
         (["run", "--explorer-lag", "x"], "'--explorer-lag': a number is wanted, not 'x'"),
-        (["sweep", "a.py:f", "--workers", "999"], "from 0 to 256 is wanted, not '999'"),
-        (["sweep", "a.py:f", "--workers", "1.5"], "from 0 to 256 is wanted, not '1.5'"),
+        (["sweep", "a.py:f", "--workers", "999"], "a number from 0 to 256 is wanted, not 999"),
+        (["sweep", "a.py:f", "--workers", "1.5"], "a whole number is wanted, not '1.5'"),
         (
             ["serve", "--port", "70000"],
-            "'--port': a whole number from 0 to 65535 is wanted, not '70000'",
+            "'--port': a number from 0 to 65535 is wanted, not 70000",
         ),
-        (["service", "--port", "-1"], "from 0 to 65535 is wanted, not '-1'"),
-        (["serve", "--accounts", "101"], "from 1 to 100 is wanted, not '101'"),
+        (["service", "--port", "-1"], "from 0 to 65535 is wanted, not -1"),
+        (["serve", "--accounts", "x"], "'--accounts': a whole number is wanted, not 'x'"),
+        (["serve", "--accounts", "101"], "fund 1 to 100 accounts, not 101"),
+        (["serve", "--log", "xml"], "'--log': unknown form 'xml'. Possible: text, json"),
+        (["serve", "--db", "/"], "--db /: a file is wanted, and this is a folder"),
         (["demo", "--seed", "1e3"], "is wanted, not '1e3'"),
         (["conformance", "http://h", "--rate", "x"], "'--rate': a number is wanted, not 'x'"),
         (["conformance", "http://h", "--seed", "x"], "is wanted, not 'x'"),
     ],
 )
-def test_a_number_that_is_none_is_told_with_what_is_wanted(arguments: list[str], says: str) -> None:
+def test_a_value_that_is_none_is_told_with_what_is_wanted(arguments: list[str], says: str) -> None:
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 2
     told = " ".join(done.stderr.replace("│", " ").split())

@@ -15,23 +15,38 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from x402sim.text.printable import printable, printable_lines
+from x402sim.text.suggest import unknown
 
 if TYPE_CHECKING:
     from x402sim.world.server.log import Form
 
 
-def whole(least: int, most: int) -> Callable[[Any], int]:
-    """Return the parser of an option that is a whole number; an error says what is wanted."""
+def whole(text: Any) -> int:
+    """Parse an option that is a whole number; an error says what is wanted."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"a whole number is wanted, not {text!r}") from None
+
+
+def within(least: int, most: int) -> Callable[[Any], int]:
+    """Return the parser of an option that is a whole number from `least` to `most`."""
 
     def parse(text: Any) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = least - 1
-        if not least <= number <= most:
-            wanted = f"a whole number from {least} to {most}"
-            raise typer.BadParameter(f"{wanted} is wanted, not {str(text)!r}")
-        return number
+        if least <= (number := whole(text)) <= most:
+            return number
+        raise typer.BadParameter(f"a number from {least} to {most} is wanted, not {number}")
+
+    return parse
+
+
+def one_of(kind: str, *known: str) -> Callable[[str], str]:
+    """Return the parser of an option that is one of some words."""
+
+    def parse(text: str) -> str:
+        if text not in known:
+            raise typer.BadParameter(unknown(kind, text, known))
+        return text
 
     return parse
 
@@ -91,13 +106,10 @@ Host = Annotated[str, typer.Option(help="Address to listen on.")]
 Port = Annotated[
     int,
     typer.Option(
-        help="Port to listen on; 0 picks a free one.", parser=whole(0, 65535), metavar="PORT"
+        help="Port to listen on; 0 picks a free one.", parser=within(0, 65535), metavar="PORT"
     ),
 ]
-LARGEST_SEED = 2**63 - 1
-RandomSeed = Annotated[
-    int, typer.Option(help="Random seed.", parser=whole(-LARGEST_SEED, LARGEST_SEED), metavar="N")
-]
+RandomSeed = Annotated[int, typer.Option(help="Random seed.", parser=whole, metavar="N")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Write no log.")]
 Verbose = Annotated[
     bool,
@@ -112,6 +124,7 @@ LogForm = Annotated[
     Literal["text", "json"],
     typer.Option(
         "--log",
+        parser=one_of("form", "text", "json"),
         help="Form of the log, which goes to stderr: text, or one JSON object a line.",
         metavar="FORM",
     ),
@@ -142,6 +155,8 @@ def starting(db: Path | None, chain: str | None = None) -> Iterator[None]:
     """Turn an error of a server's start into one line and exit code 2; `chain` names a node."""
     from x402sim.chain.base import ChainError
 
+    if db is not None and not db.name:
+        raise give_up(f"--db {db}: a file is wanted, and this is a folder")
     try:
         yield
     except ValueError as error:
@@ -173,11 +188,9 @@ def log_form(kind: Literal["text", "json"], *, verbose: bool, quiet: bool) -> "F
 
 def beginning(kind: str, names: Sequence[str], wanted: list[str] | None) -> list[str]:
     """Return the names that begin with a wanted text, all without one; exits if one has none."""
-    from x402sim.text.suggest import unknown
-
     for each in wanted or []:
         if not any(name.startswith(each) for name in names):
-            possible = "without an argument, all are shown"
+            possible = "Without an argument, all are shown"
             raise give_up(unknown(kind, each, names, possible=possible))
     return [name for name in names if name.startswith(tuple(wanted or [""]))]
 

@@ -6,13 +6,10 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from x402sim.commands.common import LARGEST_SEED, number, whole
+from x402sim.commands.common import number, whole
 from x402sim.suite.flags import FLAGS, Flag
 
-_PARSERS: dict[type, Callable[[Any], Any]] = {
-    float: number,
-    int: whole(-LARGEST_SEED, LARGEST_SEED),
-}
+_PARSERS: dict[type, Callable[[Any], Any]] = {float: number, int: whole}
 Command = TypeVar("Command", bound=Callable[..., None])
 
 

@@ -10,7 +10,6 @@ import msgspec
 import typer
 
 from x402sim.commands.common import (
-    LARGEST_SEED,
     BlockTime,
     Chain,
     Host,
@@ -48,7 +47,7 @@ Seed = Annotated[
     int | None,
     typer.Option(
         help="Seed of all keys. Without --db, also of payment ids.",
-        parser=whole(-LARGEST_SEED, LARGEST_SEED),
+        parser=whole,
         metavar="N",
     ),
 ]
@@ -62,7 +61,7 @@ Mnemonic = Annotated[
 ]
 Accounts = Annotated[
     int,
-    typer.Option(help="How many accounts to fund, 1 to 100.", parser=whole(1, 100), metavar="N"),
+    typer.Option(help="How many accounts to fund, 1 to 100.", parser=whole, metavar="N"),
 ]
 ControlToken = Annotated[
     str | None,

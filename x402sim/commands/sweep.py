@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, give_up, quiet, whole
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, give_up, quiet, within
 from x402sim.text.printable import printable
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _Workers = Annotated[
     int | None,
     typer.Option(
         help="Processes; 0 plays in this one.  [default: one a CPU]",
-        parser=whole(0, 256),
+        parser=within(0, 256),
         metavar="N",
     ),
 ]
