@@ -75,7 +75,8 @@ def test_ctrl_c_leaves_a_message_a_summary_and_the_reports(duo: Duo, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("kind", "begins"), [("html", "<!doctype"), ("junit", "<?xml"), ("sarif", "{")]
+    ("kind", "begins"),
+    [("json-file", "{"), ("html", "<!doctype"), ("junit", "<?xml"), ("sarif", "{")],
 )
 def test_a_minus_is_stdout_for_every_report(
     duo: Duo, kind: str, begins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

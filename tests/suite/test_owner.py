@@ -35,7 +35,7 @@ def told(folder: Path) -> str:
 
 
 def reports(folder: Path) -> list[str]:
-    kinds = ("json", "junit", "html", "sarif")
+    kinds = ("json-file", "junit", "html", "sarif")
     return [part for kind in kinds for part in (f"--{kind}", str(folder / kind))]
 
 
@@ -58,7 +58,7 @@ def test_behind_tls_and_a_key_everything_is_judged(
     )  # fmt: skip
     assert done.returncode == 0, done.all
     assert API_KEY not in done.all + told(tmp_path)
-    summary = json.loads((tmp_path / "json").read_text())["summary"]
+    summary = json.loads((tmp_path / "json-file").read_text())["summary"]
     assert summary["passed"] == 3
     assert summary["failed"] == summary["inconclusive"] == 0
 
@@ -73,7 +73,7 @@ def test_a_failure_behind_the_gateway_shows_no_key_and_repeats_every_option(
         "--strict", *reports(tmp_path),
     )  # fmt: skip
     assert done.returncode == 1, done.all
-    (result,) = json.loads((tmp_path / "json").read_text())["results"]
+    (result,) = json.loads((tmp_path / "json-file").read_text())["results"]
     wanted = (
         f"python -m x402sim conformance {gateway.url} --target {target} --budget 0.5 --strict "
         f"--header '{NAME}:<hidden>' --cacert {certificate.file} --timeout 20 --rate 50 "
@@ -124,7 +124,7 @@ def test_a_user_and_password_in_the_url_reach_no_report(duo: Duo, tmp_path: Path
         failing = ("--only", "8/quote-price", "--target", wrong_price(tmp_path))
         done = conformance(url, *failing, *reports(tmp_path))
     assert done.returncode == 1, done.all
-    assert json.loads((tmp_path / "json").read_text())["target"] == gateway.url
+    assert json.loads((tmp_path / "json-file").read_text())["target"] == gateway.url
     everything = done.all + told(tmp_path)
     assert "s3cr3t" not in everything
     assert "ann:" not in everything

@@ -38,13 +38,10 @@ def events(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson 
 
     Example: `x402sim events payment "session opened"`
     """
-    known = [declared.name_of(kind) for kinds in GROUPS.values() for kind in kinds]
-    names = beginning("event", known, only)
-    shown = {
-        group: found
-        for group, kinds in GROUPS.items()
-        if (found := [kind for kind in kinds if declared.name_of(kind) in names])
-    }
+    known = {declared.name_of(kind): kind for kinds in GROUPS.values() for kind in kinds}
+    wanted = [known[name] for name in beginning("event", [*known], only)]
+    found = {group: [kind for kind in kinds if kind in wanted] for group, kinds in GROUPS.items()}
+    shown = {group: kinds for group, kinds in found.items() if kinds}
     if as_json:
         typer.echo(json.dumps(list(_documents(shown)), indent=2))
     else:

@@ -124,7 +124,8 @@ async def verify(facilitator: Facilitator, asked: Asked) -> InvalidPayment | Non
     broken = first_broken((*STANDARD, *facilitator.rules), case)
     if broken is None:
         return None
-    return InvalidPayment(broken.refusal, broken.reason(case), difference(broken.refusal, case))
+    told = difference(broken.refusal, case) if case.terms else None  # Cronos's has no field for it
+    return InvalidPayment(broken.refusal, broken.reason(case), told)
 
 
 async def _wallet_says(facilitator: Facilitator, case: Verification) -> bool | None:
