@@ -9,12 +9,10 @@ timestamps, no versions, nothing about the machine.
 import sys
 from copy import deepcopy
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import nbformat
-from jupyter_client.kernelspec import KernelSpecManager
-from jupyter_client.manager import AsyncKernelManager
-from nbclient import NotebookClient
-from nbformat import NotebookNode
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
 
 FOLDER = Path(__file__).parent
 METADATA = {
@@ -30,16 +28,23 @@ def notebooks() -> list[Path]:
     return sorted(FOLDER.glob("[0-9]*.ipynb"))
 
 
-def read(file: Path) -> NotebookNode:
+def read(file: Path) -> "NotebookNode":
     """Return the saved notebook."""
+    import nbformat  # takes two seconds, as it compiles grammars
+
     return nbformat.read(file, as_version=4)
 
 
-def executed(saved: NotebookNode) -> NotebookNode:
+def executed(saved: "NotebookNode") -> "NotebookNode":
     """Return a copy of a notebook, executed by a kernel of this Python.
 
     Raises `nbclient.exceptions.CellExecutionError` if a cell raises.
     """
+    import nbformat
+    from jupyter_client.kernelspec import KernelSpecManager
+    from jupyter_client.manager import AsyncKernelManager
+    from nbclient import NotebookClient
+
     fresh = deepcopy(saved)
     this_python = KernelSpecManager(kernel_dirs=[], ensure_native_kernel=True)
     client = NotebookClient(
@@ -57,6 +62,8 @@ def executed(saved: NotebookNode) -> NotebookNode:
 
 def main(files: list[Path]) -> None:
     """Execute notebooks and save them."""
+    import nbformat
+
     for file in files or notebooks():
         nbformat.write(executed(read(file)), file)
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
 import x402sim
@@ -88,6 +87,8 @@ def test_the_search_finds_private_names(code: str) -> None:
 
 @each_notebook
 def test_its_outputs_are_saved(file: Path) -> None:
+    import nbformat
+
     notebook = read(file)
     nbformat.validate(notebook)
     assert notebook.metadata == METADATA
@@ -135,6 +136,8 @@ def visible(output: Any) -> dict[str, str]:
 def test_it_reproduces_its_outputs_and_the_answers_are_right(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    import nbformat
+
     if file.stem[:2] == "07":
         monkeypatch.setenv(VARIABLE, str(find.anvil()))
     saved, asking = read(file), read(file)

@@ -29,6 +29,29 @@ def test_the_state_describes_clock_chain_and_database(server):
     assert state["rows"].keys() == {"payments", "sessions", "debits", "refunds", "reputation"}
 
 
+def test_transfers_are_those_of_an_account(server):
+    payer, other = server.payer(), server.payer()
+    for each in (payer, other):
+        assert each.pay(each.ask()).status_code == 200
+    listed = server.http.get("/_sim/transfers").json()
+    of_one = server.http.get(f"/_sim/transfers?account={payer.address}").json()
+    assert of_one == [each for each in listed if payer.address in each.values()]
+    assert 1 < len(of_one) < len(listed), "a mint and a payment, and those of another payer"
+    assert server.http.get("/_sim/transfers?account=alice").status_code == 400
+
+
+def test_queries_to_the_explorer_are_those_since_a_time(server):
+    payer = server.payer()
+    payer.pay(payer.ask())
+    server.sim("indexer/run")
+    listed = server.http.get("/_sim/explorer/queries").json()
+    last = listed[-1]["at"]
+    later = server.http.get(f"/_sim/explorer/queries?since={last}").json()
+    assert later == [each for each in listed if each["at"] >= last]
+    assert server.http.get(f"/_sim/explorer/queries?since={last + 10_000_000}").json() == []
+    assert server.http.get("/_sim/explorer/queries?since=soon").status_code == 400
+
+
 def test_the_index_lists_every_command(server):
     for path in ("/_sim", "/_sim/"):
         answer = server.http.get(path)
@@ -210,12 +233,13 @@ def test_a_reset_and_a_revert_leave_the_block_time_as_it_is():
 
 
 def test_the_journal_has_the_events_since_a_number(server):
+    payer = server.payer()
+    payer.ask()
     everything = server.journal()
     assert [event["seq"] for event in everything] == list(
         range(everything[0]["seq"], everything[0]["seq"] + len(everything))
     )
     mark = everything[-1]["seq"] + 1
-    payer = server.payer()
     asked = payer.ask()
     assert payer.pay(asked).status_code == 200
     refused = payer.pay(asked)

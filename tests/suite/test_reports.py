@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import html5lib
-import jsonschema
 import msgspec
 import pytest
 import xmlschema
@@ -63,6 +62,8 @@ def results(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
 
 
 def test_the_json_report_keeps_its_schema(results: list[dict[str, Any]]) -> None:
+    import jsonschema  # takes two seconds, as it compiles grammars
+
     told = json.loads(json.dumps(report.as_json(URL, STARTED, results)))
     schema = json.loads(SCHEMA.read_text())
     jsonschema.validate(told, schema, format_checker=jsonschema.FormatChecker())

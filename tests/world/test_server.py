@@ -11,10 +11,12 @@ from msgspec.structs import replace
 
 from tests.rig import ORDER
 from tests.serve.driver import exchange
-from x402sim import TESTNET, LocalServer, Network, PaymentAuth
+from x402sim import TESTNET, Fault, LocalServer, Network, PaymentAuth, Settings
 from x402sim.commands.banner import quick_start, show
+from x402sim.events import AnswerSent
 from x402sim.world.assembly.parts import build
 from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.control.client import ControlError
 from x402sim.world.server.listen import Listen
 from x402sim.world.server.mount import world_app
 
@@ -42,6 +44,61 @@ def test_a_stopped_server_has_no_urls() -> None:
 def test_it_is_not_started_twice() -> None:
     with LocalServer() as server, pytest.raises(RuntimeError, match="is running already, at http"):
         server.start()
+
+
+def test_a_test_of_a_payer_changes_its_world_and_asks_it() -> None:
+    with LocalServer(seed=1) as server:
+        payer, other = server.wallets[:2]
+        lost = Fault(victim="facilitator", does="lose answer", path="/settle")
+        server.fault(lost)
+        auth = PaymentAuth(payer, network=server.network, clock=server.clock)
+        order = f"{server.url}/api/perp/quote"
+        assert httpx.post(order, json=ORDER, auth=auth).status_code == 200
+        assert server.parts is not None
+        assert server.parts.faults.is_empty
+        answered = [entry.event for entry in server.journal.of(AnswerSent)]
+        assert ("service", "/api/pay", 200) in [(it.actor, it.path, it.status) for it in answered]
+        (paid,) = server.transfers(payer.address.lower())
+        assert paid.to == server.info.pay_to
+        assert server.transfers() == server.transfers(paid.to) == [paid]
+        assert server.transfers(other.address) == []
+        assert server.balance(payer.address) == 1000_000000 - 10_000
+
+        server.advance(3600)
+        assert server.clock.offset_s == 3600
+        with pytest.raises(ControlError, match="did you mean '/settle'"):
+            server.fault(replace(lost, path="/setle"))
+        with pytest.raises(ControlError, match="0xabc"):
+            server.transfers("0xabc")
+
+        server.fault(lost)
+        server.reset()
+        assert (server.transfers(), server.balance(payer.address)) == ([], 1000_000000)
+        assert server.parts.faults.is_empty
+
+
+def test_its_async_twin_has_the_same_as_coroutines() -> None:
+    async def main() -> None:
+        async with LocalServer(service=Settings(quote_price="0.05")) as server:
+            control, wallet = server.control, server.wallets[0]
+            await control.fault(Fault(victim="service", does="refuse", path="/api/perp/quote"))
+            async with httpx.AsyncClient(base_url=server.url, auth=PaymentAuth(wallet)) as http:
+                with pytest.raises(httpx.TransportError):
+                    await http.post("/api/perp/quote", json=ORDER)
+                assert (await http.post("/api/perp/quote", json=ORDER)).status_code == 200
+            assert await control.transfers(wallet.address) == server.transfers()
+            assert await control.balance(wallet.address) == 1000_000000 - 50_000
+            await control.advance(60)
+            assert server.clock.offset_s == 60
+            answered = [entry.event for entry in (await control.journal()).of(AnswerSent)]
+            quotes = [it.status for it in answered if it.path == "/api/perp/quote"]
+            assert quotes == [402, 200]
+            await control.reset()
+            assert server.transfers() == []
+        with pytest.raises(RuntimeError, match="async with LocalServer"):
+            _ = server.control
+
+    asyncio.run(main())
 
 
 def test_misspelt_names_are_errors_immediately(tmp_path: Path) -> None:

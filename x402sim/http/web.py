@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -151,6 +152,14 @@ def parse(body: bytes, kind: type[Any]) -> Any:
         return decode(body, kind)
     except BadMessage as wrong:
         raise bad_body(str(wrong)) from wrong
+
+
+def parse_query(request: Request, kind: type[Any]) -> Any:
+    """Return the query's parameters as a message; raises `Refused` 400 saying what is wrong."""
+    try:
+        return msgspec.convert(dict(request.query_params), kind, strict=False)
+    except msgspec.ValidationError as wrong:
+        raise Refused(400, "Invalid query", str(wrong)) from wrong
 
 
 def _too_large() -> Refused:

@@ -121,16 +121,17 @@ class ControlApi:
 
     async def transfers(self, payer: Wallet) -> list[dict[str, Any]]:
         """Return a payer's transfers on the world's ledger."""
-        return [each for each in await self._ledger() if each["sender"] == payer.address]
+        return [each for each in await self._ledger(payer) if each["sender"] == payer.address]
 
     async def received(self, payer: Wallet) -> list[int]:
         """Return what others have transferred to a payer, in base units; mints do not count."""
         givers = (NOBODY, payer.address)
-        found = [each for each in await self._ledger() if each["to"] == payer.address]
+        found = [each for each in await self._ledger(payer) if each["to"] == payer.address]
         return [int(each["amountBase"]) for each in found if each["sender"] not in givers]
 
-    async def _ledger(self) -> list[dict[str, Any]]:
-        found = await self._request("GET", "transfers", kind=list[Transfer])
+    async def _ledger(self, payer: Wallet) -> list[dict[str, Any]]:
+        asked = f"transfers?account={payer.address}"
+        found = await self._request("GET", asked, kind=list[Transfer])
         listed: list[dict[str, Any]] = msgspec.to_builtins(found)
         return listed
 
@@ -159,10 +160,11 @@ class ControlApi:
         except ControlError as error:
             raise Inconclusive(redact.cut(str(error), MOST_TOLD)) from error
 
-    async def queries(self) -> list[tuple[str, float]]:
+    async def queries(self, since_s: float = 0) -> list[tuple[str, float]]:
         """Return the explorer's log: transaction and time (Unix seconds), oldest first."""
-        asked = await self._request("GET", "explorer/queries", kind=list[ExplorerQuery])
-        return [(each.tx_hash, each.at / 1000) for each in asked]
+        asked = f"explorer/queries?since={int(since_s * 1000)}"
+        found = await self._request("GET", asked, kind=list[ExplorerQuery])
+        return [(each.tx_hash, each.at / 1000) for each in found]
 
     async def first_queries(self, tx_hashes: Iterable[str]) -> dict[str, float]:
         """Return when the explorer was first asked for each of these, if it was (Unix seconds)."""

@@ -75,7 +75,7 @@ async def held(probe: Probe, answer: dict[str, Any], payer: Wallet | None = None
 async def asked_since(probe: Probe, hashes: Collection[str], since_s: float) -> dict[str, float]:
     """Return when each of these was asked for first since a time, the first one first."""
     found: dict[str, float] = {}
-    for asked, time_s in await probe.world.queries():
+    for asked, time_s in await probe.world.queries(since_s):
         if asked in hashes and time_s >= since_s:
             found.setdefault(asked, time_s)
     return dict(sorted(found.items(), key=lambda each: each[1]))

@@ -80,9 +80,11 @@ async def followed(
     """Send a request, and again where the target has moved on its own host."""
     for _ in range(MOST_MOVES):
         response = await answered(setting, state, request, may_retry_503=may_retry_503)
+        if response.status_code not in MOVED:
+            break
         there = request.url.join(response.headers.get("location", ""))
         is_here = (there.scheme, there.netloc) == (request.url.scheme, request.url.netloc)
-        if response.status_code not in MOVED or not is_here or there == request.url:
+        if not is_here or there == request.url:
             break
         request = httpx.Request(
             request.method, there, headers=request.headers, content=request.content

@@ -98,7 +98,7 @@ class Deploy:
         }
         http = httpx.AsyncClient(
             trust_env=False,
-            verify=_certificates(),
+            verify=certificates(),
             timeout=None,  # noqa: S113 - the service has timeouts of its own
         )
         links = {url_of(part): self.link(name, part, app) for part, app in outside.items()}
@@ -150,7 +150,7 @@ def _service(site: Site, setup: Setup, store: Store, to: Transport, name: Servic
 
 
 @cache
-def _certificates() -> ssl.SSLContext:
+def certificates() -> ssl.SSLContext:
     """Return the certificates to trust; reading them takes longer than building a world."""
     return httpx.create_ssl_context(trust_env=False)
 

@@ -36,8 +36,8 @@ ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
     ("POST", "/revert"): (snapshots.revert, snapshots.Revert),
     ("POST", "/reset"): (snapshots.reset, Nothing),
     ("GET", "/who"): (look.who, Nothing),
-    ("GET", "/transfers"): (money.transfers, Nothing),
-    ("GET", "/explorer/queries"): (look.queries, Nothing),
+    ("GET", "/transfers"): (money.transfers, money.OfAccount),
+    ("GET", "/explorer/queries"): (look.queries, look.Since),
     ("POST", "/balances"): (money.balances, money.Accounts),
     ("POST", "/send"): (money.send, money.Send),
     ("GET", "/faults"): (faults.standing, Nothing),
@@ -62,8 +62,10 @@ def control_app(parts: Parts, token: str | None, *, recorder: Recorder | None = 
     def route(method: str, path: str, action: Action, kind: type[Any]) -> Route:
         async def endpoint(request: Request) -> Response:
             _require_token(request, token)
-            body = await web.read_body(request) if method == "POST" else b""
-            asked = web.parse(body or b"{}", kind)
+            if method == "GET":
+                asked = web.parse_query(request, kind)
+            else:
+                asked = web.parse(await web.read_body(request) or b"{}", kind)
             done = await action(context, asked)
             if recorder is not None and method == "POST":
                 recorder.done(path, asked)

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import httpx
+import msgspec
 
 from x402sim.clock import SkewedClock
 from x402sim.journal import Journal
@@ -11,6 +12,7 @@ from x402sim.protocol.messages import BadMessage, decode
 from x402sim.text.printable import printable
 from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_ITEMS
 from x402sim.world.control.messages import Transfer, Who
+from x402sim.world.transport.faults import Fault
 
 
 class ControlError(RuntimeError):
@@ -57,17 +59,26 @@ class ControlClient:
         found: Who = await self.request("GET", "who", kind=Who)
         return found
 
-    async def transfers(self) -> list[Transfer]:
-        """Return all transfers of the token, oldest first."""
-        found: list[Transfer] = await self.request("GET", "transfers", kind=list[Transfer])
+    async def fault(self, fault: Fault) -> None:
+        """Add a fault; its path must be one that the victim has."""
+        await self.request("POST", "faults", msgspec.to_builtins(fault))
+
+    async def transfers(self, account: str = "") -> list[Transfer]:
+        """Return the transfers of the token, oldest first; with an address, those from or to it."""
+        asked = f"transfers?account={account}" if account else "transfers"
+        found: list[Transfer] = await self.request("GET", asked, kind=list[Transfer])
         return found
+
+    async def balance(self, address: str) -> int:
+        """Return the balance of an address, in base units."""
+        return (await self.balances([address]))[0]
 
     async def balances(self, accounts: Sequence[str]) -> list[int]:
         """Return the balances of these addresses, in base units."""
         held = await self.request("POST", "balances", {"accounts": accounts}, list[str])
         return [int(each) for each in held]
 
-    async def journal(self, since: int) -> Journal:
+    async def journal(self, since: int = 0) -> Journal:
         """Return the world's journal, from the event with this number on."""
         answer = await self._sent(
             "GET",
@@ -80,11 +91,20 @@ class ControlClient:
         except ValueError as error:
             raise ControlError(f"the world's journal cannot be read: {error}", answer) from error
 
+    async def advance(self, seconds: float) -> None:
+        """Move the world's clock forward; what falls due is done."""
+        await self.request("POST", "clock/advance", {"seconds": seconds})
+
+    async def reset(self) -> None:
+        """Empty chain and database, restore the balances, and remove all faults."""
+        await self.request("POST", "reset")
+        await self.request("POST", "faults/clear")
+
     def advancing(self, clock: SkewedClock) -> Callable[[float], Awaitable[None]]:
         """Return the function that advances the world's clock, and `clock` with it."""
 
         async def advance(seconds: float) -> None:
-            await self.request("POST", "clock/advance", {"seconds": seconds})
+            await self.advance(seconds)
             clock.skew_s += seconds
 
         return advance

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.world.assembly.parts import Parts
@@ -55,10 +57,17 @@ async def funded_accounts(parts: Parts) -> list[Account]:
     ]
 
 
-async def queries(context: Context, _: Nothing) -> Any:
-    """The newest queries to the explorer about transactions, oldest first."""
-    asked = context.parts.index.queries
-    return [ExplorerQuery(tx_hash=to_hex(each.tx_hash), at=each.at_ms) for each in asked]
+class Since(msgspec.Struct, frozen=True):
+    """The time (epoch ms) from which on queries are asked for."""
+
+    since: int = 0
+
+
+async def queries(context: Context, asked: Since) -> Any:
+    """The newest queries to the explorer about transactions, oldest first; ?since=MS later ones."""
+    made = context.parts.index.queries
+    later = (each for each in made if each.at_ms >= asked.since)
+    return [ExplorerQuery(tx_hash=to_hex(each.tx_hash), at=each.at_ms) for each in later]
 
 
 async def state(context: Context, _: Nothing) -> Any:

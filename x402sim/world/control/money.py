@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from x402sim.chain import contract
-from x402sim.chain.base import Call, LogFilter
+from x402sim.chain.base import Call, Log, LogFilter
 from x402sim.chain.fees import PLENTY_WEI
 from x402sim.chain.reverts import cause
 from x402sim.http.web import bad_body
@@ -14,7 +14,6 @@ from x402sim.protocol.crypto import Address, checksum, to_hex
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.world.control.context import (
     Context,
-    Nothing,
     account_of,
     balance_of,
     mine_now,
@@ -43,6 +42,12 @@ class Send(msgspec.Struct, frozen=True):
     sender: str = msgspec.field(name="from")
     to: str
     data: str = "0x"
+
+
+class OfAccount(msgspec.Struct, frozen=True):
+    """The account whose transfers are asked for; empty for all transfers."""
+
+    account: str = ""
 
 
 class Accounts(msgspec.Struct, frozen=True):
@@ -89,9 +94,13 @@ async def balances(context: Context, asked: Accounts) -> Any:
     return [str(await balance_of(context.parts, account)) for account in wanted]
 
 
-async def transfers(context: Context, _: Nothing) -> Any:
-    """List all transfers of the token, oldest first."""
-    found = await context.parts.chain.logs(LogFilter(0, 2**63, (), ((abi.TRANSFER_EVENT,),)))
+async def transfers(context: Context, asked: OfAccount) -> Any:
+    """List the token's transfers, oldest first: ?account=0x… from or to this account only."""
+    account = (bytes(12) + account_of(asked.account),) if asked.account else ()
+    found = await _transfers(context, account)
+    if account:
+        received = await _transfers(context, (), account)
+        found = sorted({*found, *received}, key=lambda log: (log.block_number, log.index))
     return [
         Transfer(
             tx_hash=to_hex(log.tx_hash),
@@ -102,6 +111,11 @@ async def transfers(context: Context, _: Nothing) -> Any:
         )
         for log in found
     ]
+
+
+async def _transfers(context: Context, *accounts: tuple[bytes, ...]) -> list[Log]:
+    topics = ((abi.TRANSFER_EVENT,), *accounts)
+    return await context.parts.chain.logs(LogFilter(0, 2**63, (), topics))
 
 
 async def send(context: Context, asked: Send) -> Any:

@@ -1,24 +1,37 @@
 """A whole world on a socket, in a thread of this process, for tests and notebooks."""
 
+import asyncio
 import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
+import httpx
 import uvicorn
 
 from x402sim.clock import Clock
+from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import TESTNET, Network, network_named
+from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
+from x402sim.world.assembly.deploy import certificates
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.accounts import ACCOUNTS
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
-from x402sim.world.control.messages import Ready
+from x402sim.world.control.client import ControlClient, ControlError
+from x402sim.world.control.messages import Ready, Transfer
+from x402sim.world.loop import run_anywhere
 from x402sim.world.server.accounts import phrase_of
 from x402sim.world.server.listen import Listen
 from x402sim.world.server.serve import open_world, run, serve
+from x402sim.world.transport.faults import Fault
+
+T = TypeVar("T")
+TIMEOUT_S = 30.0
 
 
 class LocalServer:
@@ -27,9 +40,13 @@ class LocalServer:
     `wallets` are the funded accounts, those of anvil and Hardhat unless a seed or another phrase
     (`mnemonic`) is given; `url` is the service, and `facilitator_url`,
     `explorer_url`, `rpc_url` and `control_url` the rest. `clock` is the world's clock:
-    give it to a payer if you advance it. `chain` is as for `World`: "ledger", "anvil", the URL
-    of a node, or an object of `x402sim.backends`.
+    give it to a payer if you advance it. `service` and `chain` are as for `World`: the settings of
+    the service; "ledger", "anvil", the URL of a node, or an object of `x402sim.backends`.
     `parts` is what runs inside: read it only while no request is in flight.
+
+    `fault`, `advance` and `reset` change the world; `transfers`, `balance` and `journal` tell what
+    happened. They raise `RuntimeError` with the reason if the server refuses. In async code,
+    `async with LocalServer() as server:` starts it, and `server.control` has them as coroutines.
     """
 
     def __init__(
@@ -40,6 +57,7 @@ class LocalServer:
         file: str | Path | None = None,
         port: int = 0,
         block_time_s: float | None = None,
+        service: Settings | None = None,
         decisions: Decisions | None = None,
         chain: ChainBackend | str = DEFAULT_CHAIN,
         mnemonic: str | None = None,
@@ -51,6 +69,7 @@ class LocalServer:
         backend = parse_chain(chain) if isinstance(chain, str) else chain
         self._recipe = Recipe(
             network=network_named(network) if isinstance(network, str) else network,
+            services={"service": service or Settings(phase=0)},
             seed=seed,
             mnemonic=phrase_of(mnemonic, seed=seed, chain=backend, file=database),
             account_count=accounts,
@@ -59,12 +78,16 @@ class LocalServer:
             block_time_s=block_time_s,
             chain=backend,
         )
+        self._http: httpx.AsyncClient | None = None
         self._ready = threading.Event()
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None
         self._failure: BaseException | None = None
         self._ready_message: Ready | None = None
         self.parts: Parts | None = None
+
+    def __repr__(self) -> str:
+        return f"LocalServer({self.url})" if self._ready_message else "LocalServer(not running)"
 
     @property
     def url(self) -> str:
@@ -90,6 +113,11 @@ class LocalServer:
     def control_url(self) -> str:
         """The control API's URL."""
         return str(self.info.control)
+
+    @property
+    def network(self) -> Network:
+        """The network whose token pays: `PaymentAuth(wallet, network=server.network)`."""
+        return self.parts.service.setup.network if self.parts else self._recipe.network
 
     @property
     def wallets(self) -> list[Wallet]:
@@ -139,6 +167,69 @@ class LocalServer:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+    # --- what a test does to the world, and asks about it ------------------------------
+
+    def fault(self, fault: Fault) -> None:
+        """Add a fault; earlier faults have precedence."""
+        self._ask(lambda control: control.fault(fault))
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward; sessions end, authorizations expire, pending payments resolve."""
+        self._ask(lambda control: control.advance(seconds))
+
+    def reset(self) -> None:
+        """Empty chain and database, restore the balances, and remove all faults.
+
+        The clock keeps its time, and the journal what happened.
+        """
+        self._ask(lambda control: control.reset())
+
+    def transfers(self, account: str = "") -> list[Transfer]:
+        """Return the transfers of the token, oldest first; with an address, those from or to it."""
+        return self._ask(lambda control: control.transfers(account))
+
+    def balance(self, address: str) -> int:
+        """Return what an address has of the token, in base units."""
+        return self._ask(lambda control: control.balance(address))
+
+    @property
+    def journal(self) -> Journal:
+        """What has happened until now: `x402sim events` describes every event."""
+        return self._ask(lambda control: control.journal())
+
+    @property
+    def control(self) -> ControlClient:
+        """The client of the control API within `async with`; raises `RuntimeError` elsewhere."""
+        if self._http is None:
+            raise RuntimeError("`control` is for `async with LocalServer() as server:`")
+        return ControlClient(self._http)
+
+    def _ask(self, ask: Callable[[ControlClient], Awaitable[T]]) -> T:
+        async def main() -> T:
+            async with self._client() as http:
+                return await ask(ControlClient(http))
+
+        try:
+            return run_anywhere(main)
+        except ControlError as wrong:
+            raise wrong.with_traceback(None) from None  # its text says it all
+
+    def _client(self) -> httpx.AsyncClient:
+        return httpx.AsyncClient(
+            base_url=self.control_url, timeout=TIMEOUT_S, trust_env=False, verify=certificates()
+        )
+
+    async def __aenter__(self) -> "LocalServer":
+        await asyncio.to_thread(self.start)
+        self._http = self._client()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        http, self._http = self._http, None
+        if http is not None:
+            await http.aclose()
+        await asyncio.to_thread(self.stop)
 
     def _run(self) -> None:
         try:

@@ -1,11 +1,14 @@
 """A caller's HTTP client of one part of the world."""
 
 from functools import lru_cache
+from typing import Any
 
 import httpx
 
 from x402sim.http.exchange import OverClient, Request, Response
 from x402sim.world.transport.link import Link
+
+MOST_KNOWN = 256
 
 
 class PartClient(httpx.AsyncClient):
@@ -18,6 +21,16 @@ class PartClient(httpx.AsyncClient):
     def __init__(self, link: Link, base_url: str, timeout_s: float) -> None:
         super().__init__(transport=link, base_url=base_url, timeout=timeout_s)
         self._link, self._base = link, str(self.base_url).rstrip("/")
+        self._known: dict[str, httpx.URL] = {}
+
+    def build_request(self, method: str, url: httpx.URL | str, **options: Any) -> httpx.Request:
+        """Return a request; a URL that was used before is not parsed again."""
+        if not isinstance(url, str) or options.get("params"):
+            return super().build_request(method, url, **options)
+        request = super().build_request(method, self._known.get(url, url), **options)
+        if len(self._known) < MOST_KNOWN:
+            self._known[url] = request.url
+        return request
 
     def request_to(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Request:
         """Return a request with this client's headers and timeout; names are in lower case."""
@@ -35,7 +48,7 @@ class PartClient(httpx.AsyncClient):
         return await (self._link if is_short else OverClient(self)).send(request)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=MOST_KNOWN)
 def _at(base_url: str, path: str) -> httpx.URL:
     url = httpx.URL(path)
     return url if url.is_absolute_url else httpx.URL(base_url + "/" + path.lstrip("/"))

@@ -1,0 +1,173 @@
+"""The pytest plugin, as pytest runs it: the README's test finds payers that pay twice.
+
+Pytest runs within pytest, as that is quick; the plugin is named, as it may not be installed.
+"""
+
+import subprocess
+import sys
+from importlib import import_module
+from typing import Any
+
+import httpcore  # noqa: F401 - what is loaded later is loaded by each inner run anew
+import pytest
+
+import x402sim.world.server.local  # noqa: F401
+from tests.house.test_metadata import PROJECT
+from tests.house.test_readme import blocks
+
+pytest_plugins = ("pytester",)
+README_TEST = blocks("python")[1]
+PAYER = """
+import httpx
+from x402sim import PaymentAuth, PaymentFailed, Wallet
+
+def buy(url, key):
+    {at_first}
+    for _ in range(3):
+        {each_time}
+        try:
+            with httpx.Client(auth=payer) as http:
+                answers = [http.get(url).raise_for_status() for _ in range({times})]
+                return answers[0].json()
+        except (PaymentFailed, httpx.TransportError):
+            pass
+    raise RuntimeError("not served")
+"""
+
+
+def payer(options: str = "", *, remembers: bool = True, times: int = 1) -> str:
+    """Return a payer that buys `times` times, and knows after a failure what it has paid, or not."""
+    made = f"payer = PaymentAuth(Wallet(key), reuse=False, {options})"
+    at_first, each_time = (made, "") if remembers else ("", made)
+    return PAYER.format(at_first=at_first, each_time=each_time, times=times)
+
+
+PAYERS = {
+    "right": (payer(), "passed"),
+    "right, in one step": (payer("version=2"), "passed"),
+    "forgets a lost answer": (payer(remembers=False), "assert 2 == 1"),
+    "forgets it, in one step": (payer("version=2", remembers=False), "assert 2 == 1"),
+    "buys twice": (payer(times=2), "assert 2 == 1"),
+    "never pays": ("def buy(url, key): pass", "assert 0 == 1"),
+}
+STRICT = ("-Werror", "-Wignore::pytest.PytestAssertRewriteWarning")  # it is loaded here already
+
+
+@pytest.fixture
+def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the function that runs pytest on the text of a test, and returns its result."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+
+    def run(text: str, *options: str) -> pytest.RunResult:
+        pytester.makepyfile(text)
+        plugin = ("-p", "x402sim.pytest_plugin")
+        return pytester.runpytest_inprocess(*plugin, "--strict-markers", "-Wdefault", *options)
+
+    return run
+
+
+@pytest.mark.parametrize("name", PAYERS)
+def test_the_test_of_the_readme_finds_who_pays_twice(name: str, pytester: Any, run: Any) -> None:
+    text, expected = PAYERS[name]
+    pytester.makepyfile(my_payer=text)
+    result = run(README_TEST)
+    result.assert_outcomes(**({"passed": 1} if expected == "passed" else {"failed": 1}))
+    result.stdout.re_match_lines([f".*{expected}"])
+
+
+ISOLATED = """
+import pytest
+from x402sim import Fault
+
+SILENT = Fault(victim="service", does="lose request", times=None)
+
+@pytest.mark.parametrize("turn", [1, 2])
+def test_each_begins_anew(x402_server, x402_payer, turn):
+    assert x402_server.clock.offset_s == 0
+    assert x402_server.balance(x402_payer.address) == 1000_000000
+    assert x402_payer.client.get("/api/perp/market").status_code == 200
+    assert len(x402_server.transfers(x402_payer.address)) == 1
+    assert x402_server.balance(x402_server.info.pay_to) == 10_000
+    x402_server.advance(1000)
+    x402_server.fault(SILENT)
+"""
+
+
+def test_each_test_begins_anew(run: Any) -> None:
+    run(ISOLATED, *STRICT).assert_outcomes(passed=2)
+
+
+OPTIONS = """
+import httpx, pytest
+from x402sim import Fault, Settings
+
+pytestmark = pytest.mark.x402(price="0.5", network="base-sepolia")
+
+def test_of_the_module(x402_server, x402_payer):
+    assert x402_payer.client.get("/api/perp/market").status_code == 200
+    assert x402_server.balance(x402_payer.address) == 999_500000
+    assert x402_server.info.chain_id == 84532
+
+@pytest.mark.x402(price="2", faults=[Fault(victim="service", does="refuse", path="/market")])
+def test_of_the_function(x402_server, x402_payer):
+    with pytest.raises(httpx.TransportError):
+        httpx.get(x402_server.url + "/api/perp/market")
+    assert x402_payer.client.get("/api/perp/market").status_code == 200
+    assert x402_server.balance(x402_payer.address) == 998_000000
+    assert x402_server.info.chain_id == 84532
+
+@pytest.mark.x402(service=Settings(one_step=False), price="0.1")
+def test_of_settings(x402_server):
+    required = httpx.get(x402_server.url + "/api/perp/market")
+    assert "PAYMENT-REQUIRED" not in required.headers
+    assert required.json()["paymentRequirements"]["maxAmountRequired"] == "100000"
+
+@pytest.mark.x402(prize="2")
+def test_misspelt(x402_server):
+    pass
+
+@pytest.mark.x402("0.05")
+def test_without_a_name(x402_server):
+    pass
+"""
+
+
+def test_a_marker_sets_options(run: Any) -> None:
+    result = run(OPTIONS, *STRICT)
+    result.assert_outcomes(passed=3, errors=2)
+    result.stdout.re_match_lines_random(
+        [
+            "unknown option of @pytest.mark.x402 'prize'; did you mean 'price'. Possible: price, .*",
+            r"x402 takes options by name \(price=...\), not \('0.05',\)",
+        ]
+    )
+
+
+IDLE = """
+from x402sim import Fault
+
+def test_that_pays_in_one_step(x402_server, x402_payer):
+    x402_server.fault(Fault(victim="service", does="lose answer", path="/api/perp/quote"))
+    assert x402_payer.client.get("/api/perp/market").status_code == 200
+"""
+
+
+def test_a_fault_that_strikes_nothing_is_told(run: Any) -> None:
+    told = [".*too few requests came that this fault strikes: Fault\\(victim='service', .*"]
+    run(IDLE).stdout.re_match_lines(told)
+
+
+def test_pytest_loads_it_wherever_the_package_is_installed() -> None:
+    (plugin,) = PROJECT["entry-points"]["pytest11"].items()
+    assert plugin[0] == "x402sim"
+    assert import_module(plugin[1]).x402_server
+
+
+def test_it_loads_nothing_until_it_is_used() -> None:
+    code = "import sys, pytest; before = set(sys.modules); import x402sim.pytest_plugin; "
+    code += "print(*sorted(set(sys.modules) - before))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {
+        name for name in done.stdout.split() if name.split(".")[0] not in sys.stdlib_module_names
+    }
+    assert loaded == {"x402sim", "x402sim.version", "x402sim.pytest_plugin"}
