@@ -431,8 +431,9 @@ def test_an_impossible_timing_is_misuse(options: list[str], says: str) -> None:
 
 
 def test_completion_is_for_the_program_not_for_python() -> None:
+    named = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     told = subprocess.run(
-        command("--show-completion", "bash"), capture_output=True, text=True, check=True
+        command("--show-completion", "bash"), capture_output=True, text=True, check=True, env=named
     ).stdout
     assert "complete -o default -F _x402sim_completion x402sim" in told
 
