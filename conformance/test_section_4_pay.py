@@ -319,7 +319,7 @@ async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     paid = await probe.buy()
     moved = await probe.world.transfers(paid.payer)
     payee = str(paid.challenge.requirements["payTo"]).lower()
-    found = [(each["to"].lower(), int(each["amount"])) for each in moved]
+    found = [(each["to"].lower(), int(each["amountBase"])) for each in moved]
     expect("transfers of the payer", found, [(payee, paid.challenge.amount_base)])
 
 

@@ -211,7 +211,7 @@ async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
     lost = {"victim": "facilitator", "path": "/settle", "does": "lose answer"}
     await probe.world.fault(lost, of=payer)
     await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)
-    moved = [int(each["amount"]) for each in await probe.world.transfers(payer)]
+    moved = [int(each["amountBase"]) for each in await probe.world.transfers(payer)]
     if moved != [challenge.amount_base]:
         raise Inconclusive(f"the settlement whose answer was lost moved {moved}")
     await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)

@@ -77,7 +77,7 @@ async def _holds(probe: Probe, path: str, failure: Failure, times: int | None) -
     await probe.world.fault({**aim, **failure.more}, of=payer)
     answer = await probe.settle(challenge, header, may_break=True)
     await probe.world.clear_faults()
-    moved = [int(each["amount"]) for each in await probe.world.transfers(payer)]
+    moved = [int(each["amountBase"]) for each in await probe.world.transfers(payer)]
     name = f"{path}: {failure.name}"
     require(f"at most one payment ({name})", len(moved) <= 1, moved)
     if answer.is_receipt:

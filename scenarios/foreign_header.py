@@ -49,7 +49,8 @@ async def foreign_header(world: LiveWorld) -> None:
         header = alice.relabel(alice.sign(required, network=token), asset=asset)
         mislabelled = await alice.pay(required, header)
         world.expect(mislabelled.error, "Invalid signature", "7/invalid-signature")
-        world.expect(mislabelled.reason, "Invalid EIP-3009 signature", "5/signature-proves")
+        why = "Invalid EIP-3009 signature"
+        world.expect(mislabelled.reason.split(";")[0], why, "5/signature-proves")
 
     refused = await alice.ask(payment_id=required.payment_id)
     world.expect(refused.status, 402, "5/stored-records")

@@ -40,7 +40,7 @@ async def refund_once(world: LiveWorld) -> None:
         await world.heal()
         await world.advance(31)
         refunds = [each for each in await world.transfers() if each.to == payer.address]
-        amounts = [each.amount for each in refunds]
+        amounts = [each.amount_base for each in refunds]
         world.expect(f"{name}: {amounts}", f"{name}: ['40000']", "3/refund-once")
         view = await payer.session(session)
         world.expect(view["status"], "refunded", "3/expiry-refund")

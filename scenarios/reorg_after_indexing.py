@@ -33,10 +33,10 @@ async def reorg_after_indexing(world: LiveWorld) -> None:
     world.expect(again.block_number > paid.block_number, True, "8/indexer-query")
     served = await alice.ask(payment_id=quote.payment_id)
     world.expect(served.status, 200, "5/stored-records")
-    world.expect(await world.earned(), int(paid.amount), "5/nonce-once")
+    world.expect(await world.earned(), int(paid.amount_base), "5/nonce-once")
 
     await world.advance(121)
     over = await bob.session(session.body["sessionId"])
     world.expect(over["status"] in ("expired", "refunded"), True, "3/expiry-refund")
     world.expect(await bob.balance(), 990_000, "3/expiry-refund")
-    world.expect(await world.earned(), int(paid.amount), "3/expiry-refund")
+    world.expect(await world.earned(), int(paid.amount_base), "3/expiry-refund")

@@ -46,7 +46,7 @@ async def session_exhaustion(world: LiveWorld) -> None:
     await world.advance(3600)
     refunded = await bob.session(budget["sessionId"])
     world.expect(refunded["status"], "refunded", "3/expiry-refund")
-    refunds = [each.amount for each in await world.transfers(to=bob)]
+    refunds = [each.amount_base for each in await world.transfers(to=bob)]
     world.expect(refunds, [str(rest_base)], "3/refund-once")
     world.expect(await bob.balance(), held_base - 2 * price_base, "3/expiry-refund")
     world.expect(await world.transfers(to=alice), [], "3/refund-once")

@@ -64,5 +64,5 @@ async def token_rules(world: LiveWorld) -> None:
         await world.advance(until_s=closes)
         expect(await submit(late), LATE, "5/window")
 
-    paid = [int(each.amount) for each in await world.transfers(alice)]
+    paid = [int(each.amount_base) for each in await world.transfers(alice)]
     world.expect(paid, [owed.price_base] * 4, "5/nonce-once")

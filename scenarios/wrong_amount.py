@@ -20,14 +20,17 @@ async def wrong_amount(world: LiveWorld) -> None:
     for value in (price_base + 1, price_base - 1, 2 * price_base, 0):
         signed = await alice.pay(required, alice.sign(required, value=value))
         world.expect(signed.error, "Invalid signature", "7/invalid-signature")
-        world.expect(signed.reason, f"Invalid amount: {value}", "5/exact-amount")
+        why = f"Invalid amount: {value}; value: wanted {price_base}, got {value}"
+        world.expect(signed.reason, why, "5/exact-amount")
 
     cheap = alice.sign(required, value=price_base // 10)
     raised = await alice.pay(required, alice.forge(cheap, value=price_base))
     world.expect(raised.error, "Invalid signature", "7/invalid-signature")
-    world.expect(raised.reason, "Invalid EIP-3009 signature", "5/signature-proves")
+    why = "Invalid EIP-3009 signature"
+    world.expect(raised.reason.split(";")[0], why, "5/signature-proves")
     lowered = await alice.pay(required, alice.forge(alice.sign(required), value=price_base // 10))
-    world.expect(lowered.reason, f"Invalid amount: {price_base // 10}", "5/exact-amount")
+    why = f"Invalid amount: {price_base // 10}"
+    world.expect(lowered.reason.split(";")[0], why, "5/exact-amount")
 
     for value in (price_base - 1, price_base + 1, 1):
         fitting = alice.sign(required, value=value)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from x402sim.experiments.sweep import sweep
     from x402sim.journal import Journal
     from x402sim.payer.auth import PaymentAuth
-    from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
+    from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
     from x402sim.payer.session import SessionAuth
     from x402sim.payer.wallet import Wallet
     from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET, Network
@@ -52,6 +52,7 @@ __all__ = [
     "LiveWorld",
     "LocalServer",
     "Network",
+    "PaidNotServed",
     "Payer",
     "PaymentAuth",
     "PaymentFailed",
@@ -79,6 +80,7 @@ _HOME = {
     "LiveWorld": "world.story.live",
     "LocalServer": "world.server.local",
     "Network": "protocol.networks",
+    "PaidNotServed": "payer.errors",
     "Payer": "world.story.payer",
     "PaymentAuth": "payer.auth",
     "PaymentFailed": "payer.errors",

@@ -31,7 +31,7 @@ app = typer.Typer(
     name="x402sim",
     help=ABOUT,
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -73,10 +73,14 @@ app.command()(decisions)
 app.command()(clauses)
 
 
+_COMPLETION = {"--install-completion", "--show-completion"}
+"""Options whose scripts complete the name of one program, which `python -m x402sim` is not."""
+
+
 def main() -> None:
     """Run the command line."""
     log_to_stderr()
-    is_module = sys.argv[0].endswith("__main__.py")
+    is_module = sys.argv[0].endswith("__main__.py") and not _COMPLETION & {*sys.argv}
     app(prog_name="python -m x402sim" if is_module else "x402sim")
 
 

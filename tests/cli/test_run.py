@@ -251,18 +251,76 @@ def test_an_unknown_name() -> None:
     assert_misuse(run("replay", "nowhere.py"), "no such file: nowhere.py")
 
 
+def test_a_file_that_was_edited_is_loaded_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    file = tmp_path / "mine.py"
+    for text, says in (("x = 1", "has 0 scenarios"), ("1 / 0", "ZeroDivisionError")):
+        file.write_text(text)
+        os.utime(file, (1, 1))
+        assert_misuse(run(str(file)), says)
+
+
 def test_a_file_without_a_valid_scenario(tmp_path: Path) -> None:
     bare = "from x402sim import scenario\n@scenario\nasync def mine(world): ..."
+    wrong = '"""Mine.\n\nCovers: 9/nothing.\nStory: None.\n"""\n'
     for text, says in (
-        ("def f(:", "SyntaxError: invalid syntax"),
+        ("def f(:", "cannot load {file}: SyntaxError: invalid syntax"),
         ("import nothing_of_the_kind", "No module named 'nothing_of_the_kind'"),
-        ("x = 1", "has 0 scenarios"),
-        ("1 / 0", "ZeroDivisionError"),
-        (f'"""No docstring of the form."""\n{bare}', "Covers: CLAUSE"),
+        ("1 / 0", "cannot load {file}: ZeroDivisionError"),
+        ("x = 1", "x402sim: {file} has 0 scenarios; a file has exactly one, or name a function"),
+        (
+            f'"""No docstring of the form."""\n{bare}',
+            "x402sim: {file}: scenario mine needs a docstring, its own or its file's, in three "
+            'parts: a line with the title, after an empty line "Covers: CLAUSE, CLAUSE.", and '
+            '"Story: TEXT"\n',
+        ),
+        (f"{wrong}{bare}", "x402sim: {file}: scenario mine: unknown clause '9/nothing'"),
     ):
         file = tmp_path / "mine.py"
         file.write_text(text)
-        assert_misuse(run(str(file)), f"cannot load {file}", says)
+        assert_misuse(run(str(file)), says.format(file=file))
+
+
+def test_an_unknown_function_is_told_once_with_the_files_own_stories(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    imported = "from asyncio import open_connection\nfrom x402sim import scenario\n"
+    file.write_text(f"{imported}async def story(world): ...\ndef decorator(f): return f\n")
+    for command_ in ("run", "list"):
+        done = CliRunner().invoke(app, [command_, f"{file}:storyy"])
+        said = f"{file}: unknown function 'storyy'; did you mean 'story'? Possible: story"
+        assert (done.exit_code, done.stderr) == (2, f"x402sim: {said}\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "--seed", "x"], "'--seed': a whole number is wanted, not 'x'"),
+        (["run", "--block-time", "x"], "'--block-time': a number is wanted, not 'x'"),
+        (["run", "--explorer-lag", "x"], "'--explorer-lag': a number is wanted, not 'x'"),
+        (["sweep", "a.py:f", "--workers", "999"], "a number from 0 to 256 is wanted, not 999"),
+        (["sweep", "a.py:f", "--workers", "1.5"], "a whole number is wanted, not '1.5'"),
+        (
+            ["serve", "--port", "70000"],
+            "'--port': a number from 0 to 65535 is wanted, not 70000",
+        ),
+        (["service", "--port", "-1"], "from 0 to 65535 is wanted, not -1"),
+        (["serve", "--accounts", "x"], "'--accounts': a whole number is wanted, not 'x'"),
+        (["serve", "--accounts", "101"], "fund 1 to 100 accounts, not 101"),
+        (["serve", "--log", "xml"], "'--log': unknown form 'xml'. Possible: text, json"),
+        (["serve", "--db", "/"], "--db /: a file is wanted, and this is a folder"),
+        (["demo", "--seed", "1e3"], "is wanted, not '1e3'"),
+        (["conformance", "http://h", "--rate", "x"], "'--rate': a number is wanted, not 'x'"),
+        (["conformance", "http://h", "--seed", "x"], "is wanted, not 'x'"),
+    ],
+)
+def test_a_value_that_is_none_is_told_with_what_is_wanted(arguments: list[str], says: str) -> None:
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2
+    told = " ".join(done.stderr.replace("│", " ").split())
+    assert says in told
+    assert "Input should be" not in told
 
 
 def test_an_invalid_or_unreachable_stage() -> None:
@@ -381,3 +439,18 @@ def test_a_story_of_ones_own_takes_latencies_and_block_times(tmp_path: Path) -> 
 )
 def test_an_impossible_timing_is_misuse(options: list[str], says: str) -> None:
     assert_misuse(run("replay", *options), says)
+
+
+def test_completion_is_for_the_program_not_for_python() -> None:
+    named = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    told = subprocess.run(
+        command("--show-completion", "bash"), capture_output=True, text=True, check=True, env=named
+    ).stdout
+    assert "complete -o default -F _x402sim_completion x402sim" in told
+
+
+def test_plots_without_their_extra_say_what_to_install() -> None:
+    code = "import sys; sys.modules['matplotlib'] = None; import x402sim.report.plots"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    last = done.stderr.splitlines()[-1]
+    assert "plots need matplotlib: pip install 'x402sim[report]'" in last

@@ -11,7 +11,7 @@ from tests.chain.asking import Http
 from x402sim.chain.base import Call
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.clock import Clock
-from x402sim.explorer.app import explorer_app
+from x402sim.explorer.app import DIALECTS, explorer_app
 from x402sim.explorer.index import Index
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
@@ -70,6 +70,16 @@ def new_explorer(lag_s: float = 0.0) -> Explorer:
     clock = Clock(lambda: float(START_S))
     ledger = LedgerChain(TESTNET, clock, owner=OWNER)
     return Explorer(clock, ledger, Http(explorer_app(Index(ledger, clock, lag_s))))
+
+
+def test_the_index_lists_an_action_of_every_dialect_that_answers() -> None:
+    explorer = new_explorer()
+    tx_hash = explorer.send()
+    listed = [line.split()[1] for line in explorer.http.get("/").text.splitlines()[1:]]
+    assert len(listed) == len(DIALECTS)
+    for path in listed:
+        answer = explorer.http.get(path.replace("0x...", tx_hash))
+        assert (answer.status_code, tx_hash in answer.text) == (200, True)
 
 
 @pytest.mark.clause("8/indexer-query")

@@ -148,6 +148,28 @@ UNFIT: dict[str, tuple[dict[str, Any], Invalid]] = {
 }
 
 
+TOLD = {
+    "asked scheme": "scheme: wanted exact, got upto",
+    "paid scheme": "scheme: wanted exact, got upto",
+    "asked network": "network: wanted {network}, got eip155:1",
+    "paid network": "network: wanted {network}, got base",
+    "asset": f"asset: wanted {checksum(TESTNET.asset)}, got {checksum(MAINNET.asset)}",
+    "recipient": f"to: wanted {OTHER}, got {SHOP.address}",
+    "too little": "value: wanted 10001, got 10000",
+    "no amount": "value: wanted 1e4, got 10000",
+    "forged": f"signer: wanted {ALICE.address}, got {MALLORY.address}, in the domain name "
+    f"{TESTNET.token_name}, version 1, chainId 338, verifyingContract {checksum(TESTNET.asset)}",
+    "64 bytes": "ECRecover: invalid signature length",
+    "no extra": "extra: wanted name and version, got neither",
+    "half an extra": "extra: wanted name and version, got name",
+    "domain's name": f"extra.name: wanted {TESTNET.token_name}, got USDC",
+    "domain's version": "extra.version: wanted 1, got 2",
+    "late": f"validBefore is {NOW_S + 5}, the server's clock says {NOW_S}",
+    "early": f"validAfter is {NOW_S}, the server's clock says {NOW_S}",
+    "wrapped for no wallet": "signed for a smart wallet that is not deployed",
+}
+
+
 @BOTH_PATHS
 @VERSIONS
 @pytest.mark.parametrize("name", UNFIT)
@@ -157,8 +179,9 @@ def test_what_does_not_fit_is_refused_in_200(
     changes, why = UNFIT[name]
     answer = desk.post(path, asking(version, **changes))
     reason = x402_reasons.invalid_reason(version, why)
-    verdict = {"isValid": False, "invalidReason": reason}
-    outcome = {"success": False, "errorReason": reason, "transaction": ""}
+    told = TOLD[name].format(network=WANTED[version]["network"])
+    verdict = {"isValid": False, "invalidReason": reason, "invalidMessage": told}
+    outcome = {"success": False, "errorReason": reason, "errorMessage": told, "transaction": ""}
     outcome["network"] = WANTED[version]["network"]
     assert answer == {**(verdict if path == VERIFY else outcome), "payer": ALICE.address}
     assert desk.driver.balance(SHOP) == 0

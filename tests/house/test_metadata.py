@@ -1,11 +1,11 @@
 """The metadata of pyproject.toml is true: the Pythons it names, and the addresses it gives."""
 
+import re
 import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
-import pytest
 from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[2]
@@ -30,8 +30,10 @@ def test_the_readme_names_the_same_pythons() -> None:
     assert said in (ROOT / "README.md").read_text()
 
 
-@pytest.mark.parametrize("name", ["Source", "Documentation", "Changelog", "Issues"])
-def test_its_addresses_are_those_of_the_readme(name: str) -> None:
-    source = PROJECT["urls"]["Source"]
-    assert f"git+{source}" in (ROOT / "README.md").read_text()
-    assert PROJECT["urls"][name].startswith(source)
+def test_no_address_is_named_that_nobody_has_registered() -> None:
+    """The project has no page, repository or package of its own yet."""
+    assert "urls" not in PROJECT
+    for name in ("README.md", "pyproject.toml", "action.yml", "CONTRIBUTING.md", "SECURITY.md"):
+        text = (ROOT / name).read_text()
+        assert not re.findall(r"(?i)github\.com/x402sim|uses: x402sim/|\bx402sim/x402sim\b", text)
+        assert not re.findall(r"pip install (?:-\w+ )*x402sim\b", text), name

@@ -11,7 +11,7 @@ from tests.house.imports import circles, described, graph, parsed
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "x402sim").rglob("*.py"))
-LINES, FUNCTION_LINES, PUBLIC_NAMES = 400, 60, 24
+LINES, FUNCTION_LINES, PUBLIC_NAMES = 400, 60, 25
 
 
 def test_no_file_imports_itself_through_others() -> None:

@@ -23,6 +23,7 @@ from x402sim import (
     SpendingCapExceeded,
     Wallet,
 )  # fmt: skip
+from x402sim.clock import Clock
 
 URL = "http://service.test/api/perp/quote"
 
@@ -70,6 +71,27 @@ async def test_a_payment_is_reused_by_default(rig: ServiceRig) -> None:
         for _ in range(3):
             assert (await quote(rig, auth)).status_code == 200
         assert rig.transfers() - before == transfers
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "400 Authorization expired: validBefore is "),
+        ({"version": 2}, "valid_before: validBefore is "),
+    ],
+)
+@scene
+async def test_clocks_that_differ_are_told_and_nothing_is_signed_anew(
+    rig: ServiceRig, options: dict[str, Any], says: str
+) -> None:
+    mine = Clock(lambda: rig.now[0] - 400)
+    auth = PaymentAuth(rig.alice, clock=mine, **options)
+    for _ in range(2):
+        with pytest.raises(PaymentFailed, match="the two clocks differ") as failed:
+            await quote(rig, auth)
+        assert says in str(failed.value)
+        assert f"the server's clock says {int(rig.now[0])}" in str(failed.value)
+    assert auth.signed_base == 10_000
 
 
 @scene

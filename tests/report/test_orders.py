@@ -59,7 +59,7 @@ def day() -> tuple[Run, Ledger]:
         )
         assert all(group.visits > 5 for group in visits)
         await world.heal()
-        newest = [entry for entry in await world.transfers() if entry.from_ != world.merchant][-1]
+        newest = [entry for entry in await world.transfers() if entry.sender != world.merchant][-1]
         depth = await world.stage.parts.chain.height() - newest.block_number + 1
         await world.reorg(depth, [newest.tx_hash])
         await world.advance(1800)

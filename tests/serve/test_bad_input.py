@@ -271,7 +271,7 @@ TARGETS = [
     *("/api/pay;a=b", "/api/pay%20", "/api/pay%00", "/api/../api/pay", "/./api/pay", "/%2e/x"),
     *("/api/sessions/", "/api/payments/", "/api/payments/a/b", "/docs/x", "/docs/..%2f..%2fx"),
     *("/docs/%2e%2e", "/facilitator//v2/x402/verify"),
-    *("/facilitator/v2/x402/verify/", "/explorer", "/explorer/", "/explorer/api/", "/rpc/x"),
+    *("/facilitator/v2/x402/verify/", "/explorer/x", "/explorer/api/", "/rpc/x"),
     *("/_sim//state", "/_sim/state/", "/_sim/nothing", "/_SIM/state", "/_simx", "/rpcx"),
     *("/%ff%fe", "/api/payments/%ff", "/api/sessions/%00", "/%E2%98%83", "/" + "a" * 30_000),
 ]

@@ -160,7 +160,9 @@ def test_a_snapshot_brings_everything_back(server):
     server.sim("indexer/run")
     assert server.state()["snapshots"] == [number]
 
-    assert server.sim("revert", snapshot=number) == {"reverted": number}
+    ahead_s = server.state()["clockAdvancedSeconds"]
+    reverted = server.sim("revert", snapshot=number)
+    assert reverted == {"reverted": number, "clockAdvancedSeconds": ahead_s}
     assert payer.balance == held
     assert server.transfers() == moves
     assert payer.session(session_id) == session
@@ -198,7 +200,8 @@ def test_reset_begins_again_and_the_file_keeps_it(tmp_path):
         paid, session_id = payer.paid(), payer.open("0.05")["sessionId"]
         server.sim("indexer/run")
         server.sim("snapshot")
-        assert server.sim("reset") == {"reset": True}
+        server.advance(40)
+        assert server.sim("reset") == {"reset": True, "clockAdvancedSeconds": 40.0}
         state = server.state()
         assert state["chain"]["height"] == state["cachedEntitlements"] == 0
         assert set(state["rows"].values()) == {0}
@@ -249,6 +252,67 @@ def test_the_journal_has_the_events_since_a_number(server):
     assert answer.headers["content-type"] == "application/x-ndjson"
     assert payer.wallet.private_key not in answer.text
     assert all(json.loads(line) for line in answer.text.splitlines())
+
+
+@pytest.fixture
+def marked(server):
+    """Returns what the journal has of the world's own events since now, without their places."""
+    since = server.journal()[-1]["seq"] + 1
+
+    def told():
+        here = [each for each in server.journal(since) if each["actor"] == "world"]
+        return [
+            {k: v for k, v in each.items() if k not in ("seq", "at_ms", "actor")} for each in here
+        ]
+
+    return told
+
+
+def test_what_is_done_to_the_world_is_in_its_journal(server, marked):
+    fault = {"victim": "facilitator", "does": "lose answer", "path": "/settle"}
+    server.http.post("/_sim/faults", json=fault)
+    server.account().paid()
+    server.sim("faults", victim="rpc", does="refuse")
+    server.sim("faults/clear")
+    server.sim("clock/skew", actor="service", seconds=0)
+    server.sim("clock/advance", seconds=2)
+    server.sim("explorer/lag", seconds=0)
+    server.sim("mining", automine=True)
+    server.sim("force-revert", calls=0)
+    server.http.get("/_sim/faults")
+    server.http.post("/_sim/faults", json=fault | {"path": "/setle"})
+    injected, struck, refuse, *rest = marked()
+    assert injected.items() >= ({"event": "fault injected"} | fault | {"times": 1}).items()
+    struck_at = fault | {"path": "/v2/x402/settle"}
+    assert struck == {"event": "note", "name": "fault struck", "data": struck_at}
+    assert (refuse["victim"], refuse["does"]) == ("rpc", "refuse")
+    assert rest == [
+        {"event": "note", "name": "faults cleared", "data": {"keep": []}},
+        {"event": "clock skewed", "victim": "service", "seconds": 0.0},
+        {"event": "time advanced", "seconds": 2.0},
+        {"event": "explorer lagged", "seconds": 0.0},
+        {"event": "mining switched", "automine": True},
+        {"event": "reverts forced", "calls": 0},
+    ]
+
+
+def test_transfers_are_named_as_in_the_journal(server, payer):
+    payer.paid()
+    listed = server.http.get("/_sim/transfers").json()[-1]
+    told = [each for each in server.journal() if each["event"] == "transfer"][-1]
+    assert listed == {
+        "txHash": told["tx_hash"], "blockNumber": told["block"], "sender": told["sender"],
+        "to": told["to"], "amountBase": told["amount_base"],
+    }  # fmt: skip
+
+
+def test_the_example_of_a_fault_strikes_a_settlement(server):
+    line = next(line for line in server.http.get("/_sim").text.splitlines() if "Inject" in line)
+    example = json.loads(line.partition(": ")[2].removesuffix("."))
+    assert server.http.post("/_sim/faults", json=example).status_code == 200
+    assert server.http.get("/_sim/faults").json()[0]["path"] == "/settle"
+    server.account().paid()
+    assert server.http.get("/_sim/faults").json() == []
 
 
 def _is_unknown(server, asked):

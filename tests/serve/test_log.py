@@ -23,7 +23,8 @@ MASKS = (
     (r"session_[\w-]{2,6}…", "session_abcdef…"),
     (r"pay_[\w-]{20,}", "pay_whole"),
     (r", 0x[0-9a-f]{4}…[0-9a-f]{4}$", ", 0x1234…abcd"),
-    (r"0x[0-9a-fA-F]{40}", "0x" + "1" * 40),
+    (POOR.address, "0x" + "2" * 40),
+    (r"0x(?!2{40})[0-9a-fA-F]{40}", "0x" + "1" * 40),
     (r"1[78]\d{8}", "1795400761"),
     (r"20\d\d-\d\d-\d\dT[\d:]{8}Z", "2026-01-01T12:00:00Z"),
 )
@@ -73,15 +74,16 @@ SESSION = """\
 12:00:00 account 0    POST /api/perp/quote            200      1 ms  pay_abcdef…
 12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
 12:00:00 account 0    POST /api/pay                   400      1 ms  pay_abcdef…
-         Invalid signature: Invalid amount: 5000, 10000 was offered
+         Invalid signature: Invalid amount: 5000; value: wanted 10000, got 5000
 """
 
 
 REST = """\
 12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
 12:00:00 account 0    POST /api/pay                   400      1 ms  pay_abcdef…
-         Invalid signature: Recipient does not match payTo address,
-           0x1111111111111111111111111111111111111111 was offered
+         Invalid signature: Recipient does not match payTo address; to: wanted
+           0x1111111111111111111111111111111111111111, got
+           0x2222222222222222222222222222222222222222
 12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
 12:00:00 account 0    POST /api/pay                   400      1 ms  pay_abcdef…
          Authorization expired: validBefore is 1795400761, the server's clock
@@ -115,8 +117,8 @@ REST = """\
 12:00:00 0x7e9f…40f8  POST /api/pay                   402      1 ms  pay_abcdef…
          Insufficient USDC balance: ERC20: transfer amount exceeds balance; not
            charged by this service; this header stays valid until
-           2026-01-01T12:00:00Z: send the same payment header again, or ask GET
-           /api/payments/{paymentId}
+           2026-01-01T12:00:00Z: fund the payer and send the same payment header
+           again, or ask GET /api/payments/{paymentId}
 """
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -19,12 +20,15 @@ from tests.rig import (
 )  # fmt: skip
 from tests.service.standard import failed, settled
 from x402sim.chain.base import Call
+from x402sim.payer.core import changed, settlement
+from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.cronos import SettleError
-from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.protocol.header import authorization_of, decode_header, encode_header
 from x402sim.protocol.networks import TESTNET
 
 UNREACHABLE = "Facilitator unreachable"
+OTHER = "0x" + "11" * 20
 
 
 async def pending(rig: ServiceRig, required: httpx.Response) -> bool:
@@ -95,12 +99,99 @@ async def test_an_invalid_signature_is_never_settled(rig: ServiceRig) -> None:
     forged = "0x" + json.dumps(decoded).encode().hex()
     refused = await rig.pay(required, forged)
     assert refused.status_code == 400
-    assert refused.json() == {
-        "error": "Invalid signature", "reason": "Invalid EIP-3009 signature", "final": True,
-    }  # fmt: skip
+    reason = refused.json().pop("reason")
+    assert refused.json() == {"error": "Invalid signature", "reason": reason, "final": True}
+    both = f"signer: wanted {rig.bob.address}, got 0x"
+    assert reason.startswith(f"Invalid EIP-3009 signature; {both}")
     assert [r.url.path for r in rig.wires["facilitator"].seen] == ["/v2/x402/verify"]
     assert rig.transfers() == 0
     assert rig.service.store.counts()["payments"] == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"value": 5000}, "Invalid amount: 5000; value: wanted 10000, got 5000"),
+        (
+            {"to": OTHER},
+            f"Recipient does not match payTo address; to: wanted {{payTo}}, got {OTHER}",
+        ),
+        (
+            {"domain": replace(TESTNET.domain, chain_id=25)},
+            "Invalid EIP-3009 signature; signed in another domain: chainId: wanted 338, got 25",
+        ),
+    ],
+)
+@scene
+async def test_a_refusal_names_both_values(
+    rig: ServiceRig, changes: dict[str, Any], told: str
+) -> None:
+    required = await rig.ask()
+    wanted, by = required.json()["paymentRequirements"], changes.pop("domain", TESTNET.domain)
+    auth = changed(rig.alice.authorize(requirements(wanted), rig.clock.now_s()), changes)
+    header = encode_header(auth, rig.alice.sign(auth, by), TESTNET)
+    refused = (await rig.pay(required, header)).json()
+    assert refused == {
+        "error": "Invalid signature", "reason": told.format(**wanted), "final": True,
+    }  # fmt: skip
+
+
+@scene
+async def test_a_header_with_a_wrong_label_is_to_be_corrected_not_signed_anew(
+    rig: ServiceRig,
+) -> None:
+    required = await rig.ask()
+    header = rig.sign(required)
+    said = json.loads(bytes.fromhex(header[2:]))
+    wrong = "0x" + json.dumps(said | {"network": "base"}).encode().hex()
+    refused = (await rig.pay(required, wrong)).json()
+    assert refused["final"] is False
+    assert refused["reason"].startswith(
+        "Unsupported network: base; network: wanted cronos-testnet, got base; not charged"
+    )
+    assert "correct the header and send the same authorization again" in refused["reason"]
+    assert (await rig.pay(required, header)).status_code == 200
+
+
+@scene
+async def test_a_chain_that_is_ahead_of_the_server_is_told(rig: ServiceRig) -> None:
+    required = await rig.ask()
+    header = rig.sign(required)
+    ends = authorization_of(decode_header(header))[0].valid_before
+    rig.now[0] += 300
+    await rig.parts.chain.mining.mine()
+    rig.now[0] -= 200
+    refused = (await rig.pay(required, header)).json()
+    assert refused == {
+        "error": "Authorization expired",
+        "reason": f"validBefore is {ends}, the server's clock says {ends - 200}, and the chain's "
+        "is ahead of it",
+        "final": True,
+    }
+
+
+@scene
+async def test_the_errors_page_has_every_final_that_is_answered(rig: ServiceRig) -> None:
+    """An expired authorization is not final before a block has passed its validBefore."""
+    page = (await rig.http.get("/docs/errors.md")).text
+    rows = {row.split("`")[1]: row.split(" | ") for row in page.splitlines() if row[:3] == "| `"}
+    required = await rig.ask()
+    header = rig.sign(required)
+    rig.now[0] += 300
+    early = (await rig.pay(required, header)).json()
+    await rig.parts.chain.mining.mine()
+    late = (await rig.pay(required, header)).json()
+    unfunded = await rig.ask()
+    wanted = unfunded.json()["paymentRequirements"]
+    poor = (await rig.pay(unfunded, rig.sign(unfunded, Wallet("0x" + "17" * 32)))).json()
+    forged = (await rig.pay(unfunded, "0x1234")).json()
+    unlike = (await rig.http.post("/api/pay", json=settlement("pay_x", "0x", wanted))).json()
+    answered = [early, late, poor, forged, unlike]
+    assert [each["final"] for each in answered] == [False, True, False, True, True]
+    for each in answered:
+        assert str(each["final"]).lower() in rows[each["error"]][2]
+    assert rows[unlike["error"]][2] == "true"
+    assert "from the token contract" not in page
 
 
 @pytest.mark.clause("4.1/validate", "2.2/payment-id")
@@ -135,7 +226,9 @@ async def test_an_authorization_is_valid_strictly_inside_its_window(rig: Service
     assert refused.json()["final"] is False
     rig.now[0] += 0.999
     still = (await rig.pay(required, early)).json()["reason"]
-    assert still.startswith("Authorization not yet valid")
+    now_s = rig.clock.now_s()
+    told = f"validAfter is {now_s}, the server's clock says {now_s}; not charged"
+    assert still.startswith(f"Authorization not yet valid; {told}")
     assert rig.transfers() == 0
 
 

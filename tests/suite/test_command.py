@@ -46,7 +46,7 @@ def test_the_printed_private_key_forges_no_payment_id(duo: Duo, amount_base: int
 
 @pytest.mark.thorough
 def test_with_a_world_everything_passes_in_time(duo: Duo, tmp_path: Path) -> None:
-    files = {kind: tmp_path / f"report.{kind}" for kind in ("json", "junit", "html", "sarif")}
+    files = {kind: tmp_path / f"report.{kind}" for kind in ("json-file", "junit", "html", "sarif")}
     options = [part for kind, file in files.items() for part in (f"--{kind}", str(file))]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = run("conformance", duo.url, "--world", duo.control, *options)
@@ -54,7 +54,7 @@ def test_with_a_world_everything_passes_in_time(duo: Duo, tmp_path: Path) -> Non
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     worked_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     assert worked_s < 20, "it must take less than 30 s on an idle machine"
-    told = json.loads(files["json"].read_text())
+    told = json.loads(files["json-file"].read_text())
     assert told["target"] == duo.url
     assert told["summary"]["failed"] == told["summary"]["inconclusive"] == 0
     assert told["summary"]["passed"] >= 50
@@ -68,7 +68,7 @@ def run(*words: str, **more: Any) -> Any:
 
 def test_with_the_url_alone_nothing_is_paid(duo: Duo, tmp_path: Path) -> None:
     file = tmp_path / "report.json"
-    done = conformance(duo.url, "--json", str(file))
+    done = conformance(duo.url, "--json-file", str(file))
     assert done.returncode == 0, done.all
     summary = json.loads(file.read_text())["summary"]
     assert summary["passed"] > 5
@@ -120,7 +120,8 @@ NOBODY = "http://127.0.0.1:9"
         ([NOBODY, "--world", "http://a:secret-value@h"], "take no user name"),
         (["http://h/?key=secret-value"], "without ? and #"),
         (["ftp://a:secret-value@h"], "starts with http"),
-        ([NOBODY, "--json", "-", "--html", "-"], "stdout, which takes one report only"),
+        ([NOBODY, "--json", "--html", "-"], "stdout, which takes one report only"),
+        ([NOBODY, "--json", "--json-file", "x"], "--json-file FILE, not both"),
         ([NOBODY, "--sarif", "/nodir/x"], "--sarif /nodir/x: there is no folder /nodir"),
         ([NOBODY, "--junit", "/"], "--junit /: it is a folder"),
     ],

@@ -61,10 +61,10 @@ def outcomes(done: Any) -> dict[str, Any]:
 def test_a_written_target_file_turns_no_failure_green(duo: Duo, tmp_path: Path) -> None:
     file = tmp_path / "dev.toml"
     with running(Departing(duo.url, api_key=None)) as gateway:
-        without = conformance(gateway.url, *ONLY, "--json", "-")
+        without = conformance(gateway.url, *ONLY, "--json")
         done = init(gateway.url, "-o", str(file))
         assert done.returncode == 0, done.stderr
-        judged = conformance(gateway.url, *ONLY, "--target", str(file), "--json", "-")
+        judged = conformance(gateway.url, *ONLY, "--target", str(file), "--json")
     for run in (without, judged):
         failed = {name for name, each in outcomes(run).items() if each["outcome"] == "failed"}
         assert (run.returncode, failed) == (1, set(BROKEN))
@@ -86,7 +86,7 @@ def test_what_an_owner_sets_by_hand_is_observed_with_the_sentence(duo: Duo, tmp_
     file = tmp_path / "dev.toml"
     file.write_text(BY_HAND)
     with running(Departing(duo.url, api_key=None)) as gateway:
-        judged = conformance(gateway.url, *ONLY, "--target", str(file), "--json", "-")
+        judged = conformance(gateway.url, *ONLY, "--target", str(file), "--json")
         terminal = conformance(gateway.url, "--target", str(file), "--only", "8/timeout")
     found = outcomes(judged)
     assert {found[name]["outcome"] for name in BROKEN} == {"observed"}

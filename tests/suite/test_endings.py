@@ -56,7 +56,7 @@ def test_ctrl_c_leaves_a_message_a_summary_and_the_reports(duo: Duo, tmp_path: P
     file, junit = tmp_path / "x.json", tmp_path / "x.xml"
     only = "1/unpaid-402,2.2/body,3/expiry-refund,8/indexer-interval"
     options = ["--only", only, "--patient", "--world", duo.control]
-    with begun(duo.url, *options, "--json", str(file), "--junit", str(junit)) as process:
+    with begun(duo.url, *options, "--json-file", str(file), "--junit", str(junit)) as process:
         assert process.stderr is not None
         while "everything else is done" not in (line := process.stderr.readline()):
             assert line, "it ended by itself"
@@ -75,7 +75,8 @@ def test_ctrl_c_leaves_a_message_a_summary_and_the_reports(duo: Duo, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("kind", "begins"), [("html", "<!doctype"), ("junit", "<?xml"), ("sarif", "{")]
+    ("kind", "begins"),
+    [("json-file", "{"), ("html", "<!doctype"), ("junit", "<?xml"), ("sarif", "{")],
 )
 def test_a_minus_is_stdout_for_every_report(
     duo: Duo, kind: str, begins: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

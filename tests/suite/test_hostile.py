@@ -35,7 +35,7 @@ URL = "http://service.example:4020"
 
 @pytest.mark.parametrize(("body", "status"), [(text(), 200), (text(), 402), (challenge(), 402)])
 def test_the_output_of_conformance_is_harmless(body: bytes, status: int, tmp_path: Path) -> None:
-    files = {kind: tmp_path / f"report.{kind}" for kind in ("json", "junit", "html", "sarif")}
+    files = {kind: tmp_path / f"report.{kind}" for kind in ("json-file", "junit", "html", "sarif")}
     options = [part for kind, file in files.items() for part in (f"--{kind}", str(file))]
     with serving(body, status, {}) as url:
         done = conformance(url, *options, key="0x" + "11" * 32)

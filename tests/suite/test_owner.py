@@ -35,7 +35,7 @@ def told(folder: Path) -> str:
 
 
 def reports(folder: Path) -> list[str]:
-    kinds = ("json", "junit", "html", "sarif")
+    kinds = ("json-file", "junit", "html", "sarif")
     return [part for kind in kinds for part in (f"--{kind}", str(folder / kind))]
 
 
@@ -58,7 +58,7 @@ def test_behind_tls_and_a_key_everything_is_judged(
     )  # fmt: skip
     assert done.returncode == 0, done.all
     assert API_KEY not in done.all + told(tmp_path)
-    summary = json.loads((tmp_path / "json").read_text())["summary"]
+    summary = json.loads((tmp_path / "json-file").read_text())["summary"]
     assert summary["passed"] == 3
     assert summary["failed"] == summary["inconclusive"] == 0
 
@@ -73,7 +73,7 @@ def test_a_failure_behind_the_gateway_shows_no_key_and_repeats_every_option(
         "--strict", *reports(tmp_path),
     )  # fmt: skip
     assert done.returncode == 1, done.all
-    (result,) = json.loads((tmp_path / "json").read_text())["results"]
+    (result,) = json.loads((tmp_path / "json-file").read_text())["results"]
     wanted = (
         f"python -m x402sim conformance {gateway.url} --target {target} --budget 0.5 --strict "
         f"--header '{NAME}:<hidden>' --cacert {certificate.file} --timeout 20 --rate 50 "
@@ -124,7 +124,7 @@ def test_a_user_and_password_in_the_url_reach_no_report(duo: Duo, tmp_path: Path
         failing = ("--only", "8/quote-price", "--target", wrong_price(tmp_path))
         done = conformance(url, *failing, *reports(tmp_path))
     assert done.returncode == 1, done.all
-    assert json.loads((tmp_path / "json").read_text())["target"] == gateway.url
+    assert json.loads((tmp_path / "json-file").read_text())["target"] == gateway.url
     everything = done.all + told(tmp_path)
     assert "s3cr3t" not in everything
     assert "ann:" not in everything
@@ -219,7 +219,12 @@ def test_a_broken_settlement_is_judged(
         gateway.said = said
         means = ("--world", duo.control) if has_world else ()
         done = conformance(
-            gateway.url, *means, *FEW, "--json", str(report), key=None if has_world else duo.key
+            gateway.url,
+            *means,
+            *FEW,
+            "--json-file",
+            str(report),
+            key=None if has_world else duo.key,
         )
     results = {each["id"]: each for each in json.loads(report.read_text())["results"]}
     assert results["spec/2.2/body"]["outcome"] == "passed"
@@ -289,7 +294,7 @@ def test_another_path_is_one_line(duo: Duo) -> None:
 
 
 def test_the_endpoint_instead_of_the_base_url_is_recognised(duo: Duo, tmp_path: Path) -> None:
-    done = conformance(f"{duo.url}/api/perp/quote", "--only", "2.2/body", "--json", "-")
+    done = conformance(f"{duo.url}/api/perp/quote", "--only", "2.2/body", "--json")
     assert done.returncode == 0, done.stderr
     assert f"{duo.url}/api/perp/quote is an endpoint; judging {duo.url}" in " ".join(
         done.stderr.split()
@@ -322,7 +327,7 @@ def test_required_payments_must_fit_the_budget(duo: Duo) -> None:
 
 @pytest.mark.thorough
 def test_an_own_key_with_the_default_budget_is_enough(duo: Duo) -> None:
-    done = conformance(duo.url, "--json", "-", "--require", "payments", key=duo.key)
+    done = conformance(duo.url, "--json", "--require", "payments", key=duo.key)
     results = done.report
     assert done.returncode == 0, done.all
     assert results["summary"]["failed"] == results["summary"]["inconclusive"] == 0
@@ -334,9 +339,7 @@ def test_an_own_key_with_the_default_budget_is_enough(duo: Duo) -> None:
 
 
 def test_what_does_not_fit_the_budget_is_left_out_and_said(duo: Duo) -> None:
-    done = conformance(
-        duo.url, "--json", "-", "--budget", "0.20", "--only", "2.,5/nonce", key=duo.key
-    )
+    done = conformance(duo.url, "--json", "--budget", "0.20", "--only", "2.,5/nonce", key=duo.key)
     results = done.report
     assert done.returncode == 0, done.all
     assert results["summary"]["inconclusive"] == 0

@@ -55,7 +55,7 @@ def judged(ready: dict[str, Any], folder: Path, *options: str) -> dict[str, Any]
     try:
         done = conformance(
             f"http://127.0.0.1:{port}", "--world", ready["control"], "--restart",
-            " ".join(command), "--json", "-", "--only", ",".join(IDS),
+            " ".join(command), "--json", "--only", ",".join(IDS),
         )  # fmt: skip
     finally:
         os.kill(int(pid.read_text()), signal.SIGTERM)

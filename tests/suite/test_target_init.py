@@ -25,7 +25,7 @@ def test_our_own_service_is_found_and_judged_with_the_file(
     duo: Duo, path: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "mine.toml"
-    done = init(duo.url + path, "--output", str(file))
+    done = init(duo.url + path, "--out", str(file))
     assert done.returncode == 0, done.stderr
     target = load(file)
     assert target.payment_required == Target().payment_required
@@ -43,16 +43,16 @@ def test_our_own_service_is_found_and_judged_with_the_file(
 def test_a_file_is_replaced_only_by_force(duo: Duo, tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("name = 'precious'\n")
-    done = init(duo.url, "--output", str(file))
+    done = init(duo.url, "--out", str(file))
     assert (done.returncode, file.read_text()) == (2, "name = 'precious'\n")
     assert "give --force" in done.stderr
-    assert init(duo.url, "--output", str(file), "--force").returncode == 0
+    assert init(duo.url, "--out", str(file), "--force").returncode == 0
     assert load(file).name == "mine"
 
 
 def test_it_passes_a_gateway_and_shows_no_key(duo: Duo) -> None:
     with running(Gateway(duo.url, prefix="/v3", every=4)) as gateway:
-        done = init(gateway.url, "--output", "-", "--header", f"{NAME}:{API_KEY}")
+        done = init(gateway.url, "--out", "-", "--header", f"{NAME}:{API_KEY}")
     assert done.returncode == 0, done.stderr
     assert gateway.refused > 0
     found = tomllib.loads(done.stdout)
@@ -91,7 +91,7 @@ def test_another_dialect_is_described(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         target = load(file)
         judged = conformance(
-            it.url, "--target", str(file), "--only", "2.1/", "--only", "2.2/body", "--json", "-"
+            it.url, "--target", str(file), "--only", "2.1/", "--only", "2.2/body", "--json"
         )
     assert (target.protected.path, target.protected.method) == ("/api/data", "GET")
     assert target.protected.amount_base == 250_000

@@ -50,7 +50,7 @@ def test_sessions_in_another_way_are_judged(duo: Duo, tmp_path: Path) -> None:
     target.write_text(TARGET)
     only = [word for each in SESSIONS for word in ("--only", each)]
     with running(OtherSessions(duo.url, api_key=None)) as gateway:
-        options = (gateway.url, "--world", duo.control, *only, "--json", "-")
+        options = (gateway.url, "--world", duo.control, *only, "--json")
         done = conformance(*options, "--target", str(target))
         without = conformance(*options)
     results = done.report

@@ -433,8 +433,8 @@ async def test_the_money_is_seen_as_it_is(world: LiveWorld, alice: Payer) -> Non
     sent = await bob.transfer(alice.address, "0.50")
     (quote,) = await world.transfers(alice)
     assert quote.tx_hash == paid.body["txHash"]
-    assert (quote.from_, quote.to) == (alice.address, world.merchant)
-    assert quote.amount == "10000"
+    assert (quote.sender, quote.to) == (alice.address, world.merchant)
+    assert quote.amount_base == "10000"
     assert [each.tx_hash for each in await world.transfers(bob)] == [sent.tx_hash]
     assert len(await world.transfers()) == 2, "what was minted is no transfer"
     assert await world.earned() == 10_000

@@ -551,7 +551,7 @@ async def a_story(world: LiveWorld) -> None:
 @pytest.mark.parametrize(
     ("wrong", "right", "says"),
     [
-        ("Covers: ", "Clauses: ", "needs a docstring of the form TITLE"),
+        ("Covers: ", "Clauses: ", "needs a docstring, its own or its file"),
         ("5/window.", "5/widow.", r"unknown clause '5/widow'; did you mean '5/window'\?"),
         ('"funds, clock"', '"money"', "unknown need 'money'"),
         ("@scenario(", "@(lambda needs: lambda story: story)(", "has 0 scenarios"),

@@ -1,34 +1,54 @@
 """`decisions` and `clauses`: the specification's clauses and our decisions."""
 
+import json
 from collections.abc import Sequence
 
 import typer
 
-from x402sim.commands.common import Markdown, filled
+from x402sim.commands.common import AsJson, Beginnings, Markdown, beginning, filled
 from x402sim.spec.markdown import table
 
+Row = tuple[str, ...]
 
-def decisions(markdown: Markdown = False) -> None:
-    """List our decisions where the specification is silent, with the reasons."""
+
+def decisions(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
+    """List our decisions where the specification is silent, with the reasons.
+
+    Example: `x402sim decisions 4.1 7/final`
+    """
     from x402sim.spec import decisions as book
 
     rows = [(d.id, d.question, d.choice, d.alternatives, d.reason) for d in book.decisions()]
-    _print_book(("id", "question", "choice", "alternatives", "reason"), rows, markdown)
+    titles = ("id", "question", "choice", "alternatives", "reason")
+    _print_book(titles, _only("decision", rows, only), markdown=markdown, as_json=as_json)
 
 
-def clauses(markdown: Markdown = False) -> None:
-    """List the clauses of the specification, each with its ground and the code that keeps it."""
+def clauses(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
+    """List the clauses of the specification, each with its ground and the code that keeps it.
+
+    Example: `x402sim clauses 5 7/nonce`
+    """
     from x402sim.spec.clauses import CLAUSES
 
     rows = [
         (c.id, c.level, c.text, " ".join((f"{c.ground.kind};", *c.ground.told)), c.kept_by)
         for c in CLAUSES
     ]
-    _print_book(("id", "level", "clause", "ground", "kept by"), rows, markdown)
+    titles = ("id", "level", "clause", "ground", "kept by")
+    _print_book(titles, _only("clause", rows, only), markdown=markdown, as_json=as_json)
 
 
-def _print_book(titles: tuple[str, ...], rows: Sequence[tuple[str, ...]], markdown: bool) -> None:
+def _only(kind: str, rows: Sequence[Row], wanted: list[str] | None) -> list[Row]:
+    ids = beginning(kind, [row[0] for row in rows], wanted)
+    return [row for row in rows if row[0] in ids]
+
+
+def _print_book(titles: Row, rows: Sequence[Row], *, markdown: bool, as_json: bool) -> None:
     """Print a table; for a terminal, a paragraph for each row, at most 80 columns wide."""
+    if as_json:
+        names = [title.replace(" ", "_") for title in titles]
+        typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))
+        return
     if markdown:
         typer.echo(table(titles, rows), nl=False)
         return

@@ -6,7 +6,7 @@ import signal
 import sqlite3
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -15,9 +15,49 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from x402sim.text.printable import printable, printable_lines
+from x402sim.text.suggest import unknown
 
 if TYPE_CHECKING:
     from x402sim.world.server.log import Form
+
+
+def whole(text: Any) -> int:
+    """Parse an option that is a whole number; an error says what is wanted."""
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"a whole number is wanted, not {text!r}") from None
+
+
+def within(least: int, most: int) -> Callable[[Any], int]:
+    """Return the parser of an option that is a whole number from `least` to `most`."""
+
+    def parse(text: Any) -> int:
+        if least <= (number := whole(text)) <= most:
+            return number
+        raise typer.BadParameter(f"a number from {least} to {most} is wanted, not {number}")
+
+    return parse
+
+
+def one_of(kind: str, *known: str) -> Callable[[str], str]:
+    """Return the parser of an option that is one of some words."""
+
+    def parse(text: str) -> str:
+        if text not in known:
+            raise typer.BadParameter(unknown(kind, text, known))
+        return text
+
+    return parse
+
+
+def number(text: Any) -> float:
+    """Parse an option that is a number; an error says what is wanted."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"a number is wanted, not {text!r}") from None
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Chain = Annotated[
@@ -57,12 +97,19 @@ BlockTime = Annotated[
     float | None,
     typer.Option(
         help="Mine a block every SECONDS. [default: every transaction at once]",
+        parser=number,
         metavar="SECONDS",
         show_default=False,
     ),
 ]
 Host = Annotated[str, typer.Option(help="Address to listen on.")]
-Port = Annotated[int, typer.Option(help="Port to listen on; 0 picks a free one.", max=65535, min=0)]
+Port = Annotated[
+    int,
+    typer.Option(
+        help="Port to listen on; 0 picks a free one.", parser=within(0, 65535), metavar="PORT"
+    ),
+]
+RandomSeed = Annotated[int, typer.Option(help="Random seed.", parser=whole, metavar="N")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Write no log.")]
 Verbose = Annotated[
     bool,
@@ -77,11 +124,16 @@ LogForm = Annotated[
     Literal["text", "json"],
     typer.Option(
         "--log",
+        parser=one_of("form", "text", "json"),
         help="Form of the log, which goes to stderr: text, or one JSON object a line.",
         metavar="FORM",
     ),
 ]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print Markdown.")]
+Beginnings = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="BEGINNING", help="Only those whose ids or names begin with one."),
+]
 NOT_ALL_HELD, MISUSE = 1, 2
 """Exit codes: it ran and found a failure; it could not start."""
 WIDTH = 80
@@ -103,6 +155,8 @@ def starting(db: Path | None, chain: str | None = None) -> Iterator[None]:
     """Turn an error of a server's start into one line and exit code 2; `chain` names a node."""
     from x402sim.chain.base import ChainError
 
+    if db is not None and not db.name:
+        raise give_up(f"--db {db}: a file is wanted, and this is a folder")
     try:
         yield
     except ValueError as error:
@@ -130,6 +184,15 @@ def log_form(kind: Literal["text", "json"], *, verbose: bool, quiet: bool) -> "F
     colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     write = partial(os.write, sys.stderr.fileno())  # no buffer: a blocked thread ends with us
     return None if quiet else Form(write, kind == "json", verbose, colours)
+
+
+def beginning(kind: str, names: Sequence[str], wanted: list[str] | None) -> list[str]:
+    """Return the names that begin with a wanted text, all without one; exits if one has none."""
+    for each in wanted or []:
+        if not any(name.startswith(each) for name in names):
+            possible = "Without an argument, all are shown"
+            raise give_up(unknown(kind, each, names, possible=possible))
+    return [name for name in names if name.startswith(tuple(wanted or [""]))]
 
 
 def filled(text: str, indent: int = 0) -> str:

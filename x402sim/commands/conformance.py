@@ -29,9 +29,11 @@ Only = Annotated[
 List = Annotated[
     bool, typer.Option("--list", help="List the ids with their needs and costs, and exit.")
 ]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print the JSON report instead; --json-file writes it.")
+]
 JsonFile = Annotated[
-    Path | None,
-    typer.Option("--json", metavar="FILE", help="Write a JSON report to FILE; - for stdout."),
+    Path | None, typer.Option(metavar="FILE", help="Write a JSON report to FILE; - for stdout.")
 ]
 JUnitFile = Annotated[
     Path | None,
@@ -53,6 +55,7 @@ def conformance(
     only: Only = None,
     show_list: List = False,
     junit: JUnitFile = None,
+    as_json: AsJson = False,
     json_file: JsonFile = None,
     html: HtmlFile = None,
     sarif: SarifFile = None,
@@ -75,7 +78,10 @@ def conformance(
         if show_list:
             return printing.show_list(checks)
         options = parse(base_url, **given)
-        files = {"json": json_file, "junit": junit, "html": html, "sarif": sarif}
+        if as_json and json_file:
+            raise ValueError("give --json, which prints the report, or --json-file FILE, not both")
+        json_place = Path("-") if as_json else json_file
+        files = {"json": json_place, "junit": junit, "html": html, "sarif": sarif}
         places = {kind: file for kind, file in files.items() if file is not None}
         wanted = command.Wanted(checks=checks, strict=given["strict"], files=places)
         command.require_places(wanted)

@@ -1,16 +1,22 @@
 """`demo`: one paid request, step by step."""
 
 import json
-from typing import Annotated
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, NetworkFile, NetworkName, give_up
+from x402sim.commands.common import (
+    NOT_ALL_HELD,
+    AsJson,
+    NetworkFile,
+    NetworkName,
+    RandomSeed,
+    give_up,
+)
 from x402sim.commands.steps import print_step
 
 
 def demo(
-    seed: Annotated[int, typer.Option(help="Random seed of the accounts.")] = 0,
+    seed: RandomSeed = 0,
     network: NetworkName = None,
     network_file: NetworkFile = None,
     as_json: AsJson = False,

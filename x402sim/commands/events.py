@@ -1,20 +1,22 @@
 """`events`: the reference of the events of a journal, made from their declarations."""
 
 import inspect
+import json
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
 from x402sim import events as declared
-from x402sim.commands.common import WIDTH, Markdown, filled
+from x402sim.commands.common import WIDTH, AsJson, Beginnings, Markdown, beginning, filled
 from x402sim.journal import HEADER
 from x402sim.spec.markdown import table
 
-GROUPS: dict[str, tuple[type[declared.Event], ...]] = {
+Groups = Mapping[str, Sequence[type[declared.Event]]]
+GROUPS: Groups = {
     "The story": get_args(declared.StoryEvent),
     "The chain": get_args(declared.ChainEvent),
     "The service": get_args(declared.ServiceEvent),
@@ -31,15 +33,36 @@ _CONSTANTS = {"None": "null", "True": "true", "False": "false"}
 _JSON = {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any JSON"}
 
 
-def events(markdown: Markdown = False) -> None:
-    """Show every event that a journal can hold, with its fields."""
-    typer.echo(as_markdown() if markdown else as_text(), nl=False)
+def events(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
+    """Show every event that a journal can hold, with its fields.
+
+    Example: `x402sim events payment "session opened"`
+    """
+    known = {declared.name_of(kind): kind for kinds in GROUPS.values() for kind in kinds}
+    wanted = [known[name] for name in beginning("event", [*known], only)]
+    found = {group: [kind for kind in kinds if kind in wanted] for group, kinds in GROUPS.items()}
+    shown = {group: kinds for group, kinds in found.items() if kinds}
+    if as_json:
+        typer.echo(json.dumps(list(_documents(shown)), indent=2))
+    else:
+        typer.echo(as_markdown(shown) if markdown else as_text(shown), nl=False)
 
 
-def as_markdown() -> str:
+def _documents(groups: Groups) -> Iterator[dict[str, object]]:
+    for group, kinds in groups.items():
+        for kind in kinds:
+            yield {
+                "name": declared.name_of(kind),
+                "group": group,
+                "text": _sentences(kind),
+                "fields": dict(fields_of(kind)),
+            }
+
+
+def as_markdown(groups: Groups) -> str:
     """Return the reference as Markdown."""
     parts = [f"# Events of a journal\n\n{INTRODUCTION}\n"]
-    for group, kinds in GROUPS.items():
+    for group, kinds in groups.items():
         parts.append(f"\n## {group}\n")
         for kind in kinds:
             fields = [(f"`{name}`", json_type) for name, json_type in fields_of(kind)]
@@ -48,10 +71,10 @@ def as_markdown() -> str:
     return "".join(parts)
 
 
-def as_text() -> str:
+def as_text(groups: Groups) -> str:
     """Return the reference for a terminal, in 80 columns."""
     lines = [textwrap.fill(INTRODUCTION.replace("`", ""), WIDTH, break_on_hyphens=False)]
-    for group, kinds in GROUPS.items():
+    for group, kinds in groups.items():
         lines += ["", group.upper()]
         for kind in kinds:
             lines += ["", declared.name_of(kind), filled(_sentences(kind).replace("`", ""), 2)]

@@ -6,8 +6,10 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from x402sim.commands.common import number, whole
 from x402sim.suite.flags import FLAGS, Flag
 
+_PARSERS: dict[type, Callable[[Any], Any]] = {float: number, int: whole}
 Command = TypeVar("Command", bound=Callable[..., None])
 
 
@@ -27,7 +29,10 @@ def takes(*names: str) -> Callable[[Command], Command]:
 
 def _parameter(flag: Flag) -> inspect.Parameter:
     names = [flag.option, flag.also] if flag.also else [flag.option]
-    option = typer.Option(*names, metavar=flag.metavar, envvar=flag.variable, help=flag.help)
+    parser = _PARSERS.get(flag.kind)
+    option = typer.Option(
+        *names, metavar=flag.metavar, envvar=flag.variable, help=flag.help, parser=parser
+    )
     kind: Any = list[str] if flag.is_repeatable else flag.kind
     default = False if flag.kind is bool else flag.default
     if default is None:

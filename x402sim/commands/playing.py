@@ -27,7 +27,7 @@ from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.stages.parse import parse_stage
 from x402sim.world.stages.stage import Stage
-from x402sim.world.story.scenario import Scenario, find, shipped_names
+from x402sim.world.story.scenario import NoScenario, Scenario, find, shipped_names
 from x402sim.world.story.world import World
 
 
@@ -90,6 +90,9 @@ def _loading(what: str) -> Iterator[None]:
     """Turn every exception of loading a file into `Misuse`."""
     try:
         yield
+    except NoScenario as error:
+        where = "" if what.partition(":")[0] in str(error) else f"{what}: "
+        raise Misuse(f"{where}{error}") from error
     except Exception as error:
         raise Misuse(f"cannot load {what}: {type(error).__name__}: {error}") from error
 

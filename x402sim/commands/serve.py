@@ -24,6 +24,7 @@ from x402sim.commands.common import (
     log_form,
     starting,
     stop_on_signals,
+    whole,
 )
 
 if TYPE_CHECKING:
@@ -44,7 +45,11 @@ Db = Annotated[
 ]
 Seed = Annotated[
     int | None,
-    typer.Option(help="Seed of all keys. Without --db, also of payment ids."),
+    typer.Option(
+        help="Seed of all keys. Without --db, also of payment ids.",
+        parser=whole,
+        metavar="N",
+    ),
 ]
 Mnemonic = Annotated[
     str | None,
@@ -54,7 +59,10 @@ Mnemonic = Annotated[
         metavar="WORDS",
     ),
 ]
-Accounts = Annotated[int, typer.Option(help="How many accounts to fund, 1 to 100.", metavar="N")]
+Accounts = Annotated[
+    int,
+    typer.Option(help="How many accounts to fund, 1 to 100.", parser=whole, metavar="N"),
+]
 ControlToken = Annotated[
     str | None,
     typer.Option(

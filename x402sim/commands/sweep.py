@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, give_up, quiet
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, give_up, quiet, within
 from x402sim.text.printable import printable
 
 if TYPE_CHECKING:
@@ -39,7 +39,11 @@ _Seeds = Annotated[
 ]
 _Workers = Annotated[
     int | None,
-    typer.Option(help="Processes; 0 plays in this one.  [default: one a CPU]", min=0, max=256),
+    typer.Option(
+        help="Processes; 0 plays in this one.  [default: one a CPU]",
+        parser=within(0, 256),
+        metavar="N",
+    ),
 ]
 _Dask = Annotated[
     str | None,
@@ -162,10 +166,16 @@ def _function(experiment: str) -> Callable[..., Any]:
         raise Misuse(f"cannot load {name}: {type(error).__name__}: {error}") from error
     found = vars(module).get(function)
     if not callable(found):
-        own = [n for n, value in vars(module).items() if inspect.isfunction(value)]
+        own = [name for name, value in vars(module).items() if _is_experiment(value, module)]
         raise Misuse(f"{name}: {unknown('function', function, own)}")
     result: Callable[..., Any] = found
     return result
+
+
+def _is_experiment(value: object, module: ModuleType) -> bool:
+    """Tell whether a value is a function of the file itself that takes a seed."""
+    is_own = inspect.isfunction(value) and value.__module__ == module.__name__
+    return is_own and "seed" in inspect.signature(value).parameters  # type: ignore[arg-type]
 
 
 def _parameter(text: str) -> tuple[str, list[Any]]:

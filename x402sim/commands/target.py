@@ -25,7 +25,7 @@ def _target() -> None:
 def init(
     url: Annotated[str, typer.Argument(help="Base URL of a service, or a protected endpoint.")],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="FILE", help="The file; - for stdout.")
+        str, typer.Option("--out", "-o", metavar="FILE", help="The file; - for stdout.")
     ] = "target.toml",
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     **given: Any,
@@ -42,7 +42,7 @@ def init(
     file = Path(output)
     try:
         if output != "-" and file.exists() and not force:
-            raise ValueError(f"{file} exists; give --force to replace it, or --output FILE")
+            raise ValueError(f"{file} exists; give --force to replace it, or --out FILE")
         looked = asyncio.run(look(parse(url, **given)))
     except (ValueError, NotReady) as problem:
         raise give_up(problem) from problem

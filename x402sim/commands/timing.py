@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from x402sim.commands.common import number
+
 Latencies = Annotated[
     list[str] | None,
     typer.Option(
@@ -16,7 +18,8 @@ Latencies = Annotated[
     ),
 ]
 ExplorerLag = Annotated[
-    float, typer.Option(metavar="S", help="Seconds until the explorer shows a block.")
+    float,
+    typer.Option(parser=number, metavar="S", help="Seconds until the explorer shows a block."),
 ]
 
 

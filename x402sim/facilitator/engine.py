@@ -17,6 +17,7 @@ from x402sim.clock import Clock
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash
+from x402sim.protocol.differences import difference
 from x402sim.protocol.eip3009 import Authorization, is_early, is_late, transfer_digest
 from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import RequiredPayment
@@ -66,10 +67,14 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class InvalidPayment(msgspec.Struct, frozen=True):
-    """The payment is invalid for its requirements; `value` is the invalid value."""
+    """The payment is invalid for its requirements; `value` is the invalid value.
+
+    `difference` says what was wanted, too.
+    """
 
     why: Invalid
     value: str = ""
+    difference: str | None = None
 
 
 class NotTransferred(msgspec.Struct, frozen=True):
@@ -117,7 +122,10 @@ async def verify(facilitator: Facilitator, asked: Asked) -> InvalidPayment | Non
     case = Verification(asked.payment, asked.requirements, named, asked.terms)
     case = structs.replace(case, wallet=await _wallet_says(facilitator, case))
     broken = first_broken((*STANDARD, *facilitator.rules), case)
-    return InvalidPayment(broken.refusal, broken.reason(case)) if broken else None
+    if broken is None:
+        return None
+    told = difference(broken.refusal, case) if case.terms else None  # Cronos's has no field for it
+    return InvalidPayment(broken.refusal, broken.reason(case), told)
 
 
 async def _wallet_says(facilitator: Facilitator, case: Verification) -> bool | None:

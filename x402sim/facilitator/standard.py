@@ -129,8 +129,12 @@ async def _verified(facilitator: Facilitator, body: x402.FacilitatorRequest) -> 
         return x402.Verified(
             is_valid=False, invalid_reason=reason, invalid_message=str(error), payer=read.payer
         )
-    reason_seen = None if refused is None else _reason(read.version, refused)
-    return x402.Verified(is_valid=refused is None, invalid_reason=reason_seen, payer=read.payer)
+    return x402.Verified(
+        is_valid=refused is None,
+        invalid_reason=None if refused is None else _reason(read.version, refused),
+        invalid_message=refused.difference if isinstance(refused, InvalidPayment) else None,
+        payer=read.payer,
+    )
 
 
 async def _settled(
@@ -165,8 +169,9 @@ def _outcome(facilitator: Facilitator, read: _Read, outcome: SettleResult) -> x4
             transaction = "" if mined is None else to_hex(mined)
             reason = _reason(read.version, outcome)
             return _settlement(facilitator, read, reason, transaction=transaction)
-        case InvalidPayment():
-            return _settlement(facilitator, read, _reason(read.version, outcome))
+        case InvalidPayment(difference=message):
+            reason = _reason(read.version, outcome)
+            return _settlement(facilitator, read, reason, message=message)
         case _:
             assert_never(outcome)
 

@@ -88,7 +88,13 @@ class Payment:
         auth = self._authorization
         left_s = auth.valid_before + EXPIRY_MARGIN_S - now_s
         note = shortened(self.offer, auth) if isinstance(self.offer, StandardOffer) else ""
-        return Sent(is_repeated=self.is_sent, left_s=left_s, question=_question(auth), note=note)
+        return Sent(
+            is_repeated=self.is_sent,
+            left_s=left_s,
+            question=_question(auth),
+            is_open=now_s + CLOCK_SKEW_S < auth.valid_before,
+            note=note,
+        )
 
 
 def not_served(resource: str, payment: Payment, tokens: str, max_unserved: int) -> PaidNotServed:

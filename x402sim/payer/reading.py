@@ -36,13 +36,21 @@ class Sent:
 
     `is_repeated` says that it was sent before without a clear answer. For `left_s` seconds it may
     be used; none are left long after validBefore. `question` asks the token whether it was used.
-    `note` is what else to say if it is refused.
+    `is_open`: by the payer's clock, validBefore is more than a minute away. `note` is what else to
+    say if it is refused.
     """
 
     is_repeated: bool
     left_s: int
     question: str
+    is_open: bool = False
     note: str = ""
+
+    @property
+    def clocks(self) -> str:
+        """What to say if the server calls it expired; empty if it may be so."""
+        differ = " By this payer's clock it has not expired: the two clocks differ, and until they "
+        return f"{differ}agree, whatever else it signs is refused, too." if self.is_open else ""
 
     @property
     def is_expired(self) -> bool:
@@ -140,7 +148,8 @@ def read_settlement(response: httpx.Response, sent: Sent) -> Receipt | AlreadyPa
     if _is_over(error, sent):
         raise AttemptOver(f"the payment was refused: {error.seen}.{remedy}")
     lacks_funds = error.refusal is Refusal.INSUFFICIENT_BALANCE
-    does_what = f"{remedy if lacks_funds else ''} {sent.again}"
+    clocks = sent.clocks if error.refusal is Refusal.EXPIRED else ""
+    does_what = f"{remedy if lacks_funds else clocks} {sent.again}"
     if error.final is False and lacks_funds:
         raise PaymentFailed(f"the payment was not made yet: {error.seen}.{does_what}")
     if _is_refusal(error) and not sent.is_repeated:

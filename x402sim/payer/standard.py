@@ -279,11 +279,14 @@ def read_refusal(response: httpx.Response, offer: StandardOffer, sent: Sent) -> 
     settlement, reason = settlement_in(response, offer.version), _reason(response, offer)
     if settlement is not None:
         reason = settlement.error_reason or reason
-    seen = f"402 {reason[:200]}".strip()
+    details = (settlement.error_message if settlement else None) or ""
+    seen = f"402 {reason[:200]}: {details[:200]}".strip(" :")
     if says_used(reason) or reason == x402_reasons.STATE:
         return AlreadyPaid(seen)
     if sent.is_expired:
         raise AttemptOver(f"the payment was refused: {seen}.{sent.note}")
+    if reason == x402_reasons.VALID_BEFORE:
+        seen += f".{sent.clocks}" if sent.clocks else ""
     is_unclear = reason in _UNCLEAR or (settlement is not None and settlement.transaction)
     if is_unclear or sent.is_repeated:
         raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {sent.again}")

@@ -50,7 +50,10 @@ class ErrorRow:
     leaves_earlier: bool = False
     """Whether earlier attempts with the same payment id keep their outcome."""
     is_sent: bool = True
-    """Whether a facilitator that refuses with this error may have sent the transaction."""
+    """Whether a facilitator that refuses with this error may have sent the transaction.
+
+    If not, the header may still be usable: then the answer says that it is not final.
+    """
     example: str | None = None
     """An example of `reason`, for the documentation."""
 
@@ -89,7 +92,7 @@ class Refusal(Enum):
         ErrorRow(
             status=lambda decisions: decisions.invalid_signature_status,
             cause="Signature verification failed.",
-            remedy="Generate a new payment header.",
+            remedy="Correct what `reason` names, and sign anew.",
             is_sent=False,
         ),
     )
@@ -98,15 +101,18 @@ class Refusal(Enum):
         ErrorRow(
             status=lambda decisions: decisions.nonce_used_status,
             cause="Replay or stale nonce.",
-            remedy="Get a fresh nonce from the token contract.",
+            remedy="Look first whether it has paid already: GET /api/payments/{paymentId}. For "
+            "another payment, sign anew with a new nonce: 32 bytes that the payer draws at random.",
         ),
     )
     EXPIRED = (
         "Authorization expired",
         ErrorRow(
             status=lambda decisions: decisions.authorization_expired_status,
-            cause="validBefore has passed.",
-            remedy="Generate a new authorization.",
+            cause="validBefore has passed, or the payment requirements are older than "
+            "maxTimeoutSeconds.",
+            remedy="Sign anew, by a clock that agrees with the server's, which `reason` tells: by "
+            "any other, the next one is refused, too.",
             is_sent=False,
         ),
     )
@@ -115,7 +121,8 @@ class Refusal(Enum):
         ErrorRow(
             status=lambda decisions: decisions.already_settled_status,
             cause="The payment id was already used.",
-            remedy="Use a new payment id.",
+            remedy="If it was you who paid, repeat the request with this payment id; otherwise ask "
+            "for a new 402.",
         ),
     )
     # where the specification is silent

@@ -7,6 +7,7 @@ Clauses: 5/nonce-once, 7/payment-already-settled, 7/nonce-already-used.
 
 import msgspec
 
+from x402sim.protocol.differences import times
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
@@ -106,7 +107,8 @@ def _too_long(service: Service, attempt: Attempt) -> SettlementRefused:
     """Return the refusal of an authorization that lasts too long (decision 4.1/longest-window)."""
     until_s, now_s = attempt.payment.valid_before, service.clock.now_s()
     most_s = f"{service.settings.most_ahead_s:.0f}"
-    reason = f"validBefore is {until_s}, {until_s - now_s} s ahead; at most {most_s} s are taken"
+    told = times("validBefore", until_s, now_s)
+    reason = f"{told}; at most {most_s} s ahead of that are taken"
     return SettlementRefused(Refusal.INVALID_SIGNATURE, reason)
 
 

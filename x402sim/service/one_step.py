@@ -18,6 +18,7 @@ from starlette.responses import Response
 from x402sim.http import web
 from x402sim.protocol import x402_reasons
 from x402sim.protocol.crypto import checksum
+from x402sim.protocol.differences import difference, times
 from x402sim.protocol.eip3009 import is_early
 from x402sim.protocol.header import SignedPayment, encode_header
 from x402sim.protocol.messages import BadMessage, PaymentRequired, SettlementRequest, decode
@@ -105,11 +106,10 @@ def _match(service: Service, payment: StandardPayment, terms: IssuedTerms) -> On
     signed = _in_our_words(service, payment)
     if broken := first_broken(MATCH, case := Verification(signed, issued, network)):
         code = x402_reasons.invalid_reason(payment.version, broken.refusal)
-        raise Unpaid(code, f"{broken.refusal.value} {broken.reason(case)}".strip())
+        raise Unpaid(code, difference(broken.refusal, case))
     _require_resource(payment, terms.resource)
     if is_early(auth, now_s := service.clock.now_s()):
-        times = f"validAfter is {auth.valid_after}, the server's clock says {now_s}"
-        raise Unpaid(x402_reasons.VALID_AFTER, times)
+        raise Unpaid(x402_reasons.VALID_AFTER, times("validAfter", auth.valid_after, now_s))
     return OneStep(
         version=payment.version,
         payer=checksum(auth.from_),
@@ -221,8 +221,8 @@ def refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
 
 def _late(service: Service, paid: OneStep) -> str:
     """Return why an authorization is too late, so that a payer sees whose clock is wrong."""
-    now_s = service.clock.now_s()
-    return f"validBefore is {paid.valid_before}, the server's clock says {now_s}; sign a new one"
+    told = times("validBefore", paid.valid_before, service.clock.now_s())
+    return f"{told}; sign a new one by that clock"
 
 
 def _code(version: Version, refusal: Refusal) -> str:

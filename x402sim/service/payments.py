@@ -15,11 +15,19 @@ import msgspec
 
 from x402sim import events
 from x402sim.events import MAX_REASON, clipped
+from x402sim.protocol.differences import difference, times
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, present
 from x402sim.protocol.messages import PaymentRequirements, Receipt, SettlementRequest
 from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
-from x402sim.protocol.rules import AUTHORIZES, Invalid, Verification, first_broken
+from x402sim.protocol.rules import (
+    AUTHORIZES,
+    VERIFICATION,
+    Invalid,
+    Verification,
+    first_broken,
+    without,
+)
 from x402sim.service.attempts import Attempt, check, claim, require
 from x402sim.service.grant import grant
 from x402sim.service.reconcile import Unresolved
@@ -131,7 +139,8 @@ async def verify(service: Service, attempt: Attempt) -> None:
     except Unavailable as error:
         raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
     if not verdict.is_valid:
-        raise NotSettled(Refusal.INVALID_SIGNATURE, verdict.reason)
+        told = filter(None, (verdict.reason, _difference(service, attempt)))
+        raise NotSettled(Refusal.INVALID_SIGNATURE, "; ".join(told))
 
 
 async def settle(service: Service, attempt: Attempt) -> str:
@@ -152,10 +161,10 @@ async def settle(service: Service, attempt: Attempt) -> str:
                 reason = f"transaction {tx_hash} already paid for another payment id"
                 raise NotSettled(Refusal.FAILED, reason, may_move=True)
             return tx_hash
-        case NotMoved(refusal=refusal, reason=reason):
-            if refusal is Refusal.EXPIRED:
-                reason = _why_expired(service, attempt.payment)
-            raise NotSettled(refusal, reason, may_move=refusal.row.is_sent)
+        case NotMoved(refusal=refusal):
+            raise NotSettled(
+                refusal, _why_not_moved(service, attempt, outcome), may_move=refusal.row.is_sent
+            )
         case _:
             assert_never(outcome)
 
@@ -189,7 +198,7 @@ async def refuse_unless_paid(
     is_pending = may_move and cause.refusal.row.final is not None
     raise SettlementRefused(
         Refusal.PENDING if is_pending else cause.refusal,
-        f"{cause.reason}; {_what_now(attempt, cause.refusal, finding, may_move=may_move)}",
+        f"{cause.reason}; {_what_now(service, attempt, cause.refusal, finding, may_move)}",
         final=False,
     )
 
@@ -233,9 +242,16 @@ def _gone() -> SettlementRefused:
     return SettlementRefused(Refusal.FAILED, "the record of this payment is gone", final=False)
 
 
-def _what_now(attempt: Attempt, refusal: Refusal, finding: Finding, *, may_move: bool) -> str:
+def _what_now(
+    service: Service, attempt: Attempt, refusal: Refusal, finding: Finding, may_move: bool
+) -> str:
     """Return what a payer should know and do, while the header may still pay."""
-    again = "send the same payment header again, or ask GET /api/payments/{paymentId}"
+    again = "send the same payment header again"
+    if refusal is Refusal.INSUFFICIENT_BALANCE:
+        again = f"fund the payer and {again}"
+    if refusal is Refusal.INVALID_SIGNATURE and _difference(service, attempt):
+        again = "correct the header and send the same authorization again"
+    again += ", or ask GET /api/payments/{paymentId}"
     auth = attempt.payment.authorization
     if auth is None or may_move or finding is not Finding.NOT_YET:
         return f"it may still be paid: {again}; do not sign another one"
@@ -246,8 +262,25 @@ def _what_now(attempt: Attempt, refusal: Refusal, finding: Finding, *, may_move:
     return f"not charged by this service; this header stays valid until {until}: {again}"
 
 
-def _why_expired(service: Service, payment: PresentedPayment) -> str:
-    """Return the times that do not fit, so that a payer sees whose clock is wrong."""
-    auth, now_s = payment.authorization, service.clock.now_s()
-    until_s = auth.valid_before if auth else None
-    return f"validBefore is {until_s}, the server's clock says {now_s}"
+def _difference(service: Service, attempt: Attempt) -> str:
+    """Return where a refused payment differs from what was asked for; empty if nowhere.
+
+    If it can pay, its signature is right, although only its payer's contract may know that.
+    """
+    if attempt.payment.signed is None:
+        return ""
+    rules = VERIFICATION if not attempt.can_pay else without(VERIFICATION, "5/signature-proves")
+    case = Verification(attempt.payment.signed, attempt.issued, service.setup.network)
+    broken = first_broken(rules, case)
+    return difference(broken.refusal, case) if broken else ""
+
+
+def _why_not_moved(service: Service, attempt: Attempt, outcome: NotMoved) -> str:
+    """Return the facilitator's reason; if it is the time, whose clock says what."""
+    auth, now_s = attempt.payment.authorization, service.clock.now_s()
+    if auth is None or outcome.misses is None:
+        return outcome.reason
+    if outcome.misses == "validAfter":
+        return f"{outcome.reason}; {times(outcome.misses, auth.valid_after, now_s)}"
+    told = times(outcome.misses, auth.valid_before, now_s)
+    return told if now_s >= auth.valid_before else f"{told}, and the chain's is ahead of it"

@@ -121,13 +121,13 @@ class ControlApi:
 
     async def transfers(self, payer: Wallet) -> list[dict[str, Any]]:
         """Return a payer's transfers on the world's ledger."""
-        return [each for each in await self._ledger(payer) if each["from"] == payer.address]
+        return [each for each in await self._ledger(payer) if each["sender"] == payer.address]
 
     async def received(self, payer: Wallet) -> list[int]:
         """Return what others have transferred to a payer, in base units; mints do not count."""
         givers = (NOBODY, payer.address)
         found = [each for each in await self._ledger(payer) if each["to"] == payer.address]
-        return [int(each["amount"]) for each in found if each["from"] not in givers]
+        return [int(each["amountBase"]) for each in found if each["sender"] not in givers]
 
     async def _ledger(self, payer: Wallet) -> list[dict[str, Any]]:
         asked = f"transfers?account={payer.address}"
@@ -138,7 +138,7 @@ class ControlApi:
     async def expect_payments(self, payer: Wallet, *amounts_base: int) -> None:
         """Fail unless the payer made exactly these payments; without a world, check nothing."""
         if self.exists:
-            moved = [int(each["amount"]) for each in await self.transfers(payer)]
+            moved = [int(each["amountBase"]) for each in await self.transfers(payer)]
             expect("payments of the payer, on the ledger", moved, list(amounts_base))
 
     async def cached_entitlements(self) -> int:

@@ -33,7 +33,8 @@ async def expect_nothing_or_as_issued(
         return False
     if probe.world.exists:
         moved = [
-            (each["to"].lower(), int(each["amount"])) for each in await probe.world.transfers(payer)
+            (each["to"].lower(), int(each["amountBase"]))
+            for each in await probe.world.transfers(payer)
         ]
         wanted = (str(challenge.requirements["payTo"]).lower(), challenge.amount_base)
         expect("what was settled, on the ledger: payee and amount", moved, [wanted])

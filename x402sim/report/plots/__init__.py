@@ -15,7 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from matplotlib.axes import Axes
+try:
+    from matplotlib.axes import Axes
+except ModuleNotFoundError:
+    from x402sim.report import need_extra
+
+    need_extra(purpose="plots")
+    raise
 
 from x402sim.journal import Journal
 from x402sim.report import frames

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from x402sim.protocol import states
 from x402sim.protocol.networks import Network
-from x402sim.protocol.refusals import Refusal, RequestError, status_of
+from x402sim.protocol.refusals import ErrorRow, Refusal, RequestError, status_of
 from x402sim.service.docs.templates import render
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decision import Decision
@@ -107,7 +107,7 @@ def _errors(decisions: Decisions) -> dict[str, object]:
         (
             f"`{refusal.text}`",
             str(status_of(refusal, decisions)),
-            _FINAL[refusal.row.final],
+            _final(refusal.row),
             refusal.row.cause,
             refusal.row.remedy,
         )
@@ -125,7 +125,11 @@ def _errors(decisions: Decisions) -> dict[str, object]:
     }
 
 
-_FINAL = {True: "true", False: "false", None: "true or false"}
+def _final(row: ErrorRow) -> str:
+    """Return what `final` is in answers with an error, as `payments.refuse_unless_paid` decides."""
+    if row.final is None or not row.is_sent:
+        return "true or false"
+    return "true" if row.final else "false"
 
 
 def _states(_: Decisions) -> dict[str, object]:

@@ -3,7 +3,8 @@
 Clauses: 4.1/build-verify, 7/insufficient-balance, 7/authorization-expired.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from x402sim.protocol import cronos
 from x402sim.protocol.cronos import SettleError
@@ -20,6 +21,10 @@ _REFUSALS = {
     SettleError.SIGNATURE.value: Refusal.INVALID_SIGNATURE,
 }
 """What the service answers for each error of settle; any other is `FAILED`."""
+_MISSES: Mapping[str, Literal["validAfter", "validBefore"]] = {
+    SettleError.EARLY.value: "validAfter",
+    SettleError.EXPIRED.value: "validBefore",
+}
 
 
 def request(payment: PresentedPayment, requirements: PaymentRequirements) -> bytes:
@@ -55,7 +60,7 @@ def read_outcome(body: bytes) -> Outcome:
     kind: Any = cronos.SettleAnswer
     answer: cronos.SettleAnswer = decode(body, kind)
     if isinstance(answer, cronos.Failed):
-        return NotMoved(refusal_of(answer.error), answer.error)
+        return NotMoved(refusal_of(answer.error), answer.error, _MISSES.get(answer.error))
     return Moved(answer.tx_hash, answer.from_, answer.to, answer.value, answer.network)
 
 

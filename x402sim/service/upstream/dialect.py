@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import msgspec
 
@@ -28,10 +29,14 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class NotMoved(msgspec.Struct, frozen=True):
-    """The facilitator's answer that no money has moved, and its reason."""
+    """The facilitator's answer that no money has moved, and its reason.
+
+    `misses` is the end of the authorization's window that the time is beyond, if that is why.
+    """
 
     refusal: Refusal
     reason: str
+    misses: Literal["validAfter", "validBefore"] | None = None
 
 
 Outcome = Moved | NotMoved

@@ -19,6 +19,7 @@ from x402sim.http.web import Refused
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.control import blocks, clocks, faults, look, money, snapshots
 from x402sim.world.control.context import Context, Nothing
+from x402sim.world.control.recorder import Recorder
 
 Action = Callable[[Context, Any], Awaitable[Any]]
 ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
@@ -51,8 +52,11 @@ ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
 """Every action except the journal, which is NDJSON."""
 
 
-def control_app(parts: Parts, token: str | None) -> Starlette:
-    """Return the ASGI application of the control API; a `token` is required of every request."""
+def control_app(parts: Parts, token: str | None, *, recorder: Recorder | None = None) -> Starlette:
+    """Return the ASGI application of the control API; a `token` is required of every request.
+
+    `recorder` writes to the journal what was done here; a story does so itself.
+    """
     context = Context(parts)
 
     def route(method: str, path: str, action: Action, kind: type[Any]) -> Route:
@@ -62,7 +66,10 @@ def control_app(parts: Parts, token: str | None) -> Starlette:
                 asked = web.parse_query(request, kind)
             else:
                 asked = web.parse(await web.read_body(request) or b"{}", kind)
-            return web.answer(await action(context, asked))
+            done = await action(context, asked)
+            if recorder is not None and method == "POST":
+                recorder.done(path, asked)
+            return web.answer(done)
 
         return Route(path, endpoint, methods=[method])
 
@@ -94,7 +101,8 @@ def usage() -> str:
         f"{method:4} /_sim{path:<18} {(action.__doc__ or '').splitlines()[0]}"
         for (method, path), (action, _) in ACTIONS.items()
     ]
-    lines.append(f"GET  /_sim{'/journal':<18} What happened, as NDJSON; ?since=SEQ skips the rest.")
+    told = "What happened, and what was done here, as NDJSON; ?since=SEQ skips the rest."
+    lines.append(f"GET  /_sim{'/journal':<18} {told}")
     return "\n".join(lines) + "\n"
 
 

@@ -16,7 +16,7 @@ async def standing(context: Context, _: Nothing) -> Any:
 
 
 async def add(context: Context, asked: Any) -> Any:
-    """Inject a fault: {"victim": "facilitator", "does": "lose answer"}."""
+    """Inject a fault: {"victim": "facilitator", "does": "lose answer", "path": "/settle"}."""
     try:
         fault = read_fault(asked)
         if fault.victim in context.parts.services or fault.does in ("crash before", "crash after"):

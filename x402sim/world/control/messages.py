@@ -4,8 +4,6 @@ The actions beside this file write these messages; scenarios and deployments rea
 Amounts are base units as decimal strings, hashes and addresses are 0x-hex.
 """
 
-import msgspec
-
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.messages import Wire
 from x402sim.protocol.networks import Network
@@ -103,13 +101,13 @@ class State(Wire, frozen=True):
 
 
 class Transfer(Wire, frozen=True):
-    """A transfer of the token; a mint comes from the zero address."""
+    """A transfer of the token, named as in the journal; a mint comes from the zero address."""
 
-    from_: str = msgspec.field(name="from")
-    to: str
-    amount: str
     tx_hash: str
     block_number: int
+    sender: str
+    to: str
+    amount_base: str
 
 
 class ExplorerQuery(Wire, frozen=True):

@@ -103,11 +103,11 @@ async def transfers(context: Context, asked: OfAccount) -> Any:
         found = sorted({*found, *received}, key=lambda log: (log.block_number, log.index))
     return [
         Transfer(
-            from_=checksum(Address(log.topics[1][12:])),
-            to=checksum(Address(log.topics[2][12:])),
-            amount=str(int.from_bytes(log.data)),
             tx_hash=to_hex(log.tx_hash),
             block_number=log.block_number,
+            sender=checksum(Address(log.topics[1][12:])),
+            to=checksum(Address(log.topics[2][12:])),
+            amount_base=str(int.from_bytes(log.data)),
         )
         for log in found
     ]

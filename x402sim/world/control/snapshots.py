@@ -23,7 +23,10 @@ async def snapshot(context: Context, _: Nothing) -> Any:
 
 
 async def revert(context: Context, asked: Revert) -> Any:
-    """Revert to a snapshot: {"snapshot": id}. It and all later ones are deleted."""
+    """Revert to a snapshot: {"snapshot": id}. It and all later ones are deleted.
+
+    The clock is kept, as by `reset`; `clockAdvancedSeconds` is how far it is ahead.
+    """
     saved = context.saved.get(asked.snapshot)
     if saved is None:
         known = ", ".join(map(str, sorted(context.saved))) or "none"
@@ -36,11 +39,15 @@ async def revert(context: Context, asked: Revert) -> Any:
         service.entitlements.add(entitlement)
     for number in [n for n in context.saved if n >= asked.snapshot]:
         context.saved.pop(number).database.close()
-    return {"reverted": asked.snapshot}
+    return {"reverted": asked.snapshot, "clockAdvancedSeconds": context.parts.clock.offset_s}
 
 
 async def reset(context: Context, _: Nothing) -> Any:
-    """Reset to block 0, an empty database and the initial balances. The clock is kept."""
+    """Reset to block 0, an empty database and the initial balances. The clock never goes back.
+
+    Timers, the journal and clients have seen its time; `clockAdvancedSeconds` is how far it is
+    ahead of real time. A payer with a right clock is refused then: restart the server.
+    """
     chain = rewinding(context.parts)
     context.parts.service.store.clear()  # if the chain then fails, reset again
     await chain.reset()
@@ -48,4 +55,4 @@ async def reset(context: Context, _: Nothing) -> Any:
     for saved in context.saved.values():
         saved.database.close()
     context.saved.clear()
-    return {"reset": True}
+    return {"reset": True, "clockAdvancedSeconds": context.parts.clock.offset_s}

@@ -21,10 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from x402sim import events
 from x402sim.clock import Clock, SkewedClock
 from x402sim.journal import Entry, Journal
-from x402sim.protocol.cronos import invalid_reason
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage
-from x402sim.protocol.rules import Invalid
 from x402sim.world.server.log_lines import Line, Names, as_json, as_text, note
 
 MAX_BODY = 64 * 1024
@@ -37,13 +35,6 @@ _SPOKEN = ("api", "facilitator")
 _FROM = re.compile(rb'"from"\s*:\s*"(0x[0-9a-fA-F]{40})"')
 _HEADER = re.compile(rb'"paymentHeader"\s*:\s*"([^"\\]*)"')
 _PAYMENTS = (b"payment-signature", b"x-payment")
-_OFFERED = {
-    invalid_reason(Invalid.AMOUNT): "maxAmountRequired",
-    invalid_reason(Invalid.RECIPIENT): "payTo",
-    invalid_reason(Invalid.NETWORK): "network",
-    invalid_reason(Invalid.ASSET): "asset",
-}
-"""How a facilitator's reason begins, and the field of the requirements that it is about."""
 _now = Clock().now
 _current: ContextVar["_Request | None"] = ContextVar("the request that the log waits for")
 
@@ -240,8 +231,6 @@ class Log:
         for name in ("invalid", "error"):
             line.error = body.get(name + "Reason") or line.error
             line.reason = body.get(name + "Message") or line.reason
-        if line.reason:
-            line.reason = _with_offer(line.reason, request.sent)
         if self._form.is_verbose:
             line.sent = _text(scope["headers"], request.sent)
             line.answered = _text(request.headers, request.answered)
@@ -292,17 +281,6 @@ def _object(body: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
     return {key: value for key, value in read.items() if isinstance(value, str)}
-
-
-def _with_offer(reason: str, sent: bytes) -> str:
-    """Return a reason that names one value only with the other one, from the request."""
-    fields = (name for begin, name in _OFFERED.items() if reason.startswith(begin))
-    name = next(fields, None)
-    found = name and re.search(rb'"%b"\s*:\s*"([^"\\]{1,80})"' % name.encode(), sent)
-    if not found:
-        return reason
-    first, *rest = reason.split("; ")
-    return "; ".join([f"{first}, {found[1].decode('utf-8', 'replace')} was offered", *rest])
 
 
 def _signer(body: bytes, headers: Mapping[bytes, bytes]) -> str | None:

@@ -11,6 +11,7 @@ from x402sim.http import web
 from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.control.app import control_app
+from x402sim.world.control.recorder import Recorder
 from x402sim.world.server.listen import LOOPBACK, Listen
 from x402sim.world.server.origins import pattern
 
@@ -78,7 +79,7 @@ async def _until_stopped(app: ASGIApp, scope: Scope, receive: Receive, send: Sen
 
 def _control(parts: Parts, listen: Listen) -> ASGIApp:
     if listen.has_control:
-        return control_app(parts, listen.control_token)
+        return control_app(parts, listen.control_token, recorder=Recorder(parts))
     return web.error(
         403, "The control API is off", f"on host {listen.host} it needs --control-token"
     )

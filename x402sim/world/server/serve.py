@@ -90,7 +90,7 @@ def _log_of(parts: Parts, ready: Ready, form: Form) -> Log:
         {ready.pay_to.lower(): "merchant", **named}, network.token_symbol, network.decimals
     )
     log = Log(form, names, parts.journal, parts.clock, parts.clocks)
-    parts.faults.on_strike = log.struck
+    parts.faults.on_strike.append(log.struck)
     return log
 
 

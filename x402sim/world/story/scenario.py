@@ -6,14 +6,20 @@ import re
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any, overload
 
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.text.suggest import unknown
 from x402sim.text.tracebacks import shown
 from x402sim.world.story.clause_ids import require_clause
+
+
+class NoScenario(ValueError):
+    """A name or a file is no scenario; the text begins with it, and says what is wanted."""
+
 
 Story = Callable[[Any], Awaitable[None]]
 """A coroutine function of one argument, the live world."""
@@ -55,13 +61,18 @@ def _make(story: Story, needs: str) -> Scenario:
     text = inspect.getdoc(story) or inspect.cleandoc(_globals(story).get("__doc__") or "")
     parsed = _DOCSTRING.fullmatch(text.strip())
     if parsed is None:
-        shape = "TITLE\\n\\nCovers: CLAUSE, CLAUSE.\\nStory: TEXT"
-        raise ValueError(f"scenario {name} needs a docstring of the form {shape}")
+        raise NoScenario(
+            f"scenario {name} needs a docstring, its own or its file's, in three parts: a line "
+            'with the title, after an empty line "Covers: CLAUSE, CLAUSE.", and "Story: TEXT"'
+        )
     covers = tuple(re.split(r",\s*", parsed["covers"].strip()))
-    for clause in covers:
-        require_clause(clause, f"scenario {name}")
+    try:
+        for clause in covers:
+            require_clause(clause, f"scenario {name}")
+        wanted = parse_needs(needs, f"scenario {name}")
+    except ValueError as wrong:
+        raise NoScenario(str(wrong)) from None
     title, words = parsed["title"].rstrip("."), " ".join(parsed["story"].split())
-    wanted = parse_needs(needs, f"scenario {name}")
     return Scenario(name, title, covers, words, wanted, story)
 
 
@@ -124,13 +135,25 @@ def shipped() -> list[Scenario]:
 
 def load_module(file: Path) -> ModuleType:
     """Run a Python file as a module of its own and return it; raises what the file raises."""
-    spec = importlib.util.spec_from_file_location(f"x402sim_scenario_{file.stem}", file)
-    if spec is None or spec.loader is None:
+    if file.suffix != ".py":
         raise ValueError(f"{file} is no Python file")
+    loader = _FromSource(f"x402sim_scenario_{file.stem}", str(file))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    sys.modules[loader.name] = module
+    loader.exec_module(module)
     return module
+
+
+class _FromSource(SourceFileLoader):
+    """Compiles a file whenever it is loaded, as its bytecode may be older than its last edit.
+
+    Python compares whole seconds and the size.
+    """
+
+    def get_code(self, fullname: str) -> CodeType:
+        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def load(file: Path, function: str | None = None) -> Scenario:
@@ -141,20 +164,22 @@ def load(file: Path, function: str | None = None) -> Scenario:
     names = vars(load_module(file))
     if function is not None:
         if not callable(names.get(function)) and not isinstance(names.get(function), Scenario):
-            stories = [name for name, value in names.items() if _is_story(value)]
-            raise ValueError(f"{file}: {unknown('function', function, stories)}")
+            stories = [name for name, value in names.items() if _is_story(value, names["__name__"])]
+            raise NoScenario(f"{file}: {unknown('function', function, stories)}")
         return scenario_of(names[function])
     found = [value for value in names.values() if isinstance(value, Scenario)]
     if len(found) != 1:
-        raise ValueError(
+        raise NoScenario(
             f"{file} has {len(found)} scenarios; a file has exactly one, or name a function: "
             f"{file}:FUNCTION"
         )
     return found[0]
 
 
-def _is_story(value: object) -> bool:
-    return isinstance(value, Scenario) or inspect.iscoroutinefunction(value)
+def _is_story(value: object, module: str) -> bool:
+    """Tell whether a value is a scenario or a coroutine function, and not an imported one."""
+    story = value.play if isinstance(value, Scenario) else value
+    return inspect.iscoroutinefunction(story) and story.__module__ == module
 
 
 def find(names: list[str]) -> list[Scenario]:

@@ -52,7 +52,7 @@ class StartState:
             each
             for each in transfers
             if each.tx_hash not in self.tx_hashes
-            and each.from_ != minter
-            and (sender is None or each.from_ == sender)
+            and each.sender != minter
+            and (sender is None or each.sender == sender)
             and (to is None or each.to == to)
         ]

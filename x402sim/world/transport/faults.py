@@ -168,7 +168,7 @@ def read_fault(asked: object) -> Fault:
     return Fault(**asked)
 
 
-EXAMPLE = '{"victim": "facilitator", "does": "lose answer"}'
+EXAMPLE = '{"victim": "facilitator", "does": "lose answer", "path": "/settle"}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +210,7 @@ class Faults:
         self._rules: list[tuple[FaultRule, Callable[[str], None]]] = []
         self._paths: dict[str, Sequence[str]] = {}
         self.on_crash: Callable[[], None] = lambda: None
-        self.on_strike: Callable[[str, str, str], None] | None = None
+        self.on_strike: list[Callable[[str, str, str], None]] = []
         """Told the victim, what a fault does to it, and the path that it strikes."""
 
     def routed(self, victim: str, paths: Sequence[str]) -> None:

@@ -44,8 +44,8 @@ def faulty(
         if fault is None:
             await app(scope, _replayed(messages, receive), send)
         else:
-            if faults.on_strike is not None:
-                faults.on_strike(victim, fault.does, scope["path"])
+            for tell in faults.on_strike:
+                tell(victim, fault.does, scope["path"])
             request = _Request(app, scope, body, receive, send)
             await _strike(fault, crash or faults.on_crash, clock, request)
 

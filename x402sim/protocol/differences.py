@@ -1,0 +1,116 @@
+"""Where a payment differs from what was asked for: the words of a refusal, with both values.
+
+A signature names no domain. If it is not the payer's in the token's domain, it is tried in the
+domains that wallets sign by mistake, so that the wrong field can be named.
+Clauses: 5/exact-amount, 5/exact-recipient, 5/signature-proves.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, assert_never
+
+from x402sim.protocol.crypto import Address, BadSignature, checksum, recover
+from x402sim.protocol.eip3009 import Domain, transfer_digest
+from x402sim.protocol.networks import NETWORKS, TEST_CHAIN_IDS
+from x402sim.protocol.rules import Invalid, StandardTerms, Verification
+
+MOST_SHOWN = 80
+"""The characters of a value that are shown."""
+_KNOWN = tuple(network.domain for network in NETWORKS.values())
+_MISTAKES: dict[str, set[Any]] = {
+    "name": {"USDC", "USD Coin", *(domain.name for domain in _KNOWN)},
+    "version": {"1", "2"},
+    "chain_id": {1, 8453, *TEST_CHAIN_IDS, *(domain.chain_id for domain in _KNOWN)},
+    "verifying_contract": {domain.verifying_contract for domain in _KNOWN},
+}
+"""The values of each field that are signed by mistake."""
+
+
+def difference(why: Invalid, case: Verification) -> str:
+    """Return what was wanted and what came, as "value: wanted 10000, got 5000"."""
+    asked, ours, auth = case.requirements, case.supported, case.payment.authorization
+    terms = case.terms or StandardTerms(may_exceed=False, domain={}, now_s=0)
+    match why:
+        case Invalid.SCHEME:
+            return _odd("scheme", "exact", asked.scheme, case.payment.scheme)
+        case Invalid.NETWORK:
+            return _odd("network", ours.name, asked.network, case.payment.network)
+        case Invalid.ASSET:
+            return _odd("asset", checksum(ours.asset), asked.asset, case.payment.asset)
+        case Invalid.RECIPIENT:
+            return _unlike("to", asked.pay_to, checksum(auth.to))
+        case Invalid.AMOUNT:
+            return _unlike("value", asked.max_amount_required, auth.value)
+        case Invalid.SIGNATURE:
+            return _signature(case)
+        case Invalid.DOMAIN:
+            return _unlike("extra", "name and version", ", ".join(terms.domain) or "neither")
+        case Invalid.DOMAIN_NAME:
+            return _unlike("extra.name", ours.token_name, terms.domain.get("name"))
+        case Invalid.DOMAIN_VERSION:
+            return _unlike("extra.version", ours.token_version, terms.domain.get("version"))
+        case Invalid.EARLY:
+            return times("validAfter", auth.valid_after, terms.now_s)
+        case Invalid.LATE:
+            return times("validBefore", auth.valid_before, terms.now_s)
+        case Invalid.HEADER | Invalid.UNDEPLOYED:
+            return str(why.value)
+        case _:
+            assert_never(why)
+
+
+def times(end: str, at_s: int, now_s: int) -> str:
+    """Return an end of a window and the time that it was compared with, in Unix seconds."""
+    return f"{end} is {at_s}, the server's clock says {now_s}"
+
+
+def _unlike(name: str, wanted: object, got: object) -> str:
+    return f"{name}: wanted {str(wanted)[:MOST_SHOWN]}, got {str(got)[:MOST_SHOWN]}"
+
+
+def _odd(name: str, wanted: str, *seen: str) -> str:
+    """Name the value that differs from the wanted one, by more than its case if there is one."""
+    odd = [value for value in seen if value != wanted]
+    got = next((value for value in odd if value.lower() != wanted.lower()), odd[0])
+    return _unlike(name, wanted, got)
+
+
+# --- signatures ----------------------------------------------------------------------
+
+
+def _signature(case: Verification) -> str:
+    """Return whose signature it is instead of the payer's, or where its domain is wrong."""
+    ours, payer = _fields(case.supported.domain), case.payment.authorization.from_
+    try:
+        signer = _signer(case, case.supported.domain)
+        mistaken = _mistaken(case.supported.domain)
+        wrong = next((_fields(each) for each in mistaken if _signer(case, each) == payer), None)
+    except BadSignature as bad:
+        return str(bad)
+    if wrong is not None:
+        odd = [_unlike(name, ours[name], wrong[name]) for name in ours if wrong[name] != ours[name]]
+        return f"signed in another domain: {', '.join(odd)}"
+    domain = ", ".join(f"{name} {value}" for name, value in ours.items())
+    return f"signer: wanted {checksum(payer)}, got {checksum(signer)}, in the domain {domain}"
+
+
+def _signer(case: Verification, domain: Domain) -> Address:
+    """Recover who has signed the authorization in a domain; raises `BadSignature`."""
+    return recover(transfer_digest(case.payment.authorization, domain), case.payment.signature)
+
+
+def _mistaken(ours: Domain) -> Iterator[Domain]:
+    """Yield other domains that may have been signed."""
+    yield from _KNOWN
+    for field, values in _MISTAKES.items():
+        yield from (replace(ours, **{field: value}) for value in values)
+
+
+def _fields(domain: Domain) -> dict[str, object]:
+    """Return the fields of a domain by their names in EIP-712."""
+    return {
+        "name": domain.name,
+        "version": domain.version,
+        "chainId": domain.chain_id,
+        "verifyingContract": checksum(domain.verifying_contract),
+    }
