@@ -1,6 +1,6 @@
 """`python -m tests.renew`: write all generated files anew, and say which have changed.
 
-`--only NAME` renews one of them (repeatable); without it, all, which takes an hour. Those that
+`--only NAME` renews one of them (repeatable); without it, all, which takes more than an hour. Those that
 others are made from come first. Exit code 1: something could not be made.
 """
 
@@ -94,6 +94,12 @@ GENERATED = {
         30,
         (STRANGERS, "conformance/strangers.md"),
         (module("tests.strangers", "--csv", STRANGERS), module("tests.strangers.page")),
+    ),
+    "speed": Generated(
+        "the page of speeds, on a machine that does nothing else",
+        10,
+        ("tests/bench/speed.md",),
+        (module("tests.bench", "--write", "tests/bench/speed.md"),),
     ),
     "notebooks": Generated(
         "the notebooks' outputs", 10, ("notebooks/*.ipynb",), (command("notebooks/execute.py"),)

@@ -1,84 +1,193 @@
-"""One paid request in a world, its signatures alone, and what the journal of it costs.
+"""A paid request in one process: without HTTP, over ASGI, through httpx, and in a world.
 
-A lifecycle is the 402, the signature, the settlement through the facilitator on the ledger, and the
-repeated request that is served; every request goes over a link of the world.
+It is the 402, the signature, the settlement through the facilitator on the ledger, and (not in a
+world's `buy`) the repeated request that is served. Its limit is `sign_raw`.
 """
 
-import itertools
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from time import process_time
 
+import httpx
 import msgspec
 
-from x402sim.events import RequestSent
-from x402sim.journal import Journal
-from x402sim.protocol.crypto import PrivateKey, recover, sign
+from tests.bench.rounds import NotMeasured, Work, cpu
+from tests.rig import ORDER
+from x402sim.clock import Clock
+from x402sim.facilitator import engine
+from x402sim.http import web
+from x402sim.http.exchange import Request
+from x402sim.payer.core import proofs
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization, transfer_digest
+from x402sim.protocol.header import PresentedPayment
+from x402sim.protocol.messages import (
+    PaymentRequired,
+    PaymentRequirements,
+    QuoteRequest,
+    RequiredPayment,
+    SettlementRequest,
+    decode,
+    encode,
+)
 from x402sim.protocol.networks import TESTNET
-from x402sim.report.run import Run
+from x402sim.protocol.refusals import Unpaid
 from x402sim.rng import Rng
-from x402sim.world.assembly.parts import JOURNAL_LIMIT
+from x402sim.service import gate, payments, quotes
+from x402sim.service.issue import PAY, QUOTE
+from x402sim.service.upstream.dialect import Moved, Outcome, Verdict
+from x402sim.service.upstream.facilitator import FacilitatorClient
+from x402sim.world.assembly.parts import Parts, build
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.loop import run_virtual
+from x402sim.world.stages.stage import START_S
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.world import World
+from x402sim.world.transport.link import Asgi
 
-SEED = 1
-_KEY = PrivateKey(Rng(0).secret("bench"))
-_SIGNER = _KEY.address
-_FIRST = Authorization(_SIGNER, _SIGNER, 10_000, 0, 300, bytes(32))
-_DIGEST = transfer_digest(_FIRST, TESTNET.domain)
-_NUMBERS = itertools.count()
-"""Every authorization is new, as in a real service."""
-
-
-def pay(times: int) -> Run:
-    """Pay for so many requests in a new world; every check must hold."""
-
-    async def story(world: LiveWorld) -> None:
-        payer = await world.payer("payer", balance="1000000.00")
-        for _ in range(times):
-            await payer.buy()
-
-    run = World(seed=SEED).play(story)
-    assert run.outcome == "passed", f"a check of the lifecycles failed: {run.reason}"
-    return run
+FUNDS_BASE = 10**15
+URL = "http://service.test"
+JSON = {"content-type": "application/json"}
+BODY = encode(msgspec.convert(ORDER, QuoteRequest))
+Post = Callable[[str, bytes, dict[str, str]], Awaitable[tuple[int, bytes]]]
+"""Sends the service one request (path, body, headers); returns status and body of the answer."""
 
 
 def sign_raw(times: int) -> None:
-    """Sign once and recover twice with libsecp256k1 alone: the limit of a lifecycle.
+    """Sign once and recover twice with libsecp256k1 alone: the limit of a paid request.
 
-    It needs the payer's signature, and the recoveries of the facilitator and of the token.
+    The payer signs, facilitator and token recover. A yardstick does not change, so the binding is
+    coincurve, whichever the product uses.
     """
-    from coincurve import PrivateKey, PublicKey  # no wheel for Python 3.14 yet
+    try:
+        from coincurve import PrivateKey as Key
+        from coincurve import PublicKey
+    except ModuleNotFoundError:
+        raise NotMeasured("coincurve, the yardstick, has no wheel for this Python") from None
 
-    key = PrivateKey(_KEY.secret)
+    signer = PrivateKey(Rng(0).secret("bench"))
+    first = Authorization(signer.address, signer.address, 10_000, 0, 300, bytes(32))
+    key, digest = Key(signer.secret), transfer_digest(first, TESTNET.domain)
     for _ in range(times):
-        signature = key.sign_recoverable(_DIGEST, hasher=None)
-        PublicKey.from_signature_and_message(signature, _DIGEST, hasher=None)
-        PublicKey.from_signature_and_message(signature, _DIGEST, hasher=None)
+        signature = key.sign_recoverable(digest, hasher=None)
+        PublicKey.from_signature_and_message(signature, digest, hasher=None)
+        PublicKey.from_signature_and_message(signature, digest, hasher=None)
 
 
-def sign_ours(times: int) -> None:
-    """Do the same with x402sim's functions, including digests, addresses and checks.
-
-    The second recovery of a signature comes from the cache, as in a real service.
-    """
-    for number in itertools.islice(_NUMBERS, times):
-        auth = Authorization(_SIGNER, _SIGNER, 10_000, 0, 300, number.to_bytes(32))
-        signature = sign(transfer_digest(auth, TESTNET.domain), _KEY)
-        for _ in range(2):
-            assert recover(transfer_digest(auth, TESTNET.domain), signature) == _SIGNER
-
-
-class Recorder:
-    """The journal's share: makes the events of a lifecycle from their fields, and records them."""
+class Place:
+    """The parts of a world, on links without faults, latency and journal, and a funded payer."""
 
     def __init__(self) -> None:
-        recorded = [entry.event for entry in pay(1).journal]
-        first = [isinstance(event, RequestSent) for event in recorded].index(True)
-        self.events = recorded[first:]
-        self._made_of = [(type(event), msgspec.structs.asdict(event)) for event in self.events]
+        self.parts: Parts = build(Recipe(network=TESTNET, seed=1), Clock(lambda: START_S))
+        nonces = Rng(1).stream("nonces")
+        self.payer = Wallet(Rng(1).secret("payer"), nonces=lambda: nonces.randbytes(32))
+        minting = self.parts.chain.minting
+        assert minting is not None
+        run_virtual(lambda: minting.fund(self.payer.address_bytes, FUNDS_BASE))
 
-    def work(self, times: int) -> None:
-        """Record the events of this many lifecycles in a new journal."""
-        journal = Journal(JOURNAL_LIMIT)
-        for at_ms in range(times):
-            for kind, fields in self._made_of:
-                journal.record(at_ms, kind(**fields))
+    def direct(self) -> Work:
+        """Call the service's functions, which call the facilitator's; only the node is asked by HTTP."""
+        service = replace(self.parts.service, facilitator=_Direct(self.parts))
+        order, price = decode(BODY, QuoteRequest), service.setup.quote_price_base
+
+        async def live() -> None:
+            with suppress(Unpaid):
+                gate.find_pass(service, {}, QUOTE, price)
+            required = service.issuer.issue(QUOTE, price, service.clock.now_s())
+            receipt = await payments.pay(service, self._sign(required))
+            shown = {"x-payment-id": receipt.payment_id}
+            granted = gate.find_pass(service, shown, QUOTE, price)
+            quotes.quote(service.settings, order)
+            await gate.spend(service, granted, web.UNKNOWN)
+
+        return _repeated(live)
+
+    def asgi(self) -> Work:
+        asgi = Asgi(self.parts.service_app)
+
+        async def post(path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+            raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+            answer = await asgi.send(Request("POST", httpx.URL(URL + path), raw, body))
+            return answer.status, answer.content
+
+        return _repeated(lambda: self._live(post))
+
+    def httpx(self) -> Work:
+        asgi = Asgi(self.parts.service_app)
+        client = httpx.AsyncClient(transport=asgi, base_url=URL, trust_env=False)
+
+        async def post(path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+            answer = await client.post(path, content=body, headers=headers)
+            return answer.status_code, answer.content
+
+        return _repeated(lambda: self._live(post))
+
+    async def _live(self, post: Post) -> None:
+        status, body = await post(QUOTE, BODY, JSON)
+        assert status == 402, body
+        settlement = self._sign(decode(body, PaymentRequired))
+        status, body = await post(PAY, encode(settlement), JSON)
+        assert status == 200, body
+        status, body = await post(QUOTE, BODY, JSON | proofs(settlement.payment_id))
+        assert status == 200, body
+
+    def _sign(self, required: PaymentRequired) -> SettlementRequest:
+        wanted = required.payment_requirements
+        header = self.payer.payment_header(wanted, self.parts.clock.now_s())
+        return SettlementRequest(required.payment_id, header, wanted)
+
+
+class _Direct(FacilitatorClient):
+    """The facilitator, one function call away."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._facilitator = engine.Facilitator(
+            chain=parts.chain,
+            clock=parts.clock,
+            network=TESTNET,
+            account=Wallet(Rng(1).secret("facilitator")).address_bytes,
+            started_s=START_S,
+        )
+
+    async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
+        rejected = await engine.verify(self._facilitator, _asked(payment, requirements))
+        return Verdict(is_valid=rejected is None)
+
+    async def settle(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Outcome:
+        moved = await engine.settle(self._facilitator, _asked(payment, requirements))
+        assert isinstance(moved, engine.Transferred), moved
+        auth = moved.authorization
+        parties = checksum(auth.from_), checksum(auth.to)
+        return Moved(to_hex(moved.tx_hash), *parties, str(auth.value), requirements.network)
+
+
+def _asked(payment: PresentedPayment, requirements: PaymentRequirements) -> engine.Asked:
+    wanted = msgspec.convert(requirements, RequiredPayment, from_attributes=True)
+    return engine.Asked(payment.signed, wanted)
+
+
+def _repeated(live: Callable[[], Awaitable[None]]) -> Work:
+    async def main(times: int) -> None:
+        for _ in range(times):
+            await live()
+
+    return cpu(lambda times: run_virtual(lambda: main(times)))
+
+
+def buy(times: int, payers: int = 1) -> float:
+    """Pay so often in a new world, the payers in turn; return the CPU seconds once all have joined."""
+    took_s = 0.0
+
+    async def story(world: LiveWorld) -> None:
+        nonlocal took_s
+        known = [await world.payer(f"payer {n}", balance="100000.00") for n in range(payers)]
+        took_s -= process_time()
+        for number in range(times):
+            await known[number % payers].buy()
+        took_s += process_time()
+
+    run = World(seed=1).play(story)
+    assert run.outcome == "passed", f"a check of the payments failed: {run.reason}"
+    return took_s

@@ -1,55 +1,71 @@
-"""Compares several ways to do the same thing: alternating rounds, medians, ratios."""
+"""Compares two ways to do something: rounds that alternate, CPU time, the median of their ratios.
 
-from collections.abc import Callable, Mapping
+CPU time, because other programs on the machine change it little; alternating, because what still
+changes hits both sides.
+"""
+
+import gc
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
-from x402sim.clock import stopwatch
+Work = Callable[[int], float]
+"""Does something so many times; returns the CPU seconds that took."""
+Round = Callable[[], float]
+"""Does one round of something; returns the CPU seconds of one unit of it, such as one payment."""
 
-Work = Callable[[int], None]
-"""Does something this many times."""
-ROUNDS = 9
-MIN_ROUND_S = 0.002
+
+class NotMeasured(Exception):
+    """A row cannot be measured on this machine; the text says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """The speed of one contestant: `rates` per second, one for each round."""
+class Measured:
+    """The value of each round, and the median seconds of one unit, ours and its limit, if compared."""
 
-    rates: tuple[float, ...]
+    values: tuple[float, ...]
+    ours_s: float | None = None
+    limit_s: float | None = None
 
     @property
-    def per_s(self) -> float:
-        """The median rate."""
-        return median(self.rates)
-
-    def ratio(self, other: "Pace") -> float:
-        """Return how many times as fast as `other`: the median of the rounds' own ratios."""
-        return median(ours / its for ours, its in zip(self.rates, other.rates, strict=True))
+    def value(self) -> float:
+        """The median of the rounds."""
+        return median(self.values)
 
 
-def race(works: Mapping[str, Work], seconds: float) -> dict[str, Pace]:
-    """Run the contestants alternately for about `seconds` in all; return their paces.
+def cpu(work: Callable[[int], object]) -> Work:
+    """Return the work of this process, with its CPU time."""
 
-    Every other round reverses the order, so that no contestant always follows the same one."""
-    round_s = max(MIN_ROUND_S, seconds / (ROUNDS * len(works)))
-    sizes = {name: _size(work, round_s) for name, work in works.items()}
-    rates: dict[str, list[float]] = {name: [] for name in works}
-    for number in range(ROUNDS):
-        for name in list(works)[:: 1 if number % 2 else -1]:
-            rates[name].append(sizes[name] / _seconds(works[name], sizes[name]))
-    return {name: Pace(tuple(found)) for name, found in rates.items()}
+    def timed(times: int) -> float:
+        before = time.process_time()
+        work(times)
+        return time.process_time() - before
+
+    return timed
 
 
-def _seconds(work: Work, times: int) -> float:
-    elapsed = stopwatch()
-    work(times)
-    return elapsed()
-
-
-def _size(work: Work, round_s: float) -> int:
-    """Return how often the work fits into a round; measuring it also warms it up."""
+def sized(work: Work, round_s: float) -> Round:
+    """Return rounds of about so many CPU seconds; finding their size warms the work up."""
     times = 1
-    while (took_s := _seconds(work, times)) < round_s / 4:
+    while (took_s := work(times)) < round_s / 4:
         times *= 2
-    return max(1, round(times * round_s / took_s))
+    times = max(1, round(times * round_s / took_s))
+    return lambda: work(times) / times
+
+
+def alternate(ours: Round, limit: Round, rounds: int, *, is_cost: bool = False) -> Measured:
+    """Run so many rounds of each, every other time in reverse order.
+
+    The values are how many times as fast as its limit ours is, below 1 if it is slower; for a cost, how
+    many times as much it takes.
+    """
+    ours_s: list[float] = []
+    limit_s: list[float] = []
+    for number in range(rounds):
+        for each, found in [(ours, ours_s), (limit, limit_s)][:: 1 if number % 2 else -1]:
+            gc.collect()
+            found.append(each())
+    times_as_much = [ours / limit for ours, limit in zip(ours_s, limit_s, strict=True)]
+    values = times_as_much if is_cost else [1 / times for times in times_as_much]
+    return Measured(tuple(values), median(ours_s), median(limit_s))

@@ -1,112 +1,113 @@
-"""The server against a bare uvicorn: how many 402s a second.
+"""The server over loopback TCP: its CPU time for a 402, a quote of a session, and a payment.
 
-`python -m tests.bench.served` is the bare one, which answers "hello": the speed limit of a Python
-server of this kind. Two processes serve, each on a loopback port; this one sends requests to each in
-turn, over several connections that each wait for their answer. It sends and counts bytes, so that the
-client costs little compared with the server; an httpx client would not.
+The limit of the first two is a bare uvicorn that answers "hello", `python -m tests.bench.served`. The
+CPU time of the servers alone counts, so the client may cost what it likes.
 """
 
+import http.client
 import json
-import re
 import socket
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from tests.serve.driver import Running
+from tests.bench.rounds import NotMeasured, Work
+from tests.serve.driver import ORDER, PAY, QUOTE, Running, Server
+from x402sim.payer.core import proofs
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.serve import run
-from x402sim.world.story.payer_client import ORDER, QUOTE
 
-BARE, OURS = "bare uvicorn", "x402sim serve"
-_CONNECTIONS = 16
-_BODY = json.dumps(ORDER).encode()
-_REQUEST = (
-    f"POST {QUOTE} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    f"Content-Length: {len(_BODY)}\r\n\r\n"
-).encode() + _BODY
+CONNECTIONS = 16
+"""Requests are sent on so many connections at a time."""
+DEPOSIT, SESSION_S = "900.00", 86_400
+BODY = json.dumps(ORDER).encode()
 
 
-class Asker:
-    """Sends a server the same request repeatedly.
+class Servers(ExitStack):
+    """A server that logs nothing and a bare uvicorn; both are stopped at the end."""
 
-    Every answer must have the size of the first, and the wanted status.
+    def __init__(self) -> None:
+        super().__init__()
+        self.ours = Server("--quiet", "--seed", "1")
+        self.callback(self.ours.close)
+        self._bare = Running(program=[sys.executable, "-m", "tests.bench.served"])
+        self.callback(self._bare.close)
+        self._bare_port = int(self._bare.line())
+        self.port = int(self.ours.ready["service"].rsplit(":", 1)[1])
+
+    def bare(self, times: int) -> float:
+        return _asked(self._bare, self._bare_port, [request(QUOTE, BODY)] * times, 200)
+
+    def unpaid(self, times: int) -> float:
+        return _asked(self.ours, self.port, [request(QUOTE, BODY)] * times, 402)
+
+    def quotes(self) -> Work:
+        """Ask for quotes with the id of a session, which is opened here."""
+        session = proofs(session_id=self.ours.account(0).open(DEPOSIT, SESSION_S)["sessionId"])
+        wanted = request(QUOTE, BODY, session)
+        return lambda times: _asked(self.ours, self.port, [wanted] * times, 200)
+
+    def payments(self, times: int) -> float:
+        """Pay; what it takes to ask for the 402s and to sign is not counted."""
+        offers = exchange(self.port, [request(QUOTE, BODY)] * times, 402)
+        payer = self.ours.account(1)
+        settlements = [payer.settlement(json.loads(offer), None) for offer in offers]
+        pays = [request(PAY, json.dumps(each).encode()) for each in settlements]
+        return _asked(self.ours, self.port, pays, 200)
+
+
+def _asked(server: Running, port: int, requests: Sequence[bytes], status: int) -> float:
+    before = cpu_s(server.process.pid)
+    exchange(port, requests, status)
+    return cpu_s(server.process.pid) - before
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process and its threads; raises `NotMeasured` except on Linux."""
+    if sys.platform != "linux":
+        raise NotMeasured("the CPU time of another process is read on Linux only")
+    return time.clock_gettime(~pid << 3 | 2)  # the clock of clock_getcpuclockid(3)
+
+
+def request(path: str, body: bytes, headers: dict[str, str] | None = None) -> bytes:
+    lines = {"Host": "127.0.0.1", "Content-Type": "application/json", "Content-Length": len(body)}
+    head = "".join(f"{name}: {value}\r\n" for name, value in (lines | (headers or {})).items())
+    return f"POST {path} HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+def exchange(port: int, requests: Sequence[bytes], status: int) -> list[bytes]:
+    """Send requests over a few connections; return the bodies of the answers.
+
+    Raises `ConnectionError` for an answer with another status.
     """
-
-    def __init__(self, port: int, wanted: bytes) -> None:
-        self.port = port
-        self._wanted = b"HTTP/1.1 " + wanted
-        with _connections(port, 1) as (sock,):
-            sock.sendall(_REQUEST)
-            self._size = _size_of_answer(sock)
-
-    def work(self, times: int) -> None:
-        """Send this many requests; raises `ConnectionError` for an unexpected answer."""
-        with _connections(self.port, min(times, _CONNECTIONS)) as socks:
-            for sock in socks:
-                sock.sendall(_REQUEST)
-            for number in range(times):
-                sock = socks[number % len(socks)]
-                if not _exactly(sock, self._size).startswith(self._wanted):
-                    raise ConnectionError(
-                        f"an answer does not start with {self._wanted.decode()!r}"
-                    )
-                if number + len(socks) < times:
-                    sock.sendall(_REQUEST)
-
-
-@contextmanager
-def _connections(port: int, count: int) -> Iterator[list[socket.socket]]:
-    """Open new connections, because a server closes idle ones."""
+    bodies = []
     with ExitStack() as stack:
-        yield [stack.enter_context(_connection(port)) for _ in range(count)]
+        socks = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+            for _ in requests[:CONNECTIONS]
+        ]
+        for first in range(0, len(requests), CONNECTIONS):
+            batch = list(zip(socks, requests[first : first + CONNECTIONS], strict=False))
+            for sock, each in batch:
+                sock.sendall(each)
+            bodies += [_body(sock, status) for sock, _ in batch]
+    return bodies
 
 
-def _connection(port: int) -> socket.socket:
-    sock = socket.create_connection(("127.0.0.1", port), timeout=30)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
-
-
-def _exactly(sock: socket.socket, size: int) -> bytes:
-    """Return the next `size` bytes; raises `ConnectionError` if the connection ends first."""
-    received = sock.recv(size)
-    while len(received) < size:
-        more = sock.recv(size - len(received))
-        if not more:
-            raise ConnectionError("the server has closed the connection")
-        received += more
-    return received
-
-
-def _size_of_answer(sock: socket.socket) -> int:
-    """Read one answer; return its size, head and body."""
-    head = b""
-    while not head.endswith(b"\r\n\r\n"):
-        head += _exactly(sock, 1)
-    (length,) = re.findall(rb"content-length: (\d+)", head.lower())
-    return len(head) + len(_exactly(sock, int(length)))
-
-
-@contextmanager
-def askers() -> Iterator[dict[str, Asker]]:
-    """Start both servers, and yield a client for each; stop them at the end."""
-    with ExitStack() as stack:
-        module = [sys.executable, "-m", "tests.bench.served"]
-        bare = stack.enter_context(closing(Running(program=module)))
-        ours = stack.enter_context(closing(Running("serve", "--port", "0", "--json")))
-        ports = {
-            BARE: (int(bare.line()), b"200"),
-            OURS: (int(json.loads(ours.line())["service"].rsplit(":", 1)[1]), b"402"),
-        }
-        yield {name: Asker(*where) for name, where in ports.items()}
+def _body(sock: socket.socket, status: int) -> bytes:
+    answer = http.client.HTTPResponse(sock, method="POST")
+    answer.begin()
+    body = answer.read()
+    if answer.status != status:
+        raise ConnectionError(f"wanted {status}, a server answered {answer.status}: {body[:200]!r}")
+    return body
 
 
 async def hello(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer "hello" to everything."""
     headers = [(b"content-type", b"text/plain"), (b"content-length", b"5")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": b"hello"})

@@ -1,0 +1,116 @@
+"""The report of one run: as JSON, as text, and as the page `speed.md`."""
+
+import os
+import platform
+import sqlite3
+import textwrap
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+from tests.bench.rounds import Measured
+from tests.bench.rows import GUARDED_SINCE, ROWS, Effort
+
+PAGE = Path(__file__).with_name("speed.md")
+LIBRARIES = (
+    "httpx", "starlette", "uvicorn", "httptools", "uvloop", "msgspec", "btclib-secp256k1",
+    "tiny-keccak", "coincurve", "web3", "pandas",
+)  # fmt: skip
+_CPUINFO = Path("/proc/cpuinfo")
+_SCALE = {"µs": 1e6, "ms": 1e3}
+COLUMNS = f"{'row':<8}{'measured':>10}{'guarded':>10}{'floor':>10}{'aim':>10}"
+HEADING = f"""\
+# Speed
+
+`python -m tests.bench` compares what x402sim does with a limit, which is the same work with as little
+around it as there can be. Rounds of both alternate, and the table has the median of their ratios. CPU
+time counts, so that other programs on the machine change little.
+
+- **measured**: how many times as fast as its limit a row is, such as 0.2. Marked with `x`: how many
+  times as much it costs. Of these and of other costs (seconds, MB), less is better.
+- **floor** and **aim**: where the row shall be. Many rows are below their floor today.
+- **guarded**: what the quick form, whose worlds are smaller, measured on {GUARDED_SINCE}.
+  `python -m tests.bench --quick` takes less than a minute; CI runs it. It fails if a row is 30 % worse
+  than that. Rows without this number are measured by the full form only.
+
+The signatures of a payment are one signature and two recoveries by libsecp256k1, through coincurve.
+The server is `serve --quiet`, and uvicorn logs nothing either. `debit` compares databases in memory: on
+a disk, both sides wait for it. `settle` is real time, as most of it is waiting for the node.
+`day` and `pay` shall be faster than an early commit, 071f129, whose 0.021 and 0.073 were measured beside
+this one: the floor is 0.75 of its time for `day` and 0.6 for `pay`, the aim 0.55 and 0.4.
+
+`--only ROW` measures one row, and `--json` prints every round. `python -m tests.renew --only speed`
+writes this page, from a full run.
+"""
+
+
+def machine() -> dict[str, Any]:
+    """Return the date, the system, the processor, the load and the versions."""
+    info = _CPUINFO.read_text("utf-8").splitlines() if _CPUINFO.exists() else []
+    models = [line.split(": ")[1] for line in info if line.startswith("model name")]
+    found = {each.name: each.version for each in distributions()}
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": models[0] if models else platform.processor(),
+        "cores": os.cpu_count(),
+        "load": round(os.getloadavg()[0], 1),
+        "versions": {"sqlite": sqlite3.sqlite_version}
+        | {name: found[name] for name in LIBRARIES if name in found},
+    }
+
+
+def entry(name: str, effort: Effort, found: Measured | str) -> dict[str, Any]:
+    """Return one row with what was measured, or with why it was not."""
+    row = ROWS[name]
+    known = {
+        "name": name,
+        "what": row.what.format(payers=effort.payers),
+        **{
+            key: getattr(row, key)
+            for key in ("limit", "unit", "is_cost", "floor", "aim", "guarded")
+        },
+    }
+    if isinstance(found, str):
+        return known | {"status": f"not measured: {found}", "is_kept": True}
+    return known | {
+        "measured": found.value,
+        "status": row.status(found.value),
+        "is_kept": row.is_kept(found.value),
+        "rounds": found.values,
+        "each": [each and each * _SCALE[row.unit] for each in (found.ours_s, found.limit_s)],
+    }
+
+
+def title(of: dict[str, Any]) -> str:
+    """Return where and when it was measured."""
+    versions = ", ".join(f"{name} {number}" for name, number in of["versions"].items())
+    return textwrap.fill(
+        f"{of['date']}, Python {of['python']}, {of['system']}, {of['cores']} cores "
+        f"({of['processor']}), load {of['load']}: {versions}.",
+        80,
+    )
+
+
+def lines(of: dict[str, Any]) -> Iterator[str]:
+    """Yield a row as text: its numbers, then what they are."""
+    cells = [of.get("measured"), of["guarded"], of["floor"], of["aim"]]
+    numbers = ["" if cell is None else f"{cell:.3g}" for cell in cells]
+    if of["is_cost"] and of["limit"]:
+        numbers[0] += "x"
+    yield f"{of['name']:<8}{''.join(f'{cell:>10}' for cell in numbers)}  {of['status']}"
+    costs = [each for each in of.get("each", ()) if each is not None]
+    if costs:
+        ours, limit = (f"{each:,.{0 if each >= 100 else 1}f} {of['unit']}" for each in costs)
+        yield f"        {of['what']}: {ours}; {of['limit']}: {limit}"
+    else:
+        yield f"        {of['what']}"
+
+
+def page(of: dict[str, Any]) -> str:
+    """Return the page with what a run has printed."""
+    table = [COLUMNS, *(line for each in of["rows"] for line in lines(each))]
+    return "\n".join([HEADING, title(of), "", "```text", *table, "```", ""])

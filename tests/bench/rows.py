@@ -1,0 +1,175 @@
+"""The rows of the benchmark: what each compares, and the three numbers it is held against.
+
+The floor and the aim are where a row shall be; most are not there yet. `guarded` is what the quick form
+measured on `GUARDED_SINCE`, on a busy machine: it fails if a row is 30 % worse, so that no
+change costs half the speed unseen. Raise it when a row has become faster.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+
+from tests.bench import crowd, day, lifecycle, small
+from tests.bench.rounds import Measured, Round, Work, alternate, cpu, sized
+from tests.bench.served import Servers
+
+GUARDED_SINCE = "2026-11-23"
+TOLERANCE = 0.7
+"""A row may have 0.7 of its guarded speed; a cost may be 1 / 0.7 of its guarded one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How much is measured: CPU seconds of a round, rounds, and the sizes of worlds."""
+
+    round_s: float
+    rounds: int
+    few: int
+    """The rounds of what takes long."""
+    hours: float
+    framed: int
+    """The payments of the journal that frames are made of."""
+    payers: int
+    payments: int
+    """Of the row `growth`."""
+
+
+QUICK = Effort(round_s=0.05, rounds=9, few=3, hours=1, framed=400, payers=400, payments=100)
+FULL = Effort(round_s=0.5, rounds=9, few=3, hours=24, framed=22_000, payers=10_000, payments=1000)
+
+
+class Bench(ExitStack):
+    """What rows share: their effort, the yardstick, the servers and the crowd, made when first used."""
+
+    def __init__(self, effort: Effort) -> None:
+        super().__init__()
+        self.effort = effort
+
+    @cached_property
+    def limit(self) -> Round:
+        return self.sized(cpu(lifecycle.sign_raw))
+
+    @cached_property
+    def place(self) -> lifecycle.Place:
+        return lifecycle.Place()
+
+    @cached_property
+    def servers(self) -> Servers:
+        return self.enter_context(Servers())
+
+    @cached_property
+    def bare(self) -> Round:
+        return self.sized(self.servers.bare)
+
+    @cached_property
+    def crowd(self) -> tuple[float, float]:
+        """CPU seconds and peak MB of many payers."""
+        return crowd.in_a_process(self.effort.payers)
+
+    def sized(self, work: Work) -> Round:
+        return sized(work, self.effort.round_s)
+
+    def against(self, limit: Round, work: Work) -> Measured:
+        return alternate(self.sized(work), limit, self.effort.rounds)
+
+    def cost(self, ours: Round, limit: Round) -> Measured:
+        return alternate(ours, limit, self.effort.few, is_cost=True)
+
+    def started(self, *arguments: str) -> Measured:
+        """Compare a start of Python with that of one which imports asyncio."""
+        return self.cost(small.starting(*arguments), small.starting("-c", "import asyncio"))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a row compares and with which limit, the unit of both, and how it is measured.
+
+    `guarded` is None for a row of the full form only. Of a cost, less is better.
+    """
+
+    what: str
+    limit: str
+    unit: str
+    measure: Callable[[Bench], Measured]
+    floor: float
+    aim: float
+    guarded: float | None = None
+    is_cost: bool = False
+
+    def reaches(self, value: float, wanted: float) -> bool:
+        return value <= wanted if self.is_cost else value >= wanted
+
+    def status(self, value: float) -> str:
+        if self.reaches(value, self.aim):
+            return "above aim"
+        return "above floor" if self.reaches(value, self.floor) else "below floor"
+
+    def is_kept(self, value: float) -> bool:
+        """Tell whether a value is at most 30 % worse than the guarded one, if there is one."""
+        factor = 1 / TOLERANCE if self.is_cost else TOLERANCE
+        return self.guarded is None or self.reaches(value, self.guarded * factor)
+
+
+def _day(bench: Bench) -> Measured:
+    return alternate(lambda: day.a_payment(bench.effort.hours), bench.limit, bench.effort.few)
+
+
+def _debit(bench: Bench) -> Measured:
+    with small.debits() as (ours, raw):
+        return bench.against(bench.sized(raw), ours)
+
+
+def _settle(bench: Bench) -> Measured:
+    from tests.bench.settlement import settlements  # web3 takes a second to import
+
+    with settlements() as (ours, raw):
+        return bench.against(bench.sized(raw), ours)
+
+
+def _growth(bench: Bench) -> Measured:
+    times = bench.effort.payments
+
+    def among(payers: int) -> Round:
+        return lambda: lifecycle.buy(times, payers) / times
+
+    return bench.cost(among(bench.effort.payers), among(100))
+
+
+SIGNED, BARE, ASYNCIO = "its signatures", "a bare uvicorn", 'python -c "import asyncio"'
+# The numbers of a row are floor, aim and guarded; `report.HEADING` says whence those of `day` and `pay`.
+# fmt: off
+ROWS = {
+    "direct": Row("a paid request by function calls", SIGNED, "µs",
+        lambda bench: bench.against(bench.limit, bench.place.direct()), 0.16, 0.25, 0.095),
+    "asgi": Row("a paid request over ASGI", SIGNED, "µs",
+        lambda bench: bench.against(bench.limit, bench.place.asgi()), 0.12, 0.18, 0.05),
+    "httpx": Row("a paid request through httpx", SIGNED, "µs",
+        lambda bench: bench.against(bench.limit, bench.place.httpx()), 0.06, 0.09, 0.036),
+    "world": Row("a payment in a World", SIGNED, "µs",
+        lambda bench: bench.against(bench.limit, lifecycle.buy), 0.055, 0.08, 0.048),
+    "day": Row("a payment of 200 payers' day", SIGNED, "µs", _day, 0.028, 0.038, 0.0142),
+    "pay": Row("POST /api/pay, CPU of the server", SIGNED, "µs",
+        lambda bench: bench.against(bench.limit, bench.servers.payments), 0.12, 0.18, 0.083),
+    "402": Row("a 402, CPU of the server", BARE, "µs",
+        lambda bench: bench.against(bench.bare, bench.servers.unpaid), 0.40, 0.55, 0.23),
+    "quote": Row("a session's quote, CPU of the server", BARE, "µs",
+        lambda bench: bench.against(bench.bare, bench.servers.quotes()), 0.24, 0.30, 0.20),
+    "debit": Row("a debit of a session", "UPDATE and INSERT by sqlite3", "µs",
+        _debit, 0.85, 0.95, 0.40),
+    "payers": Row("{payers:,} payers pay once: seconds of CPU", "", "",
+        lambda bench: Measured((bench.crowd[0],)), 45, 32, is_cost=True),
+    "memory": Row("{payers:,} payers pay once: peak memory in MB", "", "",
+        lambda bench: Measured((bench.crowd[1],)), 250, 150, is_cost=True),
+    "frames": Row("all frames, an event", "of a list of dicts", "µs",
+        lambda bench: bench.cost(*small.framing(crowd.play(100, bench.effort.framed).journal)),
+        0.25, 0.05, 1.35, is_cost=True),
+    "settle": Row("a settlement on anvil, real time", "by web3 alone", "ms", _settle, 0.6, 0.8),
+    "help": Row("x402sim --help", ASYNCIO, "ms",
+        lambda bench: bench.started("-m", "x402sim", "--help"), 3, 2, 4.1, is_cost=True),
+    "import": Row("import x402sim.World", ASYNCIO, "ms",
+        lambda bench: bench.started("-c", "from x402sim import World"), 5, 4, 9.5, is_cost=True),
+    "growth": Row("a payment among {payers:,} payers", "among 100", "µs",
+        _growth, 1.1, 1.0, 1.0, is_cost=True),
+}
+# fmt: on

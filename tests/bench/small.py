@@ -1,0 +1,94 @@
+"""Three small comparisons: a session's debit, the frames of a journal, and the start of a command."""
+
+import asyncio
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from time import process_time
+
+import msgspec
+import pandas as pd
+
+from tests.bench.rounds import Round, Work, cpu
+from tests.rig import ServiceRig
+from x402sim.journal import Journal
+from x402sim.report import frames
+from x402sim.service.issue import QUOTE
+
+BUDGET = "900.00"
+_UPDATE = (
+    "UPDATE sessions SET released = released + 1 WHERE session_id = ? AND deposited - released >= 1"
+)
+_INSERT = "INSERT INTO debits(session_id, amount, resource_url, timestamp) VALUES (?, 1, ?, ?)"
+
+
+@contextmanager
+def debits() -> Iterator[tuple[Work, Work]]:
+    """Yield debits of one base unit by the service, and the same two statements by sqlite3 alone.
+
+    Both databases are in memory, where the difference shows: on a disk, both wait for it.
+    """
+    with asyncio.Runner() as runner:
+        rig = ServiceRig()
+        session: str = runner.run(rig.open_session(BUDGET))["sessionId"]
+        sessions, now_ms = rig.service.store.sessions, rig.clock.now_ms()
+
+        def ours(times: int) -> None:
+            for _ in range(times):
+                assert sessions.debit(session, 1, QUOTE, now_ms) is not None
+
+        with closing(rig.service.store.copy()) as database:
+            database.execute("PRAGMA foreign_keys=ON")
+
+            def raw(times: int) -> None:
+                for _ in range(times):
+                    database.execute("BEGIN IMMEDIATE")
+                    assert database.execute(_UPDATE, (session,)).rowcount == 1
+                    database.execute(_INSERT, (session, QUOTE, now_ms))
+                    database.execute("COMMIT")
+
+            yield cpu(ours), cpu(raw)
+        runner.run(rig.http.aclose())
+        runner.run(rig.parts.http.aclose())
+        rig.service.store.close()
+
+
+def framing(journal: Journal) -> tuple[Round, Round]:
+    """Return the making of all frames, and of one from a list of dictionaries, an event each with
+    all its fields; the unit is an event."""
+    rows = [
+        {"seq": entry.seq, "at_ms": entry.at_ms, "event": entry.event.__struct_config__.tag}
+        | msgspec.structs.asdict(entry.event)
+        for entry in journal
+    ]
+
+    def ours() -> float:
+        before = process_time()
+        for table in frames.TABLES.values():
+            table(journal)
+        return (process_time() - before) / len(rows)
+
+    def limit() -> float:
+        before = process_time()
+        pd.DataFrame(rows)
+        return (process_time() - before) / len(rows)
+
+    return ours, limit
+
+
+def starting(*arguments: str) -> Round:
+    """Return the start of a new Python with these arguments, to its end."""
+
+    def once() -> float:
+        before_s = _children_s()
+        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+        return _children_s() - before_s
+
+    return once
+
+
+def _children_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
