@@ -69,7 +69,7 @@ def test_it_pays_and_tells_each_step(server: LocalServer, steps: int | None) -> 
         expected += ["Repeated with X-Payment-Id: POST /api/perp/quote: ok"]
     assert titles == [f"{number}. {title}" for number, title in enumerate(expected, 1)]
     (transfer,) = transfers(server)[before:]
-    assert transfer["from"] == server.wallets[0].address
+    assert transfer["sender"] == server.wallets[0].address
     assert f"   transaction    {transfer['txHash']}\n" in done.stderr
     assert "   price          10000 = 0.01 devUSDC.e\n" in done.stderr
     assert longest(done.stderr) <= 80
@@ -85,7 +85,7 @@ def test_it_pays_from_a_session(server: LocalServer) -> None:
 def test_another_account_or_key_pays(server: LocalServer) -> None:
     for options, number in ((["--account", "3"], 3), (["--key", server.wallets[4].private_key], 4)):
         assert pay(server, *options).exit_code == 0
-        assert transfers(server)[-1]["from"] == server.wallets[number].address
+        assert transfers(server)[-1]["sender"] == server.wallets[number].address
 
 
 def test_it_pays_a_server_whose_clock_is_ahead() -> None:
