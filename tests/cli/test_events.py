@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from x402sim import World
 from x402sim.cli import app
-from x402sim.commands.events import GROUPS, fields_of
+from x402sim.commands.event_reference import GROUPS, fields_of
 from x402sim.events import KINDS, name_of
 
 

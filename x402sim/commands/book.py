@@ -12,9 +12,9 @@ Row = tuple[str, ...]
 
 
 def decisions(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
-    """List our decisions where the specification is silent, with the reasons.
+    """List our decisions where the specification is silent.
 
-    Example: `x402sim decisions 4.1 7/final`
+    Example: x402sim decisions 4.1 7/final
     """
     from x402sim.spec import decisions as book
 
@@ -24,9 +24,9 @@ def decisions(only: Beginnings = None, markdown: Markdown = False, as_json: AsJs
 
 
 def clauses(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
-    """List the clauses of the specification, each with its ground and the code that keeps it.
+    """List the clauses of the specification, and what keeps each.
 
-    Example: `x402sim clauses 5 7/nonce`
+    Example: x402sim clauses 5 7/nonce
     """
     from x402sim.spec.clauses import CLAUSES
 

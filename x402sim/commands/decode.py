@@ -45,7 +45,7 @@ def decode(
     of our two steps, which are Cronos', and of the x402 standard, versions 1 and 2; as JSON,
     base64 or 0x-hex. Of a payment it recovers who signed it.
 
-    Example: `curl -si URL | grep -i payment-required | x402sim decode -`
+    Example: curl -si URL | grep -i payment-required | x402sim decode -
 
     Exit code: 0 if nothing is wrong, 1 if something is, 2 if it cannot be read.
     """

@@ -40,13 +40,14 @@ def doctor(
     network_file: NetworkFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say who could pay a URL, and what would stop them; nothing is paid.
+    """Say who could pay a URL, and what would stop them.
 
-    It asks once and reads the 402: each offer, what is wrong with it, and whether a payer in two
-    steps, clients of the x402 standard (versions 1 and 2) and `PaymentAuth` could pay. If two
-    steps are offered, it looks whether POST /api/pay is there, with an empty object.
+    Nothing is paid. It asks once and reads the 402: each offer, what is wrong with it, and
+    whether a payer in two steps, clients of the x402 standard (versions 1 and 2) and
+    `PaymentAuth` could pay. If two steps are offered, it looks whether POST /api/pay is there,
+    with an empty object.
 
-    Example: `x402sim doctor http://127.0.0.1:4020/api/perp/quote --method POST`
+    Example: x402sim doctor http://127.0.0.1:4020/api/perp/quote --method POST
 
     Exit code: 0 if somebody could pay, 1 if nobody, 2 if there was no answer.
     """

@@ -92,8 +92,9 @@ def pay(
     It asks, signs what the 402 wants, pays, and prints the answer's body to stdout, each step
     before it to stderr. Without --key it pays from account 0 of `serve`.
 
-    Example: `x402sim pay http://127.0.0.1:4020/api/perp/quote -d
-    '{"pair":"BTC-USD","side":"long","leverage":10,"sizeUsd":1000}'`
+    \b
+    Example: x402sim pay http://127.0.0.1:4020/api/perp/quote
+      -d '{"pair":"BTC-USD","side":"long","leverage":10,"sizeUsd":1000}'
 
     `--wrong amount` shows what a server answers to that mistake, and what to do about it.
 

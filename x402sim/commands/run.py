@@ -87,12 +87,12 @@ def run(
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
     pays for gas, and a minter's key, if listed, mints for payers.
 
+    \b
     Examples:
-
-    - `x402sim run replay`
-    - `x402sim run --out report`
-    - `x402sim run mine.py:story --latency facilitator=0.2,0.5 --block-time 5`
-    - `x402sim run mine.py:story --on http://127.0.0.1:4020`
+      x402sim run replay
+      x402sim run --out report
+      x402sim run mine.py:story --latency facilitator=0.2,0.5 --block-time 5
+      x402sim run mine.py:story --on http://127.0.0.1:4020
     """
     from x402sim.commands import playing
 

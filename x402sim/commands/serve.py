@@ -131,7 +131,7 @@ def serve(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Start a local mock server: service, facilitator, explorer and chain on one port.
+    """Start a local mock server: a whole world on one port.
 
     Service at `/`, facilitator at `/facilitator`, explorer at `/explorer`, the chain's
     JSON-RPC at `/rpc`, the control API at `/_sim`. Ten accounts are funded, those that

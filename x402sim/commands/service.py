@@ -35,12 +35,13 @@ def service(
     network: NetworkName = None,
     network_file: NetworkFile = None,
 ) -> None:
-    """Start the service only, against an external facilitator, explorer and node.
+    """Start the service only, in a world of somebody else's.
 
-    Environment variables configure it: PRIVATE_KEY (the server wallet, which receives
-    deposits and pays refunds), FACILITATOR_URL, EXPLORER_URL and RPC_URL are required;
-    NETWORK (--network replaces it), MERCHANT_ADDRESS, TOKEN_ADDRESS and FINAL_DEPTH (blocks on
-    top of a payment until a reorganisation is not expected: 12) have defaults.
+    That is a facilitator, an explorer and a node. Environment variables configure it:
+    PRIVATE_KEY (the server wallet, which receives deposits and pays refunds), FACILITATOR_URL,
+    EXPLORER_URL and RPC_URL are required; NETWORK (--network replaces it), MERCHANT_ADDRESS,
+    TOKEN_ADDRESS and FINAL_DEPTH (blocks on top of a payment until a reorganisation is not
+    expected: 12) have defaults.
     `serve --no-service` prints the settings for a simulated world. Ctrl-C stops the service.
     """
     from x402sim.service.setup import setup_from_env

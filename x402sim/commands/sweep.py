@@ -67,12 +67,13 @@ def sweep(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Play an experiment for every combination of values and every seed; summarize the results.
+    """Play an experiment for every combination of values and seeds.
 
-    An experiment is a plain function of its parameters and `seed`, which returns a number, a dict
-    of numbers, or a DataFrame (see `help(x402sim.sweep)`). Values are numbers, true, false, null
-    or texts. All cells are played with the same seeds (common random numbers). The summary has
-    the mean of each result with its 95 % confidence interval, a bootstrap over seeds.
+    The results are summarized. An experiment is a plain function of its parameters and `seed`,
+    which returns a number, a dict of numbers, or a DataFrame (see `help(x402sim.sweep)`).
+    Values are numbers, true, false, null or texts. All cells are played with the same seeds
+    (common random numbers). The summary has the mean of each result with its 95 % confidence
+    interval, a bootstrap over seeds.
 
     With --out, DIR keeps one Parquet file a task, so that an interrupted sweep goes on with the
     same command. Later calls may add values and seeds: results.parquet has all rows in DIR, and
@@ -80,10 +81,10 @@ def sweep(
 
     Exit code 1: at least one point failed; the output has its error, and the line that replays it.
 
+    \b
     Examples:
-
-    - `x402sim sweep study.py:delay --set rate=0.1,0.5,2 --set limit=60,600 --seeds 200`
-    - `x402sim sweep study.py:delay --set rate=0.1 --dask tcp://10.0.0.1:8786 --out results`
+      x402sim sweep study.py:delay --set rate=0.1,0.5,2 --set limit=60 --seeds 200
+      x402sim sweep study.py:delay --set rate=1 --dask tcp://10.0.0.1:8786 --out DIR
     """
     keys = [text.partition("=")[0] for text in values or []]
     try:

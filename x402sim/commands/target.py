@@ -1,6 +1,5 @@
 """`target init`: look at a service, and write a target file for `conformance`."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +9,7 @@ from x402sim.commands.common import give_up
 from x402sim.commands.flags import takes
 
 target = typer.Typer(
-    help="Write target files, which say how a service differs from the specification.",
+    help="Write a file of how a service differs from the specification.",
     no_args_is_help=True,
 )
 
@@ -34,6 +33,8 @@ def init(
 
     Each key says how its value was found; what only a payment would show is left as a comment.
     """
+    import asyncio
+
     from x402sim.suite.look import look
     from x402sim.suite.parse_options import parse
     from x402sim.suite.remote import NotReady
