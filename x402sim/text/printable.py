@@ -20,6 +20,8 @@ def printable(text: str) -> str:
     """
     if not text.isprintable():
         text = "".join(c if c.isprintable() else _escaped(c) for c in text)
+    if "::" not in text and "##" not in text:
+        return text
     return _COMMAND.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 

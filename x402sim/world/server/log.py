@@ -66,6 +66,33 @@ class Form:
     has_colours: bool = False
 
 
+class _Answer(msgspec.Struct, rename="camel"):
+    """The fields of an answer that the log shows, in any dialect; each is text."""
+
+    payment_id: Any = None
+    error: Any = None
+    reason: Any = None
+    invalid_reason: Any = None
+    invalid_message: Any = None
+    error_reason: Any = None
+    error_message: Any = None
+
+    def text(self, name: str) -> str | None:
+        value = getattr(self, name)
+        return value if isinstance(value, str) and value else None
+
+
+_answer = msgspec.json.Decoder(_Answer)
+
+
+def _read(body: bytes) -> _Answer | None:
+    """Return the JSON object of an answer; None for any other body."""
+    try:
+        return _answer.decode(body) if body[:1] == b"{" else None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
 class Log:
     """Writes the requests of a server, the events of its journal and changes of its clocks.
 
@@ -213,24 +240,26 @@ class Log:
         return as_text(line, colours=self._form.has_colours)
 
     def _line(self, request: _Request) -> Line:
-        seen = [note(each, self._names, in_request=bool(request.scope)) for each in request.seen]
-        line = Line(time=_iso(request.ended), notes=[text for text in seen if text])
+        line = Line(time=_iso(request.ended))
+        if request.seen:
+            in_request = bool(request.scope)
+            seen = [note(each, self._names, in_request=in_request) for each in request.seen]
+            line.notes = [text for text in seen if text]
         if not request.scope:
             return line
         scope, headers = request.scope, dict(request.scope["headers"])
-        body = _object(request.answered)
+        body = _read(request.answered)
         line.method, line.path, line.status = scope["method"], scope["path"], request.status
         line.ms = round((request.ended - request.began) * 1000, 1)
-        named = [getattr(each, "payment_id", None) for each in request.seen]
-        shown = headers.get(b"x-payment-id", b"").decode("latin-1")
-        line.payment_id = next(filter(None, [*named, shown, body.get("paymentId")]), None)
+        line.payment_id = (
+            _first_of("payment_id", request.seen)
+            or headers.get(b"x-payment-id", b"").decode("latin-1")
+            or (body.text("payment_id") if body else None)
+        )
         line.session_id = headers.get(b"x-session-id", b"").decode("latin-1") or None
         line.who = self._payer(request, line, headers) or (scope.get("client") or ("?",))[0]
-        if request.status != 402 or body.get("reason"):  # else it only asks for a payment
-            line.error, line.reason = body.get("error"), body.get("reason")
-        for name in ("invalid", "error"):
-            line.error = body.get(name + "Reason") or line.error
-            line.reason = body.get(name + "Message") or line.reason
+        if body:
+            _add_reason(line, body)
         if self._form.is_verbose:
             line.sent = _text(scope["headers"], request.sent)
             line.answered = _text(request.headers, request.answered)
@@ -238,8 +267,9 @@ class Log:
 
     def _payer(self, request: _Request, line: Line, headers: Mapping[bytes, bytes]) -> str | None:
         """Return the payer's name: from an event, a signed payment, or an earlier request."""
-        signed = (getattr(each, "payer", None) for each in request.seen)
-        payer = next(filter(None, signed), None) or _signer(request.sent, headers)
+        seen = request.seen
+        payer = _first_of("authorizer", seen) or _first_of("payer", seen)
+        payer = payer or _signer(request.sent, headers)
         keys = [key for key in (line.payment_id, line.session_id) if key]
         keys += [each.session_id for each in request.seen if isinstance(each, events.SessionOpened)]
         if payer is None:
@@ -249,6 +279,23 @@ class Log:
             while len(self._payers) > MAX_WAITING:
                 del self._payers[next(iter(self._payers))]
         return payer and self._names.of(payer)
+
+
+def _first_of(name: str, seen: Iterable[events.Event | str]) -> str | None:
+    """Return what the first event that has this field has there."""
+    for each in seen:
+        if found := getattr(each, name, None):
+            return str(found)
+    return None
+
+
+def _add_reason(line: Line, body: _Answer) -> None:
+    """Add why a request was refused, in the words of any dialect."""
+    if line.status != 402 or body.text("reason"):  # else it only asks for a payment
+        line.error, line.reason = body.text("error"), body.text("reason")
+    for name in ("invalid", "error"):
+        line.error = body.text(name + "_reason") or line.error
+        line.reason = body.text(name + "_message") or line.reason
 
 
 def _iso(at_s: float) -> str:
@@ -272,15 +319,6 @@ def _is_shown(request: _Request) -> bool:
         return status >= 500
     reads = request.scope["method"] in ("GET", "HEAD", "OPTIONS")
     return not reads or status >= 400 or (bool(first) and first[0] in _SPOKEN)
-
-
-def _object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object of an answer; an empty one for any other body."""
-    try:
-        read = msgspec.json.decode(body) if body[:1] == b"{" else {}
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    return {key: value for key, value in read.items() if isinstance(value, str)}
 
 
 def _signer(body: bytes, headers: Mapping[bytes, bytes]) -> str | None:

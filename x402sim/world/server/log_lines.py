@@ -137,20 +137,29 @@ def as_text(line: Line, *, colours: bool = False) -> str:
     at = line.time[11:19]
     if not line.method:
         return "".join(_filled(text, f"{at} ") for text in line.notes)
-    proof = line.payment_id or line.session_id or ""
-    what = _cut(printable(f"{line.method} {line.path}"), 31)
-    who, status = _cut(printable(line.who), 12), str(line.status or "---")
-    if colours:
-        colour = _ASKS if line.status == 402 else _COLOURS.get((line.status or 500) // 100, "")
-        status = f"{colour}{status}{_PLAIN}" if colour else status
-    end = f"{line.ms:6.0f} ms  {_cut(printable(short(proof)), 11)}".rstrip()
-    first = f"{at} {who:<12} {what:<31} {status} {end}\n"
-    reasons = [": ".join(filter(None, (line.error, line.reason)))]
-    below = "".join(_filled(text, _INDENT) for text in (*reasons, *line.notes) if text)
-    if line.sent or line.answered:
-        for mark, lines in (("> ", line.sent), ("< ", line.answered)):
-            below += "".join(_filled(text, _INDENT + mark) for text in _bounded(lines))
+    proof = line.payment_id or line.session_id
+    what, who = _cut(printable(f"{line.method} {line.path}"), 31), _cut(printable(line.who), 12)
+    colour = _colour(line.status) if colours else ""
+    status = f"{colour}{line.status or '---'}{_PLAIN if colour else ''}"
+    end = f"  {_cut(printable(short(proof)), 11)}" if proof else ""
+    first = f"{at} {who:<12} {what:<31} {status} {line.ms:6.0f} ms{end}\n"
+    below = _below(line)
     return first + (f"{_DIM}{below}{_PLAIN}" if colours and below else below)
+
+
+def _below(line: Line) -> str:
+    """Return the lines below the first one: reason, notes, and the messages themselves."""
+    if not (line.error or line.reason or line.notes or line.sent or line.answered):
+        return ""
+    reason = ": ".join(filter(None, (line.error, line.reason)))
+    below = "".join(_filled(text, _INDENT) for text in (reason, *line.notes) if text)
+    for mark, lines in (("> ", line.sent), ("< ", line.answered)):
+        below += "".join(_filled(text, _INDENT + mark) for text in _bounded(lines))
+    return below
+
+
+def _colour(status: int | None) -> str:
+    return _ASKS if status == 402 else _COLOURS.get((status or 500) // 100, "")
 
 
 def _bounded(lines: list[str]) -> list[str]:
