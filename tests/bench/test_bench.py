@@ -171,10 +171,10 @@ def test_the_page_has_every_row_and_a_date() -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(400)  # 20,000 payments take about two minutes
+@pytest.mark.timeout(400)  # 10,000 payments take most of a minute
 def test_the_cost_and_the_memory_of_a_payment_do_not_grow() -> None:
     """A cost that grew with the run would be a multiple; other tests count the work exactly."""
-    growth, bytes_each = crowd.growth(100, 20_000)
+    growth, bytes_each = crowd.growth(100, 10_000)
     assert growth < 2
     assert bytes_each <= 4000
 
@@ -184,6 +184,6 @@ def test_the_rows_of_the_full_form_can_be_measured() -> None:
     """CI measures the others."""
     find.anvil()
     with Bench(replace(QUICK, payers=20)) as bench:
-        assert 1 < ROWS["payers"].measure(bench).value < 60
+        assert 0 < ROWS["payers"].measure(bench).value < 60
         assert 10 < ROWS["memory"].measure(bench).value < 250
         assert 0 < ROWS["settle"].measure(bench).value < 10
