@@ -132,7 +132,7 @@ def test_a_payment_of_each_dialect(text: str, title: str) -> None:
         ),
         (header(authorization(valid_after=NOW + 90)), "validAfter", "in 1 min 30 s"),
         (header(authorization(valid_after=NOW + 900)), "window", "in 5 min"),
-        (header(signed_for=MAINNET), "signature", "version 2, chain id 25"),
+        (header(signed_for=MAINNET), "signature", "version 2, chainId 25"),
         (in_one_step(V1, by=Wallet("0x" + "22" * 32)), "signature", "signed by 0x1563"),
         (in_one_step(V2, value=5000), "value", "5000"),
         (in_one_step(V2, to=parse_address(PAYER.address)), "to", PAYER.address),

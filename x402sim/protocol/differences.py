@@ -5,12 +5,13 @@ domains that wallets sign by mistake, so that the wrong field can be named.
 Clauses: 5/exact-amount, 5/exact-recipient, 5/signature-proves.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import product, starmap
 from typing import Any, assert_never
 
-from x402sim.protocol.crypto import Address, BadSignature, checksum, recover
-from x402sim.protocol.eip3009 import Domain, transfer_digest
+from x402sim.protocol.crypto import BadSignature, checksum, recover
+from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
 from x402sim.protocol.networks import NETWORKS, TEST_CHAIN_IDS
 from x402sim.protocol.rules import Invalid, StandardTerms, Verification
 
@@ -80,30 +81,45 @@ def _odd(name: str, wanted: str, *seen: str) -> str:
 
 def _signature(case: Verification) -> str:
     """Return whose signature it is instead of the payer's, or where its domain is wrong."""
-    ours, payer = _fields(case.supported.domain), case.payment.authorization.from_
+    payment, ours = case.payment, case.supported.domain
+    auth = payment.authorization
     try:
-        signer = _signer(case, case.supported.domain)
-        mistaken = _mistaken(case.supported.domain)
-        wrong = next((_fields(each) for each in mistaken if _signer(case, each) == payer), None)
+        signer = recover(transfer_digest(auth, ours), payment.signature)
+        wrong = domain_signed(auth, payment.signature, ours)
     except BadSignature as bad:
         return str(bad)
     if wrong is not None:
-        odd = [_unlike(name, ours[name], wrong[name]) for name in ours if wrong[name] != ours[name]]
-        return f"signed in another domain: {', '.join(odd)}"
-    domain = ", ".join(f"{name} {value}" for name, value in ours.items())
-    return f"signer: wanted {checksum(payer)}, got {checksum(signer)}, in the domain {domain}"
+        return f"signed in another domain: {', '.join(starmap(_unlike, unlike(ours, wrong)))}"
+    domain = ", ".join(f"{name} {value}" for name, value in _fields(ours).items())
+    return f"signer: wanted {checksum(auth.from_)}, got {checksum(signer)}, in the domain {domain}"
 
 
-def _signer(case: Verification, domain: Domain) -> Address:
-    """Recover who has signed the authorization in a domain; raises `BadSignature`."""
-    return recover(transfer_digest(case.payment.authorization, domain), case.payment.signature)
+def domain_signed(
+    auth: Authorization, signature: bytes, ours: Domain, known: Iterable[Domain] = _KNOWN
+) -> Domain | None:
+    """Return the domain, of those signed by mistake, in which the payer has signed instead.
+
+    None if it is none of them; raises `BadSignature` if nobody can be recovered.
+    """
+    for domain in _mistaken(ours, known):
+        if recover(transfer_digest(auth, domain), signature) == auth.from_:
+            return domain
+    return None
 
 
-def _mistaken(ours: Domain) -> Iterator[Domain]:
+def unlike(ours: Domain, other: Domain) -> list[tuple[str, object, object]]:
+    """Return the fields in which two domains differ: the name in EIP-712, ours, the other's."""
+    own, its = _fields(ours), _fields(other)
+    return [(name, own[name], its[name]) for name in own if own[name] != its[name]]
+
+
+def _mistaken(ours: Domain, known: Iterable[Domain]) -> Iterator[Domain]:
     """Yield other domains that may have been signed."""
-    yield from _KNOWN
+    yield from known
     for field, values in _MISTAKES.items():
         yield from (replace(ours, **{field: value}) for value in values)
+    for chain_id, version in product(_MISTAKES["chain_id"], _MISTAKES["version"]):
+        yield replace(ours, chain_id=chain_id, version=version)
 
 
 def _fields(domain: Domain) -> dict[str, object]:

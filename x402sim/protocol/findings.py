@@ -14,6 +14,7 @@ from x402sim.protocol.crypto import (
     parse_address,
     recover,
 )
+from x402sim.protocol.differences import domain_signed, unlike
 from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,
     TRANSFER_TYPEHASH,
@@ -251,22 +252,15 @@ def _named(network: Network) -> str:
 def _signed_for(
     auth: Authorization, signature: bytes, network: Network, known: Mapping[str, Network]
 ) -> str | None:
-    """Return the domain for which `from` has signed after all, among those often confused."""
+    """Return for what `from` has signed after all, among what is often confused."""
     own = network.domain
     if signer_of(auth, signature, own, RECEIVE_TYPEHASH) == auth.from_:
         return "receiveWithAuthorization, which only the payee can submit"
-    chains = {own.chain_id, 1, *(each.chain_id for each in known.values())}
-    names = {own.name, "USDC", "USD Coin", *(each.token_name for each in known.values())}
-    assets = {own.verifying_contract, *(each.asset for each in known.values())}
-    for domain in (
-        Domain(name, version, chain_id, asset)
-        for asset in sorted(assets)
-        for chain_id in sorted(chains)
-        for name in sorted(names)
-        for version in sorted({own.version, "1", "2"})
-    ):
-        if signer_of(auth, signature, domain) == auth.from_:
-            token = f"{domain.name} version {domain.version}, chain id {domain.chain_id}"
-            is_same = domain.verifying_contract == own.verifying_contract
-            return token if is_same else f"{token}, at {checksum(domain.verifying_contract)}"
-    return None
+    domains = [each.domain for each in known.values()]
+    try:
+        other = domain_signed(auth, canonical(signature), own, domains)
+    except BadSignature:
+        return None
+    if other is None:
+        return None
+    return ", ".join(f"{name} {its}" for name, _, its in unlike(own, other))
