@@ -83,10 +83,10 @@ def _quote_examples(decisions: Decisions, price_base: int) -> dict[str, msgspec.
     """Return what is sold: a quote, and the agent that sells it."""
     return {
         "QuoteRequest": QuoteRequest(
-            pair="BTC-USDC", side=decisions.sides[0], leverage=10, size_usd=1000
+            pair="BTC-USD", side=decisions.sides[0], leverage=10, size_usd=1000
         ),
         "Quote": Quote(
-            pair="BTC-USDC",
+            pair="BTC-USD",
             entry_price=64210.5,
             liquidation_price=58110.5,
             funding_rate=0.0001,
