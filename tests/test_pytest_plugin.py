@@ -17,51 +17,41 @@ from tests.house.test_readme import blocks
 
 pytest_plugins = ("pytester",)
 README_TEST = blocks("python")[1]
-IMPORTS = """
+PAYER = """
 import httpx
 from x402sim import PaymentAuth, PaymentFailed, Wallet
-"""
-PAYER = """
+
 def buy(url, key):
-    {at_first}
-    for _ in range(3):
-        {each_time}
+    payer = PaymentAuth(Wallet(key), reuse=False{options})
+    for _ in range({tries}):
         try:
             with httpx.Client(auth=payer) as http:
                 answers = [http.get(url).raise_for_status() for _ in range({times})]
                 return answers[0].json()
         except (PaymentFailed, httpx.TransportError):
-            pass
-    raise RuntimeError("not served")
+            if {forgets}:
+                payer = PaymentAuth(Wallet(key), reuse=False{options})
+    return {{"error": "not served"}}
 """
 
 
-def payer(options: str = "", *, remembers: bool = True, times: int = 1) -> str:
-    """Return a payer that buys `times` times, and knows after a failure what it has paid, or not."""
-    made = f"payer = PaymentAuth(Wallet(key), reuse=False, {options})"
-    at_first, each_time = (made, "") if remembers else ("", made)
-    return IMPORTS + PAYER.format(at_first=at_first, each_time=each_time, times=times)
+def payer(options: str = "", *, tries: int = 3, times: int = 1, forgets: str = "False") -> str:
+    """Return a payer that buys `times` times, and may forget after a failure what it has paid."""
+    return PAYER.format(options=options, tries=tries, times=times, forgets=forgets)
 
 
-PAYS_ONCE = """
-def buy(url, key):
-    try:
-        return httpx.get(url, auth=PaymentAuth(Wallet(key))).json()
-    except (PaymentFailed, httpx.TransportError):
-        return {"error": "not served"}
-"""
-
-
+ONE_STEP = ", version=2"
 PAYERS = {
     "right": (payer(), None, None),
-    "right, in one step": (payer("version=2"), None, None),
-    "forgets a lost answer": (payer(remembers=False), "2 == 1", "2 == 1"),
-    "forgets it, in one step": (payer("version=2", remembers=False), "2 == 1", "2 == 1"),
+    "right, in one step": (payer(ONE_STEP), None, None),
+    "forgets": (payer(forgets="True"), "2 == 1", "2 == 1"),
+    "forgets, in one step": (payer(ONE_STEP, forgets="True"), "2 == 1", "2 == 1"),
+    "forgets unless it has a receipt": (payer(forgets="not payer.receipts"), "2 == 1", None),
     "buys twice": (payer(times=2), "2 == 1", "2 == 1"),
-    "pays, and gives up": (IMPORTS + PAYS_ONCE, "'market' in", "'market' in"),
+    "gives up": (payer(tries=1), "'market' in", "'market' in"),
     "never pays": ("def buy(url, key): return 'market'", "0 == 1", "0 == 1"),
 }
-"""A payer, and what the test says of it: if the first answer is lost, and if the goods are."""
+"""A payer, and what the test says of it: if the receipt is lost, and if the goods are."""
 STRICT = ("-Werror", "-Wignore::pytest.PytestAssertRewriteWarning")  # it is loaded here already
 
 
@@ -89,7 +79,7 @@ def test_the_test_of_the_readme_finds_who_pays_twice(name: str, pytester: Any, r
 
 
 def test_the_report_of_a_failed_test_has_the_log_of_the_server(pytester: Any, run: Any) -> None:
-    pytester.makepyfile(my_payer=payer(remembers=False))
+    pytester.makepyfile(my_payer=payer(forgets="True"))
     paid = ["*account 0 * POST /api/pay *", "*transfer: 0.01 *"]
     struck = '*fault: "lose answer" struck service /api/p*'
     result = run(README_TEST, "-k", "market")
