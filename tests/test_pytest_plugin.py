@@ -22,34 +22,36 @@ import httpx
 from x402sim import PaymentAuth, PaymentFailed, Wallet
 
 def buy(url, key):
-    {at_first}
-    for _ in range(3):
-        {each_time}
+    payer = PaymentAuth(Wallet(key), reuse=False{options})
+    for _ in range({tries}):
         try:
             with httpx.Client(auth=payer) as http:
                 answers = [http.get(url).raise_for_status() for _ in range({times})]
                 return answers[0].json()
         except (PaymentFailed, httpx.TransportError):
-            pass
-    raise RuntimeError("not served")
+            if {forgets}:
+                payer = PaymentAuth(Wallet(key), reuse=False{options})
+    return {{"error": "not served"}}
 """
 
 
-def payer(options: str = "", *, remembers: bool = True, times: int = 1) -> str:
-    """Return a payer that buys `times` times, and knows after a failure what it has paid, or not."""
-    made = f"payer = PaymentAuth(Wallet(key), reuse=False, {options})"
-    at_first, each_time = (made, "") if remembers else ("", made)
-    return PAYER.format(at_first=at_first, each_time=each_time, times=times)
+def payer(options: str = "", *, tries: int = 3, times: int = 1, forgets: str = "False") -> str:
+    """Return a payer that buys `times` times, and may forget after a failure what it has paid."""
+    return PAYER.format(options=options, tries=tries, times=times, forgets=forgets)
 
 
+ONE_STEP = ", version=2"
 PAYERS = {
-    "right": (payer(), "passed"),
-    "right, in one step": (payer("version=2"), "passed"),
-    "forgets a lost answer": (payer(remembers=False), "assert 2 == 1"),
-    "forgets it, in one step": (payer("version=2", remembers=False), "assert 2 == 1"),
-    "buys twice": (payer(times=2), "assert 2 == 1"),
-    "never pays": ("def buy(url, key): pass", "assert 0 == 1"),
+    "right": (payer(), None, None),
+    "right, in one step": (payer(ONE_STEP), None, None),
+    "forgets": (payer(forgets="True"), "2 == 1", "2 == 1"),
+    "forgets, in one step": (payer(ONE_STEP, forgets="True"), "2 == 1", "2 == 1"),
+    "forgets unless it has a receipt": (payer(forgets="not payer.receipts"), "2 == 1", None),
+    "buys twice": (payer(times=2), "2 == 1", "2 == 1"),
+    "gives up": (payer(tries=1), "'market' in", "'market' in"),
+    "never pays": ("def buy(url, key): return 'market'", "0 == 1", "0 == 1"),
 }
+"""A payer, and what the test says of it: if the receipt is lost, and if the goods are."""
 STRICT = ("-Werror", "-Wignore::pytest.PytestAssertRewriteWarning")  # it is loaded here already
 
 
@@ -68,11 +70,20 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("name", PAYERS)
 def test_the_test_of_the_readme_finds_who_pays_twice(name: str, pytester: Any, run: Any) -> None:
-    text, expected = PAYERS[name]
+    text, *expected = PAYERS[name]
     pytester.makepyfile(my_payer=text)
     result = run(README_TEST)
-    result.assert_outcomes(**({"passed": 1} if expected == "passed" else {"failed": 1}))
-    result.stdout.re_match_lines([f".*{expected}"])
+    failed = [f"*assert {text}*" for text in expected if text]
+    result.assert_outcomes(passed=2 - len(failed), failed=len(failed))
+    result.stdout.fnmatch_lines(failed)
+
+
+def test_the_report_of_a_failed_test_has_the_log_of_the_server(pytester: Any, run: Any) -> None:
+    pytester.makepyfile(my_payer=payer(forgets="True"))
+    paid = ["*account 0 * POST /api/pay *", "*transfer: 0.01 *"]
+    struck = '*fault: "lose answer" struck service /api/p*'
+    result = run(README_TEST, "-k", "market")
+    result.stdout.fnmatch_lines(["*x402 server*", *paid, struck, *paid])
 
 
 ISOLATED = """
@@ -126,6 +137,14 @@ def test_of_settings(x402_server):
 def test_misspelt(x402_server):
     pass
 
+@pytest.mark.x402(network="base")
+def test_of_no_network(x402_server):
+    pass
+
+@pytest.mark.x402(faults=[Fault(victim="service", does="refuse", path="/market-data")])
+def test_of_no_path(x402_server):
+    pass
+
 @pytest.mark.x402("0.05")
 def test_without_a_name(x402_server):
     pass
@@ -134,27 +153,48 @@ def test_without_a_name(x402_server):
 
 def test_a_marker_sets_options(run: Any) -> None:
     result = run(OPTIONS, *STRICT)
-    result.assert_outcomes(passed=3, errors=2)
+    result.assert_outcomes(passed=3, errors=4)
+    result.stdout.no_fnmatch_line("*local.py*")
     result.stdout.re_match_lines_random(
         [
-            "unknown option of @pytest.mark.x402 'prize'; did you mean 'price'. Possible: price, .*",
+            "unknown option of @pytest.mark.x402 'prize'; did you mean 'price'\\? Possible: price, .*",
             r"x402 takes options by name \(price=...\), not \('0.05',\)",
+            "@pytest.mark.x402: unknown network 'base'; did you mean 'base-sepolia'\\? Possible: .*",
+            ".* refused 'faults': unknown path of service '/market-data'; "
+            "did you mean '/api/perp/market'\\? Possible: /api/.*, /api/agents$",
         ]
     )
 
 
 IDLE = """
+import pytest
 from x402sim import Fault
 
-def test_that_pays_in_one_step(x402_server, x402_payer):
-    x402_server.fault(Fault(victim="service", does="lose answer", path="/api/perp/quote"))
+QUOTE = Fault(victim="service", does="refuse", path="/api/perp/quote")
+pytestmark = pytest.mark.x402(faults=[QUOTE])
+
+def test_that_asks_too_little(x402_server, x402_payer):
+    x402_server.fault(Fault(victim="service", does="lose answer", path="/market", skip=5))
     assert x402_payer.client.get("/api/perp/market").status_code == 200
+
+def test_that_fails_anyway(x402_server):
+    assert x402_server.balance(x402_server.info.pay_to) == 1
+
+def test_that_is_skipped(x402_server):
+    pytest.skip("not now")
 """
 
 
-def test_a_fault_that_strikes_nothing_is_told(run: Any) -> None:
-    told = [".*too few requests came that this fault strikes: Fault\\(victim='service', .*"]
-    run(IDLE).stdout.re_match_lines(told)
+def test_a_fault_with_turns_left_is_an_error(run: Any) -> None:
+    result = run(IDLE)
+    result.assert_outcomes(passed=1, failed=1, skipped=1, errors=1)
+    result.stdout.fnmatch_lines(
+        [
+            "Fault(*path='/api/perp/quote'*): struck 0 of 1, 0 requests fit it",
+            "Fault(*path='/market', skip=5*): struck 0 of 1, 2 requests fit it",
+            "So this test does not show what it should: *",
+        ]
+    )
 
 
 def test_pytest_loads_it_wherever_the_package_is_installed() -> None:

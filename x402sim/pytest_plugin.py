@@ -2,11 +2,11 @@
 
 `x402_server` is a server of the test's own, `x402_payer` one of its funded accounts. The marker
 `@pytest.mark.x402(price="0.05", network="base-sepolia", faults=[Fault(...)])` sets the price of a
-quote, faults, and all options of `LocalServer`. `-p no:x402sim` leaves the plugin out.
+quote, faults, and all options of `LocalServer`. A fault that strikes less often than its `times`
+is an error, and a failed test reports the server's log. `-p no:x402sim` leaves the plugin out.
 """
 
-import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
     from x402sim import Fault, LocalServer, PaymentAuth
 
+PASSED = pytest.StashKey[bool]()
 MARKER = "x402(price, faults, **options): the server of this test; options are those of LocalServer"
+UNSPENT = (
+    "So this test does not show what it should: give the fault a victim, path, contains and skip "
+    "that requests of this payer fit, or times=None if it need not strike."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +47,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keep whether the test has passed so far, for its fixtures."""
+    report = yield
+    item.stash[PASSED] = report.passed
+    return report
+
+
 @pytest.fixture(scope="session")
 def _x402_stopping() -> Iterator["Executor"]:
     """Threads in which servers stop while the next tests run: each needs 0.2 s for it."""
@@ -57,21 +72,33 @@ def x402_server(
 ) -> Iterator["LocalServer"]:
     """A running server with ten funded accounts, new for each test.
 
-    It warns of a fault that could have struck more requests: the test may not show what it should.
+    A fault with turns left is an error: the test does not show what it should.
     """
     from x402sim import LocalServer
+    from x402sim.world.control.client import ControlError
+    from x402sim.world.server.log import Form
 
-    options, faults = _options(request.node)
-    server = LocalServer(**options).start()
+    test, log = request.node, list[bytes]()
+    options, faults = _options(test)
+    try:
+        server = LocalServer(**options)
+    except ValueError as wrong:
+        pytest.fail(f"@pytest.mark.x402: {wrong}", pytrace=False)
+    server.log_form = Form(log.append)
+    server.start()
     try:
         for fault in faults:
             server.fault(fault)
         yield server
-        for fault in server.parts.faults.standing() if server.parts else ():
-            if fault.times is not None:
-                warnings.warn(
-                    f"too few requests came that this fault strikes: {fault}", stacklevel=1
-                )
+        passed = test.stash.get(PASSED, False)
+        unspent = server.parts.faults.unspent() if passed and server.parts else []
+        if unspent or not passed:
+            server.stop()
+            test.add_report_section("teardown", "x402 server", b"".join(log).decode())
+        if unspent:
+            pytest.fail("\n".join([*unspent, UNSPENT]), pytrace=False)
+    except ControlError as wrong:
+        pytest.fail(f"@pytest.mark.x402: {wrong}", pytrace=False)
     finally:
         _x402_stopping.submit(server.stop).add_done_callback(lambda stopped: stopped.result())
 

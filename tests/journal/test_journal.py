@@ -1,6 +1,7 @@
 """The journal: order, numbers, the form of its lines, and which files it reads."""
 
 import hashlib
+import re
 import sys
 from collections import deque
 
@@ -28,6 +29,15 @@ def test_with_a_limit_only_the_newest_are_kept_and_numbers_go_on():
     journal = filled(5, limit=2)
     assert [entry.seq for entry in journal] == [3, 4]
     assert (len(journal), journal.length) == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("count", "ends"),
+    [(0, r""), (1, r"Entry\(seq=0,[^…]+"), (5, r"Entry\(seq=3,.+ … Entry\(seq=4,.+")],
+)
+def test_it_shows_how_many_entries_are_kept_and_the_first_and_the_last(count, ends):
+    shown = repr(filled(count, limit=2))
+    assert re.fullmatch(f"<Journal of {min(count, 2)} events: {ends}>", shown)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_a_database_that_cannot_be_one(tmp_path, what):
 
 @pytest.mark.clause("2.8/networks")
 def test_a_network_that_does_not_exist():
-    says = "unknown network 'mars'; known networks: cronos-testnet, cronos-mainnet"
+    says = "unknown network 'mars'. Possible: cronos-testnet, cronos-mainnet"
     gives_up("--network", "mars", says=says)
 
 

@@ -87,7 +87,7 @@ def test_a_number_that_is_no_key_is_refused(number: int) -> None:
         ("PRIVATE_KEY", "0xabc", "0x and 64 hex digits, got 5 characters"),
         ("MERCHANT_ADDRESS", "foo", "0x and 40 hex digits, got 'foo'"),
         ("TOKEN_ADDRESS", "foo", "0x and 40 hex digits, got 'foo'"),
-        ("NETWORK", "foo", "known networks: cronos-testnet, cronos-mainnet"),
+        ("NETWORK", "foo", "Possible: cronos-testnet, cronos-mainnet"),
         ("FINAL_DEPTH", "foo", "a number from 0, not 'foo'"),
         ("FACILITATOR_URL", "foo", "a URL such as http://127.0.0.1:4020, got 'foo'"),
         ("EXPLORER_URL", "ftp://host/x", "got 'ftp://host'"),

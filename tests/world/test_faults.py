@@ -5,14 +5,25 @@ A story is played in process, over TCP on virtual time, and against a server in 
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, get_args
+from contextlib import suppress
+from typing import Any, Literal, get_args
 
 import httpx
 import msgspec
 import pytest
 
 from tests.world.playing import entries, found, play, played
-from x402sim import TESTNET, Fault, LiveWorld, LocalServer, Wallet, World, events
+from x402sim import (
+    TESTNET,
+    Fault,
+    LiveWorld,
+    LocalServer,
+    PaymentAuth,
+    PaymentFailed,
+    Wallet,
+    World,
+    events,
+)
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import Spelling, encode_header
 from x402sim.report.summary import checks_of
@@ -221,6 +232,23 @@ def test_contains_looks_into_payment_headers(spelling: Spelling) -> None:
     for asked, strikes in ((header, True), ("0x7b7d", False), ("no header", False), ("", False)):
         body = msgspec.json.encode({"paymentHeader": asked})
         assert (faults.next_for("facilitator", "/settle", body) is not None) is strikes
+
+
+@pytest.mark.parametrize("version", [None, 1, 2])
+@pytest.mark.parametrize("of", ["payment", "payer"])
+def test_contains_looks_at_the_headers_that_show_a_payment(
+    server: LocalServer, version: Literal[1, 2] | None, of: str
+) -> None:
+    """The first request, which is answered 402, shows none, whatever the payer calls itself."""
+    wallet = server.wallets[0]
+    contains = wallet.address if of == "payer" else "payment"
+    server.fault(Fault(victim="service", contains=contains, **TEAPOT))
+    asked, paid = [], PaymentAuth(wallet, version=version)
+    with httpx.Client(auth=paid, headers={"user-agent": "payment"}) as http:
+        http.event_hooks["response"] = [lambda answer: asked.append(answer.status_code)]
+        with suppress(PaymentFailed):
+            http.get(f"{server.url}/api/perp/market")
+    assert asked[:2] == [402, 418]
 
 
 def test_a_story_leaves_no_fault_behind(server: LocalServer) -> None:

@@ -3,6 +3,7 @@
 import doctest
 import inspect
 import re
+from typing import get_args
 
 import msgspec
 import pytest
@@ -49,6 +50,12 @@ def test_every_field_is_explained_with_its_default(options: type) -> None:
             default = re.sub(r"'(.*)'", r'"\1"', repr(field.default)).removesuffix(".0")
             assert default in block, (name, default)
             assert "default" in block
+
+
+def test_every_kind_of_fault_is_explained() -> None:
+    kinds = re.split(r"\n(?=\w+\n)", inspect.getdoc(Fault) or "")[2]
+    for kind in get_args(faults.FaultKind):
+        assert re.search(rf'- (".+", )?"{kind}"(, ".+")?: \S', kinds), kind
 
 
 def test_the_documentation_of_the_policies_names_them_all_and_the_default_first() -> None:

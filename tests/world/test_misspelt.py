@@ -85,6 +85,16 @@ def test_a_fault_is_for_a_path_that_the_victim_serves(server: LocalServer, victi
         httpx.post(f"{server.control_url}/faults/clear")
 
 
+def test_the_error_of_a_path_is_one_line_and_names_the_whole_path(server: LocalServer) -> None:
+    with pytest.raises(RuntimeError) as said:
+        server.fault(Fault(victim="service", does="refuse", path="/market-data"))
+    assert str(said.value).startswith(
+        "the control API refused 'faults': unknown path of service '/market-data'; "
+        "did you mean '/api/perp/market'? Possible: /api/perp/quote, /api/"
+    )
+    assert "docs" not in str(said.value), "no page"
+
+
 @played()
 async def test_a_name_that_the_world_lacks_is_refused(world: LiveWorld, alice: Payer) -> None:
     with pytest.raises(RuntimeError, match=re.escape(NO_VICTIM)):

@@ -106,7 +106,7 @@ def test_misspelt_names_are_errors_immediately(tmp_path: Path) -> None:
         LocalServer(port=99999)
     with pytest.raises(ValueError, match="block time is"):
         LocalServer(block_time_s=0)
-    with pytest.raises(ValueError, match="known networks: cronos-testnet"):
+    with pytest.raises(ValueError, match="Possible: cronos-testnet"):
         LocalServer(network="cronos")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

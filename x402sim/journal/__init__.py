@@ -35,6 +35,12 @@ class Journal:
         self.listeners: list[Callable[[Entry], None]] = []
         """Called with every entry as it is recorded; they may record events of their own."""
 
+    def __repr__(self) -> str:
+        """Return how many entries are kept, the first and the last; `list(journal)` has all."""
+        last = self.since(self._next - 1)
+        first = [next(iter(self))] if len(self) > 1 else []
+        return f"<Journal of {len(self)} events: {' … '.join(map(str, first + last))}>"
+
     @classmethod
     def load(cls, ndjson: bytes) -> "Journal":
         """Return the journal that `ndjson()` wrote.

@@ -13,6 +13,7 @@ import msgspec
 
 from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.eip3009 import Domain
+from x402sim.text.suggest import unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +81,7 @@ def network_named(name: str, networks: Mapping[str, Network] = NETWORKS) -> Netw
     try:
         return networks[name]
     except KeyError:
-        known = ", ".join(networks)
-        raise ValueError(f"unknown network {name!r}; known networks: {known}") from None
+        raise ValueError(unknown("network", name, networks)) from None
 
 
 class NetworkRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,16 +1,27 @@
 """Suggests the nearest known name for a misspelt one, in the text of an error."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
 
-def unknown(kind: str, seen: str, known: Iterable[str], *, possible: str | None = None) -> str:
+def unknown(
+    kind: str,
+    seen: str,
+    known: Iterable[str],
+    *,
+    possible: str | None = None,
+    shown: Callable[[str], str] = str,
+) -> str:
     """Return the text of an error about a name that does not exist.
 
     It says what was seen, the nearest known name if one is near, and what is possible; by default
     all names: "unknown victim 'servce'; did you mean 'service'? Possible: service, facilitator".
+    A name is near, too, if it alone begins with what was seen. `shown` is how a name is shown.
     """
     names = [str(name) for name in known]
     near = get_close_matches(seen, names, n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
-    return f"unknown {kind} {str(seen)!r}{hint} {possible or 'Possible: ' + ', '.join(names)}"
+    longer = [name for name in names if seen and name.startswith(seen)]
+    near = near or longer[: len(longer) == 1]
+    hint = f"; did you mean {shown(near[0])!r}?" if near else "."
+    possible = possible or "Possible: " + ", ".join(map(shown, names))
+    return f"unknown {kind} {str(seen)!r}{hint} {possible}"

@@ -8,7 +8,7 @@ import msgspec
 
 from x402sim.clock import SkewedClock
 from x402sim.journal import Journal
-from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.messages import BadMessage, ErrorBody, decode
 from x402sim.text.printable import printable
 from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_ITEMS
 from x402sim.world.control.messages import Transfer, Who
@@ -24,6 +24,14 @@ class ControlError(RuntimeError):
     def __init__(self, text: str, answer: httpx.Response | None = None) -> None:
         super().__init__(text)
         self.answer = answer
+
+
+def _reason(refused: httpx.Response) -> str:
+    try:
+        told: ErrorBody = decode(refused.content, ErrorBody)
+    except BadMessage:
+        return refused.text
+    return told.reason or told.error
 
 
 class ControlClient:
@@ -50,7 +58,7 @@ class ControlClient:
         except httpx.TransportError as error:
             raise ControlError(f"the control API did not answer: {error!r}") from error
         if answer.status_code != 200:
-            said = f"the control API refused {path!r}: {printable(answer.text)}"
+            said = f"the control API refused {path!r}: {printable(_reason(answer))}"
             raise ControlError(said, answer)
         return answer
 

@@ -101,7 +101,10 @@ class State(Wire, frozen=True):
 
 
 class Transfer(Wire, frozen=True):
-    """A transfer of the token, named as in the journal; a mint comes from the zero address."""
+    """A transfer of the token, named as in the journal; a mint comes from the zero address.
+
+    `amount_base` is text, as every amount on the wire: `int(transfer.amount_base)` base units.
+    """
 
     tx_hash: str
     block_number: int

@@ -27,6 +27,7 @@ from x402sim.world.control.messages import Ready, Transfer
 from x402sim.world.loop import run_anywhere
 from x402sim.world.server.accounts import phrase_of
 from x402sim.world.server.listen import Listen
+from x402sim.world.server.log import Form
 from x402sim.world.server.serve import open_world, run, serve
 from x402sim.world.transport.faults import Fault
 
@@ -85,6 +86,8 @@ class LocalServer:
         self._failure: BaseException | None = None
         self._ready_message: Ready | None = None
         self.parts: Parts | None = None
+        self.log_form: Form | None = None
+        """Where its log goes, and how; None if nowhere. Set it before the start."""
 
     def __repr__(self) -> str:
         return f"LocalServer({self.url})" if self._ready_message else "LocalServer(not running)"
@@ -186,16 +189,19 @@ class LocalServer:
         self._ask(lambda control: control.reset())
 
     def transfers(self, account: str = "") -> list[Transfer]:
-        """Return the transfers of the token, oldest first; with an address, those from or to it."""
+        """Return the transfers of the token, oldest first; with an address, those from or to it.
+
+        Each has `tx_hash`, `block_number`, `sender`, `to` and `amount_base`: text, in base units.
+        """
         return self._ask(lambda control: control.transfers(account))
 
     def balance(self, address: str) -> int:
-        """Return what an address has of the token, in base units."""
+        """Return what an address has of the token, in base units, as an int."""
         return self._ask(lambda control: control.balance(address))
 
     @property
     def journal(self) -> Journal:
-        """What has happened until now: `x402sim events` describes every event."""
+        """What has happened, as `list(journal)` tells; `x402sim events` describes every event."""
         return self._ask(lambda control: control.journal())
 
     @property
@@ -234,7 +240,7 @@ class LocalServer:
     def _run(self) -> None:
         try:
             self.parts, sock = open_world(self._recipe, self._listen, self.clock)
-            run(serve(self.parts, self._listen, sock, self._started))
+            run(serve(self.parts, self._listen, sock, self._started, self.log_form))
         except BaseException as failure:  # noqa: BLE001 - handed to the thread that asked
             self._failure = failure
         finally:

@@ -33,19 +33,7 @@ FaultKind = Literal[
     "crash before",
     "crash after",
 ]
-"""What a fault does:
-
-- lose request: the connection breaks before the victim sees the request
-- lose answer: the victim does the work, then the connection breaks
-- refuse: the connection is refused (over TCP it looks like a lost request)
-- delay request, delay answer: `seconds` pass before the work is done, or after it
-- answer: `status` and `body` are answered, instead of the work or after it (`work_done`)
-- truncate: the work is done, and half of the answer arrives
-- duplicate: the request arrives twice, and the second answer is the one that is seen
-- crash before, crash after: the *service* that was asked, or that asks, dies as the request
-  reaches the victim, or when its answer is ready; it runs again on its database 1 second
-  later, and refuses connections until then
-"""
+"""What a fault does, as the docstring of `Fault` tells."""
 
 
 class Fault(
@@ -60,20 +48,30 @@ class Fault(
         Who is asked: "service", "facilitator", "explorer", "rpc" (the chain's node), or the name of
         one service or facilitator of a market.
     does
-        "lose request", "lose answer", "refuse", "delay request", "delay answer", "answer",
-        "truncate", "duplicate", "crash before" or "crash after"; see `FaultKind`.
+        - "lose request": the connection breaks before the victim sees the request
+        - "lose answer": the victim does the work, then the connection breaks
+        - "refuse": the connection is refused (over TCP it looks like a lost request)
+        - "delay request", "delay answer": `seconds` pass before the work is done, or after it
+        - "answer": `status` and `body` are answered, instead of the work or after it (`work_done`)
+        - "truncate": the work is done, and half of the answer arrives
+        - "duplicate": the request arrives twice, and the second answer is the one that is seen
+        - "crash before", "crash after": the *service* that was asked, or that asks, dies as the
+          request reaches the victim, or when its answer is ready; it runs again on its database
+          1 second later, and refuses connections until then
     path
         The end of the request's path, such as "/settle"; default "", which is any. Of the service:
         "/api/perp/quote", "/api/pay", "/api/sessions/create", "/api/agents" and so on; of the
         facilitator: "/verify", "/settle", "/supported". A path that the victim lacks is refused
         when the fault is added. The node has one path: give its method in `contains`.
     contains
-        A text in the path, the query or the body, such as "eth_getLogs" or a payment id, also in
-        the JSON of a payment header, in upper or lower case; default "", which is any.
+        A text in the path, the query, the body or a header that shows a payment, such as
+        "eth_getLogs" or a payment id, also in the JSON of a payment header, in upper or lower case;
+        default "", which is any. "payment" fits the requests that pay, in one step or in two, and
+        not the first, which is answered 402.
     skip
-        How many of the requests that fit pass first; default 0.
+        How many of the requests that fit pass first, as the first 402 may; default 0.
     times
-        How many requests it strikes; default 1, None strikes without limit.
+        How many requests it strikes, one after the other; default 1, None strikes without limit.
     probability
         The chance that it strikes a request that fits, drawn from the seed; default 1.0. A request
         that is spared does not count.
@@ -227,8 +225,14 @@ class Faults:
             _require_known("victim", fault.victim, list(self._paths))
         paths = self._paths.get(fault.victim, ())
         if paths and not any(_may_end_with(path, fault) for path in paths):
-            endings = dict.fromkeys("/" + "/".join(_ending(path, fault)[1:]) for path in paths)
-            raise ValueError(unknown(f"path of {fault.victim}", fault.path, endings))
+            shown = [path for path in paths if "/api" in path] or paths
+            endings: dict[str, str] = {}
+            for path in shown:
+                endings.setdefault("/" + "/".join(_ending(path, fault)[1:]), path)
+            wrong = unknown(
+                f"path of {fault.victim}", fault.path, endings, shown=endings.__getitem__
+            )
+            raise ValueError(wrong)
         self._standing.append(_Standing(fault))
 
     def add_rule(self, rule: FaultRule, on_error: Callable[[str], None]) -> None:
@@ -250,18 +254,32 @@ class Faults:
         """Return the faults that can still strike."""
         return [each.fault for each in self._standing]
 
+    def unspent(self) -> list[str]:
+        """Describe each fault with turns left: too few requests came that it fits."""
+        return [
+            f"{each.fault}: struck {each.struck} of {each.fault.times}, {each.seen} requests fit it"
+            for each in self._standing
+            if each.fault.times is not None
+        ]
+
     @property
     def is_empty(self) -> bool:
         """Whether no request can be struck."""
         return not self._standing and not self._rules
 
-    def next_for(self, victim: Victim, path: str, request: bytes) -> Fault | None:
-        """Return the fault that strikes this request, if any, and count the strike."""
+    def next_for(
+        self, victim: Victim, path: str, request: bytes, shown: bytes = b""
+    ) -> Fault | None:
+        """Return the fault that strikes this request, if any, and count the strike.
+
+        `shown` are its headers that show a payment.
+        """
+        sent = shown + request
         for each in self._standing:
             fault = each.fault
             if fault.victim != victim or not path.endswith(fault.path):
                 continue
-            if not _contains(request, fault.contains):
+            if not _contains(sent, fault.contains):
                 continue
             each.seen += 1
             if each.seen <= fault.skip or self._rng.random() >= fault.probability:
@@ -298,7 +316,9 @@ class _Standing:
         self.seen = self.struck = 0
 
 
-_HEADER = re.compile(rb'"paymentHeader"\s*:\s*"([^"\\]*)"')
+_HEADER = re.compile(
+    rb'(?:"paymentHeader"\s*:\s*"|^(?:x-payment|payment-signature): )([^"\\\n]*)', re.MULTILINE
+)
 
 
 def _contains(request: bytes, wanted: str) -> bool:

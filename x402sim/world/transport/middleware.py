@@ -1,6 +1,6 @@
 """ASGI middleware that injects faults in front of a part, in-process and over TCP.
 
-`faults.FaultKind` lists what it can do to a request or its answer. No fault strikes a request that
+`Fault` tells what it can do to a request or its answer. No fault strikes a request that
 is cut off, or longer than any part reads: it passes as it comes.
 """
 
@@ -16,6 +16,8 @@ from x402sim.world.transport.faults import Fault, Faults, Victim, value_of
 
 ABORT = "x402sim.abort"
 """The ASGI scope's key of the function that breaks the request's connection."""
+
+_PROOFS = (b"x-payment-id", b"x-session-id", b"x-payment", b"payment-signature")
 
 
 def faulty(
@@ -40,7 +42,8 @@ def faulty(
             await app(scope, _replayed(messages, receive), send)
             return
         asked = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
-        fault = faults.next_for(victim, scope["path"], asked)
+        shown = b"".join(b"%b: %b\n" % each for each in scope["headers"] if each[0] in _PROOFS)
+        fault = faults.next_for(victim, scope["path"], asked, shown)
         if fault is None:
             await app(scope, _replayed(messages, receive), send)
         else:
