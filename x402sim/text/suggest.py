@@ -13,4 +13,11 @@ def unknown(kind: str, seen: str, known: Iterable[str], *, possible: str | None 
     names = [str(name) for name in known]
     near = get_close_matches(seen, names, n=1, cutoff=0.6)
     hint = f"; did you mean {near[0]!r}?" if near else "."
-    return f"unknown {kind} {str(seen)!r}{hint} {possible or 'Possible: ' + ', '.join(names)}"
+    possible = possible or f"Possible: {', '.join(names) or 'none'}"
+    return f"unknown {kind} {str(seen)!r}{hint} {possible}"
+
+
+def near_url(text: str) -> str:
+    """Return what to say of a text that would be a URL with http:// before it; else nothing."""
+    is_near = "://" not in text and ("." in text or ":" in text)
+    return f"; did you mean http://{text}?" if is_near else ""
