@@ -7,12 +7,14 @@ writes the text anew: read it as a user would.
 import json
 import os
 import re
+import signal
 from pathlib import Path
 
 from typer.testing import CliRunner
 
 from tests.serve.driver import ORDER, QUOTE, Server, started
-from tests.serve.test_log import LOST, MASKS, log_of
+from tests.serve.test_log import LOST, MASKS, log_of, masked
+from tests.suite.duo import Duo
 from x402sim.cli import app
 from x402sim.payer.mistakes import MISTAKES
 
@@ -62,3 +64,25 @@ def test_both_panes_say_what_happened_what_was_wanted_and_what_to_do() -> None:
         PANES.write_text(found, "utf-8")
     assert found == PANES.read_text("utf-8")
     assert max(map(len, log.splitlines())) <= 80
+
+
+ALONE = """\
+12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
+12:00:00 0xf39F…2266  POST /api/pay                   200      1 ms  pay_abcdef…
+12:00:00 0xf39F…2266  POST /api/perp/quote            200      1 ms  pay_abcdef…
+12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
+12:00:00 0xf39F…2266  POST /api/pay                   400      1 ms  pay_abcdef…
+         Invalid signature: Invalid amount: 5000; value: wanted 10000, got 5000
+"""
+
+
+def test_a_service_alone_has_a_log_too() -> None:
+    duo = Duo()
+    try:
+        for wrong in ((), ("--wrong", "amount")):
+            words = ["pay", duo.url + QUOTE, "-d", json.dumps(ORDER), "--key", duo.key, *wrong]
+            assert CliRunner().invoke(app, words).exit_code == 0
+        assert duo.service.end(signal.SIGINT) == 0
+        assert masked(duo.service.errors()) == ALONE
+    finally:
+        duo.close()

@@ -268,7 +268,7 @@ def _is_shown(request: _Request) -> bool:
     """Tell whether a request is more than polling, or the look at a page."""
     first = request.scope["path"].split("/", 2)[1:2]
     status = request.status or 500
-    if (first and first[0] in _SILENT) or request.scope["path"] == "/healthz":
+    if (first and first[0] in _SILENT) or request.scope["path"] in ("/healthz", "/_sim/who"):
         return status >= 500
     reads = request.scope["method"] in ("GET", "HEAD", "OPTIONS")
     return not reads or status >= 400 or (bool(first) and first[0] in _SPOKEN)
