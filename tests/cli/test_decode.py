@@ -232,6 +232,7 @@ def test_receipts() -> None:
         ("aGVsbG8=", "base64 of 'hello', which is no JSON"),
         ("[1]", "JSON, but an array"),
         ('{"a": 1}', "it has 'a'; wanted payload, accepts"),
+        ("http://shop/page", "neither JSON, base64 nor 0x-hex"),
         ("[" * 5000, "more than the 2000 read"),
     ],
 )
@@ -242,6 +243,18 @@ def test_what_cannot_be_decoded(text: str, told: str) -> None:
     assert done.stderr.startswith("x402sim: cannot decode it: ")
     assert told in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("README.md", "it is the name of a file; read it with `decode - < README.md`"),
+        ("http://shop/page", "it is a URL; `doctor URL` asks it, and examines its 402"),
+    ],
+)
+def test_the_name_of_what_holds_a_message_is_told(name: str, told: str) -> None:
+    done = decoded(name)
+    assert (done.exit_code, done.stderr) == (2, f"x402sim: cannot decode it: {told}\n")
 
 
 ODD = (None, "", "0x", "9" * 5000, "\u202e", -1, 10**30, 1.5, True, [], {}, [[{}]])

@@ -63,7 +63,7 @@ def test_a_file_that_is_not_a_journal(journals: dict[str, Path], tmp_path: Path)
             assert done.stdout == ""
             assert done.stderr.startswith("x402sim: ")
             assert done.stderr.count("\n") == 1
-            assert says in done.stderr
+            assert done.stderr.count(says) == 1
 
 
 def test_it_works_without_the_report_extra(journals: dict[str, Path]) -> None:

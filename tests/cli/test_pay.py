@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -251,6 +252,9 @@ def test_an_error_that_was_paid_for_names_its_proof(server: LocalServer) -> None
         (["--key", "0x12"], "--key: a private key is 0x and 64 hex digits, got 4 characters"),
         (["--header", "abc"], "--header 'abc': wanted 'Name: value'"),
         (["--wrong", "ammount"], "unknown mistake 'ammount'; did you mean 'amount'?"),
+        (["--header", "a b: c"], "the request cannot be sent: Illegal header name b'a b'"),
+        (["--data", "@none.json"], "--data @none.json: cannot read the file: No such file"),
+        (["--session", "--steps", "1"], "--session and --steps 1: a deposit takes two steps"),
         (["--wrong", "amount", "--session"], "--wrong and --session: give one of them"),
         (["--network-file", "none.toml"], "cannot read none.toml"),
         (["--method", "PUT"], "the server answered 405; it allows POST"),
@@ -263,6 +267,31 @@ def test_wrong_options_say_what_is_wanted(
     assert done.exit_code == 2
     assert told in done.stderr
     assert "Signed" not in done.stderr
+
+
+def test_a_key_of_the_environment_is_called_so(server: LocalServer) -> None:
+    env = {"X402SIM_KEY": "0x12", "X402SIM_PAYER_KEY": "0x12"}
+    for arguments, variable in ((["pay"], "X402SIM_KEY"), (["conformance"], "X402SIM_PAYER_KEY")):
+        done = CliRunner().invoke(app, [*arguments, server.url], env=env)
+        assert (done.exit_code, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"x402sim: {variable}: a private key is 0x and 64 hex")
+
+
+def test_the_body_may_be_in_a_file(server: LocalServer, tmp_path: Path) -> None:
+    (tmp_path / "order.json").write_text(BODY)
+    assert run(server.url + QUOTE, "-d", f"@{tmp_path / 'order.json'}").exit_code == 0
+
+
+def test_tls_to_a_server_without_it(server: LocalServer) -> None:
+    done = run(server.url.replace("http:", "https:"))
+    assert done.exit_code == 2
+    assert "it does not speak TLS; give the URL with http://\n" in done.stderr
+
+
+def test_an_error_in_a_session_names_the_session(server: LocalServer) -> None:
+    done = run(server.url + QUOTE, "-d", "{}", "--session", "--max", "0.02")
+    assert done.exit_code == 1
+    assert "send it with -H 'X-Session-Id: session_" in done.stderr
 
 
 def test_a_session_cannot_be_paid_in_one_step(server: LocalServer) -> None:

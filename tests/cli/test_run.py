@@ -209,6 +209,8 @@ def test_on_a_url_scenarios_with_missing_needs_are_skipped() -> None:
         done = run("replay", "stuck_transaction", "late_settlement", "--on", url)
         found = result("late_settlement", "replay", "--on", url)
         nothing = run("late_settlement", "--on", url, "--json")
+        elsewhere = run("replay", "--on", url, "--network", "base-sepolia")
+    assert_misuse(elsewhere, "--network: ", "is on cronos-testnet, not on base-sepolia; leave")
     assert nothing.exit_code == 2
     assert json.loads(nothing.stdout)["scenarios"][0]["outcome"] == "skipped"
     assert "nothing was played" in nothing.stderr
@@ -299,6 +301,13 @@ def test_an_unknown_function_is_told_once_with_the_files_own_stories(tmp_path: P
         (["run", "--seed", "x"], "'--seed': a whole number is wanted, not 'x'"),
         (["run", "--block-time", "x"], "'--block-time': a number is wanted, not 'x'"),
         (["run", "--explorer-lag", "x"], "'--explorer-lag': a number is wanted, not 'x'"),
+        (["run", "--explorer-lag", "-1"], "'--explorer-lag': seconds from 0 on are wanted, not"),
+        (["pay", "http://h", "--steps", "3"], "'--steps': a number from 1 to 2 is wanted, not 3"),
+        (["pay", "http://h", "--steps", "two"], "'--steps': a whole number is wanted, not 'two'"),
+        (["pay", "http://h", "--account", "-1"], "'--account': a number from 0 on is wanted, not"),
+        (["events", "--markdown", "--json"], "--markdown and --json: give one of them"),
+        (["clauses", "--markdown", "--json"], "--markdown and --json: give one of them"),
+        (["serve", "--deploy"], "only on a node (`--chain URL`): ledger has its own"),
         (["sweep", "a.py:f", "--workers", "999"], "a number from 0 to 256 is wanted, not 999"),
         (["sweep", "a.py:f", "--workers", "1.5"], "a whole number is wanted, not '1.5'"),
         (
@@ -327,6 +336,7 @@ def test_an_invalid_or_unreachable_stage() -> None:
     for on, says in (
         ("moon", "unknown stage 'moon'. Possible: in-process, tcp, http://HOST:PORT"),
         ("in-proces", "did you mean 'in-process'?"),
+        ("127.0.0.1:4020", "did you mean http://127.0.0.1:4020?"),
         ("http://127.0.0.1:1", "no answer from http://127.0.0.1:1"),
         ("http://127.0.0.1:99999", "with a port up to 65535"),
         ("http://", "http://HOST:PORT, with a port up to 65535"),
@@ -338,7 +348,9 @@ def test_an_invalid_or_unreachable_stage() -> None:
 def test_a_report_folder_that_cannot_be_made(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    assert_misuse(run("replay", "--out", str(file)), "--out", "cannot write", "File exists")
+    assert_misuse(
+        run("replay", "--out", str(file)), "--out", "a folder is wanted, and this is a file"
+    )
 
 
 def test_reports_without_their_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -433,7 +445,8 @@ def test_a_story_of_ones_own_takes_latencies_and_block_times(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--latency", "service"], "--latency: PART=SECONDS or PART=MEDIAN,SIGMA is needed, not"),
+        (["--latency", "service"], "--latency: PART=SECONDS or PART=MEDIAN,SIGMA is needed, from"),
+        (["--latency", "service=-1"], "is needed, from 0 on, not 'service=-1'"),
         (["--latency", "servce=1"], "latency: unknown part 'servce'; did you mean 'service'"),
     ],
 )

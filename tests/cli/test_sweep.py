@@ -138,8 +138,12 @@ def test_an_interval_needs_two_seeds_and_the_command_says_so(study: Path) -> Non
         (["{study}"], "FILE.py:FUNCTION is needed"),
         (["{study}:delay", "--set", "rate"], "KEY=A,B,C is needed, not 'rate'"),
         (["{study}:delay", "--set", "ratte=1"], "did you mean 'rate'"),
-        (["{study}:number", "--seeds", "many"], "--seeds: N or A:B is needed"),
-        (["{study}:number", "--seeds", "0"], "seeds: a number of seeds"),
+        (["{study}:number", "--seeds", "many"], "--seeds: N from 1 on, A:B with"),
+        (["{study}:delay", "--set", "rate="], "KEY=A,B,C is needed, not 'rate='"),
+        (["{study}:number", "--seeds", "0"], "A:B with A below B, or A: is needed, not '0'"),
+        (["{study}:number", "--seeds", "5:2"], "is needed, not '5:2'"),
+        (["{study}:number", "--out", "{study}"], "a folder is wanted, and this is a file"),
+        (["{study}:number", "--dask", "here"], "--dask here: missing port number in address"),
     ],
 )
 def test_wrong_usage_is_said_in_one_line(study: Path, arguments: list[str], says: str) -> None:

@@ -69,7 +69,12 @@ def test_a_database_that_cannot_be_one(tmp_path, what):
         db.write_text("Dear diary,\nthis is no database.\n" * 100)
     else:
         db = tmp_path / "no" / "such" / "folder.db"
-    gives_up("--db", str(db), says=f"cannot use the database {db}")
+    says = {
+        "directory": f"--db {db}: a file is wanted, and this is a folder",
+        "text": f"cannot use the database {db}: file is not a database; give another --db",
+        "nowhere": f"--db {db}: there is no folder {db.parent}",
+    }
+    gives_up("--db", str(db), says=says[what])
     assert not Path(f"{db}.chain").exists(), "nothing is left behind"
     if what == "text":
         assert db.read_text().startswith("Dear diary")

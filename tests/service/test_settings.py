@@ -7,6 +7,7 @@ import pytest
 
 from tests.rig import ServiceRig, scene
 from x402sim import LiveWorld, World
+from x402sim.journal import Journal
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import MAINNET
 from x402sim.rng import Rng
@@ -70,7 +71,7 @@ def test_an_id_is_good_only_where_it_was_issued() -> None:
 @pytest.mark.clause("2.2/payment-id")
 def test_ids_are_sealed_with_a_random_secret_that_the_database_keeps(tmp_path: Path) -> None:
     def issuer(file: Path | None) -> Issuer:
-        process, _ = open_service(setup_from_env(ENV), file)
+        process, _ = open_service(setup_from_env(ENV), file, Journal(limit=1))
         process.service.store.close()
         return process.service.issuer
 

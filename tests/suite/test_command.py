@@ -94,7 +94,10 @@ NOBODY = "http://127.0.0.1:9"
     ("options", "said"),
     [
         ([], "no service to judge"),
-        (["localhost:1"], "starts with http"),
+        (
+            ["localhost:1"],
+            "starts with http:// or https://, got 'localhost:1'; did you mean http://",
+        ),
         ([NOBODY], f"no answer from {NOBODY}"),
         ([NOBODY, "--target", "nowhere.toml"], "unknown target 'nowhere.toml'"),
         ([NOBODY, "--requirement", "11/"], "unknown id '11/'"),
@@ -113,7 +116,7 @@ NOBODY = "http://127.0.0.1:9"
         ([NOBODY, "--header", "X Y:secret-value"], "is no name of a header"),
         ([NOBODY, "--header", "X-Payment-Id:secret-value"], "the suite sets this header itself"),
         ([NOBODY, "--cacert", "/nowhere.pem"], "--cacert /nowhere.pem: expected a file of PEM"),
-        ([NOBODY, "--rate", "0"], "--rate is a number of requests in a second"),
+        ([NOBODY, "--rate", "0"], "--rate is a number of requests in a second above 0"),
         ([NOBODY, "--timeout", "0"], "--timeout is a number of seconds above 0, not 0"),
         ([NOBODY, "--timeout", "-1"], "--timeout is a number of seconds above 0, not -1"),
         ([NOBODY, "--max-answer-bytes", "0"], "--max-answer-bytes is a number of bytes above 0"),
@@ -169,6 +172,9 @@ def in_pytest(*options: str) -> Any:
 
 def test_a_service_without_settings_names_the_missing_one() -> None:
     env = {name: value for name, value in os.environ.items() if name != "PRIVATE_KEY"}
+    env |= dict.fromkeys(("FACILITATOR_URL", "EXPLORER_URL"), "http://127.0.0.1:9") | {
+        "RPC_URL": ""
+    }
     done = run("service", env=env)
     assert done.returncode == 2
-    assert "PRIVATE_KEY is not set" in done.stderr
+    assert "variables PRIVATE_KEY, RPC_URL are not set; `x402sim serve --no-service`" in done.stderr

@@ -147,7 +147,7 @@ def conformance_line(app: Any) -> str:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["http://127.0.0.1:9"], "no answer from http://127.0.0.1:9"),
+        (["http://127.0.0.1:9"], "attempts failed; is the service running?"),
         (["127.0.0.1:9"], "starts with http"),
         (["http://127.0.0.1:9", "--header", "x"], "--header: expected NAME:VALUE"),
     ],
@@ -157,6 +157,12 @@ def test_misuse_is_one_line(options: list[str], said: str) -> None:
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    assert f"--out {tmp_path}: it is a folder" in init("http://h", "-o", str(tmp_path)).stderr
+    nowhere = str(tmp_path / "none" / "x.toml")
+    assert f"there is no folder {tmp_path / 'none'}" in init("http://h", "-o", nowhere).stderr
 
 
 def test_a_service_without_a_402_is_one_line() -> None:

@@ -1,9 +1,11 @@
 """The request of `pay` and `doctor`: its options, and what to do if no 402 answers it."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from x402sim.text.suggest import near_url
 from x402sim.version import VERSION
 
 if TYPE_CHECKING:
@@ -17,7 +19,9 @@ Method = Annotated[
 ]
 Data = Annotated[
     str | None,
-    typer.Option("--data", "-d", help="Body; JSON gets its Content-Type.", metavar="TEXT"),
+    typer.Option(
+        "--data", "-d", help="Body, or @FILE; JSON gets its Content-Type.", metavar="TEXT"
+    ),
 ]
 Headers = Annotated[
     list[str] | None,
@@ -39,8 +43,9 @@ def request_to(
     except httpx.InvalidURL as wrong:
         raise ValueError(f"{url!r} is no URL: {wrong}") from wrong
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        near = f"; did you mean http://{url}?" if "://" not in url and "." in url else ""
-        raise ValueError(f"{url!r} is no URL with http:// or https://{near}")
+        raise ValueError(f"{url!r} is no URL with http:// or https://{near_url(url)}")
+    if data is not None and data.startswith("@"):
+        data = _content(data[1:])
     sent: dict[str, str] = {}
     if data is not None and data.lstrip()[:1] in ("{", "["):
         sent["content-type"] = "application/json"
@@ -52,6 +57,16 @@ def request_to(
     verb = (method or ("POST" if data is not None else "GET")).upper()
     sent.setdefault("user-agent", f"x402sim/{VERSION}")
     return httpx.Request(verb, parsed, headers=sent, content=data)
+
+
+def _content(file: str) -> str:
+    """Return the text of a file, as curl's `-d @FILE` does; raises `ValueError`."""
+    try:
+        return Path(file).read_text("utf-8")
+    except OSError as error:
+        raise ValueError(f"--data @{file}: cannot read the file: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"--data @{file}: a text in UTF-8 is wanted") from error
 
 
 def answer_to(
@@ -74,8 +89,16 @@ def answer_to(
 
 def no_answer(url: "httpx.URL", error: Exception) -> str:
     """Return what to do if a server does not answer."""
-    start = "; start it, for example with `x402sim serve`" if url.host in LOCAL else ""
-    return f"no answer from {url}: {error}{start}"
+    import httpx
+
+    if isinstance(error, httpx.LocalProtocolError | httpx.InvalidURL):
+        return f"the request cannot be sent: {error}; correct the URL, --method or --header"
+    todo = ""
+    if "WRONG_VERSION_NUMBER" in str(error):
+        return f"no answer from {url}: it does not speak TLS; give the URL with http://"
+    if url.host in LOCAL and isinstance(error, httpx.ConnectError):
+        todo = "; start it, for example with `x402sim serve`"
+    return f"no answer from {url}: {str(error) or type(error).__name__}{todo}"
 
 
 def instead(answer: "httpx.Response") -> str:
@@ -85,7 +108,8 @@ def instead(answer: "httpx.Response") -> str:
         return f"the server answered {status} and redirects to {there}: give that URL"
     if status == 405:
         allowed = answer.headers.get("allow", "another method")
-        return f"the server answered 405; it allows {allowed}: give it with --method"
+        do = "give it with --method, and a body with --data if it wants one"
+        return f"the server answered 405; it allows {allowed}: {do}"
     if answer.is_success:
         return f"the server answered {status} without asking for a payment"
     return f"the server answered {status}, not 402: correct the URL, --method, --data or --header"

@@ -5,7 +5,14 @@ from collections.abc import Sequence
 
 import typer
 
-from x402sim.commands.common import AsJson, Beginnings, Markdown, beginning, filled
+from x402sim.commands.common import (
+    AsJson,
+    Beginnings,
+    Markdown,
+    beginning,
+    filled,
+    require_one_form,
+)
 from x402sim.spec.markdown import table
 
 Row = tuple[str, ...]
@@ -45,6 +52,7 @@ def _only(kind: str, rows: Sequence[Row], wanted: list[str] | None) -> list[Row]
 
 def _print_book(titles: Row, rows: Sequence[Row], *, markdown: bool, as_json: bool) -> None:
     """Print a table; for a terminal, a paragraph for each row, at most 80 columns wide."""
+    require_one_form(markdown=markdown, as_json=as_json)
     if as_json:
         names = [title.replace(" ", "_") for title in titles]
         typer.echo(json.dumps([dict(zip(names, row, strict=True)) for row in rows], indent=2))

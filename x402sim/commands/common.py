@@ -1,6 +1,7 @@
 """What the commands share: options, exit codes, errors in one line, texts in 80 columns."""
 
 import logging
+import math
 import os
 import signal
 import sqlite3
@@ -29,13 +30,14 @@ def whole(text: Any) -> int:
         raise typer.BadParameter(f"a whole number is wanted, not {text!r}") from None
 
 
-def within(least: int, most: int) -> Callable[[Any], int]:
-    """Return the parser of an option that is a whole number from `least` to `most`."""
+def within(least: int, most: int | None = None) -> Callable[[Any], int]:
+    """Return the parser of an option that is a whole number from `least`, to `most` if given."""
 
     def parse(text: Any) -> int:
-        if least <= (number := whole(text)) <= most:
-            return number
-        raise typer.BadParameter(f"a number from {least} to {most} is wanted, not {number}")
+        number, end = whole(text), "on" if most is None else f"to {most}"
+        if number < least or (most is not None and number > most):
+            raise typer.BadParameter(f"a number from {least} {end} is wanted, not {number}")
+        return number
 
     return parse
 
@@ -57,6 +59,13 @@ def number(text: Any) -> float:
         return float(text)
     except ValueError:
         raise typer.BadParameter(f"a number is wanted, not {text!r}") from None
+
+
+def seconds(text: Any) -> float:
+    """Parse an option that is a time from 0 on, in seconds; an error says what is wanted."""
+    if 0 <= (found := number(text)) < math.inf:
+        return found
+    raise typer.BadParameter(f"seconds from 0 on are wanted, not {text!r}")
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -155,8 +164,10 @@ def starting(db: Path | None, chain: str | None = None) -> Iterator[None]:
     """Turn an error of a server's start into one line and exit code 2; `chain` names a node."""
     from x402sim.chain.base import ChainError
 
-    if db is not None and not db.name:
+    if db is not None and (not db.name or db.is_dir()):
         raise give_up(f"--db {db}: a file is wanted, and this is a folder")
+    if db is not None and not db.parent.is_dir():
+        raise give_up(f"--db {db}: there is no folder {db.parent}")
     try:
         yield
     except ValueError as error:
@@ -168,7 +179,7 @@ def starting(db: Path | None, chain: str | None = None) -> Iterator[None]:
             raise give_up(f"another x402sim uses {db}; stop it, or give another --db") from error
         if isinstance(error, ChainError) and chain is not None:
             raise give_up(f"--chain {chain}: {error}") from error
-        raise give_up(f"cannot use the database {db}: {error}") from error
+        raise give_up(f"cannot use the database {db}: {error}; give another --db") from error
 
 
 def stop_on_signals(server: Any) -> None:
@@ -193,6 +204,12 @@ def beginning(kind: str, names: Sequence[str], wanted: list[str] | None) -> list
             possible = "Without an argument, all are shown"
             raise give_up(unknown(kind, each, names, possible=possible))
     return [name for name in names if name.startswith(tuple(wanted or [""]))]
+
+
+def require_one_form(*, markdown: bool, as_json: bool) -> None:
+    """Exit if Markdown and JSON are both wanted."""
+    if markdown and as_json:
+        raise give_up("--markdown and --json: give one of them")
 
 
 def filled(text: str, indent: int = 0) -> str:

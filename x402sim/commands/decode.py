@@ -4,6 +4,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 MOST = 1 << 20
 """The most characters that are read."""
 _SHORTENED = ("signature", "paymentHeader")
+
+
+def _instead(text: str) -> str:
+    """Return what to do with the name of a file, or a URL; nothing for any other text."""
+    if text.startswith(("http://", "https://")):
+        return "it is a URL; `doctor URL` asks it, and examines its 402"
+    is_file = text != "-" and len(text) < 256 and Path(text).is_file()
+    return f"it is the name of a file; read it with `decode - < {text}`" if is_file else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +68,7 @@ def decode(
         known = known_networks(network_file)
         found = recognize(text)
     except BadMessage as wrong:
-        raise give_up(f"cannot decode it: {wrong}") from wrong
+        raise give_up(f"cannot decode it: {_instead(header) or wrong}") from wrong
     except ValueError as error:
         raise give_up(error) from error
     decoded = list(explain(found, known, Clock().now_s()))

@@ -48,4 +48,4 @@ def _load(file: Path) -> "Journal":
     except OSError as error:
         raise Misuse(f"cannot read {file}: {error.strerror}") from error
     except ValueError as error:
-        raise Misuse(f"{file} is not a journal: {error}") from error
+        raise Misuse(f"{file}: {error}") from error

@@ -2,7 +2,7 @@
 
 import typer
 
-from x402sim.commands.common import AsJson, Beginnings, Markdown
+from x402sim.commands.common import AsJson, Beginnings, Markdown, require_one_form
 
 
 def events(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
@@ -12,4 +12,5 @@ def events(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson 
     """
     from x402sim.commands.event_reference import reference
 
+    require_one_form(markdown=markdown, as_json=as_json)
     typer.echo(reference(only, markdown=markdown, as_json=as_json), nl=False)

@@ -1,6 +1,7 @@
 """`pay`: one request to any URL, paid if it answers 402, step by step."""
 
 import json
+import os
 import sys
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +14,7 @@ from x402sim.commands.common import (
     AsJson,
     NetworkFile,
     give_up,
+    within,
 )
 from x402sim.commands.steps import Step, print_facts, print_step
 from x402sim.text.printable import printable, printable_lines
@@ -28,16 +30,18 @@ WRONG = (
     "amount, payee, expired, not-yet-valid, signature, domain, network, asset, funds, resource, "
     "payment-id or replay"
 )
-
-
+VARIABLE = "X402SIM_KEY"
 Key = Annotated[
     str | None,
-    typer.Option(help="Private key of the payer, 0x-hex.", envvar="X402SIM_KEY", metavar="HEX"),
+    typer.Option(help="Private key of the payer, 0x-hex.", envvar=VARIABLE, metavar="HEX"),
 ]
 AccountNumber = Annotated[
     int,
     typer.Option(
-        "--account", help="Account of the local server that pays, by number.", min=0, metavar="N"
+        "--account",
+        help="Account of the local server that pays, by number.",
+        parser=within(0),
+        metavar="N",
     ),
 ]
 Most = Annotated[str, typer.Option("--max", help="Pay at most so many tokens.", metavar="AMOUNT")]
@@ -46,8 +50,7 @@ Steps = Annotated[
     typer.Option(
         help="1: the request itself pays, in X-PAYMENT or PAYMENT-SIGNATURE. 2: POST /api/pay, "
         "then the request again. [default: 2 if the 402 offers it, else 1]",
-        min=1,
-        max=2,
+        parser=within(1, 2),
         metavar="N",
     ),
 ]
@@ -110,6 +113,8 @@ def pay(
     with httpx.Client(trust_env=False, timeout=30) as http:
         try:
             mistake = _mistake_of(wrong, session=session)
+            if session and steps == 1:
+                raise ValueError("--session and --steps 1: a deposit takes two steps; omit --steps")
             request = request_to(url, method, data, header)
             known = dict(known_networks(network_file))
             local = local_server(http, request.url)
@@ -193,7 +198,8 @@ def _wallet(key: str | None, account: int, local: "Local") -> "Wallet":
     try:
         return Wallet(local.keys[account] if key is None else key)
     except ValueError as wrong:
-        raise ValueError(f"--key: {wrong}") from wrong
+        source = VARIABLE if os.environ.get(VARIABLE) == key else "--key"
+        raise ValueError(f"{source}: {wrong}") from wrong
 
 
 # --- the outcome -------------------------------------------------------------------------
@@ -201,7 +207,7 @@ def _wallet(key: str | None, account: int, local: "Local") -> "Wallet":
 
 def _show_answer(answer: "httpx.Response", purchase: "Purchase", told: _Told) -> None:
     """Print the answer to a paid request; exits with 1 if it is an error."""
-    problem = "" if answer.is_success else _in_vain(answer, purchase)
+    problem = "" if answer.is_success else _in_vain(answer)
     if told.as_json:
         _print_json(told, ok=not problem, problem=problem, answer=answer)
     else:
@@ -212,13 +218,16 @@ def _show_answer(answer: "httpx.Response", purchase: "Purchase", told: _Told) ->
         raise typer.Exit(NOT_ALL_HELD)
 
 
-def _in_vain(answer: "httpx.Response", purchase: "Purchase") -> str:
+def _in_vain(answer: "httpx.Response") -> str:
     """Return what to do about an error that was paid for."""
-    paid = f"paid, and the server answered {answer.status_code}"
-    if purchase.sent is None or not purchase.sent.payment_id:
-        return paid
-    proof = f"-H 'X-Payment-Id: {purchase.sent.payment_id}'"
-    return f"{paid}; correct the request, and send it with {proof}: that is paid for"
+    from x402sim.payer.flow import PROOFS
+
+    paid, sent = f"paid, and the server answered {answer.status_code}", answer.request.headers
+    for name in PROOFS:
+        if name in sent:
+            proof = f"-H '{name}: {sent[name]}'"
+            return f"{paid}; correct the request, and send it with {proof}: that is paid for"
+    return paid
 
 
 def _go_wrong(

@@ -28,7 +28,7 @@ from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.stages.parse import parse_stage
 from x402sim.world.stages.stage import Stage
 from x402sim.world.story.scenario import NoScenario, Scenario, find, shipped_names
-from x402sim.world.story.world import World
+from x402sim.world.story.world import OtherNetwork, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,11 @@ def play(chosen: Chosen, where: Where) -> Played:
         return Played(where.world.play(chosen.scenario), f"{chosen.command} {where.options}")
     except (ConnectionError, httpx.HTTPError) as error:
         hint = "start a service with `python -m x402sim serve`, or omit --on"
+        if "WRONG_VERSION_NUMBER" in str(error):
+            hint = "it does not speak TLS: give the URL with http://"
         raise Misuse(f"--on {where.on.name}: {error or type(error).__name__}; {hint}") from error
+    except OtherNetwork as error:
+        raise Misuse(f"--network: {error}") from error
     except ChainError as error:
         raise Misuse(f"--chain {where.chain.name}: {error}") from error
 

@@ -181,8 +181,6 @@ class Purchase:
             "valid": f"{distance(auth.valid_after - now_s)} to {moment(auth.valid_before, now_s)}",
             "nonce": to_hex(auth.nonce),
         }
-        if self._mistake is not None:
-            facts["mistake"] = self._mistake.does
         self._tell(Step("Signed an EIP-3009 authorization, off-chain", True, facts))
 
     def _seen(self, exchange: Exchange) -> None:
@@ -191,6 +189,8 @@ class Purchase:
         name = f"{request.method} {request.url.path}"
         if pays(request, PAY_PATH):
             self.answer = response
+            if self._mistake is not None:  # the explanation has the rest
+                facts["answer"] = f"{response.status_code}"
             facts |= _receipt(response)
             way = dialect_of(request)
             sent_in = "" if way is Dialect.TWO_STEPS else f", {_header_of(way)}"
@@ -203,6 +203,8 @@ class Purchase:
             self._tell(Step(f"Asked: {name}", True, facts))
         else:
             title = f"Repeated with {shown}: {name}" if shown else f"Asked: {name}"
+            if shown == SESSION_ID:
+                facts["session id"] = request.headers[SESSION_ID]
             self._tell(Step(title, response.is_success, facts))
 
     def _offer(self, response: httpx.Response) -> dict[str, Any]:
@@ -236,8 +238,7 @@ def _answer(response: httpx.Response) -> str:
 
 def said(response: httpx.Response) -> str:
     """Return what an answer says of a refusal: its status, error, reason and `final`."""
-    read = response.content if response.is_stream_consumed else b""
-    body, words = object_in(read) or {}, []
+    read, body, words = _read(response), _body(response), []
     words += [body.get("error"), body.get("reason")]
     for name in (REQUIRED_HEADER, *RESPONSE_HEADERS.values()):
         told = _in_header(response, name)
@@ -249,6 +250,15 @@ def said(response: httpx.Response) -> str:
     return f"{response.status_code} {told_all}{final}".strip()
 
 
+def _read(response: httpx.Response) -> bytes:
+    return response.content if response.is_stream_consumed else b""
+
+
+def _body(response: httpx.Response) -> dict[str, Any]:
+    """Return the JSON object of an answer; an empty one for any other, and for one not read."""
+    return object_in(_read(response)) or {}
+
+
 def _in_header(response: httpx.Response, name: str) -> dict[str, Any]:
     try:
         return object_in(from_base64(response.headers.get(name, ""))) or {}
@@ -258,8 +268,7 @@ def _in_header(response: httpx.Response, name: str) -> dict[str, Any]:
 
 def _receipt(response: httpx.Response) -> dict[str, Any]:
     """Return the transaction that an answer names."""
-    body = object_in(response.content) if response.is_stream_consumed else None
-    hashes = [(body or {}).get("txHash")]
+    hashes = [_body(response).get("txHash")]
     hashes += [_in_header(response, RESPONSE_HEADERS[each]).get("transaction") for each in VERSIONS]
     found = next((each for each in hashes if isinstance(each, str) and each), None)
     return {"transaction": found} if found else {}
@@ -272,7 +281,7 @@ def failure(failed: PaymentFailed | httpx.HTTPError, purchase: Purchase) -> str:
     assert sent is not None
     if answer is not None and answer.is_success:
         return why
-    body = (object_in(answer.content) if answer and answer.is_stream_consumed else None) or {}
+    body = {} if answer is None else _body(answer)
     error, final = str(body.get("error")), body.get("final")
     if answer is not None and is_final(error, final if isinstance(final, bool) else None):
         refusal = refusal_named(error)
@@ -281,9 +290,10 @@ def failure(failed: PaymentFailed | httpx.HTTPError, purchase: Purchase) -> str:
     if isinstance(failed, httpx.HTTPError):
         why = f"{UNKNOWN}: {why.rstrip('.')}"
     until = moment(sent.auth.valid_before, sent.now_s)
+    asks = f"GET /api/payments/{sent.payment_id}, or the token" if sent.payment_id else "the token"
     return (
         f"{why}. The authorization may be used until {until}; whoever pays again before may pay "
-        f"twice. Whether it was used, the token tells: authorizationState("
+        f"twice. Whether it was used, ask {asks}: authorizationState("
         f"{checksum(sent.auth.from_)}, {to_hex(sent.auth.nonce)})"
     )
 

@@ -183,6 +183,8 @@ def _prepare(out: Path) -> None:
     """Make the folder of the reports, before anything is played; raises `Misuse`."""
     from x402sim.report import need_extra
 
+    if out.exists() and not out.is_dir():
+        raise Misuse(f"--out {out}: a folder is wanted, and this is a file")
     try:
         need_extra()
         out.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x402sim.commands.common import Host, NetworkFile, NetworkName, Port, starting, stop_on_signals
+from x402sim.commands.common import (
+    Host,
+    LogForm,
+    NetworkFile,
+    NetworkName,
+    Port,
+    Quiet,
+    Verbose,
+    log_form,
+    starting,
+    stop_on_signals,
+)
 
 if TYPE_CHECKING:
     from x402sim.protocol.networks import Network
@@ -34,6 +45,9 @@ def service(
     ] = None,
     network: NetworkName = None,
     network_file: NetworkFile = None,
+    log: LogForm = "text",
+    verbose: Verbose = False,
+    quiet: Quiet = False,
 ) -> None:
     """Start the service only, in a world of somebody else's.
 
@@ -43,7 +57,9 @@ def service(
     TOKEN_ADDRESS and FINAL_DEPTH (blocks on top of a payment until a reorganisation is not
     expected: 12) have defaults.
     `serve --no-service` prints the settings for a simulated world. Ctrl-C stops the service.
+    The log goes to stderr.
     """
+    from x402sim.journal import Journal
     from x402sim.service.setup import setup_from_env
     from x402sim.world.server import listen as at
     from x402sim.world.server import standalone
@@ -53,11 +69,14 @@ def service(
         setup = setup_from_env(os.environ, _network(network, network_file))
         listen = at.Listen(host=host, port=port)
         sock = at.listening_socket(listen)
-        process, http = standalone.open_service(setup, db)
+        journal = Journal(limit=1)  # of which the log reads each event as it comes
+        process, http = standalone.open_service(setup, db, journal)
 
     def on_start(running: Any) -> None:
         stop_on_signals(running)
         typer.echo(f"x402sim service at {at.base_url(listen, sock)}; Ctrl-C stops it")
 
-    run(standalone.serve_alone(process, http, sock, on_start))
+    form = log_form(log, verbose=verbose, quiet=quiet)
+    lines = standalone.log_of(setup, journal, form) if form else None
+    run(standalone.serve_alone(process, http, sock, on_start, lines))
     typer.echo("stopped")

@@ -89,6 +89,8 @@ def sweep(
     keys = [text.partition("=")[0] for text in values or []]
     try:
         function = _function(experiment)
+        if out is not None and out.exists() and not out.is_dir():
+            raise Misuse(f"--out {out}: a folder is wanted, and this is a file")
         with quiet():
             frame = _played(
                 function,
@@ -181,7 +183,7 @@ def _is_experiment(value: object, module: ModuleType) -> bool:
 
 def _parameter(text: str) -> tuple[str, list[Any]]:
     name, equals, values = text.partition("=")
-    if not equals or not name.isidentifier():
+    if not equals or not name.isidentifier() or "" in values.split(","):
         raise ValueError(f"--set: KEY=A,B,C is needed, not {text!r}")
     return name, [_value(each) for each in values.split(",")]
 
@@ -200,9 +202,12 @@ def _seeds(text: str) -> range:
     first, colon, end = text.partition(":")
     try:
         start = int(first)
-        return range(start, int(end) if end else start + 1) if colon else range(start)
+        found = range(start, int(end) if end else start + 1) if colon else range(start)
     except ValueError:
-        raise Misuse(f"--seeds: N or A:B is needed, not {text!r}") from None
+        found = range(0)
+    if not found or found.start < 0:
+        raise Misuse(f"--seeds: N from 1 on, A:B with A below B, or A: is needed, not {text!r}")
+    return found
 
 
 @contextmanager
@@ -216,7 +221,12 @@ def _executor(dask: str | None) -> Iterator[Any]:
     need_extra(("distributed",), "--dask", "sweep")
     from distributed import Client
 
-    with Client(dask, timeout=10) as client:  # type: ignore[no-untyped-call]
+    try:
+        client = Client(dask, timeout=10)  # type: ignore[no-untyped-call]
+    except (OSError, ValueError) as error:
+        wanted = "the address of a scheduler is wanted, such as tcp://10.0.0.1:8786"
+        raise Misuse(f"--dask {dask}: {error}; {wanted}") from error
+    with client:
         yield client
 
 

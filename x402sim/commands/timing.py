@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from x402sim.commands.common import number
+from x402sim.commands.common import seconds
 
 Latencies = Annotated[
     list[str] | None,
@@ -19,7 +19,7 @@ Latencies = Annotated[
 ]
 ExplorerLag = Annotated[
     float,
-    typer.Option(parser=number, metavar="S", help="Seconds until the explorer shows a block."),
+    typer.Option(parser=seconds, metavar="S", help="Seconds until the explorer shows a block."),
 ]
 
 
@@ -51,6 +51,7 @@ def _latency(text: str) -> tuple[str, float | tuple[float, ...]]:
         numbers = tuple(map(float, given.split(",")))
     except ValueError:
         numbers = ()
-    if len(numbers) not in (1, 2):
-        raise ValueError(f"--latency: PART=SECONDS or PART=MEDIAN,SIGMA is needed, not {text!r}")
+    if len(numbers) not in (1, 2) or not min(numbers) >= 0:
+        wanted = "PART=SECONDS or PART=MEDIAN,SIGMA is needed, from 0 on"
+        raise ValueError(f"--latency: {wanted}, not {text!r}")
     return part, numbers if len(numbers) == 2 else numbers[0]

@@ -191,7 +191,8 @@ def _no_402(response: httpx.Response) -> Finding:
         case 401 | 403 | 407:
             do = "Give credentials: --header 'Name: value'."
         case 405:
-            do = f"Give another method: --method {response.headers.get('allow', 'POST')}."
+            allowed = response.headers.get("allow", "POST")
+            do = f"Give another method, --method {allowed}, and --data if it wants a body."
         case _ if there and 300 <= status < 400:
             do = f"Give the URL that it redirects to: {there}"
         case _ if response.is_success:

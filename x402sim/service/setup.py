@@ -118,6 +118,9 @@ class Setup:
         return self.recipient or self.wallet
 
 
+NEEDED = ("PRIVATE_KEY", "FACILITATOR_URL", "EXPLORER_URL", "RPC_URL")
+
+
 def setup_from_env(env: Mapping[str, str], network: Network | None = None) -> Setup:
     """Return the setup named in section 2.8 from environment variables (2.8/settings).
 
@@ -126,6 +129,12 @@ def setup_from_env(env: Mapping[str, str], network: Network | None = None) -> Se
     `network` given here replaces NETWORK. Raises `ValueError` naming the variable that is
     missing, empty or wrong.
     """
+    if missing := [name for name in NEEDED if not env.get(name)]:
+        raise ValueError(
+            f"the environment variable{'s' * (len(missing) > 1)} {', '.join(missing)} "
+            f"{'are' if len(missing) > 1 else 'is'} not set; `x402sim serve --no-service` prints "
+            "those of a simulated world"
+        )
     if network is None:
         network = _read(env, "NETWORK", network_named) if env.get("NETWORK") else TESTNET
     if env.get("TOKEN_ADDRESS"):
@@ -145,11 +154,8 @@ def setup_from_env(env: Mapping[str, str], network: Network | None = None) -> Se
 
 def _read(env: Mapping[str, str], name: str, parse: Callable[[str], Read]) -> Read:
     """Return a variable as `parse` reads it; raises `ValueError` that names it."""
-    value = env.get(name, "")
-    if not value:
-        raise ValueError(f"the environment variable {name} is not set")
     try:
-        return parse(value)
+        return parse(env[name])
     except ValueError as wrong:
         raise ValueError(f"the environment variable {name}: {wrong}") from None
 

@@ -16,13 +16,14 @@ from x402sim.rng import Rng
 from x402sim.suite.answers import decoded
 from x402sim.suite.options import Options
 from x402sim.suite.places import begins, find, is_requirements, walk
+from x402sim.suite.preflight import todo
 from x402sim.suite.probe import BAD_BODY
 from x402sim.suite.remote import NotReady
 from x402sim.suite.sending import answered
 from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.target_toml import DEFAULT, Finding, Looked
 from x402sim.suite.verdict import Inconclusive
-from x402sim.suite.wire import Pace, Wire, client, why
+from x402sim.suite.wire import Pace, Wire, client
 from x402sim.text.printable import printable
 
 SMALL = ("0.01", "0.02", "0.05", "0.10", "0.20", "0.50", "1.00", "2.00", "5.00", "10.00", "50.00")
@@ -58,7 +59,7 @@ async def look(options: Options) -> Looked:
             try:
                 return await answered(setting, state, request, may_retry_503=True)
             except httpx.TransportError as error:
-                raise NotReady(f"no answer from {url}: {why(error)}") from error
+                raise NotReady(f"no answer from {url}: {todo(error, setting)}") from error
             except Inconclusive as busy:
                 raise NotReady(str(busy)) from busy
 

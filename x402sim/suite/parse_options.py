@@ -26,7 +26,7 @@ from x402sim.suite.options import Options
 from x402sim.suite.preflight import REQUIRABLE
 from x402sim.suite.target import Target
 from x402sim.suite.wire import Wire, tls
-from x402sim.text.suggest import unknown
+from x402sim.text.suggest import near_url, unknown
 
 HIDDEN = "<hidden>"
 _PUBLIC = ("accept", "accept-language", "content-type", "user-agent", "host")
@@ -58,7 +58,7 @@ def parse(base_url: str | None, **given: Any) -> Options:
         target=target,
         world_url=world,
         rpc_url=rpc_url,
-        payer=_read("--payer-key", values["payer_key"], Wallet),
+        payer=_read(_source_of(values["payer_key"]), values["payer_key"], Wallet),
         budget_base=_read("--budget", values["budget"], _base_units) or 0,
         pay_to=_read("--pay-to", values["pay_to"], parse_address),
         allow_mainnet=values["allow_mainnet"] or False,
@@ -77,7 +77,7 @@ def parse(base_url: str | None, **given: Any) -> Options:
 def _wire(values: Mapping[str, Any], headers: list[tuple[str, str]]) -> Wire:
     rate, timeout_s, most = values["rate"], values["timeout"], values["max_answer_bytes"]
     if rate is not None and not rate > 0:
-        raise ValueError(f"--rate is a number of requests in a second, not {rate:g}")
+        raise ValueError(f"--rate is a number of requests in a second above 0, not {rate:g}")
     if not (math.isfinite(timeout_s) and timeout_s > 0):
         raise ValueError(f"--timeout is a number of seconds above 0, not {timeout_s:g}")
     if most <= 0:
@@ -100,6 +100,12 @@ def _read(option: str, text: str | None, parse: Callable[[str], Value]) -> Value
         return parse(text) if text is not None else None
     except ValueError as wrong:
         raise ValueError(f"{option}: {wrong}") from None
+
+
+def _source_of(key: str | None) -> str:
+    """Return where a payer's key was given."""
+    is_variable = key is not None and os.environ.get(KEY_VARIABLE) == key
+    return KEY_VARIABLE if is_variable else "--payer-key"
 
 
 def _base_units(amount: str) -> int:
@@ -155,8 +161,10 @@ def _clean(
     except httpx.InvalidURL as error:
         raise ValueError(f"{option}: expected a URL: {error}") from None
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        shown = "a URL with a user name" if "@" in url else repr(url)
-        raise ValueError(f"expected a URL that starts with http:// or https://, got {shown}")
+        shown, near = repr(url), near_url(url)
+        if "@" in url:
+            shown, near = "a URL with a user name", ""
+        raise ValueError(f"expected a URL that starts with http:// or https://, got {shown}{near}")
     if (parsed.query or parsed.fragment) and not path_is_free:
         raise ValueError(
             f"{option}: expected a URL without ? and #; a key of a gateway goes into --header"

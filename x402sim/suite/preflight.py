@@ -173,11 +173,12 @@ async def _first_request(probe: Probe) -> TargetAnswer:
     except Inconclusive as problem:
         if not isinstance(problem.__cause__, httpx.TransportError):
             raise NotReady(f"{_base(probe.setting)}: {problem}") from problem
-        base, why = _base(probe.setting), _no_answer(problem.__cause__, probe.setting)
+        base, why = _base(probe.setting), todo(problem.__cause__, probe.setting)
         raise NotReady(f"no answer from {base}: {why}") from problem
 
 
-def _no_answer(error: httpx.TransportError, setting: Setting) -> str:
+def todo(error: httpx.TransportError, setting: Setting) -> str:
+    """Return why there is no answer, and what to do about it."""
     text = why(error)
     if isinstance(error, AnswerTooSlow):
         return f"{text}: give more seconds"

@@ -23,5 +23,11 @@ def unknown(
     longer = [name for name in names if seen and name.startswith(seen)]
     near = near or longer[: len(longer) == 1]
     hint = f"; did you mean {shown(near[0])!r}?" if near else "."
-    possible = possible or "Possible: " + ", ".join(map(shown, names))
+    possible = possible or f"Possible: {', '.join(map(shown, names)) or 'none'}"
     return f"unknown {kind} {str(seen)!r}{hint} {possible}"
+
+
+def near_url(text: str) -> str:
+    """Return what to say of a text that would be a URL with http:// before it; else nothing."""
+    is_near = "://" not in text and ("." in text or ":" in text)
+    return f"; did you mean http://{text}?" if is_near else ""

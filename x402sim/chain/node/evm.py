@@ -96,6 +96,8 @@ class JsonRpcNode:
             return send(*arguments)
         except (OSError, ValueError) as error:
             seen = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
+            if seen == "JSONDecodeError":
+                seen = "it answered no JSON; the URL of a JSON-RPC node is wanted"
             raise NodeGone(f"no answer from {self.name} to {what}: {seen}") from error
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:

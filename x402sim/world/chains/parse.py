@@ -22,5 +22,7 @@ def parse_chain(text: str, *, token: str | None = None, deploy: bool = False) ->
     if text not in known:
         raise ValueError(unknown("chain", text, [*known, "http://HOST:PORT"]))
     if token is not None or deploy:
-        raise ValueError(f"a token can be named or deployed only on a node: {text} has its own")
+        raise ValueError(
+            f"a token can be named or deployed only on a node (`--chain URL`): {text} has its own"
+        )
     return known[text]

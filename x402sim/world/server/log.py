@@ -248,6 +248,8 @@ class Log:
         if not request.scope:
             return line
         scope, headers = request.scope, dict(request.scope["headers"])
+        if request.status == 200 and not request.seen and not headers.keys().isdisjoint(_PAYMENTS):
+            line.notes.append("this authorization has paid before: nothing was charged again")
         body = _read(request.answered)
         line.method, line.path, line.status = scope["method"], scope["path"], request.status
         line.ms = round((request.ended - request.began) * 1000, 1)
@@ -315,7 +317,7 @@ def _is_shown(request: _Request) -> bool:
     """Tell whether a request is more than polling, or the look at a page."""
     first = request.scope["path"].split("/", 2)[1:2]
     status = request.status or 500
-    if (first and first[0] in _SILENT) or request.scope["path"] == "/healthz":
+    if (first and first[0] in _SILENT) or request.scope["path"] in ("/healthz", "/_sim/who"):
         return status >= 500
     reads = request.scope["method"] in ("GET", "HEAD", "OPTIONS")
     return not reads or status >= 400 or (bool(first) and first[0] in _SPOKEN)

@@ -9,19 +9,26 @@ import httpx
 import uvicorn
 
 from x402sim.clock import Clock
+from x402sim.events import ServiceEvent
 from x402sim.http.bounded import refuse_cookies
 from x402sim.http.exchange import OverClient
+from x402sim.journal import Journal
+from x402sim.protocol.crypto import to_hex
 from x402sim.rng import Rng
 from x402sim.service.setup import Setup
 from x402sim.service.state import connected
 from x402sim.service.store import Store
 from x402sim.world.assembly.process import Process
 from x402sim.world.server.http import Server
+from x402sim.world.server.log import Form, Log
+from x402sim.world.server.log_lines import Names
 from x402sim.world.server.running import close
 
 
-def open_service(setup: Setup, file: Path | None) -> tuple[Process, httpx.AsyncClient]:
-    """Return the service with its database, and its HTTP client.
+def open_service(
+    setup: Setup, file: Path | None, journal: Journal
+) -> tuple[Process, httpx.AsyncClient]:
+    """Return the service with its database, and its HTTP client; it records to the journal.
 
     The database keeps the secret that seals payment ids: ids stay valid after a restart.
     Raises `sqlite3.Error` if the file cannot be used.
@@ -30,8 +37,13 @@ def open_service(setup: Setup, file: Path | None) -> tuple[Process, httpx.AsyncC
     setup = replace(setup, secret=store.secret("ids", setup.secret))
     http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the service has timeouts of its own
     refuse_cookies(http)
-    service = connected(setup, store, OverClient(http), Clock(), Rng().stream("payment ids"))
-    return Process(service), http
+    clock = Clock()
+
+    def record(event: ServiceEvent) -> None:
+        journal.record(clock.now_ms(), event)
+
+    service = connected(setup, store, OverClient(http), clock, Rng().stream("payment ids"))
+    return Process(replace(service, record=record)), http
 
 
 async def serve_alone(
@@ -39,11 +51,21 @@ async def serve_alone(
     http: httpx.AsyncClient,
     sock: socket.socket,
     on_start: Callable[[uvicorn.Server], None],
+    log: Log | None = None,
 ) -> None:
-    """Serve until `should_exit` is set on the server given to `on_start`."""
-    server = Server(process, lambda: on_start(server))
+    """Serve until `should_exit` is set on the server given to `on_start`; then close the log."""
+    server = Server(log.around(process) if log else process, lambda: on_start(server))
     process.start_background()
     try:
         await server.serve(sockets=[sock])
     finally:
         await close(process, http)
+        if log:
+            log.close()
+
+
+def log_of(setup: Setup, journal: Journal, form: Form) -> Log:
+    """Return the log of a service that records to this journal."""
+    merchant = {to_hex(setup.pay_to): "merchant"}
+    names = Names(merchant, setup.network.token_symbol, setup.network.decimals)
+    return Log(form, names, journal, Clock(), {})

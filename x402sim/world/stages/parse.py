@@ -1,6 +1,6 @@
 """Parses the name of a stage, as on the command line. No other code does."""
 
-from x402sim.text.suggest import unknown
+from x402sim.text.suggest import near_url, unknown
 from x402sim.world.stages.deployment import Deployment
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.stage import Stage
@@ -16,5 +16,5 @@ def parse_stage(text: str) -> Stage:
         return Deployment(text)
     known: dict[str, Stage] = {"in-process": InProcess(), "tcp": Tcp()}
     if text not in known:
-        raise ValueError(unknown("stage", text, [*known, "http://HOST:PORT"]))
+        raise ValueError(unknown("stage", text, [*known, "http://HOST:PORT"]) + near_url(text))
     return known[text]

@@ -40,6 +40,10 @@ log = logging.getLogger("x402sim")
 RECEIVERS = ("service", "facilitator", "explorer", "rpc")
 
 
+class OtherNetwork(ValueError):
+    """The network that was chosen is not the deployment's."""
+
+
 class World:
     """The whole world of a pay-per-request API: service, facilitator, explorer, chain, payers.
 
@@ -196,8 +200,8 @@ class World:
         if theirs is None:
             return ours or TESTNET
         if ours is not None and ours.name != theirs.name:
-            raise ValueError(
-                f"{self.on.name} is on {theirs.name}, not on {ours.name}; leave `network` out"
+            raise OtherNetwork(
+                f"{self.on.name} is on {theirs.name}, not on {ours.name}; leave the network out"
             )
         return theirs
 
