@@ -234,7 +234,7 @@ def test_a_node_that_is_gone_is_an_error(run, chain, between, name):
     ("answer", "seen"),
     [
         (None, "ConnectionError"),
-        (b"<html>Bad gateway</html>", "JSONDecodeError"),
+        (b"<html>Bad gateway</html>", "it answered no JSON"),
         (429, "429"),
         (502, "502"),
     ],
