@@ -295,9 +295,18 @@ def test_without_anvil_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tm
             "cannot be combined with http://127.0.0.1:9",
         ),
         (["serve", "--chain", "anvil", "--db", "x.db"], "--db is not supported with anvil"),
-        (["serve", "--token", "0x" + "12" * 20], "only on a node (`--chain URL`): ledger has its own"),
-        (["serve", "--chain", "anvil", "--deploy"], "only on a node (`--chain URL`): anvil has its own"),
-        (["run", "replay", "--token", "0x" + "12" * 20], "only on a node (`--chain URL`): ledger has its own"),
+        (
+            ["serve", "--token", "0x" + "12" * 20],
+            "only on a node (`--chain URL`): ledger has its own",
+        ),
+        (
+            ["serve", "--chain", "anvil", "--deploy"],
+            "only on a node (`--chain URL`): anvil has its own",
+        ),
+        (
+            ["run", "replay", "--token", "0x" + "12" * 20],
+            "only on a node (`--chain URL`): ledger has its own",
+        ),
         (["run", "replay", "--chain", "http://127.0.0.1:9"], "X402SIM_CHAIN_KEYS must hold"),
         (
             ["run", "replay", "--on", "tcp", "--chain", "http://127.0.0.1:9"],
