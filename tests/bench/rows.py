@@ -166,9 +166,9 @@ ROWS = {
         0.25, 0.05, 1.35, is_cost=True),
     "settle": Row("a settlement on anvil, real time", "by web3 alone", "ms", _settle, 0.6, 0.8),
     "help": Row("x402sim --help", ASYNCIO, "ms",
-        lambda bench: bench.started("-m", "x402sim", "--help"), 3, 2, 4.1, is_cost=True),
+        lambda bench: bench.started("-m", "x402sim", "--help"), 3, 2, 2.2, is_cost=True),
     "import": Row("import x402sim.World", ASYNCIO, "ms",
-        lambda bench: bench.started("-c", "from x402sim import World"), 5, 4, 9.5, is_cost=True),
+        lambda bench: bench.started("-c", "from x402sim import World"), 5, 4, 6.5, is_cost=True),
     "growth": Row("a payment among {payers:,} payers", "among 100", "µs",
         _growth, 1.1, 1.0, 1.0, is_cost=True),
 }

@@ -1,6 +1,7 @@
 """Three small comparisons: a session's debit, the frames of a journal, and the start of a command."""
 
 import asyncio
+import os
 import resource
 import subprocess
 import sys
@@ -79,11 +80,14 @@ def framing(journal: Journal) -> tuple[Round, Round]:
 
 
 def starting(*arguments: str) -> Round:
-    """Return the start of a new Python with these arguments, to its end."""
+    """Return the start of a new Python with these arguments, to its end; it keeps bytecode."""
+    keeps = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
     def once() -> float:
         before_s = _children_s()
-        subprocess.run([sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            [sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, env=keeps
+        )
         return _children_s() - before_s
 
     return once

@@ -4,7 +4,6 @@ from x402sim.text.suggest import near_url, unknown
 from x402sim.world.stages.deployment import Deployment
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.stage import Stage
-from x402sim.world.stages.tcp import Tcp
 
 
 def parse_stage(text: str) -> Stage:
@@ -14,7 +13,11 @@ def parse_stage(text: str) -> Stage:
     """
     if text.startswith(("http://", "https://")):
         return Deployment(text)
-    known: dict[str, Stage] = {"in-process": InProcess(), "tcp": Tcp()}
-    if text not in known:
-        raise ValueError(unknown("stage", text, [*known, "http://HOST:PORT"]) + near_url(text))
-    return known[text]
+    if text == "tcp":
+        from x402sim.world.stages.tcp import Tcp  # with uvicorn, which few worlds need
+
+        return Tcp()
+    if text != "in-process":
+        possible = ["in-process", "tcp", "http://HOST:PORT"]
+        raise ValueError(unknown("stage", text, possible) + near_url(text))
+    return InProcess()
