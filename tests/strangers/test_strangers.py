@@ -61,6 +61,7 @@ def test_there_are_enough_choices_and_defects() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(300)  # it waits for the indexer of the stranger, in real time
 @pytest.mark.parametrize("name", HONEST)
 def test_a_correct_stranger_passes_in_time(name: str) -> None:
     verdict = try_one(Trial(stranger=name))
@@ -68,6 +69,7 @@ def test_a_correct_stranger_passes_in_time(name: str) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "trial", [Trial(stranger=n, choices=g) for n in HONEST for g in strangers()[n].groups], ids=str
 )
@@ -91,6 +93,7 @@ def test_a_defect_is_seen(trial: Trial, check_id: str) -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(300)
 def test_the_public_paywall_fails_what_the_documentation_says() -> None:
     for row in kept():
         if row["service"] == "express":
