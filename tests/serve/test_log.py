@@ -9,9 +9,19 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.serve.driver import Payer, Server, command, environment, header, started
-from x402sim import Wallet
+from tests.serve.driver import (
+    ORDER,
+    QUOTE,
+    Payer,
+    Server,
+    command,
+    environment,
+    header,
+    started,
+)
+from x402sim import Fault, LocalServer, PaymentAuth, Wallet
 from x402sim.protocol.money import to_decimal
+from x402sim.world.server.log import Form
 from x402sim.world.server.log_lines import Line, as_text
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
@@ -183,6 +193,27 @@ def test_json_has_one_object_a_request_with_whole_ids() -> None:
     ]  # fmt: skip
     assert {line["paymentId"] for line in lines} == {payment_id}
     assert lines[1]["notes"][0].startswith(f"transfer: {to_decimal(10_000, 6)} ")
+
+
+def test_a_payment_that_is_sent_again_is_told_from_a_header_at_a_free_page() -> None:
+    lines: list[bytes] = []
+    server = LocalServer(seed=1)
+    server.log_form = Form(lines.append)
+    with server:
+        auth = PaymentAuth(server.wallets[0], version=2, clock=server.clock)
+        with httpx.Client(base_url=server.url, trust_env=False) as client:
+            server.fault(Fault(victim="service", does="lose answer", contains="payment"))
+            with pytest.raises(httpx.TransportError) as lost:
+                client.post(QUOTE, json=ORDER, auth=auth)
+            name = "PAYMENT-SIGNATURE"
+            header = {name: lost.value.request.headers[name]}
+            again = client.post(QUOTE, json=ORDER, headers=header)
+            free = client.get("/api/agents", headers=header)
+    assert (again.status_code, free.status_code) == (200, 200)
+    log = b"".join(lines).decode()
+    assert log.count("transfer: ") == 1
+    assert log.count("this authorization has paid before: nothing was charged again") == 1
+    assert log.index("has paid before") < log.index("/api/agents")
 
 
 def test_quiet_writes_nothing() -> None:

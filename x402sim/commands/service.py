@@ -49,9 +49,9 @@ def service(
     verbose: Verbose = False,
     quiet: Quiet = False,
 ) -> None:
-    """Start the service only, in a world of somebody else's.
+    """Start the service only, against an external world.
 
-    That is a facilitator, an explorer and a node. Environment variables configure it:
+    The world is a facilitator, an explorer and a node. Environment variables configure it:
     PRIVATE_KEY (the server wallet, which receives deposits and pays refunds), FACILITATOR_URL,
     EXPLORER_URL and RPC_URL are required; NETWORK (--network replaces it), MERCHANT_ADDRESS,
     TOKEN_ADDRESS and FINAL_DEPTH (blocks on top of a payment until a reorganisation is not

@@ -69,7 +69,7 @@ def sweep(
 ) -> None:
     """Play an experiment for every combination of values and seeds.
 
-    The results are summarized. An experiment is a plain function of its parameters and `seed`,
+    It summarizes the results. An experiment is a plain function of its parameters and `seed`,
     which returns a number, a dict of numbers, or a DataFrame (see `help(x402sim.sweep)`).
     Values are numbers, true, false, null or texts. All cells are played with the same seeds
     (common random numbers). The summary has the mean of each result with its 95 % confidence

@@ -9,7 +9,7 @@ from x402sim.commands.common import give_up
 from x402sim.commands.flags import takes
 
 target = typer.Typer(
-    help="Write a file of how a service differs from the specification.",
+    help="Write a target file, for a service that differs from ours.",
     no_args_is_help=True,
 )
 

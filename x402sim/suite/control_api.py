@@ -4,7 +4,7 @@ It injects faults, reads the ledger and the journal, and advances the target's c
 """
 
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,8 +16,9 @@ from x402sim.suite.expect import expect
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive, Skipped
 from x402sim.world.control.client import ControlClient, ControlError
-from x402sim.world.control.messages import ExplorerQuery, Transfer, Who
+from x402sim.world.control.messages import ExplorerQuery, Who
 
+T = TypeVar("T")
 NOBODY = "0x" + "00" * 20
 """The sender of minted tokens."""
 
@@ -57,8 +58,12 @@ class ControlApi:
     async def _request(
         self, method: str, path: str, body: dict[str, Any] | None = None, kind: Any = Any
     ) -> Any:
+        return await self._asked(self._client().request(method, path, body, kind))
+
+    async def _asked(self, answer: Awaitable[T]) -> T:
+        """Return an answer of the control API; raises `Inconclusive` if there is none."""
         try:
-            return await self._client().request(method, path, body, kind)
+            return await answer
         except ControlError as error:
             raise Inconclusive(redact.cut(str(error), MOST_TOLD)) from error
 
@@ -130,8 +135,7 @@ class ControlApi:
         return [int(each["amountBase"]) for each in found if each["sender"] not in givers]
 
     async def _ledger(self, payer: Wallet) -> list[dict[str, Any]]:
-        asked = f"transfers?account={payer.address}"
-        found = await self._request("GET", asked, kind=list[Transfer])
+        found = await self._asked(self._client().transfers(payer.address))
         listed: list[dict[str, Any]] = msgspec.to_builtins(found)
         return listed
 
@@ -155,10 +159,7 @@ class ControlApi:
 
     async def journal(self, since: int) -> list[Entry]:
         """Return the entries of the world's journal from number `since` on, oldest first."""
-        try:
-            return list(await self._client().journal(since))
-        except ControlError as error:
-            raise Inconclusive(redact.cut(str(error), MOST_TOLD)) from error
+        return list(await self._asked(self._client().journal(since)))
 
     async def queries(self, since_s: float = 0) -> list[tuple[str, float]]:
         """Return the explorer's log: transaction and time (Unix seconds), oldest first."""

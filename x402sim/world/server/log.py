@@ -35,6 +35,7 @@ _SPOKEN = ("api", "facilitator")
 _FROM = re.compile(rb'"from"\s*:\s*"(0x[0-9a-fA-F]{40})"')
 _HEADER = re.compile(rb'"paymentHeader"\s*:\s*"([^"\\]*)"')
 _PAYMENTS = (b"payment-signature", b"x-payment")
+_RECEIPTS = (b"payment-response", b"x-payment-response")
 _now = Clock().now
 _current: ContextVar["_Request | None"] = ContextVar("the request that the log waits for")
 
@@ -248,7 +249,7 @@ class Log:
         if not request.scope:
             return line
         scope, headers = request.scope, dict(request.scope["headers"])
-        if request.status == 200 and not request.seen and not headers.keys().isdisjoint(_PAYMENTS):
+        if not request.seen and not headers.keys().isdisjoint(_PAYMENTS) and _is_paid(request):
             line.notes.append("this authorization has paid before: nothing was charged again")
         body = _read(request.answered)
         line.method, line.path, line.status = scope["method"], scope["path"], request.status
@@ -311,6 +312,12 @@ def _iso(at_s: float) -> str:
 def _second(at_s: int) -> tuple[str, str]:
     text = datetime.fromtimestamp(at_s).astimezone().isoformat()
     return text[:19], text[19:]
+
+
+def _is_paid(request: _Request) -> bool:
+    """Tell whether an answer has the receipt of a payment in one step."""
+    answered = {name.lower() for name, _ in request.headers}
+    return request.status == 200 and not answered.isdisjoint(_RECEIPTS)
 
 
 def _is_shown(request: _Request) -> bool:
