@@ -282,10 +282,15 @@ class Settlement(Wire, frozen=True, omit_defaults=True):
 # --- the facilitator -----------------------------------------------------------------
 
 
-class FacilitatorRequest(Wire, frozen=True):
-    """The body of verify and settle, its parts not read yet."""
+class Versioned(Wire, frozen=True):
+    """Any message that names its version; None if it does not."""
 
-    x402_version: Annotated[int, Meta(ge=0)]
+    x402_version: Annotated[int, Meta(ge=0)] | None = None
+
+
+class FacilitatorRequest(Versioned, frozen=True, kw_only=True):
+    """The body of verify and settle, its parts not read yet; the payment has its version, too."""
+
     payment_payload: msgspec.Raw
     payment_requirements: msgspec.Raw
 
