@@ -347,6 +347,37 @@ def test_a_part_that_cannot_be_read_is_refused_in_200(
         assert (answer["transaction"], answer["network"]) == ("", "eip155:338")
 
 
+PERMIT2 = {"signature": "0x12", "permit2Authorization": {"from": ALICE.address}}
+
+
+@BOTH_PATHS
+@pytest.mark.parametrize(
+    ("scheme", "payload", "reason", "seen"),
+    [
+        ("exact", PERMIT2, "unsupported_payload_type", "permit2Authorization"),
+        ("upto", PERMIT2, "unsupported_scheme", "upto"),
+        ("batch-settlement", {"voucher": {}}, "unsupported_scheme", "batch-settlement"),
+    ],
+)
+@VERSIONS
+def test_another_way_to_pay_is_refused_by_its_name(
+    desk: Desk,
+    path: str,
+    version: int,
+    scheme: str,
+    payload: dict[str, Any],
+    reason: str,
+    seen: str,
+) -> None:
+    body = asking(version, scheme=scheme, paid={"scheme": scheme})
+    body["paymentPayload"]["payload"] = payload
+    answer = desk.post(path, body)
+    told = answer.get("invalidMessage") or answer["errorMessage"]
+    assert reason in answer.values()
+    assert seen in told
+    assert "EIP-3009" in told
+
+
 def test_the_words_are_those_of_section_9_in_version_1() -> None:
     known = {
         "insufficient_funds", "invalid_network", "invalid_payload",

@@ -249,6 +249,8 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read | _U
         return _Unread(x402_reasons.INVALID_VERSION, f"x402Version: wanted 1 or 2, got {named}")
     try:
         payment = x402.payment_of(version, bytes(body.payment_payload))
+    except x402.Unsupported as other:
+        return _Unread(other.reason, str(other))
     except BadMessage as wrong:
         return _Unread(x402_reasons.INVALID_PAYLOAD, str(wrong))
     try:

@@ -32,6 +32,7 @@ from x402sim.protocol.x402 import (
     RequirementsV2,
     Settlement,
     StandardPayment,
+    Unsupported,
     Version,
     from_base64,
     network_name,
@@ -93,6 +94,8 @@ def _read(version: Version, text: str) -> StandardPayment:
         raise Unpaid(x402_reasons.INVALID_VERSION, wanted)
     try:
         return payment_of(version, body)
+    except Unsupported as other:
+        raise Unpaid(other.reason, str(other)) from other
     except BadMessage as wrong:
         raise Unpaid(x402_reasons.INVALID_PAYLOAD, str(wrong)) from wrong
 
