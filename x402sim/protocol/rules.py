@@ -44,7 +44,10 @@ Rules = tuple[Rule[Case, Verdict], ...]
 
 def first_broken(rules: Rules[Case, Verdict], case: Case) -> Rule[Case, Verdict] | None:
     """Return the first row that fails for `case`; None if all hold."""
-    return next((rule for rule in rules if not rule.holds(case)), None)
+    for rule in rules:
+        if not rule.holds(case):
+            return rule
+    return None
 
 
 def without(rules: Rules[Case, Verdict], clause: str) -> Rules[Case, Verdict]:

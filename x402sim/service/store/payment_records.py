@@ -218,9 +218,10 @@ class PaymentRecords:
         """
         auth, record = claim.payment.authorization, _pending(claim)
         header, facts = claim.payment.text, (claim.duration, claim.can_pay, claim.seen_unused)
-        claimed = auth and ClaimedAuthorization(
-            auth.from_, auth.nonce, min(auth.valid_before, MAX_STORED)
-        )
+        claimed = None
+        if auth is not None:
+            until_s = min(auth.valid_before, MAX_STORED)
+            claimed = ClaimedAuthorization(auth.from_, auth.nonce, until_s)
         authorization = astuple(claimed) if claimed else _NO_AUTH
         values = (*astuple(record), header, *facts, *authorization, claim.offered_id)
         inserted = self._db.execute(_INSERT, *values)
@@ -264,7 +265,7 @@ class PaymentRecords:
             is_settled = self._settle(attempt, tx_hash)
             if is_settled:
                 sql = "SELECT payment_id FROM payments WHERE attempt = ?"
-                self._sessions.open(*self._db.one(sql, attempt), session)
+                self._sessions.open(self._db.one(sql, attempt)[0], session)
             return is_settled
 
     def _settle(self, attempt: int, tx_hash: str) -> bool:
