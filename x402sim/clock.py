@@ -41,11 +41,11 @@ class Clock:
 
     def now_s(self) -> int:
         """Return whole Unix seconds, the unit of EIP-3009 windows and block timestamps."""
-        return int(self.now())
+        return int(self._source() + self._offset_s)
 
     def now_ms(self) -> int:
         """Return whole Unix milliseconds, the unit of receipts and stored records."""
-        return int(self.now() * 1000)
+        return int((self._source() + self._offset_s) * 1000)
 
     @property
     def offset_s(self) -> float:

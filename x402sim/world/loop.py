@@ -87,7 +87,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.TimerHandle:
         """Set a timer; timers of the same time fire in the order in which they were set."""
         timer = _Timer(when, callback, args, self, context)
-        timer.order = next(self._order)
+        timer.rank = when, next(self._order)
         heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
         timer._scheduled = True  # type: ignore[attr-defined]
         return timer
@@ -181,35 +181,28 @@ class _Jumping(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         loop = self._loop
-        if timeout == 0 or loop.must_wait:
-            ready = self._poll(timeout and None)
-        else:
-            ready = self._poll(loop.grace_s)
-            if not ready and not loop.give_turn():
-                loop.jump()
+        must_wait, ready = loop.must_wait, []
+        is_idle = timeout != 0 and not must_wait
+        if must_wait or self.has_sockets:  # else there is nothing to ask the system about
+            ready = super().select(loop.grace_s if is_idle else timeout and None)
+        if is_idle and not ready and not loop.give_turn():
+            loop.jump()
         loop.step()
         return ready
-
-    def _poll(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Ask the system what is ready: nothing, if there are no sockets and no threads run."""
-        if not self.has_sockets and not self._loop.must_wait:
-            return []
-        return super().select(timeout)
 
     @property
     def has_sockets(self) -> bool:
         """Whether there is more to ask the system about than the loop's own wake-up."""
-        return len(self.get_map()) > 1
+        return len(self._fd_to_key) > 1  # type: ignore[attr-defined]
 
 
 class _Timer(asyncio.TimerHandle):
-    """A timer with its rank among timers of the same time."""
+    """A timer with its rank: its time, and its place among timers of the same time."""
 
-    order = 0
+    rank: tuple[float, int]
 
     def __lt__(self, other: Any) -> bool:
-        mine, theirs = self.when(), other.when()
-        return bool(mine < theirs or (mine == theirs and self.order < other.order))
+        return bool(self.rank < other.rank)
 
 
 def _name(handle: asyncio.Handle) -> str:

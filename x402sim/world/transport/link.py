@@ -9,7 +9,6 @@ import itertools
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,7 +21,7 @@ from x402sim.events import AnswerReceived, ExchangeEvent, NoAnswer, Part, Reques
 from x402sim.http.exchange import Headers, Request, Response, Transport, plain
 from x402sim.http.web import CONNECTION
 from x402sim.journal import Journal
-from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.protocol.header import read_authorization
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
@@ -43,9 +42,8 @@ class Asgi(Transport):
     async def send(self, request: Request) -> Response:
         """Pass a request to the application; raises `httpx.TransportError` if it is lost."""
         answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(
-            self._serve(request, answered), name=f"{request.method} {request.url}"[:200]
-        )
+        name = f"{request.method} {request.url.path}"[:200]
+        task = asyncio.create_task(self._serve(request, answered), name=name)
         self._tasks.add(task)
         return await answered
 
@@ -90,7 +88,8 @@ class Asgi(Transport):
         except Exception as bug:  # noqa: BLE001 - the application has logged and answered it
             conclude(httpx.RemoteProtocolError(repr(bug)))
         finally:
-            conclude(httpx.RemoteProtocolError("the server sent no answer"))
+            if not answered.done():
+                conclude(httpx.RemoteProtocolError("the server sent no answer"))
             self._tasks.discard(asyncio.current_task())
 
 
@@ -304,13 +303,10 @@ def _path(request: Request, to: str) -> str:
 
 def _authorization(payment_header: object) -> str | None:
     """Return the nonce of a payment header in hex, "unreadable", or None if there is no header."""
-    return _nonce(payment_header) if isinstance(payment_header, str) else None
-
-
-@lru_cache(maxsize=32)  # one header goes over three links
-def _nonce(payment_header: str) -> str:
+    if not isinstance(payment_header, str):
+        return None
     try:
-        auth, _ = authorization_of(decode_header(payment_header))
+        _, auth, _ = read_authorization(payment_header)
     except BadMessage:
         return "unreadable"
     return auth.nonce.hex()
