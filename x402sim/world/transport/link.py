@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import httpx
 import msgspec
@@ -297,7 +297,8 @@ def _read(body: bytes) -> _Body:
 def _path(request: Request, to: str) -> str:
     """Return the path of a request, and what it asks an explorer for."""
     path = clipped(request.url.path)
-    action = request.url.params.get("action") if to == "explorer" else None
+    asked = parse_qsl(request.url.query.decode()) if to == "explorer" else ()
+    action = next((value for name, value in asked if name == "action"), None)
     return f"{path}?{action}" if action else path
 
 
