@@ -6,9 +6,8 @@ other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -41,18 +40,18 @@ class Asgi(Transport):
 
     async def send(self, request: Request) -> Response:
         """Pass a request to the application; raises `httpx.TransportError` if it is lost."""
-        answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Response] = loop.create_future()
         name = f"{request.method} {request.url.path}"[:200]
-        task = asyncio.create_task(self._serve(request, answered), name=name)
-        self._tasks.add(task)
+        self._tasks.add(loop.create_task(self._serve(request, answered), name=name))
         return await answered
 
     async def _serve(self, request: Request, answered: "asyncio.Future[Response]") -> None:
         start: Message = {}
         parts: list[bytes] = []
-        incoming: Iterator[Message] = iter(
-            ({"type": "http.request", "body": request.body, "more_body": False},)
-        )
+        incoming: list[Message] = [
+            {"type": "http.request", "body": request.body, "more_body": False}
+        ]
 
         def conclude(outcome: Response | Exception) -> None:
             if answered.done():
@@ -63,9 +62,8 @@ class Asgi(Transport):
                 answered.set_result(outcome)
 
         async def receive() -> Message:
-            message = next(incoming, None)
-            if message is not None:
-                return message
+            if incoming:
+                return incoming.pop()
             await asyncio.wait([answered])  # the caller hangs up when it has its answer
             return {"type": "http.disconnect"}
 
@@ -83,8 +81,7 @@ class Asgi(Transport):
             conclude(kind(f"the connection is {how}"))
 
         try:
-            scope = _scope(request, abort) | {CONNECTION: _Caller(answered)}
-            await self._app(scope, receive, send)
+            await self._app(_scope(request, abort, _Caller(answered)), receive, send)
         except Exception as bug:  # noqa: BLE001 - the application has logged and answered it
             conclude(httpx.RemoteProtocolError(repr(bug)))
         finally:
@@ -93,8 +90,7 @@ class Asgi(Transport):
             self._tasks.discard(asyncio.current_task())
 
 
-@dataclass(frozen=True, slots=True)
-class _Caller:
+class _Caller(msgspec.Struct, frozen=True):
     """The caller of one request, as a connection."""
 
     answered: "asyncio.Future[Response]"
@@ -116,7 +112,9 @@ def _whole(start: Message, content: bytes) -> Response:
     return Response(status, headers, content)
 
 
-def _scope(request: Request, abort: Callable[[str], Awaitable[None]]) -> dict[str, Any]:
+def _scope(
+    request: Request, abort: Callable[[str], Awaitable[None]], caller: _Caller
+) -> dict[str, Any]:
     url = request.url
     target = request.extensions.get("target", url.raw_path).split(b"?")[0]
     return {
@@ -133,6 +131,7 @@ def _scope(request: Request, abort: Callable[[str], Awaitable[None]]) -> dict[st
         "server": (url.host, url.port),
         "client": ("127.0.0.1", 123),
         ABORT: abort,
+        CONNECTION: caller,
     }
 
 
