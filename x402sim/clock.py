@@ -113,7 +113,7 @@ class SkewedClock(Clock):
     """One actor's own clock: the world's, and how many seconds it is wrong (`skew_s`)."""
 
     def __init__(self, truth: Clock) -> None:
-        super().__init__(lambda: truth.now() + self.skew_s)
+        super().__init__(lambda: truth._source() + truth._offset_s + self.skew_s)
         self._truth = truth
         self.skew_s = 0.0
 
