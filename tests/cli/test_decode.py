@@ -72,7 +72,7 @@ def findings(text: str) -> dict[str, dict[str, Any]]:
 
 
 def authorization(**changes: Any) -> Authorization:
-    return replace(PAYER.authorize(WANTED, NOW), **changes)
+    return msgspec.structs.replace(PAYER.authorize(WANTED, NOW), **changes)
 
 
 def header(auth: Authorization | None = None, signed_for: Network = TESTNET) -> str:

@@ -1,11 +1,11 @@
 """The facilitator in the words of the x402 standard, versions 1 and 2."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from tests.chain.helpers import (
     ALICE,

@@ -8,9 +8,10 @@ Clauses: 1/sign-settle-repeat.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from enum import Enum
 from typing import Any
+
+from msgspec.structs import replace
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address

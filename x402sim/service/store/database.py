@@ -36,7 +36,8 @@ CREATE INDEX IF NOT EXISTS unresolved ON payments(may_move, look_s, timestamp)
 CREATE INDEX IF NOT EXISTS attempts ON payments(payment_id);
 CREATE INDEX IF NOT EXISTS offered ON payments(offered_id) WHERE offered_id IS NOT NULL;
 CREATE UNIQUE INDEX IF NOT EXISTS paid ON payments(payment_id) WHERE status = 'settled';
-CREATE INDEX IF NOT EXISTS by_transaction ON payments(tx_hash);
+CREATE INDEX IF NOT EXISTS by_transaction ON payments(tx_hash)
+    WHERE status = 'settled';
 CREATE UNIQUE INDEX IF NOT EXISTS claims ON payments(payer, nonce)
     WHERE status != 'failed' AND can_pay;
 CREATE TABLE IF NOT EXISTS sessions(
