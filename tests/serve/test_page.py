@@ -11,7 +11,7 @@ from typing import Any, get_args
 import httpx
 import pytest
 
-from tests.serve.driver import PAY, PRICE, QUOTE, Server
+from tests.serve.driver import PAY, QUOTE, Server
 from tests.serve.hosted import hosted
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.protocol.networks import TESTNET
@@ -50,8 +50,8 @@ def gathered(lines: Iterator[str], *paths: str) -> tuple[list[Any], dict[str, An
 
 def test_its_files_are_served_with_a_policy_that_runs_nothing_else(server: Server) -> None:
     assert {each.name for each in STATIC.iterdir()} == {*FILES, "index.html", "home.html"}
-    for path in ("/_sim/ui", "/_sim/ui/", *(f"/_sim/ui/{name}" for name in FILES)):
-        answer = server.http.get(path, follow_redirects=True)
+    for path in ("/_sim/ui", *(f"/_sim/ui/{name}" for name in FILES)):
+        answer = server.http.get(path)
         assert answer.status_code == 200
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy

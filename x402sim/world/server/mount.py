@@ -28,8 +28,8 @@ def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIA
     mounted: dict[str, ASGIApp] = {
         "/facilitator": parts.facilitator_app,
         "/explorer": parts.explorer_app,
-        "/rpc": _own_programs_only(parts.rpc_app, listen, listen.rpc_callers),
-        "/_sim": _own_programs_only(_control(parts, listen, watch), listen, listen.allow_origins),
+        "/rpc": own_programs_only(parts.rpc_app, listen, listen.rpc_callers),
+        "/_sim": own_programs_only(_control(parts, listen, watch), listen, listen.allow_origins),
     }
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,7 +101,7 @@ def _control(parts: Parts, listen: Listen, watch: Watch) -> ASGIApp:
     )
 
 
-def _own_programs_only(app: ASGIApp, listen: Listen, origins: Sequence[str]) -> ASGIApp:
+def own_programs_only(app: ASGIApp, listen: Listen, origins: Sequence[str]) -> ASGIApp:
     """Reject requests of web pages: no Origin but these, and on loopback no foreign Host.
 
     Otherwise any page in a browser on this machine could send commands here.

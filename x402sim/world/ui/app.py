@@ -8,21 +8,25 @@ from functools import partial
 from importlib.resources import files
 from typing import Any
 
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from x402sim.http import web
+from x402sim.journal import Journal
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.ui.pay import Pay, pay
 from x402sim.world.ui.watch import Watch
-from x402sim.world.ui.words import of_world
+from x402sim.world.ui.words import of_journal, of_world
 
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 FILES = (
     "app.js", "detail.js", "dom.js", "list.js", "model.js", "state.js", "steer.js", "style.css",
     "icon.svg",
 )  # fmt: skip
+PATH = "/_sim/ui"
+"""Where the page is."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -65,11 +69,20 @@ def routes_of(
 
     return [
         Route("/ui", partial(_file, "index.html")),
-        Route("/ui/", _to_page),
         Route("/ui/words", told),
         Route("/ui/events", stream),
         *(Route(f"/ui/{name}", partial(_file, name)) for name in FILES),
     ]
+
+
+def saved_page(journal: Journal, title: str, watch: Watch) -> Starlette:
+    """Return the application that shows a run that was saved."""
+
+    async def to_page(_: Request) -> Response:
+        return RedirectResponse(PATH)
+
+    routes = routes_of(watch, lambda: of_journal(journal, title), lambda _: None)
+    return web.application([Route("/", to_page), Mount("/_sim", routes=routes)])
 
 
 async def home(request: Request) -> Response:
@@ -80,10 +93,6 @@ async def home(request: Request) -> Response:
 async def _file(name: str, _: Request) -> Response:
     content = (files("x402sim.world.ui") / "static" / name).read_bytes()
     return Response(content, media_type=_TYPES[name.rpartition(".")[2]], headers=HEADERS)
-
-
-async def _to_page(_: Request) -> Response:
-    return RedirectResponse("../ui")
 
 
 def _number(request: Request, name: str) -> int:

@@ -18,13 +18,17 @@ async function follow() {
         if (name === "hello" && started !== null && started !== lines[0].started) { location.reload(); return; }
         if (name === "hello") { started = lines[0].started; tell(words.live ? "live" : "saved run", "live"); continue; }
         for (const each of lines) {
-          if (name === "journal") { model.event(each); since = each.seq + 1; }
-          else { model.exchange(each); after = each.n; }
+          if (name === "journal") { since = each.seq + 1; model.event(each); }
+          else { after = each.n; model.exchange(each); }
         }
         isDirty = list.isDirty = true;
       }
-    } catch (error) { if (error.status === 401) throw error; }
-    tell("not connected; trying again", "bad");
+      tell("not connected; trying again", "bad");
+    } catch (error) {
+      if (error.status === 401) throw error;
+      if (!(error instanceof TypeError && /fetch|network/i.test(error.message))) console.error(error);
+      tell(`not connected (${error.message}); trying again`, "bad");
+    }
     await new Promise((done) => setTimeout(done, 1000));
   }
 }

@@ -22,9 +22,18 @@ export class Model {
       this.lanes.push(lane);
     }
     for (const other of found.slice(1)) this.merge(lane, other);
-    for (const key of keys) { this.keys.set(key, lane); lane.keys.add(key); lane.text += ` ${key.toLowerCase()}`; }
+    for (const key of keys) {
+      this.keys.set(key, lane);
+      if (!lane.keys.has(key)) { lane.keys.add(key); this.find(lane, key); }
+    }
     lane.version = ++this.version;
     return lane;
+  }
+
+  // These keys and the authorization, unless that was presented for another payment before.
+  withNonce(keys, nonce) {
+    const owner = this.keys.get(nonce), isReplay = owner && [...owner.keys].some((key) => key.startsWith("pay_"));
+    return isReplay && keys.some((key) => key && this.keys.get(key) !== owner) ? keys : [...keys, nonce];
   }
 
   merge(lane, other) {
@@ -169,16 +178,19 @@ export class Model {
 
   // What a story's payers and services sent: only the journal of a run has it.
   sent(event, at) {
-    const lane = this.lane([event.payment_id, event.authorization !== "unreadable" && event.authorization], event.payment_id ? at : undefined);
+    const nonce = event.authorization !== "unreadable" && event.authorization;
+    const lane = this.lane(event.payment_id ? this.withNonce([event.payment_id], nonce) : [nonce], event.payment_id ? at : undefined);
     if (!lane || !event.authorization) return;
     this.reach(lane, at, "402", "signed", "sent");
     if (event.to !== "facilitator") this.payer(lane, event.actor);
   }
 
   answered(asked, event, at) {
-    const lane = this.lane([asked?.payment_id, asked?.authorization, event.payment_id], event.status === 402 && event.payment_id ? at : undefined);
-    if (!lane || !asked) return;
-    if (event.status === 402) { this.reach(lane, at, "402"); this.payer(lane, event.actor); lane.resource ??= asked.path; this.find(lane, asked.path); }
+    if (!asked) return;
+    const isAsking = event.status === 402, nonce = asked.payment_id ? null : asked.authorization;
+    const lane = isAsking ? this.lane([event.payment_id], at) : this.lane([asked.payment_id ?? event.payment_id, nonce]);
+    if (!lane) return;
+    if (isAsking) { this.reach(lane, at, "402"); this.payer(lane, event.actor); lane.resource ??= asked.path; this.find(lane, asked.path); }
     else if (asked.path.endsWith("/verify") && event.ok) this.reach(lane, at, "verified");
     else if (event.status < 300 && event.to !== "facilitator" && !asked.path.endsWith("/api/pay")) this.reach(lane, at, "served");
   }
@@ -199,9 +211,9 @@ export class Model {
     const keys = isAsking ? (payment ? made : [said.paymentId]) : [...made, ...answers];
     const session = isAsking ? undefined : head(seen.sent, "x-session-id") ?? said.sessionId;
     keys.push(session);
-    if (!keys.some((key) => this.keys.has(key)) || !this.keys.has(nonce)) keys.push(nonce); // else a replay
-    if (!keys.some((key) => typeof key === "string" && key)) return;
-    const lane = this.lane(keys, seen.at_ms), at = seen.at_ms, end = at + seen.ms;
+    const all = this.withNonce(keys.filter((key) => typeof key === "string"), nonce);
+    if (!all.some(Boolean)) return;
+    const lane = this.lane(all, seen.at_ms), at = seen.at_ms, end = at + seen.ms;
     lane.at = Math.min(lane.at, at);
     Object.assign(seen, { body, said, payment });
     lane.exchanges.push(seen);
