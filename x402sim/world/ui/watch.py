@@ -23,7 +23,7 @@ MAX_EXCHANGE = 64 * 1024
 """The bytes of a request and its answer as JSON; of a longer one the headers are left out."""
 BATCH = 2000
 """The entries of one message to a reader."""
-PAUSE_S = 0.1
+PAUSE_S = 0.2
 BEAT_S = 15.0
 """Seconds after which a silent stream says that it lives."""
 _SECRET = (b"authorization", b"proxy-authorization", b"cookie")

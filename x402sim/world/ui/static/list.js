@@ -8,7 +8,7 @@ const FILTERS = ["all", "served", "paid", "pending", "refused", "asked"];
 
 export class List {
   constructor(model) {
-    this.model = model; this.shown = []; this.chosen = null; this.rows = new Map(); this.isDirty = true; this.held = null;
+    this.model = model; this.shown = []; this.chosen = null; this.rows = new Map(); this.isDirty = true; this.held = null; this.height = 66;
     this.box = byId("lanes"); this.sizer = el("div", { class: "sizer", role: "presentation" }); this.box.append(this.sizer);
     byId("status").append(...FILTERS.map((name) => el("option", { value: name }, name === "all" ? "any status" : name)));
     const again = () => { this.isDirty = true; this.draw(); };
@@ -19,7 +19,7 @@ export class List {
     this.box.addEventListener("scroll", () => requestAnimationFrame(() => this.draw()), { passive: true });
     this.box.addEventListener("click", (event) => { const row = event.target.closest("[data-n]"); if (row) this.choose(this.byNumber(+row.dataset.n), true); });
     this.box.addEventListener("keydown", (event) => this.key(event));
-    new ResizeObserver(() => this.draw()).observe(this.box);
+    new ResizeObserver(() => { this.height = parseFloat(getComputedStyle(this.box).getPropertyValue("--row")) || 66; this.draw(); }).observe(this.box);
   }
 
   byNumber(n) { return this.shown.find((lane) => lane.n === n); }
@@ -57,7 +57,6 @@ export class List {
 
   draw() {
     if (this.isDirty) this.filter();
-    this.height = parseFloat(getComputedStyle(this.box).getPropertyValue("--row")) || 64;
     this.sizer.style.height = `${this.shown.length * this.height}px`;
     const first = Math.max(0, Math.floor(this.box.scrollTop / this.height) - 4);
     const last = Math.min(this.shown.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / this.height) + 4);
