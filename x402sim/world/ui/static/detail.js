@@ -50,12 +50,12 @@ function refusal(lane) {
 function compared(lane) {
   const rows = rowsOf(lane), got = lane.signed;
   if (!rows.length) return "";
-  const shown = rows.map((row) => ({ class: isSame(row) ? "" : "odd", cells: [row[0], row[1], row[2], isSame(row) ? "same" : "≠"] }));
+  const shown = rows.map((row) => ({ class: isSame(row) ? "" : "odd", cells: [row[0], row[1], row[2], isSame(row) ? "yes" : "no"] }));
   const until = (seconds) => `${new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
   const window = [got.validAfter, got.validBefore].map(Number);
   if (window.every((each) => Number.isFinite(each) && each < 8e12)) shown.push(["valid", `${lane.required.maxTimeoutSeconds ?? "?"} s at most`, `${until(window[0])} to ${until(window[1])}`, ""]);
   shown.push(["resource", lane.required.resource ?? lane.resource ?? "", got.payment?.resource?.url ?? "not signed", ""]);
-  return table("Asked for, and signed", ["", "asked for", "signed", ""], shown);
+  return table("Asked for, and signed", ["part", "asked for", "signed", "same?"], shown);
 }
 
 function stages(lane) {

@@ -19,6 +19,7 @@ export class List {
     this.box.addEventListener("scroll", () => requestAnimationFrame(() => this.draw()), { passive: true });
     this.box.addEventListener("click", (event) => { const row = event.target.closest("[data-n]"); if (row) this.choose(this.byNumber(+row.dataset.n), true); });
     this.box.addEventListener("keydown", (event) => this.key(event));
+    byId("payments").addEventListener("keydown", (event) => { if (event.key === "Escape" && this.chosen) { this.choose(null); this.box.focus(); } });
     new ResizeObserver(() => { this.height = parseFloat(getComputedStyle(this.box).getPropertyValue("--row")) || 66; this.draw(); }).observe(this.box);
   }
 
@@ -30,7 +31,7 @@ export class List {
     if (event.key === "Enter" && this.chosen) byId("detail").focus();
     if (step === undefined || last < 0) return;
     event.preventDefault();
-    const at = this.shown.indexOf(this.chosen), to = Math.min(last, Math.max(0, at < 0 ? 0 : at + step));
+    const at = Math.max(this.shown.indexOf(this.chosen), step > 1 ? 0 : -1), to = Math.min(last, Math.max(0, at + step));
     const top = to * this.height;
     if (top < this.box.scrollTop) this.box.scrollTop = top;
     if (top + this.height > this.box.scrollTop + this.box.clientHeight) this.box.scrollTop = top + this.height - this.box.clientHeight;

@@ -20,7 +20,7 @@ export async function showState(model, again) {
   if (words.live) {
     const [state, accounts] = await Promise.all([ask("state"), ask("accounts")]);
     parts.push(
-      table("Accounts", ["", "address", words.symbol, "", ""], accounts.map((each, n) => [`${n}`, copy(each.address, short(each.address)), money(each.balance, true), copy(each.privateKey, "Copy key"), give(each.address, again)])),
+      table("Accounts", ["no.", "address", words.symbol, "key", "money"], accounts.map((each, n) => [`${n}`, copy(each.address, short(each.address)), money(each.balance, true), copy(each.privateKey, "Copy key"), give(each.address, again)])),
       table("World", ["", ""], [
         ["time", new Date(state.now).toISOString()], ["clocks", clocksOf(state).join("; ") || "all right"],
         ["chain", `id ${state.chain.chainId}, block ${state.chain.height}, ${state.chain.automine ? "each transaction is mined at once" : "mines on demand"}, ${state.chain.waiting} waiting`],

@@ -72,7 +72,7 @@ const python = (value) => (value === null ? "None" : JSON.stringify(value));
 
 export function showFaults(model) {
   const rows = model.faults.slice(-30).reverse().map((each) => ({ class: each.over ? "quiet" : "", cells: [each.does, `${each.victim} ${each.path}`, `${each.struck} of ${each.times ?? "any number"}`, each.over ? "over" : "waits"] }));
-  byId("faults")?.replaceChildren(rows.length ? table("Faults that were injected", ["what", "where", "hits", ""], rows) : el("p", { class: "quiet" }, "None so far."));
+  byId("faults")?.replaceChildren(rows.length ? table("Faults that were injected", ["what", "where", "hits", "state"], rows) : el("p", { class: "quiet" }, "None so far."));
 }
 
 function same(path, body, inPython) {
