@@ -121,6 +121,8 @@ def test_its_words_explain_every_fault_and_refusal(server: Server) -> None:
     assert set(words["faults"]) == set(DOES) == set(get_args(FaultKind))
     assert words["refusals"]["Insufficient USDC balance"]["clause"] == "7/insufficient-balance"
     assert {each["clause"] for each in words["refusals"].values()} <= {"", *words["clauses"]}
+    assert words["reasons"]["payTo:"] == "2.1/pay-to"
+    assert words["reasons"]["Invalid amount: "] == "5/exact-amount"
     assert "/v2/x402/settle" in words["victims"]["facilitator"]
     assert words["names"][server.ready["payTo"].lower()] == "merchant"
 

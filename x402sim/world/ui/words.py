@@ -5,7 +5,10 @@ from typing import Any
 from x402sim import events
 from x402sim.journal import Journal
 from x402sim.payer.mistakes import MISTAKES
+from x402sim.protocol.cronos import invalid_reason
+from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.refusals import Refusal
+from x402sim.protocol.rules import SETTLEMENT, VERIFICATION, Presented
 from x402sim.spec.clauses import CLAUSES
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.site import ACTORS
@@ -73,4 +76,21 @@ def _tables() -> dict[str, Any]:
         clause = "7/" + each.text.lower().replace(" usdc", "").replace(" ", "-")
         known = clause if clause in clauses else ""
         refusals[each.text] = {"cause": each.row.cause, "do": each.row.remedy, "clause": known}
-    return {"clauses": clauses, "refusals": refusals}
+    return {"clauses": clauses, "refusals": refusals, "reasons": _reasons()}
+
+
+def _reasons() -> dict[str, str]:
+    """Return the clause of the rule that refused, by the beginning of the reason it gives."""
+    same = PaymentRequirements(
+        scheme="",
+        network="",
+        pay_to="",
+        asset="",
+        max_amount_required="",
+        max_timeout_seconds=0,
+        resource="",
+    )
+    case = Presented(requirements=same, issued=same, expires_s=0, now_s=0)
+    found = {rule.reason(case).partition(" issued")[0]: rule.clause for rule in SETTLEMENT}
+    verified = {invalid_reason(rule.refusal): rule.clause for rule in VERIFICATION}
+    return found | verified

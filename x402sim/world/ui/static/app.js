@@ -37,7 +37,7 @@ async function refresh() {
   if (isAsking || !words.live) { if (view === "state") await showState(model); return; }
   isAsking = true;
   try {
-    if (view === "state" && !byId("state").contains(document.activeElement)) await showState(model, () => { document.activeElement.blur(); isDirty = true; });
+    if (view === "state" && getSelection().type !== "Range") await showState(model, () => { isDirty = true; });
     const wrong = clocksOf(await ask("state"));
     byId("alarm").hidden = !wrong.length;
     byId("alarm").textContent = wrong.join("; ");

@@ -38,7 +38,7 @@ const isSame = ([name, a, b]) => String(a).toLowerCase() === String(b).toLowerCa
 function refusal(lane) {
   if (!lane.stopped) return lane.told.map(([at, text]) => el("p", { class: "note" }, `${time(at)}  ${text}`));
   const known = words.refusals[lane.error] ?? {}, odd = rowsOf(lane).filter((row) => !isSame(row));
-  const clauses = [...new Set([known.clause, ...odd.map((row) => row[3]), ...(/sign/i.test(lane.error) && !odd.length ? ["5/signature-proves"] : [])])].filter(Boolean);
+  const clauses = [...new Set([known.clause, ...odd.map((row) => row[3]), ...Object.entries(words.reasons).filter(([begin]) => lane.reason?.startsWith?.(begin)).map(([, clause]) => clause)])].filter(Boolean);
   return [el("div", { class: "refusal" },
     el("p", {}, el("strong", {}, lane.error), lane.reason ? `: ${lane.reason}` : ""),
     clauses.map((id) => el("p", { class: "quiet" }, el("code", {}, id), ` ${words.clauses[id] ?? ""}`)),
@@ -63,7 +63,7 @@ function stages(lane) {
   return el("ol", { class: "stages" }, STAGES.map((name) => {
     const at = lane.stages[name], isNo = lane.stopped === name;
     return el("li", { class: isNo ? "no" : at ? "yes" : "not" }, el("span", {}, name),
-      el("span", { class: "quiet" }, isNo ? "stopped" : at ? `+${at - begin} ms` : "not yet"));
+      el("span", { class: "quiet" }, isNo ? "stopped" : at ? `+${at - begin} ms` : "not seen"));
   }));
 }
 
@@ -101,7 +101,14 @@ function exchange(seen) {
   const payment = seen.payment && el("div", {}, el("h4", {}, "The payment, decoded"), el("pre", { tabindex: "0" }, JSON.stringify(seen.payment, null, 2)));
   return el("details", { open: wasOpen.has(id), ontoggle: (event) => (event.target.open ? wasOpen.add(id) : wasOpen.delete(id)) },
     el("summary", {}, el("span", { class: "mono" }, title), el("span", { class: seen.status >= 400 && seen.status !== 402 ? "bad" : "" }, ` ${seen.status ?? "broken"} `), el("span", { class: "quiet" }, `${seen.ms} ms, ${time(seen.at_ms)}`)),
-    half("Request", seen.sent), payment ?? "", half("Answer", seen.answered));
+    copy(curl(seen), "Copy as curl"), half("Request", seen.sent), payment ?? "", half("Answer", seen.answered));
+}
+
+const quote = (text) => `'${String(text).replaceAll("'", `'\\''`)}'`;
+
+function curl(seen) {
+  const headers = seen.sent.headers.filter(([name]) => !/^(host|content-length|connection|accept-encoding)$/i.test(name));
+  return [`curl -i -X ${seen.method}`, quote(`${location.origin}${seen.path}`), ...headers.map((each) => `-H ${quote(each.join(": "))}`), ...(seen.sent.body.length ? [`--data-raw ${quote(seen.sent.body)}`] : [])].join(" ");
 }
 
 function half(name, { headers, body }) {

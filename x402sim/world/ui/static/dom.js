@@ -14,7 +14,7 @@ export function el(tag, props, ...children) {
 }
 
 export const byId = (id) => document.getElementById(id);
-export const words = { refusals: {}, clauses: {}, names: {}, decimals: 6, symbol: "" };
+export const words = { refusals: {}, reasons: {}, clauses: {}, names: {}, decimals: 6, symbol: "" };
 export const named = (who) => words.names[String(who).toLowerCase()] ?? short(who);
 
 export function short(text) {

@@ -32,7 +32,9 @@ export async function showState(model, again) {
   parts.push(el("h2", {}, "Sessions"), ...(sessions.length ? sessions.map(session) : [el("p", { class: "quiet" }, "None yet.")]),
     table("Transactions, the newest first", ["block", "time", "transaction", "call", "moved", "gas"], txs.map((tx) => ({ class: tx.undone ? "odd" : "", cells: [`${tx.block}`, time(tx.at_ms), el("code", { title: tx.tx_hash }, short(tx.tx_hash)),
       tx.undone ? `${tx.call}, undone` : tx.revert_reason ? `${tx.call}, reverted: ${tx.revert_reason}` : tx.call, tx.moves.map((each) => `${named(each.sender)} to ${named(each.to)}: ${money(each.amount_base)}`).join("; "), `${tx.gas}`] }))));
+  const buttons = () => [...byId("state").querySelectorAll("button")], focused = buttons().indexOf(document.activeElement);
   byId("state").replaceChildren(...parts);
+  buttons()[focused]?.focus();
 }
 
 function backlog(model) {

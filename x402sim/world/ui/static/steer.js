@@ -64,7 +64,7 @@ export function buildSteering(model) {
       field("times (empty: always)", el("input", { name: "times", type: "number", min: "1", value: "1" })), seconds, code, el("button", {}, "Inject"), button("Clear all", () => act("faults/clear", {}, "httpx.post(server.control_url + \"/faults/clear\", json={})")), el("div", { id: "faults" })], inject),
     form("Skew a clock", [field("whose", select("actor", words.actors.map((each) => [each]))), field("seconds", number("seconds", -60, -1e8)), el("button", {}, "Set")], (data) => act("clock/skew", { actor: data.get("actor"), seconds: Number(data.get("seconds")) })),
     form("Blocks", [field("number", number("blocks", 1, 1)), el("button", {}, "Mine"), el("p", {}, button("Mine on demand", () => act("mining", { automine: false })), button("Mine at once", () => act("mining", { automine: true })), button("Undo the newest", () => act("reorg", { depth: 1 })), button("Run the indexer", () => act("indexer/run")))], (data) => act("mine", { blocks: Number(data.get("blocks")) })),
-    el("div", { class: "card" }, el("h2", {}, "World"), el("p", {}, button("Snapshot", () => act("snapshot")), button("Crash the service", () => act("crash")), button("Reset everything", async () => { await act("faults/clear"); await act("reset", {}, "server.reset()"); })))));
+    el("div", { class: "card" }, el("h2", {}, "World"), el("p", {}, button("Snapshot", () => act("snapshot")), button("Back to it", async () => act("revert", { snapshot: (await ask("state")).snapshots.at(-1) ?? 0 })), button("Crash the service", () => act("crash")), button("Reset everything", async () => { await act("faults/clear"); await act("reset", {}, "server.reset()"); })))));
   showFaults(model);
 }
 
