@@ -72,6 +72,7 @@ export class List {
       }
       if (!row.node.isConnected) this.sizer.append(row.node);
       row.node.style.transform = `translateY(${i * this.height}px)`;
+      row.node.ariaPosInSet = String(i + 1); row.node.ariaSetSize = String(this.shown.length);
       kept.set(lane, row);
     }
     for (const [lane, row] of this.rows) if (!kept.has(lane)) row.node.remove();

@@ -38,7 +38,7 @@ export class Model {
 
   merge(lane, other) {
     for (const key of other.keys) { this.keys.set(key, lane); lane.keys.add(key); }
-    lane.stages = { ...lane.stages, ...other.stages };
+    for (const [name, at] of Object.entries(other.stages)) lane.stages[name] = Math.min(at, lane.stages[name] || at);
     lane.exchanges.push(...other.exchanges);
     for (const [name, value] of Object.entries(other)) lane[name] ??= value;
     lane.told.push(...other.told);
@@ -111,7 +111,7 @@ export class Model {
         break;
       case "payment indexed": lane = of(); this.reach(lane, at, "block", "indexed"); lane.block = event.block; break;
       case "transaction mined": {
-        const tx = { ...this.txs.get(event.tx_hash), ...event, moves: [], used: [] };
+        const tx = { ...this.txs.get(event.tx_hash), ...event, undone: false, moves: [], used: [] };
         this.txs.set(event.tx_hash, tx);
         lane = this.lane([event.tx_hash]);
         if (lane) this.mined(lane, tx);
@@ -217,7 +217,8 @@ export class Model {
     lane.at = Math.min(lane.at, at);
     Object.assign(seen, { body, said, payment });
     lane.exchanges.push(seen);
-    if (!isAside && seen.path !== "/api/pay") { lane.resource ??= seen.path; this.find(lane, seen.path); }
+    if (isAside) lane.resource ??= body.paymentRequirements?.resource;
+    else if (seen.path !== "/api/pay") { lane.resource ??= seen.path; this.find(lane, seen.path); }
     if (seen.status === 402) {
       lane.required = said.paymentRequirements ?? said.accepts?.[0] ?? lane.required;
       if (!payment) lane.stages["402"] = end; // the journal had only told that it was before
