@@ -11,7 +11,7 @@ from typing import Any, get_args
 import httpx
 import pytest
 
-from tests.serve.driver import PAY, QUOTE, Server
+from tests.serve.driver import PAY, QUOTE, SESSIONS, Server
 from tests.serve.hosted import hosted
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.protocol.networks import TESTNET
@@ -21,6 +21,7 @@ from x402sim.world.server.listen import Listen
 from x402sim.world.server.mount import world_app
 from x402sim.world.transport.faults import FaultKind
 from x402sim.world.ui.app import FILES
+from x402sim.world.ui.watch import MAX_BODY
 from x402sim.world.ui.words import DOES
 
 pytestmark = pytest.mark.timeout(30)
@@ -91,6 +92,19 @@ def test_a_payment_is_told_with_its_requests_while_somebody_looks(server: Server
         lines = it.iter_lines()
         assert told(lines)[0] == "hello"
         assert told(lines)[1][0] == paid
+
+
+def test_what_is_told_of_a_request_has_no_secret_and_is_not_long(server: Server) -> None:
+    with server.http.stream("GET", "/_sim/ui/events?since=999999") as answer:
+        lines = answer.iter_lines()
+        told(lines)
+        secret = {"Authorization": "Bearer s3cret", "Cookie": "s3cret"}
+        server.http.post(SESSIONS, headers=secret, content=b"x" * 100_000)
+        server.http.post("/api/many", headers={f"X-{n}": "y" * 8000 for n in range(10)})
+        _, exchanges = gathered(lines, SESSIONS, "/api/many")
+    assert "s3cret" not in json.dumps(exchanges)
+    assert len(exchanges[SESSIONS]["sent"]["body"]) == MAX_BODY
+    assert exchanges["/api/many"]["sent"]["headers"] == [["(headers)", "too long"]]
 
 
 def test_a_server_stops_at_once_though_somebody_looks() -> None:

@@ -101,7 +101,7 @@ function exchange(seen) {
   const payment = seen.payment && el("div", {}, el("h4", {}, "The payment, decoded"), el("pre", { tabindex: "0" }, JSON.stringify(seen.payment, null, 2)));
   return el("details", { open: wasOpen.has(id), ontoggle: (event) => (event.target.open ? wasOpen.add(id) : wasOpen.delete(id)) },
     el("summary", {}, el("span", { class: "mono" }, title), el("span", { class: seen.status >= 400 && seen.status !== 402 ? "bad" : "" }, ` ${seen.status ?? "broken"} `), el("span", { class: "quiet" }, `${seen.ms} ms, ${time(seen.at_ms)}`)),
-    copy(curl(seen), "Copy as curl"), half("Request", seen.sent), payment ?? "", half("Answer", seen.answered));
+    copy(curl(seen), "Copy as curl"), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
 }
 
 const quote = (text) => `'${String(text).replaceAll("'", `'\\''`)}'`;

@@ -7,7 +7,7 @@ const AFTER_VERIFY = /^(Nonce already used|Insufficient|Settlement|Facilitator)/
 const MOST_EVENTS = 20000;
 
 export class Model {
-  constructor() { this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.notes = []; this.recent = new Map(); }
+  constructor() { this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); }
 
   clear() { this.lanes = []; this.keys = new Map(); this.asked = new Map(); this.version = 0; }
 
@@ -147,7 +147,6 @@ export class Model {
         break;
       case "fault injected": this.faults.push({ ...event, struck: 0 }); break;
       case "note": this.note(event); break;
-      default: if (event.actor === "world") this.notes.push(event);
     }
     if (lane) lane.version = ++this.version;
   }
@@ -173,7 +172,6 @@ export class Model {
       if (fault && ++fault.struck === fault.times) fault.over = true;
     } else if (event.name === "faults cleared") for (const fault of this.faults) fault.over ||= !event.data.keep?.includes(fault.contains);
     else if (event.name === "reset") for (const session of this.sessions.values()) session.status = "before the reset";
-    this.notes.push(event);
   }
 
   // What a story's payers and services sent: only the journal of a run has it.
