@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import RedirectResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -15,7 +16,7 @@ from x402sim.world.control.app import control_app, require_token
 from x402sim.world.control.recorder import Recorder
 from x402sim.world.server.listen import LOOPBACK, Listen
 from x402sim.world.server.origins import pattern
-from x402sim.world.ui.app import home, page_of
+from x402sim.world.ui.app import PATH, home, page_of
 from x402sim.world.ui.watch import Watch
 
 EXPOSED = (REQUIRED_HEADER, *RESPONSE_HEADERS.values(), "X-Payment-Id")
@@ -31,12 +32,14 @@ def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIA
         "/rpc": own_programs_only(parts.rpc_app, listen, listen.rpc_callers),
         "/_sim": own_programs_only(_control(parts, listen, watch), listen, listen.allow_origins),
     }
+    first_page: ASGIApp = _HOME if parts.recipe.has_service else RedirectResponse(PATH)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/" and listen.has_control and _is_of_a_browser(scope):
+            await first_page(scope, receive, send)
+            return
         first = "/" + scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
         part = mounted.get(first)
-        if scope["path"] == "/" and listen.has_control and _is_of_a_browser(scope):
-            part = _HOME
         if part is not None:
             scope = {**scope, "root_path": scope.get("root_path", "") + first}
             if scope["path"] == first:

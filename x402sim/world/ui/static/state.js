@@ -23,7 +23,7 @@ export async function showState(model, again) {
       table("Accounts", ["no.", "address", words.symbol, "key", "money"], accounts.map((each, n) => [`${n}`, copy(each.address, short(each.address)), money(each.balance, true), copy(each.privateKey, "Copy key"), give(each.address, again)])),
       table("World", ["", ""], [
         ["time", new Date(state.now).toISOString()], ["clocks", clocksOf(state).join("; ") || "all right"],
-        ["chain", `id ${state.chain.chainId}, block ${state.chain.height}, ${state.chain.automine ? "each transaction is mined at once" : "mines on demand"}, ${state.chain.waiting} waiting`],
+        ["chain", `id ${state.chain.chainId}, block ${state.chain.height}, ${state.chain.automine ? "each transaction is mined at once" : "blocks come at an interval, or on demand"}, ${state.chain.waiting} waiting`],
         ["supply", money(state.chain.supply)], ["service", Object.entries(state.rows).map(([name, count]) => `${count} ${name}`).join(", ")],
         ["pending payments", `${state.pendingPayments}`], ["indexer", backlog(model)]]));
   }
