@@ -102,8 +102,7 @@ class Clock:
             at_s, _, waiter, _ = self._sleepers[0]
             wait_s = at_s - self.now()
             if not waiter.done() and wait_s > _SLACK_S:
-                loop = waiter.get_loop()
-                self._alarm = loop.call_at(loop.time() + wait_s, self._wake)
+                self._alarm = waiter.get_loop().call_later(wait_s, self._wake)
                 return
             heapq.heappop(self._sleepers)
             if not waiter.done():
