@@ -20,7 +20,10 @@ EXPOSED = (REQUIRED_HEADER, *RESPONSE_HEADERS.values(), "X-Payment-Id")
 
 
 def world_app(parts: Parts, listen: Listen) -> ASGIApp:
-    """Return the application that routes each path to its part."""
+    """Return the application that routes each path to its part.
+
+    It answers 503 to requests that are unfinished when the server stops.
+    """
     mounted: dict[str, ASGIApp] = {
         "/facilitator": parts.facilitator_app,
         "/explorer": parts.explorer_app,
@@ -37,7 +40,19 @@ def world_app(parts: Parts, listen: Listen) -> ASGIApp:
             scope = {**scope, "root_path": scope.get("root_path", "") + first}
             if scope["path"] == first:
                 scope["path"] = first + "/"
-        await _until_stopped(part or service_app, scope, receive, send)
+        has_answered = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal has_answered
+            has_answered = True
+            await send(message)
+
+        try:
+            await (part or service_app)(scope, receive, watched_send)
+        except asyncio.CancelledError:  # unfinished when a stopping server's grace period ends
+            if not has_answered:
+                stopped = web.error(503, "Server stopped", "ask again when it is back")
+                await stopped(scope, receive, send)
 
     if not listen.rpc_callers:
         return app
@@ -62,23 +77,6 @@ def _readable(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
         allow_headers=["*"],
         expose_headers=EXPOSED,
     )
-
-
-async def _until_stopped(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer 503 to requests that are unfinished when a stopping server's grace period ends."""
-    has_answered = False
-
-    async def watched_send(message: Message) -> None:
-        nonlocal has_answered
-        has_answered = True
-        await send(message)
-
-    try:
-        await app(scope, receive, watched_send)
-    except asyncio.CancelledError:
-        if not has_answered:
-            stopped = web.error(503, "Server stopped", "ask again when it is back")
-            await stopped(scope, receive, send)
 
 
 def _control(parts: Parts, listen: Listen) -> ASGIApp:
