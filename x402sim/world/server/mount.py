@@ -24,7 +24,10 @@ EXPOSED = (REQUIRED_HEADER, *RESPONSE_HEADERS.values(), "X-Payment-Id")
 
 
 def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIApp:
-    """Return the application that routes each path to its part; its page shows the `watch`."""
+    """Return the application that routes each path to its part; its page shows the `watch`.
+
+    It answers 503 to requests that are unfinished when the server stops.
+    """
     watch = watch or Watch(parts.journal, parts.clock)
     mounted: dict[str, ASGIApp] = {
         "/facilitator": parts.facilitator_app,
@@ -46,10 +49,22 @@ def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIA
             scope = {**scope, "root_path": scope.get("root_path", "") + first}
             if scope["path"] == first:
                 scope["path"] = first + "/"
-        await _until_stopped(part or service_app, scope, receive, send)
+        has_answered = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal has_answered
+            has_answered = True
+            await send(message)
+
+        try:
+            await (part or service_app)(scope, receive, watched_send)
+        except asyncio.CancelledError:  # unfinished when a stopping server's grace period ends
+            if not has_answered:
+                stopped = web.error(503, "Server stopped", "ask again when it is back")
+                await stopped(scope, receive, send)
 
     if not listen.rpc_callers:
-        return app
+        return watch.around(app)
     pages = _readable(app, listen.allow_origins)
     wallets = _readable(app, listen.rpc_callers)
 
@@ -71,23 +86,6 @@ def _readable(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
         allow_headers=["*"],
         expose_headers=EXPOSED,
     )
-
-
-async def _until_stopped(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer 503 to requests that are unfinished when a stopping server's grace period ends."""
-    has_answered = False
-
-    async def watched_send(message: Message) -> None:
-        nonlocal has_answered
-        has_answered = True
-        await send(message)
-
-    try:
-        await app(scope, receive, watched_send)
-    except asyncio.CancelledError:
-        if not has_answered:
-            stopped = web.error(503, "Server stopped", "ask again when it is back")
-            await stopped(scope, receive, send)
 
 
 _HOME = web.application([Route("/", home)])
