@@ -5,8 +5,9 @@ which an empty column has too. A column `x_base` is an amount in base units, exa
 puts its twin `x`, in whole tokens as floats, beside it.
 """
 
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import attrgetter
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -17,24 +18,44 @@ import pyarrow.compute as pc
 
 from x402sim.events.base import BaseEvent
 from x402sim.journal import Journal
+from x402sim.journal.columns import Texts
 from x402sim.protocol.money import MAX_STORED
 
 Kind = Callable[[Any], Any]
 _EXACT = 1 << 53
 """Integers up to this one are floats."""
-_TYPES: dict[Any, Any] = {int: pa.int64(), bool: pa.bool_(), bool | None: pa.bool_()}
 
 
 def table(journal: Journal, kind: type[BaseEvent], *names: str) -> dict[str, Any]:
     """Return fields of all events of a kind as Arrow arrays, and `at_ms`, each event's moment."""
-    entries = list(journal.of(kind))
-    events = [entry.event for entry in entries]
-    types = {field.name: field.type for field in msgspec.structs.fields(kind)}
-    made = {"at_ms": pa.array([entry.at_ms for entry in entries], pa.int64())}
-    for name in names:
-        values = list(map(attrgetter(name), events))
-        made[name] = pa.array(values, _TYPES.get(types[name], pa.string()))
-    return made
+    texts, parts = journal.columns(kind)
+    types = {field.name: field.type for field in msgspec.structs.fields(kind)} | {"at_ms": int}
+    return {
+        name: _joined(texts, [part[name] for part in parts], types[name])
+        for name in ("at_ms", *names)
+    }
+
+
+def _joined(texts: Texts, parts: list[Sequence[Any]], kind: Any) -> pa.Array:
+    """Return the parts of a column as one Arrow array."""
+    if kind in (bool, bool | None):
+        return pa.array(list(chain.from_iterable(parts)), pa.bool_())
+    if not all(isinstance(part, array) for part in parts):  # a number beyond 63 bits
+        return pa.array(list(chain.from_iterable(parts)), pa.int64())
+    joined = pa.array(np.concatenate([np.empty(0, "int64"), *map(np.asarray, parts)]))
+    return joined if kind is int else _texts(texts).take(joined)
+
+
+def since(at_ms: Any, start_ms: Any) -> Any:
+    """Return the seconds from one moment to another, both in milliseconds, of Arrow arrays."""
+    return pc.divide(pc.subtract(at_ms, start_ms).cast(pa.float64()), 1000.0)
+
+
+def _texts(texts: Texts) -> pa.Array:
+    """Return all texts of a journal by number."""
+    if texts.made is None or len(texts.made) < len(texts.all):
+        texts.made = pa.array(texts.all, pa.string())
+    return texts.made
 
 
 def seconds(values: Any) -> Any:

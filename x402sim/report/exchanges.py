@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from x402sim.events import AnswerReceived, NoAnswer, RequestSent
-from x402sim.report.columns import table
+from x402sim.report.columns import since, table
 from x402sim.report.reading import PAY, Reading
 
 _IDS = ("payment_id", "session_id")
@@ -21,11 +21,11 @@ def exchanges(reading: Reading) -> dict[str, Any]:
     answer, ends = _ends(reading)
     answered = {name: column.take(ends) for name, column in answer.items()}
     sent_ms, ended_ms = asked.pop("at_ms"), answered["at_ms"]
-    took_s = _seconds(pc.subtract(ended_ms, sent_ms))
+    took_s = since(ended_ms, sent_ms)
     return asked | {
         "sent_ms": sent_ms,
-        "sent_s": _seconds(pc.subtract(sent_ms, reading.start_ms)),
-        "ended_s": _seconds(pc.subtract(ended_ms, reading.start_ms)),
+        "sent_s": since(sent_ms, reading.start_ms),
+        "ended_s": since(ended_ms, reading.start_ms),
         "latency_s": pc.if_else(
             answered["status"].is_valid(), took_s, pa.scalar(None, took_s.type)
         ),
@@ -68,10 +68,6 @@ def _outcome(path: Any, answered: dict[str, Any]) -> Any:
     return pc.case_when(
         pc.make_struct(*cases.values()), *map(pa.scalar, cases), pa.scalar("served")
     )
-
-
-def _seconds(milliseconds: Any) -> Any:
-    return pc.divide(milliseconds.cast(pa.float64()), 1000.0)
 
 
 def _not_empty(texts: Any) -> Any:
