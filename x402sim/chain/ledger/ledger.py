@@ -25,7 +25,6 @@ from x402sim.chain.base import (
 )
 from x402sim.chain.fees import GAS_PRICE_WEI, PLENTY_WEI
 from x402sim.chain.ledger.admission import admit
-from x402sim.chain.ledger.archive import Archive
 from x402sim.chain.ledger.frame import Token
 from x402sim.chain.ledger.machine import Machine
 from x402sim.chain.ledger.operation_log import Operation, OperationLog
@@ -41,8 +40,7 @@ from x402sim.protocol.networks import Network
 class LedgerChain:
     """A chain in memory with one token; a `WorldChain` that offers every control.
 
-    `origin` and `accounts` say which database and which first balances its file belongs to. With
-    `spill`, the transactions of old blocks are kept in a temporary file, to save memory.
+    `origin` and `accounts` say which database and which first balances its file belongs to.
     """
 
     def __init__(
@@ -59,7 +57,6 @@ class LedgerChain:
         accounts: bytes = b"",
         has_history: bool = False,
         rules: TokenRules | None = None,
-        spill: bool = False,
     ) -> None:
         self.chain_id = network.chain_id
         self.token = network.asset
@@ -72,7 +69,6 @@ class LedgerChain:
             genesis_s,
             balances or {},
             {owner: PLENTY_WEI, **(native or {})},
-            Archive() if spill else None,
         )
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Functions to call after every operation."""

@@ -48,7 +48,6 @@ class Machine:
         genesis_s: int,
         balances: Mapping[Address, int],
         native: Mapping[Address, int],
-        archive: Archive | None = None,
     ) -> None:
         self.token = token
         self.state = State()
@@ -61,7 +60,7 @@ class Machine:
         self._last_snapshot = 0
         self._reorgs = 0
         self._log_index = LogIndex()
-        self._archive, self._archived = archive, 0
+        self._archive, self._archived = Archive(), 0
         """Where the transactions of old blocks go, and how many blocks are there."""
         for account, amount_base in balances.items():
             self.state.put(self.state.balances, account, amount_base)
@@ -228,12 +227,11 @@ class Machine:
         return self.state.receipts.get(tx_hash) or (self._mined(tx_hash) or (None, None))[1]
 
     def _mined(self, tx_hash: Hash) -> Mined | None:
-        return self._archive.get(tx_hash) if self._archive is not None else None
+        return self._archive.get(tx_hash)
 
     def close(self) -> None:
-        """Delete the archive of old transactions, if there is one."""
-        if self._archive is not None:
-            self._archive.close()
+        """Delete the archive of old transactions."""
+        self._archive.close()
 
     # --- blocks ----------------------------------------------------------------------
 
@@ -309,15 +307,14 @@ class Machine:
         oldest = number - KEPT_BLOCKS
         self._block_marks = {n: m for n, m in self._block_marks.items() if n > oldest}
         self.state.forget(min(self._block_marks.values()))
-        if self._archive is not None:
-            self._move_to_archive(self._archive, oldest)
+        self._move_to_archive(oldest)
 
-    def _move_to_archive(self, archive: Archive, last: int) -> None:
+    def _move_to_archive(self, last: int) -> None:
         """Move the transactions of all blocks up to the last one that is final."""
         state = self.state
         for number in range(self._archived, last + 1):
             for tx_hash in state.blocks[number].tx_hashes:
-                archive.put((state.transactions.pop(tx_hash), state.receipts.pop(tx_hash)))
+                self._archive.put((state.transactions.pop(tx_hash), state.receipts.pop(tx_hash)))
         self._archived = max(self._archived, last + 1)
 
     def _execute(self, tx: Transaction, now_s: int, gas_before: int, logs_before: int) -> TxReceipt:

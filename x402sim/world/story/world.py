@@ -146,7 +146,6 @@ class World:
                 chain=self.chain,
                 block_time_s=_blocks(block_time_s),
                 without=without,
-                spill=journal is not None,
             ),
             journal=None if journal is None else Path(journal),
             latency=_latencies(latency or {}, (*RECEIVERS, *services, *facilitators)),
