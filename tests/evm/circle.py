@@ -13,20 +13,18 @@ from eth_abi import encode
 
 from tests import npm
 from tests.evm.find import PACKAGES
+from x402sim.chain.ledger.proxy import ADMIN, SLOTS
 from x402sim.chain.node.anvil_node import AnvilNode
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, keccak256, to_hex
+from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.networks import TESTNET, Network
 
 CIRCLE = replace(TESTNET, token_version="2")
 """The default network with Circle's token, whose version is always "2"."""
-ADMIN = Address(b"proxy admin".rjust(20, b"\x01"))
-"""Who deploys the proxy and administers it, and so cannot use the token."""
+COLD_ACCOUNT = 2_600
+"""EIP-2929: what the proxy pays to reach the code behind it."""
 LOST_AND_FOUND = Address(b"lost and found".rjust(20, b"\x02"))
-PROXY_SLOTS = [
-    keccak256(f"org.zeppelinos.proxy.{name}".encode()) for name in ("implementation", "admin")
-]
 GAS = 10_000_000
 
 Ask = Callable[..., Any]
@@ -114,7 +112,7 @@ def install(
     node.set_balance_now(owner, 10**24)
     deployed = deploy(ask, network, owner)
     node.set_code_now(token, bytes.fromhex(ask("eth_getCode", to_hex(deployed), "latest")[2:]))
-    for slot in PROXY_SLOTS:
+    for slot in SLOTS:
         word = ask("eth_getStorageAt", to_hex(deployed), to_hex(slot), "latest")
         node.set_storage_now(token, slot, bytes.fromhex(word[2:]))
     initialize(ask, token, network, owner, balances)

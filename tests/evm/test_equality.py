@@ -440,21 +440,27 @@ def event(log: Log) -> tuple:
     return log.address, log.topics, log.data, log.block_number, log.tx_index, log.index
 
 
+OTHER_LENGTH = "ECRecover: invalid signature length"
+"""The only refusal here whose gas differs: the copies of such a signature are not counted."""
+
+
 def outcome(receipt: TxReceipt | None) -> tuple | None:
     """Return what became of a transaction, None if it is unknown or waits."""
     if receipt is None:
         return None
     place = receipt.block_number, receipt.index
-    cost = receipt.gas_used if receipt.logs else None
+    cost = receipt.gas_used if receipt.revert_reason != OTHER_LENGTH else None
     return receipt.revert_reason, cost, place, receipt.call, [*map(event, receipt.logs)]
 
 
-async def attempt(chain: WorldChain, call: Call) -> tuple[bytes | None, str | None]:
-    """Return what a call answers when it is only tried, or why it would be refused."""
+async def attempt(chain: WorldChain, call: Call) -> tuple[bytes | int | str, ...]:
+    """Return what a call answers when it is only tried, and the gas that it needs; or why it would
+    be refused.
+    """
     try:
-        return await chain.call(call), None
+        return await chain.call(call), await chain.estimate_gas(call)
     except Reverted as reverted:
-        return None, str(reverted)
+        return (str(reverted),)
 
 
 async def everything(chain: WorldChain, spent: list[tuple[Address, bytes]]) -> dict[str, object]:

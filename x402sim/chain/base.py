@@ -23,7 +23,13 @@ class ChainUnavailable(ChainError):
 
 
 class Reverted(Exception):
-    """The token reverted a call; the text is the revert reason."""
+    """The token reverted a call; the text is the revert reason, and `last` its last padding byte,
+    which Circle's compiler has left there.
+    """
+
+    def __init__(self, reason: str, last: int = 0) -> None:
+        super().__init__(reason)
+        self.last = last
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,10 @@ from x402sim.chain.base import (
     TxReceipt,
 )
 from x402sim.chain.fees import GAS_PRICE_WEI, PLENTY_WEI
+from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive
-from x402sim.chain.ledger.frame import Token
+from x402sim.chain.ledger.frame import Frame, Token
 from x402sim.chain.ledger.machine import Machine
 from x402sim.chain.ledger.operation_log import Operation, OperationLog
 from x402sim.chain.ledger.operations import OPERATIONS, signed_of
@@ -115,9 +116,10 @@ class LedgerChain:
 
     async def estimate_gas(self, call: Call, block: int | None = None) -> int:
         """Return the gas a call would use; raises as `call` does."""
-        return self._call(call, block)[1]
+        _, frame = self._call(call, block)
+        return gas.total(call.data, frame.least() if frame else 0)
 
-    def _call(self, call: Call, block: int | None) -> tuple[bytes, int]:
+    def _call(self, call: Call, block: int | None) -> tuple[bytes, Frame | None]:
         """Run a call now, or at the time of an older block."""
         if block is None:
             return self.machine.call(call, self._clock.now_s())

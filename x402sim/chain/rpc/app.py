@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from x402sim.chain import reverts
 from x402sim.chain.base import ChainError, Reverted
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.machine import KEPT_STATES
@@ -24,7 +25,6 @@ from x402sim.chain.rpc.context import RpcContext
 from x402sim.chain.rpc.jsonrpc import error, is_id, result, why_invalid
 from x402sim.chain.rpc.methods import METHODS, Method
 from x402sim.http.web import answer, application, read_body
-from x402sim.protocol import abi
 from x402sim.protocol.crypto import PrivateKey, to_hex
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.rpc_values import BadParams, Json, shown
@@ -110,14 +110,8 @@ async def _perform(context: RpcContext, request_id: Any, request: Json) -> Json:
     except ChainError as refused:
         return error(request_id, REFUSED, str(refused))
     except Reverted as reverted:
-        return _revert(request_id, str(reverted))
-
-
-def _revert(request_id: Any, reason: str) -> Json:
-    if not reason:  # a revert without data, as of an unknown function
-        return error(request_id, REVERTED, "execution reverted", "0x")
-    data = to_hex(abi.revert_data(reason))
-    return error(request_id, REVERTED, f"execution reverted: {reason}", data)
+        text = ": ".join(filter(None, ("execution reverted", str(reverted))))
+        return error(request_id, REVERTED, text, to_hex(reverts.data_of(reverted)))
 
 
 async def _answer(context: RpcContext, body: bytes) -> Json | list[Raw] | None:
