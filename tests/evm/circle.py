@@ -67,9 +67,9 @@ def code(name: str, libraries: Mapping[str, Address] | None = None) -> bytes:
 def deploy(ask: Ask, network: Network, owner: Address) -> Address:
     """Deploy library, implementation and proxy in transactions, initialize; return the proxy."""
     ask("anvil_setBalance", to_hex(ADMIN), hex(10**24))
-    checker = _create(ask, code("util/SignatureChecker"))
-    logic = _create(ask, code("v2/FiatTokenV2_2", {"SignatureChecker": checker}))
-    proxy = _create(ask, code("v1/FiatTokenProxy") + abi.word(logic))
+    checker = create(ask, code("util/SignatureChecker"))
+    logic = create(ask, code("v2/FiatTokenV2_2", {"SignatureChecker": checker}))
+    proxy = create(ask, code("v1/FiatTokenProxy") + abi.word(logic))
     initialize(ask, proxy, network, owner, {})
     return proxy
 
@@ -129,8 +129,9 @@ def _write(node: AnvilNode, address: Address, account: dict[str, Any]) -> None:
         node.set_storage_now(address, *(int(text, 16).to_bytes(32) for text in (slot, word)))
 
 
-def _create(ask: Ask, creation: bytes) -> Address:
-    receipt = _send(ask, {"from": to_hex(ADMIN), "input": to_hex(creation)})
+def create(ask: Ask, creation: bytes, sender: Address = ADMIN) -> Address:
+    """Deploy a contract in a transaction; return its address."""
+    receipt = _send(ask, {"from": to_hex(sender), "input": to_hex(creation)})
     assert receipt["status"] == "0x1"
     return Address(bytes.fromhex(receipt["contractAddress"][2:]))
 

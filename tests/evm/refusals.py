@@ -86,7 +86,7 @@ def _payments(domain: Domain, packed: bool) -> Iterator[Flow]:
         for name, spoil in SPOILT.items():
             yield Flow(name, pay(name, spoil=spoil), by)
         if packed:
-            yield Flow("length", pay("length", spoil=lambda s: s[:64]), by)
+            yield Flow("length", pay("length", spoil=lambda s: s + b"\0"), by)
         if receive:
             yield Flow("not the payee", pay("stranger"), RELAYER)
         else:
@@ -128,7 +128,7 @@ def _permits(domain: Domain, packed: bool) -> Iterator[Flow]:
 
 LENGTHS: dict[bool, dict[str, Callable[[bytes], bytes]]] = {
     False: {},
-    True: {"length": lambda s: s[:64]},
+    True: {"length": lambda s: s + b"\0"},
 }
 
 

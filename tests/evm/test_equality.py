@@ -219,7 +219,8 @@ class BothChains(RuleBasedStateMachine):
     ) -> None:
         call = Call(sender.address_bytes, TOKEN, data, value)
         if len(self.sent) % 2 == 0:  # a try takes as long as a transaction
-            tried = [self.town.run(attempt(chain, call)) for chain in self.chains]
+            estimates = len(self.sent) % 8 == 0  # which take a node longer
+            tried = [self.town.run(attempt(chain, call, estimates)) for chain in self.chains]
             assert tried[0] == tried[1]
         hashes = self.both(lambda chain: chain.send(call))
         self.sent.append(hashes)
@@ -453,12 +454,12 @@ def outcome(receipt: TxReceipt | None) -> tuple | None:
     return receipt.revert_reason, cost, place, receipt.call, [*map(event, receipt.logs)]
 
 
-async def attempt(chain: WorldChain, call: Call) -> tuple[bytes | int | str, ...]:
-    """Return what a call answers when it is only tried, and the gas that it needs; or why it would
-    be refused.
+async def attempt(chain: WorldChain, call: Call, estimates: bool) -> tuple[bytes | int | str, ...]:
+    """Return what a call answers when it is only tried, and perhaps the gas that it needs; or why
+    it would be refused.
     """
     try:
-        return await chain.call(call), await chain.estimate_gas(call)
+        return await chain.call(call), await chain.estimate_gas(call) if estimates else 0
     except Reverted as reverted:
         return (str(reverted),)
 
@@ -592,7 +593,7 @@ MUST_NOT_SUCCEED = [f"with {forgery}: done" for forgery in (*FORGERIES, "the oth
 
 @pytest.mark.timeout(600)
 @pytest.mark.clause("5/nonce-once", "5/window", "5/signature-proves", "5/exact-amount")
-@pytest.mark.parametrize("runs", [3, pytest.param(250, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("runs", [2, pytest.param(250, marks=pytest.mark.thorough)])
 def test_the_ledger_agrees_with_the_evm(
     circle_town: Town,
     monkeypatch: pytest.MonkeyPatch,

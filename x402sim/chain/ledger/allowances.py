@@ -61,7 +61,7 @@ def permit(packed: bool) -> Callable[[Frame, Arguments], bytes]:
     def run(frame: Frame, arguments: Arguments) -> bytes:
         owner, spender = arguments.address(0), arguments.address(1)
         amount_base, deadline_s = arguments.uint(2), arguments.uint(3)
-        signature = arguments.tail(4) if packed else arguments.signature(4)
+        signature = frame.any_signature(arguments, 4) if packed else arguments.signature(4)
         nonce = frame.state.permit_nonces.get(owner, 0)
         asked = Permit(owner, spender, amount_base, nonce, deadline_s)
         digest = permit_digest(asked, frame.token.network.domain)

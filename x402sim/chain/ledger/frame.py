@@ -62,6 +62,8 @@ class Frame:
     """The extra gas of the last write, relative to a usual change."""
     looked_up: tuple[Address, ...] = ()
     """The accounts that must not be blacklisted, in the order of the checks."""
+    read: int = 0
+    """The extra gas of reading a signature that has not 65 bytes."""
     broken: str = gas.SHORT
     """Why the call was refused: the name of its row in the table of gas."""
 
@@ -107,7 +109,9 @@ class Frame:
         """Return why the call was refused, and its gas until then, with so much left for it."""
         prices, data = self.token.prices, self.call.data
         cost = prices.refused(data, self.broken, reason)
-        if self.broken not in AT_ONCE:
+        if self.broken in AT_ONCE:
+            cost += self.read
+        else:
             again = len(self.looked_up) - len(set(self.looked_up))
             cost += self.gas_used - prices.accepted(data) - gas.KNOWN_SLOT * again
         if reason == OUT_OF_GAS or prices.least(data, cost, gas.SENTRY) > left:
@@ -135,6 +139,13 @@ class Frame:
             self.gas_used += prices.other_v
         if payer in (self.call.sender, ZERO_ADDRESS):
             self.gas_used -= gas.KNOWN_ACCOUNT
+
+    def any_signature(self, arguments: "Arguments", position: int) -> bytes:
+        """Return a signature of any length, whose reading is charged."""
+        signature = arguments.tail(position)
+        self.read = gas.COPIED_WORD * ((len(signature) + 31) // 32 - 3)
+        self.gas_used += self.read
+        return signature
 
     def set_balance(self, account: Address, amount_base: int) -> None:
         """Write one balance."""

@@ -38,6 +38,8 @@ CLEARED, RESTORED = 4_800, 2_800
 """EIP-3529: what is refunded for an emptied slot, and for one that is as it was again."""
 REFUND_QUOTIENT = 5
 """EIP-3529: at most this part of the gas is refunded."""
+COPIED_WORD = 6
+"""What it costs to copy a word to new memory."""
 SENTRY = 2_301
 """EIP-2200: a write needs this much gas to be left, however little it costs."""
 FLOOR_ZERO = 10

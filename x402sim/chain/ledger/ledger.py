@@ -19,16 +19,19 @@ from x402sim.chain.base import (
     LogFilter,
     Mining,
     Minting,
+    Reverted,
     Rewinding,
     Transaction,
     TxReceipt,
 )
+from x402sim.chain.contract import MULTICALL
 from x402sim.chain.fees import GAS_PRICE_WEI, PLENTY_WEI
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive
 from x402sim.chain.ledger.frame import Frame, Token
 from x402sim.chain.ledger.machine import Machine
+from x402sim.chain.ledger.multicall import NO_TRANSACTIONS
 from x402sim.chain.ledger.operation_log import Operation, OperationLog
 from x402sim.chain.ledger.operations import OPERATIONS, signed_of
 from x402sim.chain.ledger.storage import word_at
@@ -117,6 +120,8 @@ class LedgerChain:
     async def estimate_gas(self, call: Call, block: int | None = None) -> int:
         """Return the gas a call would use; raises as `call` does."""
         _, frame = self._call(call, block)
+        if call.to == MULTICALL:
+            raise Reverted(NO_TRANSACTIONS)
         return gas.total(call.data, frame.least() if frame else 0)
 
     def _call(self, call: Call, block: int | None) -> tuple[bytes, Frame | None]:

@@ -17,20 +17,22 @@ from x402sim.chain.base import (
     Transaction,
     TxReceipt,
 )
+from x402sim.chain.contract import MULTICALL
 from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.chain.ledger import gas, governing, proxy, wallets
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive, Mined
 from x402sim.chain.ledger.frame import Frame, Token
 from x402sim.chain.ledger.log_index import LogIndex
+from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import State
 from x402sim.chain.ledger.token import run
 from x402sim.protocol.crypto import Address, Hash, keccak256
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
-TOKEN_CODE = b"\xfe"
-"""The token's code: not empty, and the INVALID opcode, as the ledger runs none."""
+NO_CODE = b"\xfe"
+"""The code of its contracts: not empty, and the INVALID opcode, as the ledger runs none."""
 KEPT_BLOCKS = 1024
 """At least this many of the newest blocks can be reorganised."""
 KEPT_STATES = 128
@@ -64,7 +66,8 @@ class Machine:
         for account, amount_base in balances.items():
             self.state.put(self.state.balances, account, amount_base)
         self.state.native.update(native)
-        self.state.codes |= dict.fromkeys((token.network.asset, proxy.IMPLEMENTATION), TOKEN_CODE)
+        contracts = (token.network.asset, proxy.IMPLEMENTATION, MULTICALL)
+        self.state.codes |= dict.fromkeys(contracts, NO_CODE)
         self.state.roles |= dict.fromkeys(governing.FIRST, token.owner)
         self.state.minter_allowances[token.owner] = MAX_UINT256
         self.state.blacklisted[token.network.asset] = True
@@ -202,15 +205,17 @@ class Machine:
         """Run a call and discard its effects; return its result, and of the token its frame.
         Raises `Reverted`.
         """
-        if call.to != self.token.network.asset:
-            return wallets.call(self.state, call.to, call.data), None
-        mark = self.state.mark()
         now_s = max(at_s, self.state.head.timestamp_s)
-        frame = Frame(self.token, self.state, call, now_s, self.token.prices.accepted(call.data))
+        token, state, mark = self.token, self.state, self.state.mark()
         try:
+            if call.to == MULTICALL:
+                return Multicall(token, state, now_s).answer(call.data), None
+            if call.to != token.network.asset:
+                return wallets.call(state, call.to, call.data), None
+            frame = Frame(token, state, call, now_s, token.prices.accepted(call.data))
             return run(frame), frame
         finally:
-            self.state.undo(mark)
+            state.undo(mark)
 
     def logs(self, wanted: LogFilter) -> list[Log]:
         """Return the logs that pass a filter, oldest first."""
@@ -339,6 +344,8 @@ class Machine:
                     frame.require_gas(left)
                 gas_used += frame.gas_used
                 gas_used -= min(frame.refund, gas_used // gas.REFUND_QUOTIENT)
+            elif call.to == MULTICALL:
+                raise Reverted(NO_TRANSACTIONS)
             self._pay(call.sender, call.to, call.value)
         except Reverted as reverted:
             state.undo(mark)

@@ -33,7 +33,7 @@ def _with_authorization(receive: bool, packed: bool) -> Callable[[Frame, Argumen
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
         auth = arguments.authorization()
-        signature = arguments.tail(6) if packed else arguments.signature(6)
+        signature = frame.any_signature(arguments, 6) if packed else arguments.signature(6)
         typehash = RECEIVE_TYPEHASH if receive else TRANSFER_TYPEHASH
         digest = transfer_digest(auth, frame.token.network.domain, typehash)
         rules = frame.token.rules.receive if receive else frame.token.rules.transfer
@@ -52,7 +52,7 @@ def _cancel(packed: bool) -> Callable[[Frame, Arguments], bytes]:
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
         authorizer, nonce = arguments.address(0), arguments.bytes32(1)
-        signature = arguments.tail(2) if packed else arguments.signature(2)
+        signature = frame.any_signature(arguments, 2) if packed else arguments.signature(2)
         digest = cancel_digest(authorizer, nonce, frame.token.network.domain)
         auth = Authorization(authorizer, ZERO_ADDRESS, 0, 0, 0, nonce)
         frame.require(frame.token.rules.cancel, _spend(frame, auth, digest, signature))
