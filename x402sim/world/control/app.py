@@ -16,7 +16,6 @@ from starlette.routing import Route
 from x402sim.chain.base import ChainError, ChainUnavailable
 from x402sim.http import web
 from x402sim.http.web import Refused
-from x402sim.world.assembly.parts import Parts
 from x402sim.world.control import blocks, clocks, faults, look, money, snapshots
 from x402sim.world.control.context import Context, Nothing
 from x402sim.world.control.recorder import Recorder
@@ -52,12 +51,14 @@ ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
 """Every action except the journal, which is NDJSON."""
 
 
-def control_app(parts: Parts, token: str | None, *, recorder: Recorder | None = None) -> Starlette:
+def control_app(
+    context: Context, token: str | None, *, recorder: Recorder | None = None
+) -> Starlette:
     """Return the ASGI application of the control API; a `token` is required of every request.
 
     `recorder` writes to the journal what was done here; a story does so itself.
     """
-    context = Context(parts)
+    parts = context.parts
 
     def route(method: str, path: str, action: Action, kind: type[Any]) -> Route:
         async def endpoint(request: Request) -> Response:
@@ -107,11 +108,15 @@ def usage() -> str:
 
 
 def _require_token(request: Request, token: str | None) -> None:
-    if token is None:
-        return
-    given = request.headers.get("authorization", "")
-    if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+    if not has_token(request.headers.get("authorization", ""), token):
         raise Refused(401, "Control token needed", "send Authorization: Bearer TOKEN")
+
+
+def has_token(authorization: str, token: str | None) -> bool:
+    """Whether a request's Authorization presents the token, if there is one."""
+    if token is None:
+        return True
+    return hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode())
 
 
 async def _on_chain_error(_: Request, error: Any) -> Response:
