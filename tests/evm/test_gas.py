@@ -7,9 +7,10 @@ import pytest
 from eth_account import Account
 
 from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, TOKEN, cancel_call, nonce
+from tests.evm import circle
 from tests.evm.flows import Flow, flows, paid, prepare, with_v
 from tests.evm.helpers import ChainDriver, Town
-from tests.evm.measure import TABLE, measure
+from tests.evm.measure import PROXYS, TABLE, measure
 from tests.evm.refusals import refusals
 from x402sim.chain.base import Call, Reverted, TxReceipt
 from x402sim.chain.fees import GAS_PRICE_WEI
@@ -51,6 +52,23 @@ def test_the_ledger_charges_and_estimates_what_anvil_does(two: list[ChainDriver]
         real, ours = (driver.send(flow.data, flow.sender) for driver in two)
         assert estimates[0] == estimates[1], flow
         assert (ours.gas_used, ours.revert_reason) == (real.gas_used, real.revert_reason), flow
+
+
+def test_every_function_costs_the_same_with_any_words(two: list[ChainDriver]):
+    """As a transaction, views too: without arguments, with more than are needed, with money."""
+    compared = 0
+    for name in [*sorted(circle.functions()), *PROXYS[:2]]:
+        words = name.count(",") + (not name.endswith("()"))
+        selector, alice = abi.selector(name), abi.word(ALICE.address_bytes)
+        calls = [selector, selector + alice * words + bytes(33), selector + bytes(32 * words)]
+        for data, value in ((calls[0], 1), *((each, 0) for each in calls)):
+            real, ours = (driver.send(data, OWNER, value) for driver in two)
+            assert ours.revert_reason == real.revert_reason, (name, data.hex())
+            has_tail = "string" in name or name.endswith("bytes)")
+            if len(data) == 4 or not (has_tail or name in PROXYS):
+                assert ours.gas_used == real.gas_used, (name, data.hex())
+                compared += 1
+    assert compared > 200
 
 
 LIMITED = ("settlement", "last settlement", "settlement to oneself", "transfer", "last approval")

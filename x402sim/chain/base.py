@@ -173,7 +173,7 @@ class Chain(Protocol):
         """Return the price of one unit of gas in wei."""
 
     async def estimate_gas(self, call: Call, block: int | None = None) -> int:
-        """Return the gas a call would use; raises `Reverted`."""
+        """Return the least gas limit with which a call succeeds; raises `Reverted`."""
 
 
 class Minting(Protocol):

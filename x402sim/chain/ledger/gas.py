@@ -14,7 +14,8 @@ What a node charges otherwise, as the ledger runs no code:
 | `bytes` or a string that does not fit into the calldata | below 300 |
 | a payer with a contract that is not the smart wallet here, or refused by it | what its code does |
 | what the access list names, or a payer that is a precompile | at most 2,500 each |
-| the proxy's functions for its administrator, without their arguments | below 8,000 |
+| the proxy's own functions: with more than they need | 3 a word |
+| the same, of its administrator, without their arguments | below 8,000 |
 """
 
 from bisect import bisect

@@ -118,7 +118,7 @@ class LedgerChain:
         return self._call(call, block)[0]
 
     async def estimate_gas(self, call: Call, block: int | None = None) -> int:
-        """Return the gas a call would use; raises as `call` does."""
+        """Return the gas a call needs; raises as `call` does, and for Multicall3."""
         _, frame = self._call(call, block)
         if call.to == MULTICALL:
             raise Reverted(NO_TRANSACTIONS)
