@@ -57,6 +57,8 @@ class Service:
     explorer: ExplorerClient
     rpc: RpcClient
     record: Callable[[ServiceEvent], None] = lambda event: None
+    on_bug: Callable[[Exception], None] = lambda bug: None
+    """Told what its background work raises, unless only the storage failed."""
     settlement_rules: Rules[Presented, Refusal] = SETTLEMENT
     freshness_rules: Rules[Presented, Refusal] = FRESHNESS
     settling: KeyedLocks = field(default_factory=KeyedLocks)

@@ -7,7 +7,6 @@ marked (needs "…") works only on stages that meet that need (`x402sim.spec.nee
 import math
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -202,8 +201,7 @@ class LiveWorld:
         elif self.stage.parts is None:
             raise ValueError("a Python function cannot be sent to a deployment")
         else:
-            says = partial(self.report_broken, "fault", "a Fault or None")
-            self.stage.parts.faults.add_rule(fault, says)
+            self.stage.parts.faults.add_rule(fault)
             self.note("fault", rule=described(fault))
 
     async def heal(self) -> None:
