@@ -26,7 +26,6 @@ from x402sim import (
 )
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import Spelling, encode_header
-from x402sim.report.summary import checks_of
 from x402sim.rng import Rng
 from x402sim.world.assembly.process import RESTART_S
 from x402sim.world.stages.stage import START_S

@@ -106,5 +106,6 @@ def test_a_point_of_a_sweep_fails_with_that_line() -> None:
     def experiment(seed: int) -> int:
         return len(World(**policy(verify=Raises())).play(buys).transfers)
 
-    frame = sweep(experiment, {}, seeds=1, workers=0, on_error="record", progress=False)
+    with pytest.warns(UserWarning, match="The only point failed"):
+        frame = sweep(experiment, {}, seeds=1, workers=0, on_error="record", progress=False)
     assert LINE in frame["error"][0]

@@ -12,7 +12,7 @@ from types import TracebackType
 from x402sim.clock import Clock
 from x402sim.events import AnswerReceived, NoAnswer, Part, RequestSent, TimeAdvanced
 from x402sim.journal import Entry
-from x402sim.world.loop import Deadlock, TimeStandsStill, VirtualLoop
+from x402sim.world.loop import Deadlock, VirtualLoop
 
 IDLE_TIMEOUT_S = 31 * 86400
 """A month of simulated time."""

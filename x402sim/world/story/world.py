@@ -158,6 +158,8 @@ class World:
             network=None if network == TESTNET else network,
             without=without,
         )
+        if not invariants:
+            options["invariants"] = "False"
         self._description = Description(
             seed=seed,
             on=self.on.name,
