@@ -8,7 +8,7 @@ Clauses: 1/sign-settle-repeat.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from enum import Enum
 from typing import Any
 
@@ -18,6 +18,7 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import Spelling, authorization_of, decode_header, encode_header
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
+from x402sim.text.suggest import unknown
 
 PAYMENT_ID, SESSION_ID = "X-Payment-Id", "X-Session-Id"
 _SAYS_PAID = (Refusal.ALREADY_SETTLED.text, Refusal.NONCE_USED.text)
@@ -70,6 +71,9 @@ def settlement(
 # --- signatures --------------------------------------------------------------------------
 
 
+_FIELDS = [each.name for each in fields(Authorization)]
+
+
 def changed(auth: Authorization, changes: Mapping[str, Any]) -> Authorization:
     """Return an authorization with other fields; `to` may be an address as text.
 
@@ -77,6 +81,9 @@ def changed(auth: Authorization, changes: Mapping[str, Any]) -> Authorization:
     """
     if not changes:
         return auth
+    for name in changes:
+        if name not in _FIELDS:
+            raise TypeError(unknown("field of an authorization", name, _FIELDS))
     to = changes.get("to")
     return replace(auth, **{**changes, "to": parse_address(to)} if isinstance(to, str) else changes)
 

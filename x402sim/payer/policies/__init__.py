@@ -10,10 +10,11 @@ from typing import ClassVar
 from x402sim.payer.policies.budget import Budget, NoLimit
 from x402sim.payer.policies.retry import GiveUp, Retry
 from x402sim.payer.policies.sessions import PayEach, Sessions
+from x402sim.text.arguments import ExplainedMeta
 from x402sim.text.choices import Choices
 
 
-class PayerPolicy(Choices, frozen=True, kw_only=True):
+class PayerPolicy(Choices, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """What a payer does about failures, sessions and its budget.
 
     retry

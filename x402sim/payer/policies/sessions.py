@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
+from x402sim.text.arguments import explained
+
 
 class Shopper(Protocol):
     """A payer that wants one more answer of a service, and what it has bought there already."""
@@ -55,6 +57,7 @@ class ReusePayment:
             await shopper.buy()
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class OpenSessions:
     """Open a session of this deposit and duration, spend it, and open the next one."""

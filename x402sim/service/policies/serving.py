@@ -6,6 +6,8 @@ Clauses: 3/expiry-refund, 5/cache-first, 5/stored-records.
 from dataclasses import dataclass
 from typing import Protocol
 
+from x402sim.text.arguments import explained
+
 
 class Proof(Protocol):
     """A payment id or a session id that a request shows, for the resource that it asks for."""
@@ -45,6 +47,7 @@ class ServeBeforeSettle:
         return proof.is_settled() or proof.is_claimed()
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class FailToServe:
     """A seller that takes the money and, with a probability, never serves for it.

@@ -79,7 +79,10 @@ class Recipe:
         _ = self.blocks  # an impossible block time is refused here
         if not 1 <= self.account_count <= MOST_ACCOUNTS:
             raise ValueError(f"fund 1 to {MOST_ACCOUNTS} accounts, not {self.account_count}")
-        for table, clause in self.without:
+        for each in self.without:
+            if not isinstance(each, tuple) or len(each) != 2:
+                raise ValueError(f"without: expected pairs of a table and a clause, got {each!r}")
+            table, clause = each
             if table not in TABLES:
                 raise ValueError(f"without: {unknown('rule table', table, TABLES)}")
             clauses = dict.fromkeys(rule.clause for rule in TABLES[table])

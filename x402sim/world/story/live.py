@@ -20,6 +20,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, parse_address, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
+from x402sim.text.arguments import explained, require_kind
 from x402sim.text.printable import described
 from x402sim.world.control.messages import Sent, Transfer
 from x402sim.world.stages.stage import OpenStage
@@ -79,6 +80,7 @@ class LiveWorld:
         """Return a random stream for the story, seeded with the world's seed and `name`."""
         return self.stage.rng.stream(f"story {name}")
 
+    @explained
     async def payer(
         self,
         name: str,
@@ -108,6 +110,7 @@ class LiveWorld:
             self.note("policy", payer=name, policy=repr(policy))
         return Payer(self, name, held, self.stage.client(name), Account(policy or PayerPolicy()))
 
+    @explained
     async def population(
         self,
         n: int,
@@ -179,7 +182,9 @@ class LiveWorld:
         `until_s` is a moment in Unix seconds instead; if it is past, no time goes by. Raises
         `ValueError` for a time that is negative or not finite.
         """
+        require_kind("seconds", seconds, float)
         if until_s is not None:
+            require_kind("until_s", until_s, float)
             seconds = max(0.0, until_s - self.clock.now())
         if not 0 <= seconds < math.inf:
             raise ValueError(f"time advances by a finite number of seconds, not by {seconds}")
@@ -208,6 +213,7 @@ class LiveWorld:
         """Reset faults, clock skews, the explorer's lag, forced reverts and mining."""
         await self._control("POST", "faults/clear")
 
+    @explained
     async def skew(self, actor: events.Part, seconds: float) -> None:
         """Skew the clock of the service, the facilitator, the explorer or the chain.
 
@@ -220,11 +226,13 @@ class LiveWorld:
         elif self.stage.parts is not None:
             self.stage.parts.clocks[actor].skew_s = seconds
 
+    @explained
     async def explorer_lag(self, seconds: float) -> None:
         """Show each block in the explorer `seconds` late (needs "faults")."""
         self.stage.record(events.ExplorerLagged(seconds=seconds))
         await self._control("POST", "explorer/lag", {"seconds": seconds})
 
+    @explained
     async def crash(self, victim: events.ServiceName = "service") -> None:
         """Kill a service; returns when it has restarted on its database, 1 second later."""
         victim = self.stage.first if victim == "service" else victim
@@ -236,19 +244,23 @@ class LiveWorld:
 
     # --- the chain -------------------------------------------------------------------
 
+    @explained
     async def fund(self, address: str, amount: str) -> None:
         """Mint tokens, such as "1.00", to an address; the transaction is mined (needs "funds")."""
         await self._control("POST", "faucet", {"address": address, "amount": amount})
 
+    @explained
     async def mining(self, automine: bool) -> None:
         """Mine each transaction immediately, or only on demand (needs "control chain")."""
         self.stage.record(events.MiningSwitched(automine=automine))
         await self._control("POST", "mining", {"automine": automine})
 
+    @explained
     async def mine(self, blocks: int = 1) -> None:
         """Mine blocks; the first includes every waiting transaction (needs "control chain")."""
         await self._control("POST", "mine", {"blocks": blocks})
 
+    @explained
     async def reorg(self, depth: int, drop: list[str] | None = None) -> None:
         """Replace the newest `depth` blocks, without the transactions in `drop` (hashes)."""
         self.stage.record(events.ChainReorganised(depth=depth))
@@ -259,6 +271,7 @@ class LiveWorld:
         self.stage.record(events.MempoolDropped())
         await self._control("POST", "drop")
 
+    @explained
     async def force_revert(self, calls: int = 1) -> None:
         """Make the next calls of the token revert when mined."""
         self.stage.record(events.RevertsForced(calls=calls))
@@ -289,6 +302,7 @@ class LiveWorld:
         finally:
             await self.transact(owner, to_hex(off))
 
+    @explained
     async def run_indexer(self, of: events.ServiceName = "service") -> dict[str, Any]:
         """Run the payment indexer of a service now; return its counts."""
         if of in ("service", self.stage.first):
@@ -317,11 +331,13 @@ class LiveWorld:
 
     # --- the money, counted on the chain --------------------------------------------
 
+    @explained
     async def balance(self, address: str) -> int:
         """Return an address's balance on the chain, in base units (needs "observe chain")."""
         (held,) = await self._control("POST", "balances", {"accounts": [address]})
         return int(held)
 
+    @explained
     async def earned(self, service: events.ServiceName | None = None) -> int:
         """Return what the merchants have earned since the story began, in base units.
 
@@ -332,6 +348,7 @@ class LiveWorld:
         before = self.start_state.held_base
         return sum([await self.balance(each) - before.get(each, 0) for each in of])
 
+    @explained
     async def transfers(
         self, sender: Payer | None = None, *, to: Payer | None = None
     ) -> list[Transfer]:
@@ -360,7 +377,8 @@ class LiveWorld:
 
         Raises `TypeError` for data that JSON cannot hold.
         """
-        self.stage.record(events.Note(name=name, data=msgspec.to_builtins(data)))
+        require_kind("name", name, str)
+        self.stage.record(events.Note(name=name, data=serialize.noted(data)))
 
     def report_broken(self, clause: str, expected: str, actual: str) -> None:
         """Record a broken invariant as a failed check."""

@@ -17,6 +17,7 @@ from x402sim.events import Part
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.rng import Stream
+from x402sim.text.arguments import ExplainedMeta
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
 
@@ -37,7 +38,12 @@ FaultKind = Literal[
 
 
 class Fault(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, repr_omit_defaults=True
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    repr_omit_defaults=True,
+    metaclass=ExplainedMeta,
 ):
     """A fault: what it does, to which requests, how often and how likely.
 
