@@ -10,7 +10,7 @@ own object with that method does as well.
     verify       VerifyFirst, SkipVerify
     claim        ClaimFirst, ClaimAfterVerify, ClaimAfterSettle
     refund       RefundAtExpiry, NeverRefund
-    serve        ServeSettled, ServeBeforeSettle, FailToServe
+    serve        ServeSettled, ServeConfirmed, ServeBeforeSettle, FailToServe
 
     retry        GiveUp, SameAuthorization, SameThenNew, NewAuthorization, StartOver
     sessions     PayEach, ReusePayment, OpenSessions
@@ -48,6 +48,7 @@ from x402sim.service.policies.serving import (
     PayBack,
     RefundAtExpiry,
     ServeBeforeSettle,
+    ServeConfirmed,
     ServeSettled,
 )
 from x402sim.service.policies.settling import (
@@ -83,6 +84,7 @@ __all__ = [
     "SameAuthorization",
     "SameThenNew",
     "ServeBeforeSettle",
+    "ServeConfirmed",
     "ServeSettled",
     "ServedPayments",
     "ServedShare",

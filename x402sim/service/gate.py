@@ -21,7 +21,7 @@ from starlette.responses import Response
 from x402sim import events
 from x402sim.http.web import Connection
 from x402sim.protocol.refusals import Refusal, SettlementRefused, Unpaid
-from x402sim.service import one_step, payments
+from x402sim.service import confirmations, one_step, payments
 from x402sim.service.one_step import OneStep
 from x402sim.service.state import Service
 
@@ -107,6 +107,11 @@ class PaymentProof:
             for stored in self.service.store.payments.attempts(self.payment_id)
         )
 
+    @property
+    def confirmations(self) -> int | None:
+        """The blocks on top of its transfer (see `service.confirmations`)."""
+        return _confirmations(self.service, self.payment_id)
+
     def draw(self, name: str) -> float:
         """Return a number in [0, 1) of this payment."""
         return self.service.draw(name, self.payment_id)
@@ -129,9 +134,23 @@ class SessionProof:
         """Always False: a session opens only when its deposit is settled."""
         return False
 
+    @property
+    def confirmations(self) -> int | None:
+        """The blocks on top of the transfer of its deposit."""
+        session = self.service.store.sessions.get(self.session_id)
+        return _confirmations(self.service, session.payment_id if session else "")
+
     def draw(self, name: str) -> float:
         """Return a number in [0, 1) of this session."""
         return self.service.draw(name, self.session_id)
+
+
+def _confirmations(service: Service, payment_id: str) -> int | None:
+    if not confirmations.are_counted(service):
+        raise TypeError(
+            "a policy that reads proof.confirmations says so: counts_confirmations = True"
+        )
+    return service.confirmations.get(payment_id)
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -198,6 +217,10 @@ async def _settle(service: Service, granted: Pass, paid: OneStep) -> None:
     except SettlementRefused as why:  # it may be settled all the same, by another request
         payments.record_refusal(service, payment_id, why)
         refused = why
+    if confirmations.are_counted(service):
+        await confirmations.count(service, payment_id)
+        if refused is not None and refused.refusal is Refusal.ALREADY_SETTLED:
+            refused = None  # it is served later
     if not is_entitled(service, payment_id, granted.resource):
         unserved = SettlementRefused(Refusal.PENDING, "it is paid, and is not served yet")
         raise one_step.refused(service, paid, refused or unserved)

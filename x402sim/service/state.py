@@ -64,6 +64,8 @@ class Service:
     settling: KeyedLocks = field(default_factory=KeyedLocks)
     refunding: KeyedLocks = field(default_factory=KeyedLocks)
     rng: Rng = field(default_factory=Rng)
+    confirmations: dict[str, int] = field(default_factory=dict)
+    """The blocks on top of the payments that the newest request shows, if the policy counts."""
 
     @property
     def settings(self) -> Settings:

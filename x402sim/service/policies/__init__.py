@@ -34,8 +34,8 @@ class ServicePolicy(Choices, frozen=True, kw_only=True, metaclass=ExplainedMeta)
     refund
         What to pay back of a session: `RefundAtExpiry()` (the default), `NeverRefund()`.
     serve
-        Which paid requests to serve: `ServeSettled()` (the default), `ServeBeforeSettle()`,
-        `FailToServe(...)`.
+        Which paid requests to serve: `ServeSettled()` (the default), `ServeConfirmed(...)`,
+        `ServeBeforeSettle()`, `FailToServe(...)`.
 
     All are in `x402sim.policies`, and each has one method; an object of your own with that method
     works, too.

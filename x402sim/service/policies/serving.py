@@ -18,6 +18,13 @@ class Proof(Protocol):
     def is_claimed(self) -> bool:
         """Whether a header that can pay for it was presented, and may still be settled."""
 
+    @property
+    def confirmations(self) -> int | None:
+        """The blocks on top of the transfer that pays for it; None if no block has it.
+
+        For a policy with `counts_confirmations = True` only: the chain is asked at each request.
+        """
+
     def draw(self, name: str) -> float:
         """Return a number in [0, 1) that depends on the world's seed, the id and `name`."""
 
@@ -36,6 +43,30 @@ class ServeSettled:
     def serves(self, proof: Proof) -> bool:
         """Tell whether it is settled."""
         return proof.is_settled()
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class ServeConfirmed:
+    """Serve what is settled once `blocks` are on top of the block with its transfer.
+
+    If before each block the newest ones are replaced with p, and each reorganisation goes one
+    deeper with q (`x402sim.backends.Reorgs`), what is served is lost with 1 - Π(1 - p·q^t), over t
+    from `blocks` on. Until then a request gets a 402: the payer shows its payment id again.
+    """
+
+    blocks: int
+    counts_confirmations = True
+
+    def __post_init__(self) -> None:
+        if self.blocks < 0:
+            raise ValueError(f"blocks: expected a whole number from 0, got {self.blocks}")
+
+    def serves(self, proof: Proof) -> bool:
+        """Tell whether it is settled, and deep enough in the chain now."""
+        if not proof.is_settled() or proof.confirmations is None:
+            return False
+        return proof.confirmations >= self.blocks
 
 
 @dataclass(frozen=True, slots=True)

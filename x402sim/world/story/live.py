@@ -5,8 +5,7 @@ marked (needs "…") works only on stages that meet that need (`x402sim.spec.nee
 """
 
 import math
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -17,19 +16,20 @@ from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.session import SessionAuth
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import checksum, parse_address, to_hex
+from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
 from x402sim.text.arguments import explained, require_kind
 from x402sim.text.printable import described
-from x402sim.world.control.messages import Sent, Transfer
+from x402sim.world.control.messages import Sent, State, Transfer
 from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story import market, serialize
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.arrivals import Arrivals
 from x402sim.world.story.behaviours import Behaviour, Buy
+from x402sim.world.story.blocks import NewBlock, OnBlock, call_on_block
 from x402sim.world.story.clause_ids import require_clause
-from x402sim.world.story.facilitator import asked_as_a_service
+from x402sim.world.story.facilitator import asked_as_a_service, between
 from x402sim.world.story.orders import Account
 from x402sim.world.story.payer import Payer
 from x402sim.world.story.payer_client import PayerClient
@@ -191,8 +191,6 @@ class LiveWorld:
         self.stage.record(events.TimeAdvanced(seconds=seconds))
         await self.stage.advance(seconds)
 
-    # --- what goes wrong -------------------------------------------------------------
-
     async def fault(self, fault: Fault | FaultRule) -> None:
         """Add a fault (needs "faults"), such as `Fault(victim="facilitator", does="lose answer")`.
 
@@ -266,6 +264,18 @@ class LiveWorld:
         self.stage.record(events.ChainReorganised(depth=depth))
         await self._control("POST", "reorg", {"depth": depth, "drop": drop or []})
 
+    async def newest_block(self) -> NewBlock:
+        """Return the chain's newest block, without its transactions (needs "observe chain")."""
+        found: State = await self._control("GET", "state", kind=State)
+        return NewBlock(found.chain.height or 0, found.chain.timestamp or 0)
+
+    def on_block(self, hook: OnBlock) -> None:
+        """Call a function with each new `NewBlock`, also if it replaces another one.
+
+        A coroutine function runs beside the story. Raises `ValueError` for a deployment.
+        """
+        call_on_block(self.stage.parts, hook)
+
     async def drop_waiting(self) -> None:
         """Drop every transaction from the mempool (needs "control chain")."""
         self.stage.record(events.MempoolDropped())
@@ -285,22 +295,13 @@ class LiveWorld:
 
     def paused(self) -> AbstractAsyncContextManager[None]:
         """Pause the token for the length of a `with` block (needs "fiat token")."""
-        return self._between(abi.PAUSE, abi.UNPAUSE)
+        return between(self, abi.PAUSE, abi.UNPAUSE)
 
     def blacklisted(self, address: str) -> AbstractAsyncContextManager[None]:
         """Blacklist an address for the length of a `with` block (needs "fiat token")."""
-        account = parse_address(address)
-        on, off = (abi.calldata(each, account) for each in (abi.BLACKLIST, abi.UNBLACKLIST))
-        return self._between(on, off)
-
-    @asynccontextmanager
-    async def _between(self, on: bytes, off: bytes) -> AsyncIterator[None]:
-        owner = str(self.start_state.token_owner)
-        await self.transact(owner, to_hex(on))
-        try:
-            yield
-        finally:
-            await self.transact(owner, to_hex(off))
+        calls = (abi.BLACKLIST, abi.UNBLACKLIST)
+        on, off = (abi.calldata(each, parse_address(address)) for each in calls)
+        return between(self, on, off)
 
     @explained
     async def run_indexer(self, of: events.ServiceName = "service") -> dict[str, Any]:

@@ -20,6 +20,7 @@ from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
+from x402sim.world.chains.reorgs import Reorganises
 from x402sim.world.stages.deployment import left_ahead
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.parse import parse_stage
@@ -69,6 +70,9 @@ class World:
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
         The first block comes at a time drawn from the seed. Objects: `FixedBlocks(5, phase=0)`,
         `JitteredBlocks(5, 0.2)`, `PoissonBlocks(5)`.
+    reorgs
+        How the chain reorganises by itself: `Reorgs(0.1, deeper=0.5)`, before each block with 10 %;
+        needs block_time_s. Default None: only when a story says so (`world.reorg`).
     explorer
         `ExplorerSettings` of the explorer, such as `ExplorerSettings(lag_s=20)`.
     service
@@ -113,6 +117,7 @@ class World:
         chain: ChainBackend | str = DEFAULT_CHAIN,
         latency: Mapping[str, LatencySpec] | None = None,
         block_time_s: float | BlockTimes | None = None,
+        reorgs: Reorganises | None = None,
         service: Settings | Mapping[str, Settings] | None = None,
         facilitator: FacilitatorSettings | Mapping[str, FacilitatorSettings] | None = None,
         explorer: ExplorerSettings | None = None,
@@ -138,6 +143,7 @@ class World:
                 explorer=explorer or ExplorerSettings(),
                 chain=self.chain,
                 block_time_s=_blocks(block_time_s),
+                reorgs=reorgs,
                 without=without,
                 spill=journal is not None,
             ),
@@ -147,6 +153,7 @@ class World:
         options = serialize.options(
             latency=dict(latency or {}),
             block_time_s=block_time_s,
+            reorgs=reorgs,
             **configured,
             network=None if network == TESTNET else network,
             without=without,
