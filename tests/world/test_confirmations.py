@@ -4,13 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.world.playing import found
-from x402sim import Answer, LiveWorld, Settings, World, events
+from tests.world.playing import found, standard_payment
+from x402sim import LiveWorld, Settings, World, events
 from x402sim.backends import Reorgs
 from x402sim.policies import ServeConfirmed, ServicePolicy
-from x402sim.protocol.header import authorization_of, decode_header
-from x402sim.protocol.messages import decode, encode
-from x402sim.protocol.x402 import RequirementsV1, encode_payment
 
 
 def serving(policy: Any) -> Settings:
@@ -66,13 +63,6 @@ def test_in_one_step_too(virtual: str) -> None:
         assert len(await world.transfers(alice)) == 1
 
     World(on=virtual, service=serving(ServeConfirmed(2))).play(story).raise_for_failure()
-
-
-def standard_payment(required: Answer, header: str) -> str:
-    """Return a payment header as version 1 of the standard sends it."""
-    auth, signature = authorization_of(decode_header(header))
-    offered = required.body["accepts"][0]
-    return encode_payment(auth, signature, decode(encode(offered), RequirementsV1))
 
 
 def test_who_reads_confirmations_without_counting_them_is_told() -> None:

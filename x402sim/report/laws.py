@@ -13,6 +13,7 @@ LAWS = {
     "invariant/released-within-deposit": "no session spends more than its deposit",
     "invariant/granted-only-if-transferred": "access is granted for money that moved",
     "invariant/one-transfer-per-payment": "a payment id is paid at most once",
+    "invariant/one-order-per-authorization": "an authorization buys one order",
     "invariant/served-only-if-transferred": "what is served has a transfer that stands",
 }
 """The invariants that a world checks after every event."""

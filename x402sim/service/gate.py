@@ -21,7 +21,7 @@ from starlette.responses import Response
 from x402sim import events
 from x402sim.http.web import Connection
 from x402sim.protocol.refusals import Refusal, SettlementRefused, Unpaid
-from x402sim.service import confirmations, one_step, payments
+from x402sim.service import attempts, confirmations, one_step, payments
 from x402sim.service.one_step import OneStep
 from x402sim.service.state import Service
 
@@ -100,6 +100,8 @@ class PaymentProof:
 
     def is_claimed(self) -> bool:
         """Tell whether a header that can pay was presented, and may still be settled."""
+        if self.service.presented.get(self.payment_id) == self.resource:
+            return True
         return any(
             stored.can_pay
             and stored.record.status == "pending"
@@ -213,6 +215,9 @@ async def _settle(service: Service, granted: Pass, paid: OneStep) -> None:
     payment_id, refused = paid.settlement.payment_id, None
     try:
         if not is_entitled(service, payment_id, granted.resource):
+            if _serves_first(service):
+                await payments.accept(service, paid.settlement, paid.offered_id)
+                return
             await payments.pay(service, paid.settlement, offered_id=paid.offered_id)
     except SettlementRefused as why:  # it may be settled all the same, by another request
         payments.record_refusal(service, payment_id, why)
@@ -226,6 +231,19 @@ async def _settle(service: Service, granted: Pass, paid: OneStep) -> None:
         raise one_step.refused(service, paid, refused or unserved)
 
 
+def _serves_first(service: Service) -> bool:
+    """Tell whether a payment in one step is settled only after it was served."""
+    return getattr(service.settings.policy.serve, "before_settlement", False)
+
+
+async def _settle_afterwards(service: Service, paid: OneStep) -> None:
+    """Settle a payment that was served before; nobody is told if that fails."""
+    try:
+        await payments.pay(service, paid.settlement, offered_id=paid.offered_id)
+    except SettlementRefused as why:
+        payments.record_refusal(service, paid.settlement.payment_id, why)
+
+
 def _answer_once(
     service: Service, granted: Pass, paid: OneStep, connection: Connection
 ) -> Answered:
@@ -236,6 +254,11 @@ def _answer_once(
     """
     payment_id, served = paid.settlement.payment_id, service.store.served
     told = one_step.receipt(service, paid)
+    if not attempts.reserves(service):
+        later = (
+            BackgroundTask(_settle_afterwards, service, paid) if _serves_first(service) else None
+        )
+        return Answered(told, later)
     if not served.begin(payment_id):
         if not service.settings.decisions.authorization_once:
             return Answered(told)
@@ -246,6 +269,8 @@ def _answer_once(
         raise one_step.refused(service, paid, again)
 
     async def confirm() -> None:
+        if _serves_first(service):
+            await _settle_afterwards(service, paid)
         is_served = connection.is_answered()
         try:
             served.end(payment_id, granted.resource, is_served=is_served)

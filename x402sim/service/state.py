@@ -64,6 +64,9 @@ class Service:
     settling: KeyedLocks = field(default_factory=KeyedLocks)
     refunding: KeyedLocks = field(default_factory=KeyedLocks)
     rng: Rng = field(default_factory=Rng)
+    presented: dict[str, str] = field(default_factory=dict)
+    """The payment ids with a header that may still be settled, and their resources, if the policy
+    `claim` reserves nothing."""
     confirmations: dict[str, int] = field(default_factory=dict)
     """The blocks on top of the payments that the newest request shows, if the policy counts."""
 

@@ -30,7 +30,7 @@ class ServicePolicy(Choices, frozen=True, kw_only=True, metaclass=ExplainedMeta)
         Which payments to verify before settling: `VerifyFirst()` (the default), `SkipVerify()`.
     claim
         When to write the payment's claim: `ClaimFirst()` (the default), `ClaimAfterVerify()`,
-        `ClaimAfterSettle()`.
+        `ClaimAfterSettle()`, `NoClaim()`.
     refund
         What to pay back of a session: `RefundAtExpiry()` (the default), `NeverRefund()`.
     serve

@@ -71,7 +71,13 @@ class ServeConfirmed:
 
 @dataclass(frozen=True, slots=True)
 class ServeBeforeSettle:
-    """Naive: serve before the settlement, as soon as a header that can pay was presented."""
+    """Naive: serve before the settlement, as soon as a header that can pay was presented.
+
+    In two steps, the payment id is served while it is settled; in one, the settlement begins after
+    the answer.
+    """
+
+    before_settlement = True
 
     def serves(self, proof: Proof) -> bool:
         """Tell whether it is settled, or may still be."""

@@ -27,6 +27,7 @@ WITHIN_DEPOSIT = "invariant/released-within-deposit"
 GRANTED_IF_PAID = "invariant/granted-only-if-transferred"
 PAID_ONCE = "invariant/one-transfer-per-payment"
 SERVED_IF_PAID = "invariant/served-only-if-transferred"
+ORDER_ONCE = "invariant/one-order-per-authorization"
 STANDS = "a transfer that stands when it is served"
 
 
@@ -50,6 +51,8 @@ class Invariants:
         """The authorizations that stand for each payment id, and their transactions."""
         self._used: dict[bytes, str] = {}
         """The authorizations that were used to pay, and the transaction, while that stands."""
+        self._served: set[str | bytes] = set()
+        """The payment ids that were served, and the authorizations that were in one step."""
         self._is_rewound = False
         """Whether the chain has ever undone a transaction."""
         self._shown: dict[int, str] = {}
@@ -108,11 +111,20 @@ class Invariants:
     def _served_in_one_step(
         self, event: events.AnswerReceived, authorization: bytes
     ) -> Iterator[Broken]:
-        """Check that what a request that pays is answered with was paid before."""
-        if event.status == 200 and authorization not in self._used:
-            service = self._parts.services[event.to].process.service
-            price = to_base(service.settings.quote_price, service.setup.network.decimals)
+        """Check that what a request that pays is answered with was paid before, and only once."""
+        if event.status != 200:
+            return
+        is_paid, is_again = authorization in self._used, authorization in self._served
+        self._served.add(authorization)
+        if is_paid and not is_again:
+            return
+        service = self._parts.services[event.to].process.service
+        price = to_base(service.settings.quote_price, service.setup.network.decimals)
+        if not is_paid:
             yield SERVED_IF_PAID, STANDS, f"none by {authorization.hex()}{_at_stake(price)}"
+        if is_again:
+            seen = f"{authorization.hex()} in exchange {event.exchange}{_at_stake(price)}"
+            yield ORDER_ONCE, "one order", seen
 
     def _offer(self, authorization: bytes, payment_id: str) -> None:
         ids = self._presented.get(authorization, ())
@@ -126,6 +138,17 @@ class Invariants:
         if event.status in (200, 201) and offered and self._used.keys().isdisjoint(offered):
             price = self._price(event.to, payment_id)
             yield SERVED_IF_PAID, STANDS, f"none for {payment_id}{_at_stake(price)}"
+        if event.status in (200, 201) and offered:
+            self._served.add(payment_id)
+            ids = {each for one in offered for each in self._presented[one]}
+            if len(ids) > 1 and len(self._served & ids) > self._authorizations_of(ids):
+                price = self._price(event.to, payment_id)
+                seen = f"{payment_id} with that of another{_at_stake(price)}"
+                yield ORDER_ONCE, "an authorization of its own", seen
+
+    def _authorizations_of(self, ids: Iterable[str]) -> int:
+        """Return how many authorizations were presented for these payment ids."""
+        return len({one for each in ids for one in self._offered[each]})
 
     def _debited_if_deposited(self, event: events.SessionDebited) -> Iterator[Broken]:
         """Check that the deposit of a session that is debited stands."""
