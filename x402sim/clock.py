@@ -41,11 +41,11 @@ class Clock:
 
     def now_s(self) -> int:
         """Return whole Unix seconds, the unit of EIP-3009 windows and block timestamps."""
-        return int(self.now())
+        return int(self._source() + self._offset_s)
 
     def now_ms(self) -> int:
         """Return whole Unix milliseconds, the unit of receipts and stored records."""
-        return int(self.now() * 1000)
+        return int((self._source() + self._offset_s) * 1000)
 
     @property
     def offset_s(self) -> float:
@@ -113,7 +113,7 @@ class SkewedClock(Clock):
     """One actor's own clock: the world's, and how many seconds it is wrong (`skew_s`)."""
 
     def __init__(self, truth: Clock) -> None:
-        super().__init__(lambda: truth.now() + self.skew_s)
+        super().__init__(lambda: truth._source() + truth._offset_s + self.skew_s)
         self._truth = truth
         self.skew_s = 0.0
 

@@ -105,11 +105,11 @@ class Place:
         return _repeated(live)
 
     def asgi(self) -> Work:
-        asgi = Asgi(self.parts.service_app)
+        asgi, urls = Asgi(self.parts.service_app), {at: httpx.URL(URL + at) for at in (PAY, QUOTE)}
 
         async def post(path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
             raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-            answer = await asgi.send(Request("POST", httpx.URL(URL + path), raw, body))
+            answer = await asgi.send(Request("POST", urls[path], raw, body))
             return answer.status, answer.content
 
         return _repeated(lambda: self._live(post))

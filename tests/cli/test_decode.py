@@ -21,7 +21,7 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import BadMessage, PaymentRequired, PaymentRequirements
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, Network
 from x402sim.protocol.offers import offers
-from x402sim.protocol.recognize import recognize
+from x402sim.protocol.recognize import Kind, recognize
 from x402sim.protocol.x402 import (
     AnyRequirements,
     Resource,
@@ -72,7 +72,7 @@ def findings(text: str) -> dict[str, dict[str, Any]]:
 
 
 def authorization(**changes: Any) -> Authorization:
-    return replace(PAYER.authorize(WANTED, NOW), **changes)
+    return msgspec.structs.replace(PAYER.authorize(WANTED, NOW), **changes)
 
 
 def header(auth: Authorization | None = None, signed_for: Network = TESTNET) -> str:
@@ -308,3 +308,15 @@ def test_the_output_fits_in_80_columns_and_acts_on_no_terminal() -> None:
     assert longest(shown) <= 80
     assert longest(decoded(header()).stdout) <= 88  # a nonce stays whole
     assert BASE_SEPOLIA.name not in shown
+
+
+def test_of_a_whole_answer_it_reads_the_header_of_a_payment_or_else_the_body() -> None:
+    body = msgspec.json.encode(REQUIRED).decode()
+    receipt = to_base64(
+        Settlement(success=True, transaction="0x" + "ab" * 32, network="eip155:338")
+    )
+    head = "HTTP/1.1 402 Payment Required\r\ncontent-type: application/json\r\n"
+    assert recognize(f"{head}\r\n{body}").said == json.loads(body)
+    assert recognize(f"{head}Payment-Response: {receipt}\r\n\r\n{body}").kind is Kind.RECEIPT
+    with pytest.raises(BadMessage, match="empty"):
+        recognize(f"{head}\r\n")

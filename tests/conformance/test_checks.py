@@ -219,9 +219,8 @@ def eager(service: Any, attempt: Any, **more: Any) -> Any:
 
 def alike(self: PaymentRecords, payment_id: str, resource: str) -> bool:
     """Records are compared with LIKE."""
-    sql = "payment_id LIKE :id AND resource_url = :resource AND status = 'settled'"
-    asked = {"id": payment_id, "resource": resource}
-    return self._db.named(f"SELECT 1 FROM payments WHERE {sql}", asked) is not None
+    sql = "payment_id LIKE ? AND resource_url = ? AND status = 'settled'"
+    return self._db.one(f"SELECT 1 FROM payments WHERE {sql}", payment_id, resource) is not None
 
 
 def in_floats(self: SessionBudgets, session_id: str, amount_base: int, now_ms: int) -> bool:

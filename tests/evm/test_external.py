@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, TOKEN, nonce, payment
 from tests.evm.between import Between, refuses, says
@@ -437,7 +438,7 @@ def test_if_every_nonce_is_used_it_gives_up(run, chain, between):
 
 
 def test_a_sender_that_cannot_pay_for_gas_is_refused_and_its_nonce_stays_free(run, town, chain):
-    broke = replace(pay_call(), value=10**30)
+    broke = structs.replace(pay_call(), value=10**30)
     with pytest.raises(ChainError, match=r"(?i)insufficient funds"):
         run(chain.send(broke))
     assert run(chain.wait(run(chain.send(pay_call())), 5)).succeeded

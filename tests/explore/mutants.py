@@ -304,7 +304,7 @@ def refunded_twice(service: Service) -> Service:
     async def settle(facilitator: Any, payment: Any, wanted: Any) -> Any:
         auth, _ = authorization_of(decode_header(payment.text))
         if auth.from_ == service.setup.wallet:
-            again = replace(auth, nonce=bytes(reversed(auth.nonce)))
+            again = msgspec.structs.replace(auth, nonce=bytes(reversed(auth.nonce)))
             network = service.setup.network
             signature = sign(transfer_digest(again, network.domain), service.setup.key)
             await facilitator.settle(present(encode_header(again, signature, network)), wanted)

@@ -10,6 +10,7 @@ import httpx
 import pytest
 from crypto_com_facilitator_client.integrations import facilitator_registry as registry
 from crypto_com_facilitator_client.integrations.facilitator_interface import CronosNetwork
+from msgspec import structs
 
 from tests.chain.asking import Http
 from tests.chain.helpers import (
@@ -295,7 +296,7 @@ def test_addresses_are_compared_without_regard_to_case(desk):
 
 
 MAINNET_ASSET = "0x" + MAINNET.asset.hex()
-OTHER_DOMAIN = signature_of(authorization(), domain=replace(TESTNET.domain, version="2"))
+OTHER_DOMAIN = signature_of(authorization(), domain=structs.replace(TESTNET.domain, version="2"))
 FORGED = "Invalid EIP-3009 signature"
 SPECIFIED = {clause.id for clause in CLAUSES}
 UNFIT: dict[str, list[tuple[dict, str]]] = {

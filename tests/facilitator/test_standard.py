@@ -1,11 +1,11 @@
 """The facilitator in the words of the x402 standard, versions 1 and 2."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from tests.chain.helpers import (
     ALICE,
@@ -21,6 +21,7 @@ from tests.chain.helpers import (
 from tests.facilitator.test_facilitator import Desk
 from x402sim.chain.base import ChainUnavailable
 from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.facilitator.standard import WAITS
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402_reasons
 from x402sim.protocol.crypto import checksum, to_hex
@@ -110,12 +111,13 @@ def test_a_valid_payment_is_verified_and_settled_once(desk: Desk, version: int) 
     assert desk.driver.balance(SHOP) == 10_000
 
     used = {1: "invalid_transaction_state", 2: "invalid_exact_evm_nonce_already_used"}[version]
+    told = f"nonce: {to_hex(authorization().nonce)} is used or cancelled already"
     assert desk.post(SETTLE, body) == {
         "success": False, "errorReason": used, "payer": ALICE.address, "transaction": "",
-        "network": network,
+        "network": network, "errorMessage": told,
     }  # fmt: skip
     assert desk.post(VERIFY, body) == {
-        "isValid": False, "invalidReason": used, "payer": ALICE.address,
+        "isValid": False, "invalidReason": used, "invalidMessage": told, "payer": ALICE.address,
     }  # fmt: skip
     assert desk.driver.balance(SHOP) == 10_000
 
@@ -216,15 +218,28 @@ def test_verify_simulates_the_call_unless_told_not_to(version: int) -> None:
     poor = authorization(value=START_BASE + 1)
     amount = str(START_BASE + 1)
     body = asking(version, poor, maxAmountRequired=amount, amount=amount)
-    funds = {"isValid": False, "invalidReason": "insufficient_funds", "payer": ALICE.address}
-    assert Desk().post(VERIFY, body) == funds
+    told = f"balance of {ALICE.address}: wanted {START_BASE + 1}, got {START_BASE}"
+    funds = {"isValid": False, "invalidReason": "insufficient_funds", "invalidMessage": told}
+    assert Desk().post(VERIFY, body) == funds | {"payer": ALICE.address}
     cancelled = Desk()
     cancelled.driver.send(cancel_call(authorization().nonce))
     answer = cancelled.post(VERIFY, asking(version))
     assert answer["invalidReason"] == x402_reasons.nonce_used(version)
+    assert to_hex(authorization().nonce) in answer["invalidMessage"]
     trusting = Desk(settings=FacilitatorSettings(simulates_verify=False))
     assert trusting.post(VERIFY, body)["isValid"]
     assert trusting.post(SETTLE, body)["errorReason"] == "insufficient_funds"
+
+
+@VERSIONS
+def test_the_payment_says_its_version_if_the_request_does_not(desk: Desk, version: int) -> None:
+    body = asking(version)
+    del body["x402Version"]
+    assert desk.post(VERIFY, body)["isValid"]
+    assert desk.post(SETTLE, body)["success"]
+    del body["paymentPayload"]["x402Version"]
+    for path in (VERIFY, SETTLE):
+        assert "invalid_x402_version" in desk.post(path, body).values()
 
 
 @VERSIONS
@@ -236,6 +251,7 @@ def test_what_is_not_mined_in_time_is_pending_and_waited_for_again(version: int)
     tx_hash = pending["transaction"]
     assert pending == {
         "success": False, "errorReason": "settlement_pending", "transaction": tx_hash,
+        "errorMessage": WAITS,
         "payer": ALICE.address, "network": WANTED[version]["network"],
     }  # fmt: skip
     assert len(tx_hash) == 66
@@ -329,6 +345,37 @@ def test_a_part_that_cannot_be_read_is_refused_in_200(
     assert "payer" not in answer
     if path == SETTLE:
         assert (answer["transaction"], answer["network"]) == ("", "eip155:338")
+
+
+PERMIT2 = {"signature": "0x12", "permit2Authorization": {"from": ALICE.address}}
+
+
+@BOTH_PATHS
+@pytest.mark.parametrize(
+    ("scheme", "payload", "reason", "seen"),
+    [
+        ("exact", PERMIT2, "unsupported_payload_type", "permit2Authorization"),
+        ("upto", PERMIT2, "unsupported_scheme", "upto"),
+        ("batch-settlement", {"voucher": {}}, "unsupported_scheme", "batch-settlement"),
+    ],
+)
+@VERSIONS
+def test_another_way_to_pay_is_refused_by_its_name(
+    desk: Desk,
+    path: str,
+    version: int,
+    scheme: str,
+    payload: dict[str, Any],
+    reason: str,
+    seen: str,
+) -> None:
+    body = asking(version, scheme=scheme, paid={"scheme": scheme})
+    body["paymentPayload"]["payload"] = payload
+    answer = desk.post(path, body)
+    told = answer.get("invalidMessage") or answer["errorMessage"]
+    assert reason in answer.values()
+    assert seen in told
+    assert "EIP-3009" in told
 
 
 def test_the_words_are_those_of_section_9_in_version_1() -> None:

@@ -7,6 +7,8 @@ section 5, though its own code may be right.
 from dataclasses import replace
 from typing import Any, cast
 
+from msgspec import structs
+
 from tests.mutants.change import leave_out, on_facilitator
 from tests.mutants.mutant import Kind
 from tests.mutants.wrapper import Wrapper, altered, collaborator
@@ -30,7 +32,7 @@ class SentByThePayer:
     async def send(self, call: Call) -> Any:
         payer = Address(call.data[4 : 4 + WORD][-20:])  # the first argument, after the selector
         await self._inner.rewinding.set_native_balance(payer, 10**24)
-        return await self._inner.send(replace(call, sender=payer))
+        return await self._inner.send(structs.replace(call, sender=payer))
 
 
 def sent_by_the_payer(honest: Facilitator) -> Facilitator:

@@ -2,8 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from tests.mutants.budgets import Budgets, is_session, sessions
 from tests.mutants.change import Change, decision, settlement_rule

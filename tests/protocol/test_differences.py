@@ -1,8 +1,7 @@
 """What a refusal says: both values, and of a signature the domain that was signed by mistake."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from tests.protocol.test_rules import AUTH, GOOD, KEY, PAYMENT, paying, signed_elsewhere
 from x402sim.protocol.crypto import checksum

@@ -1,4 +1,3 @@
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -158,7 +157,7 @@ def said(rules: tuple, case: Verification) -> str | None:
 
 
 MAINNET_ASSET = "0x" + MAINNET.asset.hex()
-FORGED = paying(authorization=replace(AUTH, valid_before=AUTH.valid_before + 1))
+FORGED = paying(authorization=msgspec.structs.replace(AUTH, valid_before=AUTH.valid_before + 1))
 
 ANOTHER = PrivateKey(b"\x12" * 32)
 UNFIT: dict[str, list[Verification]] = {

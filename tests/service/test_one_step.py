@@ -180,6 +180,7 @@ SAID: dict[str, tuple[dict[str, Any], str]] = {
     "a short nonce": ({"payload.authorization.nonce": "0x1234"}, "invalid_payload"),
     "a mangled payer": ({"payload.authorization.from": "0x\0\u202e\7é"}, "invalid_payload"),
     "no signature": ({"payload": {}}, "invalid_payload"),
+    "Permit2": ({"payload": {"signature": "0x12", "permit2": {}}}, "unsupported_payload_type"),
     "another payer": ({"payload.authorization.from": "0x" + "de" * 20}, "payload_signature"),
 }
 SAID_IN_1 = {"another network": ({"network": BASE_SEPOLIA.name}, "invalid_network")}

@@ -2,11 +2,11 @@
 
 import base64
 import json
-from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from tests.rig import (
     START,

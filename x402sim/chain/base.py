@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
+import msgspec
+
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
@@ -26,8 +28,7 @@ class Reverted(Exception):
     """The token reverted a call; the text is the revert reason."""
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A transaction before it is sent: `data` is ABI-encoded calldata, `value` native wei."""
 
     sender: Address
@@ -36,8 +37,7 @@ class Call:
     value: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(msgspec.Struct, frozen=True):
     """An event of a mined transaction; `index` counts within its block."""
 
     address: Address
@@ -50,8 +50,7 @@ class Log:
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(msgspec.Struct, frozen=True):
     """A transaction, mined or not: the block fields are None while it is in the mempool.
 
     `gas_price` is what it pays for a unit of gas, in wei. `signed` is None if the chain sent it
@@ -69,8 +68,7 @@ class Transaction:
     signed: SignedTransaction | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TxReceipt:
+class TxReceipt(msgspec.Struct, frozen=True):
     """The outcome of a mined transaction; `revert_reason` is None if it succeeded."""
 
     tx_hash: Hash
@@ -91,8 +89,7 @@ class TxReceipt:
         return self.revert_reason is None
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """A mined block; `timestamp_s` never decreases from one block to the next."""
 
     number: int

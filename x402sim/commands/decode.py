@@ -52,9 +52,9 @@ def decode(
     It reads payments (the header of POST /api/pay, X-PAYMENT, PAYMENT-SIGNATURE), 402s (bodies and
     PAYMENT-REQUIRED), payment requirements, and receipts (X-PAYMENT-RESPONSE, PAYMENT-RESPONSE):
     of our two steps, which are Cronos', and of the x402 standard, versions 1 and 2; as JSON,
-    base64 or 0x-hex. Of a payment it recovers who signed it.
+    base64 or 0x-hex; and in a whole HTTP answer. Of a payment it recovers who signed it.
 
-    Example: curl -si URL | grep -i payment-required | x402sim decode -
+    Example: curl -si URL | x402sim decode -
 
     Exit code: 0 if nothing is wrong, 1 if something is, 2 if it cannot be read.
     """

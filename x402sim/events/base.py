@@ -52,4 +52,6 @@ def clipped(text: str, most: int = MAX_TEXT) -> str:
     Any other character is written as an escape such as `\\u20ac`. Without this a journal full of
     emoji takes four times as much memory.
     """
+    if text.isascii():
+        return text[:most]
     return text[:most].encode("ascii", "backslashreplace")[:most].decode("ascii")

@@ -120,8 +120,10 @@ async def verify(facilitator: Facilitator, asked: Asked) -> InvalidPayment | Non
     network = facilitator.network
     named = replace(network, name=asked.network) if asked.network is not None else network
     case = Verification(asked.payment, asked.requirements, named, asked.terms)
-    case = structs.replace(case, wallet=await _wallet_says(facilitator, case))
-    broken = first_broken((*STANDARD, *facilitator.rules), case)
+    if (wallet := await _wallet_says(facilitator, case)) is not None:
+        case = structs.replace(case, wallet=wallet)
+    rules = facilitator.rules if case.terms is None else (*STANDARD, *facilitator.rules)
+    broken = first_broken(rules, case)
     if broken is None:
         return None
     told = difference(broken.refusal, case) if case.terms else None  # Cronos's has no field for it
@@ -135,10 +137,10 @@ async def _wallet_says(facilitator: Facilitator, case: Verification) -> bool | N
     """
     chain, payment = facilitator.chain, case.payment
     auth = payment.authorization
-    digest = transfer_digest(auth, facilitator.network.domain)
     try:
         if not await chain.code(auth.from_):
             return None
+        digest = transfer_digest(auth, facilitator.network.domain)
         asked = abi.is_valid_signature(digest, payment.signature)
         answer = await chain.call(Call(facilitator.account, auth.from_, asked))
     except Reverted:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from x402sim.chain.base import ChainUnavailable
+from x402sim.chain.base import Call, ChainError, ChainUnavailable
 from x402sim.chain.reverts import Cause
 from x402sim.facilitator import discovery, engine
 from x402sim.facilitator.discovery import Catalogue
@@ -28,7 +28,7 @@ from x402sim.facilitator.engine import (
     Transferred,
 )
 from x402sim.http import web
-from x402sim.protocol import x402, x402_reasons
+from x402sim.protocol import abi, x402, x402_reasons
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.messages import BadMessage, RequiredPayment, decode
 from x402sim.protocol.rules import StandardTerms
@@ -44,6 +44,7 @@ SUPPORTED_PATH = "/supported"
 VERIFY_PATH = "/verify"
 SETTLE_PATH = "/settle"
 _FIELDS = ", ".join(field.encode_name for field in msgspec.structs.fields(x402.FacilitatorRequest))
+WAITS = "it was sent, and is not mined yet: settle the same payment again to wait for it"
 INDEX = f"""\
 A facilitator of the x402 standard, versions 1 and 2.
 GET  {SUPPORTED_PATH}
@@ -129,10 +130,12 @@ async def _verified(facilitator: Facilitator, body: x402.FacilitatorRequest) -> 
         return x402.Verified(
             is_valid=False, invalid_reason=reason, invalid_message=str(error), payer=read.payer
         )
+    if refused is None:
+        return x402.Verified(is_valid=True, payer=read.payer)
     return x402.Verified(
-        is_valid=refused is None,
-        invalid_reason=None if refused is None else _reason(read.version, refused),
-        invalid_message=refused.difference if isinstance(refused, InvalidPayment) else None,
+        is_valid=False,
+        invalid_reason=_reason(read.version, refused),
+        invalid_message=await _message(facilitator, read.asked, refused),
         payer=read.payer,
     )
 
@@ -142,7 +145,7 @@ async def _settled(
 ) -> x402.Settlement:
     read = _read(facilitator, body)
     if isinstance(read, _Unread):
-        version: Version = 1 if body.x402_version == 1 else 2
+        version: Version = 1 if _version(body) == 1 else 2
         return x402.Settlement(
             success=False,
             network=x402.network_name(version, facilitator.network),
@@ -155,23 +158,26 @@ async def _settled(
         return _settlement(facilitator, read, x402_reasons.UNEXPECTED_SETTLE, message=str(error))
     if isinstance(outcome, Transferred):
         catalogue.add(read.version, read.url, read.wanted)
-    return _outcome(facilitator, read, outcome)
+    return await _outcome(facilitator, read, outcome)
 
 
-def _outcome(facilitator: Facilitator, read: _Read, outcome: SettleResult) -> x402.Settlement:
+async def _outcome(facilitator: Facilitator, read: _Read, outcome: SettleResult) -> x402.Settlement:
     match outcome:
         case Transferred(tx_hash=tx_hash):
             return _settlement(facilitator, read, None, transaction=to_hex(tx_hash))
         case PendingTransfer(tx_hash=tx_hash):
-            reason = x402_reasons.PENDING
-            return _settlement(facilitator, read, reason, transaction=to_hex(tx_hash))
-        case NotTransferred(tx_hash=mined):
-            transaction = "" if mined is None else to_hex(mined)
-            reason = _reason(read.version, outcome)
-            return _settlement(facilitator, read, reason, transaction=transaction)
-        case InvalidPayment(difference=message):
-            reason = _reason(read.version, outcome)
-            return _settlement(facilitator, read, reason, message=message)
+            return _settlement(
+                facilitator, read, x402_reasons.PENDING, transaction=to_hex(tx_hash), message=WAITS
+            )
+        case NotTransferred() | InvalidPayment():
+            mined = outcome.tx_hash if isinstance(outcome, NotTransferred) else None
+            return _settlement(
+                facilitator,
+                read,
+                _reason(read.version, outcome),
+                transaction="" if mined is None else to_hex(mined),
+                message=await _message(facilitator, read.asked, outcome),
+            )
         case _:
             assert_never(outcome)
 
@@ -213,21 +219,38 @@ def _reason(version: Version, refused: InvalidPayment | NotTransferred) -> str:
             return x402_reasons.STATE
 
 
+async def _message(
+    facilitator: Facilitator, asked: Asked, refused: InvalidPayment | NotTransferred
+) -> str | None:
+    """Return a refusal with both values; the chain is asked for the payer's balance."""
+    if isinstance(refused, InvalidPayment) or asked.payment is None:
+        return refused.difference if isinstance(refused, InvalidPayment) else None
+    auth, chain = asked.payment.authorization, facilitator.chain
+    if refused.why is Cause.BALANCE:
+        reads = Call(facilitator.account, chain.token, abi.balance_of(auth.from_))
+        try:
+            held = int.from_bytes(await chain.call(reads), "big")
+        except ChainError:
+            return str(refused.why.value)
+        return f"balance of {checksum(auth.from_)}: wanted {auth.value}, got {held}"
+    if refused.why is Cause.NONCE:
+        return f"nonce: {to_hex(auth.nonce)} is used or cancelled already"
+    return str(refused.why.value)
+
+
 # --- reading -------------------------------------------------------------------------
 
 
 def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read | _Unread:
     """Read the parts of a request, in the version that it names."""
-    version: Version
-    if body.x402_version == 1:
-        version = 1
-    elif body.x402_version == 2:
-        version = 2
-    else:
-        wrong = f"wanted 1 or 2, got {body.x402_version}"
-        return _Unread(x402_reasons.INVALID_VERSION, wrong)
+    named = _version(body)
+    version = next((each for each in x402.VERSIONS if each == named), None)
+    if version is None:
+        return _Unread(x402_reasons.INVALID_VERSION, f"x402Version: wanted 1 or 2, got {named}")
     try:
         payment = x402.payment_of(version, bytes(body.payment_payload))
+    except x402.Unsupported as other:
+        return _Unread(other.reason, str(other))
     except BadMessage as wrong:
         return _Unread(x402_reasons.INVALID_PAYLOAD, str(wrong))
     try:
@@ -248,6 +271,17 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read | _U
     return _Read(
         version, asked, checksum(signed.authorization.from_), _url(payment, wanted), wanted
     )
+
+
+def _version(body: x402.FacilitatorRequest) -> int | None:
+    """Return the version that a request names, or else the payment in it."""
+    if body.x402_version is not None:
+        return body.x402_version
+    try:
+        named: x402.Versioned = decode(bytes(body.payment_payload), x402.Versioned)
+    except BadMessage:
+        return None
+    return named.x402_version
 
 
 def _url(payment: StandardPayment, wanted: AnyRequirements) -> str:

@@ -8,14 +8,16 @@ answer is 503.
 import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.datastructures import URL
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Route, Router
+from starlette.routing import BaseRoute, Route, Router
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
@@ -26,7 +28,6 @@ from x402sim.protocol.refusals import RequestError, status_of
 from x402sim.spec.decisions import Decisions
 
 MAX_BODY_BYTES = 1 << 20
-_NO_STORE = {"Cache-Control": "no-store"}
 _NONE: Mapping[str, str] = {}
 _DEFAULT = Decisions()
 log = logging.getLogger("x402sim")
@@ -52,10 +53,22 @@ def bad_body(reason: str) -> Refused:
     return refused(RequestError.INVALID_BODY, reason)
 
 
+class _Json(Response):
+    """A body of JSON that no cache stores; its headers are written once, as they are sent."""
+
+    def __init__(self, body: bytes, status: int, headers: Mapping[str, str]) -> None:
+        self.status_code, self.body, self.background = status, body, None
+        self.raw_headers = [
+            (b"cache-control", b"no-store"),
+            *((name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()),
+            (b"content-length", b"%d" % len(body)),
+            (b"content-type", b"application/json"),
+        ]
+
+
 def answer(message: Any, status: int = 200, headers: Mapping[str, str] = _NONE) -> Response:
     """Return a message as a JSON response that no cache stores: it may hold a proof of payment."""
-    headers = {**_NO_STORE, **headers}
-    return Response(encode(message), status, headers, media_type="application/json")
+    return _Json(encode(message), status, headers)
 
 
 def error(status: int, text: str, reason: str | None = None, final: bool | None = None) -> Response:
@@ -132,17 +145,44 @@ def connection(request: Request) -> Connection:
     return found
 
 
+def headers_of(request: Request) -> Mapping[str, str]:
+    """Return the request's headers by their names in lower case; of equal ones the first counts."""
+    return {
+        name.decode("latin-1"): value.decode("latin-1")
+        for name, value in reversed(request.scope["headers"])
+    }
+
+
+def url_of(request: Request) -> str:
+    """Return the whole URL of a request to a route without parameters, but not its query."""
+    scope = request.scope
+    host = next((value for name, value in scope["headers"] if name == b"host"), None)
+    server = scope.get("server")
+    return _origin(scope["scheme"], server and tuple(server), host) + str(scope["path"])
+
+
+@lru_cache(maxsize=8)  # a host may be long, and there are few
+def _origin(scheme: str, server: tuple[str, int] | None, host: bytes | None) -> str:
+    headers = [] if host is None else [(b"host", host)]
+    return str(URL(scope={"scheme": scheme, "server": server, "headers": headers, "path": ""}))
+
+
 async def read_body(request: Request) -> bytes:
     """Return the request's body; raises `Refused` 413 as soon as it passes 1 MiB."""
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and (len(announced) > 18 or int(announced) > MAX_BODY_BYTES):
+    sizes = (value for name, value in request.scope["headers"] if name == b"content-length")
+    announced = next(sizes, b"")
+    if announced.isdigit() and (len(announced) > 18 or int(announced) > MAX_BODY_BYTES):
         raise _too_large()
-    parts, size = [], 0
-    async for part in request.stream():
-        size += len(part)
+    parts, size, is_whole = [], 0, False
+    while not is_whole:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
         if size > MAX_BODY_BYTES:
             raise _too_large()
-        parts.append(part)
+        is_whole = not message.get("more_body", False)
     return b"".join(parts)
 
 
@@ -171,8 +211,8 @@ def application(
     handlers: dict[type[Exception], Callable[[Request, Any], Awaitable[Response]]] | None = None,
 ) -> Starlette:
     """Return an ASGI application in which every error is a JSON body."""
-    app = Starlette(
-        routes=[_ByPath(routes), *routes],
+    app = _Application(
+        routes=routes,
         exception_handlers={
             Refused: _on_refused,
             HTTPException: _on_http_exception,
@@ -187,28 +227,42 @@ def application(
     return app
 
 
-class _ByPath(BaseRoute):
-    """The routes without parameters, found by path and method before any other is tried."""
+class _Application(Starlette):
+    """An application that finds the routes without parameters at once, by path and method.
 
-    def __init__(self, routes: Sequence[BaseRoute]) -> None:
-        self._routes: dict[tuple[str, str], Route] = {}
-        for route in routes:
+    Any other request takes the long way, through Starlette's layers; the answers are the same.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._direct: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {}
+        for route in self.routes:
             if isinstance(route, Route) and "{" not in route.path:
                 for method in route.methods or ():
-                    self._routes.setdefault((route.path, method), route)
+                    self._direct.setdefault((route.path, method), route.endpoint)
 
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Match a request to an application that is not mounted below a path."""
-        if scope["type"] != "http" or scope.get("root_path"):
-            return Match.NONE, {}
-        route = self._routes.get((scope["path"], scope["method"]))
-        if route is None:
-            return Match.NONE, {}
-        return Match.FULL, {"endpoint": route.endpoint, "path_params": {}, "route": route}
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the request by the route that matched."""
-        await scope["route"].handle(scope, receive, send)
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request; raises what is a defect of ours, once it is answered."""
+        is_direct = scope["type"] == "http" and not scope.get("root_path")
+        endpoint = self._direct.get((scope["path"], scope["method"])) if is_direct else None
+        if endpoint is None:
+            await super().__call__(scope, receive, send)
+            return
+        request, response = Request(scope, receive), None
+        try:
+            try:
+                response = await endpoint(request)
+            except Exception as raised:
+                kind = next(k for k in type(raised).__mro__ if k in self.exception_handlers)
+                if kind is Exception:
+                    raise
+                response = await self.exception_handlers[kind](request, raised)
+            await response(scope, receive, send)
+        except Exception as bug:
+            failed = await _on_bug(request, bug)
+            if response is None:
+                await failed(scope, receive, send)
+            raise
 
 
 async def _on_refused(_: Request, refused: Any) -> Response:

@@ -8,9 +8,10 @@ Clauses: 1/sign-settle-repeat.
 """
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from enum import Enum
 from typing import Any
+
+from msgspec.structs import replace
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
@@ -71,9 +72,6 @@ def settlement(
 # --- signatures --------------------------------------------------------------------------
 
 
-_FIELDS = [each.name for each in fields(Authorization)]
-
-
 def changed(auth: Authorization, changes: Mapping[str, Any]) -> Authorization:
     """Return an authorization with other fields; `to` may be an address as text.
 
@@ -81,9 +79,10 @@ def changed(auth: Authorization, changes: Mapping[str, Any]) -> Authorization:
     """
     if not changes:
         return auth
+    known = Authorization.__struct_fields__
     for name in changes:
-        if name not in _FIELDS:
-            raise TypeError(unknown("field of an authorization", name, _FIELDS))
+        if name not in known:
+            raise TypeError(unknown("field of an authorization", name, known))
     to = changes.get("to")
     return replace(auth, **{**changes, "to": parse_address(to)} if isinstance(to, str) else changes)
 

@@ -69,7 +69,7 @@ def _auth(**changes: Callable[[Draft], Any]) -> Callable[[Draft], Draft]:
 
     def change(draft: Draft) -> Draft:
         fields = {name: value(draft) for name, value in changes.items()}
-        return replace(draft, auth=replace(draft.auth, **fields))
+        return replace(draft, auth=structs.replace(draft.auth, **fields))
 
     return change
 
@@ -101,7 +101,9 @@ def _other_version(draft: Draft) -> Network:
 def _of_nobody(draft: Draft) -> Draft:
     """Return a draft of a new account, which has no tokens."""
     wallet = Wallet.create()
-    return replace(draft, signer=wallet, auth=replace(draft.auth, from_=wallet.address_bytes))
+    return replace(
+        draft, signer=wallet, auth=structs.replace(draft.auth, from_=wallet.address_bytes)
+    )
 
 
 def _domain(draft: Draft) -> str:

@@ -6,9 +6,10 @@ Clauses: 5/exact-amount, 5/exact-recipient, 5/signature-proves.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import product, starmap
 from typing import Any, assert_never
+
+from msgspec.structs import replace
 
 from x402sim.protocol.crypto import BadSignature, checksum, recover
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest

@@ -3,8 +3,9 @@
 Clauses: 5/signature-proves, 5/window.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
+
+import msgspec
 
 from x402sim.protocol.crypto import Address, keccak256
 
@@ -19,8 +20,7 @@ _DOMAIN_TYPEHASH = keccak256(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Domain:
+class Domain(msgspec.Struct, frozen=True):
     """The EIP-712 domain of a token: name, version, chain and contract."""
 
     name: str
@@ -29,8 +29,7 @@ class Domain:
     verifying_contract: Address
 
 
-@dataclass(frozen=True, slots=True)
-class Authorization:
+class Authorization(msgspec.Struct, frozen=True):
     """The EIP-3009 message: `value` in base units, times in Unix seconds, `nonce` 32 bytes."""
 
     from_: Address

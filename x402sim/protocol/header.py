@@ -8,6 +8,7 @@ Clauses: 2.3/hex-header, 2.3/contents.
 
 import base64
 import binascii
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -111,12 +112,21 @@ def authorization_of(header: PaymentHeader) -> tuple[Authorization, bytes]:
     return auth, signature
 
 
+@lru_cache(maxsize=64)
+def read_authorization(text: str) -> tuple[PaymentHeader, Authorization, bytes]:
+    """Return a decoded header of any version, its authorization and signature, or `BadMessage`.
+
+    Cached: in one process a header is read by the service, by its facilitator, and on each link.
+    """
+    header = decode_header(text)
+    return header, *authorization_of(header)
+
+
 def read_header(text: str) -> SignedPayment:
     """Decode a payment header in either spelling; raises `BadMessage`."""
-    header = decode_header(text)
+    header, authorization, signature = read_authorization(text)
     if header.x402_version != 1:
         raise BadMessage(f"x402Version: expected 1, got {header.x402_version}")
-    authorization, signature = authorization_of(header)
     return SignedPayment(
         scheme=header.scheme,
         network=header.network,

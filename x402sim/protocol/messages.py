@@ -6,6 +6,7 @@ known ones are typed strictly.
 Clauses: 2.1/*, 2.2/*, 2.4/record, 4.1/receipt, 4.2/quote.
 """
 
+from functools import cache
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -217,11 +218,16 @@ def decode(body: bytes, kind: type[Any], *, most: int = MAX_BRACKETS) -> Any:
     if brackets > most:
         raise BadMessage(f"{brackets} arrays and objects are more than the {most} read")
     try:
-        return msgspec.json.decode(body, type=kind)
+        return _decoder(kind).decode(body)  # type: ignore[arg-type]  # a type is hashable
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise BadMessage(str(error)) from error
     except RecursionError as error:
         raise BadMessage("the JSON is nested too deeply") from error
+
+
+@cache
+def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(kind)
 
 
 encode = msgspec.json.encode

@@ -6,7 +6,7 @@ Clauses: 2.8/networks.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import msgspec
@@ -27,11 +27,12 @@ class Network:
     token_symbol: str
     token_version: str
     decimals: int = 6
+    domain: Domain = field(init=False, repr=False, compare=False)
+    """The token's EIP-712 domain."""
 
-    @property
-    def domain(self) -> Domain:
-        """The token's EIP-712 domain."""
-        return Domain(self.token_name, self.token_version, self.chain_id, self.asset)
+    def __post_init__(self) -> None:
+        domain = Domain(self.token_name, self.token_version, self.chain_id, self.asset)
+        object.__setattr__(self, "domain", domain)
 
     @property
     def caip2(self) -> str:

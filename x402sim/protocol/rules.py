@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -44,7 +45,10 @@ Rules = tuple[Rule[Case, Verdict], ...]
 
 def first_broken(rules: Rules[Case, Verdict], case: Case) -> Rule[Case, Verdict] | None:
     """Return the first row that fails for `case`; None if all hold."""
-    return next((rule for rule in rules if not rule.holds(case)), None)
+    for rule in rules:
+        if not rule.holds(case):
+            return rule
+    return None
 
 
 def without(rules: Rules[Case, Verdict], clause: str) -> Rules[Case, Verdict]:
@@ -68,20 +72,16 @@ class Presented(msgspec.Struct, frozen=True):
 
 
 def _same(
-    clause: str, field: str, normal: Callable[[str], object] = lambda value: value
+    clause: str, field: str, normal: Callable[[str], object] | None = None
 ) -> Rule[Presented, Refusal]:
     """Return the row that compares one field with the issued one, both in a `normal` form."""
-    name = wire_name(PaymentRequirements, field)
+    name, get = wire_name(PaymentRequirements, field), attrgetter(field)
+    seen = get if normal is None else lambda of: normal(get(of))
     return Rule(
         clause,
-        lambda case: (
-            normal(getattr(case.requirements, field)) == normal(getattr(case.issued, field))
-        ),
+        lambda case: seen(case.requirements) == seen(case.issued),
         Refusal.MISMATCH,
-        lambda case: (
-            f"{name}: issued {normal(getattr(case.issued, field))}, "
-            f"got {str(normal(getattr(case.requirements, field)))[:80]}"
-        ),
+        lambda case: f"{name}: issued {seen(case.issued)}, got {str(seen(case.requirements))[:80]}",
     )
 
 

@@ -8,7 +8,6 @@ Clauses: 2.2/payment-id.
 import base64
 import hmac
 import re
-from dataclasses import dataclass
 
 MAC_BYTES = 16
 CONTENT_BYTES = 29
@@ -16,12 +15,13 @@ CONTENT_BYTES = 29
 _SPELLING = re.compile("[A-Za-z0-9_-]{60}")
 
 
-@dataclass(frozen=True, slots=True)
 class Seal:
     """A secret key, and the context that a sealed text is valid in."""
 
-    key: bytes
-    context: bytes
+    def __init__(self, key: bytes, context: bytes) -> None:
+        # A copy of one that has read its beginning costs a third of a new one.
+        self._macs = hmac.new(key, context, "sha256")
+        self._ciphers = hmac.new(key, b"cipher", "sha256")
 
     def seal(self, content: bytes) -> str:
         """Return the sealed text of 29 bytes."""
@@ -38,9 +38,13 @@ class Seal:
         return content if hmac.compare_digest(mac, self._mac(content)) else None
 
     def _mac(self, content: bytes) -> bytes:
-        return hmac.digest(self.key, self.context + content, "sha256")[:MAC_BYTES]
+        mac = self._macs.copy()
+        mac.update(content)
+        return mac.digest()[:MAC_BYTES]
 
     def _cipher(self, mac: bytes, text: bytes) -> bytes:
         """Encipher or decipher at most 32 bytes under the MAC of their plain text."""
-        stream = hmac.digest(self.key, b"cipher" + mac, "sha256")[: len(text)]
+        cipher = self._ciphers.copy()
+        cipher.update(mac)
+        stream = cipher.digest()[: len(text)]
         return (int.from_bytes(text) ^ int.from_bytes(stream)).to_bytes(len(text))

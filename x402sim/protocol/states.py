@@ -53,6 +53,11 @@ def require(machine: tuple[Move, ...], before: str | None, after: str | None) ->
         raise IllegalMove(f"{before} -> {after} is not a legal move")
 
 
+def before(machine: tuple[Move, ...], after: str) -> tuple[str | None, ...]:
+    """Return the states from which a state is reached."""
+    return tuple(move.before for move in machine if move.after == after)
+
+
 def mermaid(machine: tuple[Move, ...]) -> str:
     """Return the state diagram of a machine, as Mermaid text."""
     lines = (

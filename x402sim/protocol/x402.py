@@ -196,8 +196,37 @@ def read_payment(version: Version, text: str) -> StandardPayment:
     return payment_of(version, from_base64(text))
 
 
+class Unsupported(BadMessage):
+    """A payment in a way that we do not have; `reason` is the standard's word for it."""
+
+    def __init__(self, reason: str, seen: str) -> None:
+        super().__init__(f"{seen}; supported: scheme {SCHEME} by EIP-3009's authorization")
+        self.reason = reason
+
+
 def payment_of(version: Version, body: bytes) -> StandardPayment:
-    """Read the JSON of a payment; raises `BadMessage`."""
+    """Read the JSON of a payment; raises `BadMessage`, of which `Unsupported` is one."""
+    try:
+        return _payment_of(version, body)
+    except BadMessage:
+        _require_supported(body)
+        raise
+
+
+def _require_supported(body: bytes) -> None:
+    """Raise `Unsupported` for a payment that only another scheme or method can read."""
+    said = decode(body, Any)
+    said = said if isinstance(said, dict) else {}
+    accepted, payload = said.get("accepted"), said.get("payload")
+    terms = accepted if isinstance(accepted, dict) else said
+    if isinstance(scheme := terms.get("scheme"), str) and scheme != SCHEME:
+        raise Unsupported("unsupported_scheme", f"scheme: {scheme[:40]!r}")
+    if isinstance(payload, dict) and "signature" in payload and "authorization" not in payload:
+        held = ", ".join(str(name)[:40] for name in payload)
+        raise Unsupported("unsupported_payload_type", f"a payload of {held[:200]}")
+
+
+def _payment_of(version: Version, body: bytes) -> StandardPayment:
     if version == 1:
         first: PaymentV1 = decode(body, PaymentV1)
         return StandardPayment(
@@ -282,10 +311,15 @@ class Settlement(Wire, frozen=True, omit_defaults=True):
 # --- the facilitator -----------------------------------------------------------------
 
 
-class FacilitatorRequest(Wire, frozen=True):
-    """The body of verify and settle, its parts not read yet."""
+class Versioned(Wire, frozen=True):
+    """Any message that names its version; None if it does not."""
 
-    x402_version: Annotated[int, Meta(ge=0)]
+    x402_version: Annotated[int, Meta(ge=0)] | None = None
+
+
+class FacilitatorRequest(Versioned, frozen=True, kw_only=True):
+    """The body of verify and settle, its parts not read yet; the payment has its version, too."""
+
     payment_payload: msgspec.Raw
     payment_requirements: msgspec.Raw
 

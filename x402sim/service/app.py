@@ -6,6 +6,7 @@ Clauses: 1/unpaid-402, 1/repeat-served, 4.2/price, 4.2/quote, 4.3/list, 4.4/depo
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -43,9 +44,10 @@ async def sell(
     price = service.setup.quote_price_base
     before = None if service.settings.decisions.gate_before_body else prepare()
     try:
+        headers = web.headers_of(request)
         if getattr(service.setup.settings.policy.serve, "counts_confirmations", False):
-            await confirmations.count_shown(service, request.headers)
-        granted = gate.find_pass(service, request.headers, resource, price)
+            await confirmations.count_shown(service, headers)
+        granted = gate.find_pass(service, headers, resource, price)
         content = before or prepare()
         spent = await gate.spend(service, granted, web.connection(request))
     except Unpaid as why:
@@ -65,8 +67,7 @@ def payment_required(
     if service.settings.decisions.short_session_status != 402 and _has_session(service, request):
         raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=service.settings.decisions)
     required = service.issuer.issue(resource, amount_base, service.clock.now_s())
-    url = str(request.url.replace(query="", fragment=""))
-    return one_step.offer(service, required, url, why)
+    return one_step.offer(service, required, web.url_of(request), why)
 
 
 def _has_session(service: Service, request: Request) -> bool:
@@ -151,10 +152,7 @@ def service_app(service: Service) -> Starlette:
     """Return the ASGI application of a service; no path has a version (9/no-version-segment)."""
 
     def route(path: str, handler: Handler, method: str = "GET") -> Route:
-        async def endpoint(request: Request) -> Response:
-            return await handler(service, request)
-
-        return Route(path, endpoint, methods=[method])
+        return Route(path, partial(handler, service), methods=[method])
 
     return web.application(
         [

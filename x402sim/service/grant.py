@@ -16,11 +16,12 @@ from x402sim.service.store.payment_records import Stored
 from x402sim.service.store.session_budgets import NewSession
 
 
-def grant(service: Service, stored: Stored, tx_hash: str) -> None:
+def grant(service: Service, stored: Stored, tx_hash: str) -> bool:
     """Turn a payment into a settled one and grant its entitlement (steps 5 and 6).
 
     A deposit also opens a session, in the same database transaction
-    (3/deposit-makes-session). Raises `IllegalMove` if it is settled already.
+    (3/deposit-makes-session). False if the control API restored an older database meanwhile, which
+    has no such payment. Raises `IllegalMove` if it is settled already.
     """
     record, now_ms = stored.record, service.clock.now_ms()
     payment_id, payer, amount = record.payment_id, record.from_address, int(record.amount)
@@ -31,7 +32,7 @@ def grant(service: Service, stored: Stored, tx_hash: str) -> None:
         session = NewSession(session_id(service, payment_id), now_ms, expires_ms)
     is_known = session is not None and service.store.sessions.paid_by(payment_id) is not None
     if not service.store.payments.mark_settled(stored.attempt, tx_hash, session):
-        return  # the control API restored an older database meanwhile
+        return False
     service.entitlements.add(Entitlement(payment_id, intern(resource), intern(payer), now_ms))
     settled = events.PaymentSettled(
         payment_id=payment_id, tx_hash=tx_hash, payer=payer, amount_base=amount, resource=resource
@@ -47,6 +48,7 @@ def grant(service: Service, stored: Stored, tx_hash: str) -> None:
                 expires_ms=session.expires_ms,
             )
         )
+    return True
 
 
 def suspend(service: Service, stored: Stored) -> None:

@@ -32,6 +32,7 @@ from x402sim.protocol.x402 import (
     RequirementsV2,
     Settlement,
     StandardPayment,
+    Unsupported,
     Version,
     from_base64,
     network_name,
@@ -50,6 +51,7 @@ _CODES: Mapping[Refusal, str] = {
     Refusal.EXPIRED: x402_reasons.VALID_BEFORE,
 }
 """The standard's words for refused settlements; `_code` knows the others."""
+_NAMES = {version: name.lower() for version, name in PAYMENT_HEADERS.items()}
 _USED = (Refusal.NONCE_USED, Refusal.ALREADY_SETTLED)
 
 
@@ -69,13 +71,14 @@ class OneStep(msgspec.Struct, frozen=True):
 def find(service: Service, headers: Mapping[str, str], resource: str, amount_base: int) -> OneStep:
     """Return the payment that a request's headers hold; version 2 counts before 1.
 
+    Their names are in lower case.
     Raises `Unpaid` if there is none, or if it is not what is asked for, and `Refused` 400 for one
     that cannot be read.
     """
-    sent: list[Version] = [each for each in (2, 1) if PAYMENT_HEADERS[each] in headers]
-    if not sent or not service.settings.one_step:
+    version: Version = 2 if _NAMES[2] in headers else 1
+    if _NAMES[version] not in headers or not service.settings.one_step:
         raise Unpaid
-    payment = _read(sent[0], headers[PAYMENT_HEADERS[sent[0]]])
+    payment = _read(version, headers[_NAMES[version]])
     paid = _match(service, payment, IssuedTerms(resource, amount_base, expires_s=0))
     return replace(paid, offered_id=_offered_id(service, payment, headers, resource))
 
@@ -93,6 +96,8 @@ def _read(version: Version, text: str) -> StandardPayment:
         raise Unpaid(x402_reasons.INVALID_VERSION, wanted)
     try:
         return payment_of(version, body)
+    except Unsupported as other:
+        raise Unpaid(other.reason, str(other)) from other
     except BadMessage as wrong:
         raise Unpaid(x402_reasons.INVALID_PAYLOAD, str(wrong)) from wrong
 

@@ -89,11 +89,12 @@ async def pay(
                 stored = stored or claim(service, attempt, seen_unused=is_unused)
             tx_hash = await settle(service, attempt)  # step 4
             stored = stored or claim(service, attempt, seen_unused=is_unused)
-            grant(service, stored, tx_hash)  # steps 5 and 6
+            if grant(service, stored, tx_hash):  # steps 5 and 6
+                return _receipt(stored, tx_hash)  # step 7
         except NotSettled as cause:
             service.presented.pop(request.payment_id, None)
             await refuse_unless_paid(service, attempt, stored, cause)
-        return receipt(service, request.payment_id)  # step 7
+        return receipt(service, request.payment_id)
 
 
 async def accept(service: Service, request: SettlementRequest, offered_id: str | None) -> None:
@@ -233,7 +234,11 @@ def receipt(service: Service, payment_id: str) -> Receipt:
     stored = service.store.payments.get(payment_id)
     if stored is None:
         raise _gone()
-    tx_hash, at_ms = str(stored.record.tx_hash), stored.record.timestamp
+    return _receipt(stored, str(stored.record.tx_hash))
+
+
+def _receipt(stored: Stored, tx_hash: str) -> Receipt:
+    payment_id, at_ms = stored.record.payment_id, stored.record.timestamp
     return Receipt(success=True, payment_id=payment_id, tx_hash=tx_hash, timestamp=at_ms)
 
 

@@ -48,7 +48,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop with virtual time; `time()` is in seconds since it was made."""
 
     def __init__(self) -> None:
-        self._virtual_s = 0.0
+        self.now_s = 0.0
+        """The virtual time, as `time` returns it."""
         self._in_threads = 0
         self._order = itertools.count()
         self._turns: list[tuple[int, int, asyncio.Future[None]]] = []
@@ -66,7 +67,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         """Return the virtual time."""
-        return self._virtual_s
+        return self.now_s
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
@@ -90,7 +91,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     ) -> asyncio.TimerHandle:
         """Set a timer; timers of the same time fire in the order in which they were set."""
         timer = _Timer(when, callback, args, self, context)
-        timer.order = next(self._order)
+        timer.rank = when, next(self._order)
         heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
         timer._scheduled = True  # type: ignore[attr-defined]
         return timer
@@ -105,11 +106,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _is_at_rest(self) -> bool:
         """Whether nothing can run but the task that asks: neither task nor timer, nor bytes."""
-        if self._ready or self._turns or self.must_wait or self._selector.has_sockets:  # type: ignore[attr-defined]
+        if self._ready or self._turns or self._in_threads or self._selector.has_sockets:  # type: ignore[attr-defined]
             return False
         scheduled = self._scheduled  # type: ignore[attr-defined]
-        now_s = self._virtual_s + self._clock_resolution
-        return not scheduled or scheduled[0].when() >= now_s
+        soon_s = self.now_s + self._clock_resolution
+        return not scheduled or bool(scheduled[0].rank[0] >= soon_s)
 
     def give_turn(self) -> bool:
         """Wake the next waiter for a turn; False if there is none."""
@@ -129,13 +130,13 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if not scheduled:
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
             raise Deadlock(f"nothing can wake these tasks: {', '.join(waiting) or 'none'}")
-        self._virtual_s = max(self._virtual_s, scheduled[0].when())
+        self.now_s = max(self.now_s, scheduled[0].when())
 
     def step(self) -> None:
         """Count a step of the loop; raises `TimeStandsStill` after `MAX_STEPS` at one moment."""
         self._steps += 1
-        if self._virtual_s - self._moment_s >= MOMENT_S:
-            self._moment_s, self._steps = self._virtual_s, 0
+        if self.now_s - self._moment_s >= MOMENT_S:
+            self._moment_s, self._steps = self.now_s, 0
         elif self._steps > MAX_STEPS - _SAMPLE:
             self._seen.update(_name(handle) for handle in self._ready)  # type: ignore[attr-defined]
             if self._steps >= MAX_STEPS:
@@ -143,7 +144,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _stand_still(self) -> None:
         error = TimeStandsStill(
-            f"virtual time stands still at {self._virtual_s:.3f} s, for {self._steps} steps. "
+            f"virtual time stands still at {self.now_s:.3f} s, for {self._steps} steps. "
             f"The last {_SAMPLE} ran: {most_common(self._seen)}.{self.newest()} Look there for a "
             "loop or a retry that waits for nothing; if so much is meant to happen at one moment, "
             "give the world a latency, or let time pass in between"
@@ -184,35 +185,28 @@ class _Jumping(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         loop = self._loop
-        if timeout == 0 or loop.must_wait:
-            ready = self._poll(timeout and None)
-        else:
-            ready = self._poll(loop.grace_s)
-            if not ready and not loop.give_turn():
-                loop.jump()
+        must_wait, ready = loop.must_wait, []
+        is_idle = timeout != 0 and not must_wait
+        if must_wait or self.has_sockets:  # else there is nothing to ask the system about
+            ready = super().select(loop.grace_s if is_idle else timeout and None)
+        if is_idle and not ready and not loop.give_turn():
+            loop.jump()
         loop.step()
         return ready
-
-    def _poll(self, timeout: float | None) -> list[tuple[selectors.SelectorKey, int]]:
-        """Ask the system what is ready: nothing, if there are no sockets and no threads run."""
-        if not self.has_sockets and not self._loop.must_wait:
-            return []
-        return super().select(timeout)
 
     @property
     def has_sockets(self) -> bool:
         """Whether there is more to ask the system about than the loop's own wake-up."""
-        return len(self.get_map()) > 1
+        return len(self._fd_to_key) > 1  # type: ignore[attr-defined]
 
 
 class _Timer(asyncio.TimerHandle):
-    """A timer with its rank among timers of the same time."""
+    """A timer with its rank: its time, and its place among timers of the same time."""
 
-    order = 0
+    rank: tuple[float, int]
 
     def __lt__(self, other: Any) -> bool:
-        mine, theirs = self.when(), other.when()
-        return bool(mine < theirs or (mine == theirs and self.order < other.order))
+        return bool(self.rank < other.rank)
 
 
 def _name(handle: asyncio.Handle) -> str:

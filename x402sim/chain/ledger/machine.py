@@ -5,7 +5,8 @@ on disk is reopened by replay, and equal seeds give equal blocks.
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from x402sim.chain.base import (
     Block,

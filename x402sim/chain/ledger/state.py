@@ -63,7 +63,10 @@ class State:
         """Write one value; return the value that it replaces."""
         old = mapping.get(key, _ABSENT)
         self._undo.append((mapping, key, old))
-        self._set(mapping, key, value)
+        if mapping is self.balances:
+            self._set(mapping, key, value)
+        else:
+            mapping[key] = value
         return None if old is _ABSENT else old
 
     def remove(self, mapping: dict[K, V], key: K) -> None:
@@ -77,7 +80,7 @@ class State:
 
     def undo(self, mark: int) -> None:
         """Go back to a moment."""
-        while self.mark() > mark:
+        for _ in range(self.mark() - mark):
             self._set(*self._undo.pop())
 
     @contextmanager

@@ -58,16 +58,21 @@ def documentation() -> str:
 
 
 def _parameters(method: Method) -> str:
-    _, *parameters = _signature(method).parameters.values()
-    return ", ".join(p.name + ("" if p.default is p.empty else "?") for p in parameters)
+    return ", ".join(p.name + ("" if p.default is p.empty else "?") for p in _declared(method))
 
 
 # --- JSON-RPC 2.0 --------------------------------------------------------------------
 
 
 @cache
-def _signature(method: Method) -> inspect.Signature:
-    return inspect.signature(method)
+def _declared(method: Method) -> list[inspect.Parameter]:
+    """Return the parameters of a method, which all have a place, after the context."""
+    return list(inspect.signature(method).parameters.values())[1:]
+
+
+@cache
+def _least(method: Method) -> int:
+    return sum(p.default is p.empty for p in _declared(method))
 
 
 def _find(name: str) -> Method:
@@ -81,12 +86,10 @@ def _bind(method: Method, context: RpcContext, params: Any) -> Awaitable[Any]:
     given = [] if params is None else params
     if not isinstance(given, list):
         raise BadParams(f"expected params as an array, got {shown(given)}")
-    try:
-        bound = _signature(method).bind(context, *given)
-    except TypeError:
+    if not _least(method) <= len(given) <= len(_declared(method)):
         text = f"expected parameters ({_parameters(method)}), got {len(given)} of them"
-        raise BadParams(text) from None
-    return method(*bound.args)
+        raise BadParams(text)
+    return method(context, *given)
 
 
 async def _answer_one(context: RpcContext, request: Any) -> Json | None:

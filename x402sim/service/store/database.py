@@ -6,8 +6,7 @@ says what to do. A statement that fails because the disk is full or the file is 
 """
 
 import sqlite3
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,8 @@ CREATE INDEX IF NOT EXISTS unresolved ON payments(may_move, look_s, timestamp)
 CREATE INDEX IF NOT EXISTS attempts ON payments(payment_id);
 CREATE INDEX IF NOT EXISTS offered ON payments(offered_id) WHERE offered_id IS NOT NULL;
 CREATE UNIQUE INDEX IF NOT EXISTS paid ON payments(payment_id) WHERE status = 'settled';
-CREATE INDEX IF NOT EXISTS by_transaction ON payments(tx_hash);
+CREATE INDEX IF NOT EXISTS by_transaction ON payments(tx_hash)
+    WHERE status = 'settled';
 CREATE UNIQUE INDEX IF NOT EXISTS claims ON payments(payer, nonce)
     WHERE status != 'failed' AND can_pay;
 CREATE TABLE IF NOT EXISTS sessions(
@@ -153,10 +153,6 @@ class Database:
         """Return the first row of a query, or None."""
         return self._connection.execute(sql, values).fetchone()
 
-    def named(self, sql: str, values: dict[str, Any]) -> Any:
-        """Return the first row of a query with named parameters, or None."""
-        return self._connection.execute(sql, values).fetchone()
-
     def changed(self, sql: str, *values: Any) -> bool:
         """Execute one statement; return whether it changed exactly one row."""
         return self._connection.execute(sql, values).rowcount == 1
@@ -167,17 +163,9 @@ class Database:
         if self.one(f"SELECT 1 FROM {table} WHERE {waits} LIMIT 1"):
             self.execute(f"UPDATE {table} SET look_s = 0, wait_s = 0 WHERE {waits}")
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Commit every statement inside, or none of them."""
-        self.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self.execute("COMMIT")
-        except BaseException:
-            if self._connection.in_transaction:  # SQLite itself rolls back when the disk is full
-                self.execute("ROLLBACK")
-            raise
+    def transaction(self) -> "_Transaction":
+        """Commit every statement in a `with` block, or none of them."""
+        return _Transaction(self._connection)
 
     def close(self) -> None:
         """Close the connection."""
@@ -202,6 +190,26 @@ class Database:
     def counts(self) -> dict[str, int]:
         """Return the number of rows of each table."""
         return {t: self.one(f"SELECT count(*) FROM {t}")[0] for t in _TABLES}
+
+
+class _Transaction:
+    """The statements of a `with` block; a generator would take a third of a small transaction."""
+
+    __slots__ = ("_connection",)
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._connection.execute("COMMIT")
+        finally:
+            if self._connection.in_transaction:  # SQLite itself rolls back when the disk is full
+                self._connection.execute("ROLLBACK")
 
 
 def _raise_if_locked(status: int, _: int, __: int) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import astuple
 
 from x402sim.protocol import states
 from x402sim.protocol.crypto import Address, checksum
@@ -89,8 +90,11 @@ _RIVAL = (
 _INSERT = (
     f"INSERT INTO payments({_COLUMNS}, offered_id) "
     f"SELECT {', '.join(f'?{n}' for n in range(1, _OFFERED + 1))} "
-    f"WHERE NOT EXISTS(SELECT 1 {_RIVAL.format(offered=_OFFERED)}) "
-    f"ON CONFLICT DO NOTHING RETURNING {_COLUMNS}, attempt, 0"
+    f"WHERE NOT EXISTS(SELECT 1 {_RIVAL.format(offered=_OFFERED)}) ON CONFLICT DO NOTHING"
+)
+_SETTLE = (
+    "UPDATE payments SET status = 'settled', tx_hash = ?, block_number = NULL, may_move = 1, "
+    f"is_deep = 0 WHERE attempt = ? AND status IN {states.before(states.PAYMENT, 'settled')}"
 )
 _NO_AUTH = (None, None, None)
 _SELECT = f"SELECT {_COLUMNS}, attempt, may_move FROM payments"
@@ -212,16 +216,20 @@ class PaymentRecords:
 
         Its block is null until the indexer finds it (2.4/block-null).
         """
-        auth = claim.payment.authorization
-        facts = claim.payment.text, claim.duration, claim.can_pay, claim.seen_unused
-        row = self._db.one(
-            _INSERT,
-            *msgspec.structs.astuple(_pending(claim)),
-            *facts,
-            *((auth.from_, auth.nonce, min(auth.valid_before, MAX_STORED)) if auth else _NO_AUTH),
-            claim.offered_id,
-        )
-        return _stored(row) if row else None
+        auth, record = claim.payment.authorization, _pending(claim)
+        header, facts = claim.payment.text, (claim.duration, claim.can_pay, claim.seen_unused)
+        claimed = None
+        if auth is not None:
+            until_s = min(auth.valid_before, MAX_STORED)
+            claimed = ClaimedAuthorization(auth.from_, auth.nonce, until_s)
+        authorization = astuple(claimed) if claimed else _NO_AUTH
+        values = (*astuple(record), header, *facts, *authorization, claim.offered_id)
+        inserted = self._db.execute(_INSERT, *values)
+        if not inserted.rowcount:
+            return None
+        attempt = inserted.lastrowid
+        assert attempt is not None
+        return Stored(attempt, record, header, claimed, *facts, may_move=False)
 
     def rival(self, payment_id: str, offered_id: str | None) -> str | None:
         """Return the status of a payment that claims the same 402 in the other way, or None."""
@@ -251,18 +259,18 @@ class PaymentRecords:
         A deposit opens its `session` in the same transaction, or gets the one back that it
         opened before: never two, never another amount. Raises `IllegalMove`.
         """
+        if session is None:
+            return self._settle(attempt, tx_hash)
         with self._db.transaction():
-            if not self._require_move(attempt, "settled"):
-                return False
-            (payment_id,) = self._db.one(
-                "UPDATE payments SET status = 'settled', tx_hash = ?, block_number = NULL, "
-                "may_move = 1, is_deep = 0 WHERE attempt = ? RETURNING payment_id",
-                tx_hash,
-                attempt,
-            )
-            if session:
-                self._sessions.open(payment_id, session)
-            return True
+            is_settled = self._settle(attempt, tx_hash)
+            if is_settled:
+                sql = "SELECT payment_id FROM payments WHERE attempt = ?"
+                self._sessions.open(self._db.one(sql, attempt)[0], session)
+            return is_settled
+
+    def _settle(self, attempt: int, tx_hash: str) -> bool:
+        """Tell whether there is such a record, settled now; raises `IllegalMove`."""
+        return self._db.changed(_SETTLE, tx_hash, attempt) or self._require_move(attempt, "settled")
 
     def undo(self, attempt: int) -> None:
         """Make a settled payment pending again: the chain has undone its transfer.

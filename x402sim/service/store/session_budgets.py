@@ -71,12 +71,14 @@ _SELECT = (
     "s.expires_ms, s.is_canceled, r.status, r.tx_hash FROM sessions s "
     "LEFT JOIN refunds r USING (session_id)"
 )
-CAN_PAY = (
-    "session_id = :session_id AND status = 'active' AND expires_ms > :now_ms "
-    "AND deposited - released >= :amount AND EXISTS (SELECT 1 FROM payments p "
+_PAYABLE = (
+    "SELECT rowid, released FROM sessions WHERE session_id = ? AND status = 'active' "
+    "AND expires_ms > ? AND deposited - released >= ? AND EXISTS (SELECT 1 FROM payments p "
     "WHERE p.payment_id = sessions.payment_id AND p.status = 'settled')"
 )
-"""When a session can pay an amount (5/session-condition)."""
+"""Finds a session if it can pay an amount (5/session-condition)."""
+_RELEASE = "UPDATE sessions SET released = ? WHERE rowid = ?"
+_DEBIT = "INSERT INTO debits(session_id, amount, resource_url, timestamp) VALUES (?, ?, ?, ?)"
 
 
 class SessionBudgets:
@@ -124,32 +126,22 @@ class SessionBudgets:
 
     def can_pay(self, session_id: str, amount: int, now_ms: int) -> bool:
         """Tell whether deposited - released >= amount, in a live session (5/session-condition)."""
-        asked = {"session_id": session_id, "amount": amount, "now_ms": now_ms}
-        return self._db.named(f"SELECT 1 FROM sessions WHERE {CAN_PAY}", asked) is not None
+        return self._db.one(_PAYABLE, session_id, now_ms, amount) is not None
 
     def debit(self, session_id: str, amount: int, resource: str, now_ms: int) -> int | None:
         """Raise released by `amount` and return it; None if the session cannot pay by now.
 
-        Clause 5/session-debit. One statement decides, so no two debits spend the same unit.
+        Clause 5/session-debit. It decides and writes under one lock, so no two debits spend the
+        same unit.
         """
-        asked = {"session_id": session_id, "amount": amount, "now_ms": now_ms}
         with self._db.transaction():
-            row = self._db.named(
-                f"UPDATE sessions SET released = released + :amount WHERE {CAN_PAY} "
-                "RETURNING released",
-                asked,
-            )
-            if row is None:
+            payable = self._db.one(_PAYABLE, session_id, now_ms, amount)
+            if payable is None:
                 return None
-            self._db.execute(
-                "INSERT INTO debits(session_id, amount, resource_url, timestamp) "
-                "VALUES (?, ?, ?, ?)",
-                session_id,
-                amount,
-                resource,
-                now_ms,
-            )
-        return int(row[0])
+            row, released = payable[0], int(payable[1]) + amount
+            self._db.execute(_RELEASE, released, row)
+            self._db.execute(_DEBIT, session_id, amount, resource, now_ms)
+        return released
 
     def expire(self, now_ms: int, limit: int) -> int:
         """End the sessions whose time has passed and record what is owed (3/expiry-refund).

@@ -4,6 +4,7 @@ Clauses: 8/indexer-query.
 """
 
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import msgspec
@@ -40,8 +41,8 @@ class ExplorerClient:
             raise Unavailable(f"the explorer's answer makes no sense: {error!r}") from error
 
     async def _get(self, action: str, tx_hash: str) -> dict[str, Any] | None:
-        query = {"module": "proxy", "action": action, "txhash": tx_hash}
-        url = httpx.URL(self._url, params=query)
+        query = urlencode({"module": "proxy", "action": action, "txhash": tx_hash})
+        url = self._url.copy_with(query=query.encode())
         request = Request("GET", url, [(b"host", url.netloc)])
         found = await json_rpc(self._to, request, self._limits)
         if found is not None and not isinstance(found, dict):

@@ -11,13 +11,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
-from functools import partial
+from functools import lru_cache, partial
 from http import HTTPStatus
 from typing import Any, assert_never
 
+import msgspec
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import (
+    HEADER_RE,
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from x402sim.http import web
 from x402sim.protocol.refusals import RequestError, status_of
@@ -58,8 +64,7 @@ class _Awaited(Enum):
     """The answer is on its way."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Connection:
+class _Connection(msgspec.Struct):
     """The connection of one request, for an application that must know who reads its answer."""
 
     transport: asyncio.Transport
@@ -82,6 +87,47 @@ class _Connection:
     def is_answered(self) -> bool:
         """Tell whether the last byte was passed on before the connection was lost."""
         return self.cycle.response_complete
+
+
+class _Cycle(RequestResponseCycle):
+    """A request whose answer's head is checked as a whole: uvicorn searches each header on its own,
+    and one with an offer of payments is long."""
+
+    async def send(self, message: Any) -> None:
+        """Write a part of the answer."""
+        if message["type"] != "http.response.start" or not self._starts(message):
+            await super().send(message)
+
+    def _starts(self, message: Any) -> bool:
+        """Write the head of an ordinary answer, and return True; of any other write nothing."""
+        is_open = not (self.response_started or self.disconnected or self.flow.write_paused)
+        if not is_open or not self.keep_alive or self.access_log:
+            return False
+        size, lines = None, [STATUS_LINE[message["status"]]]
+        for name, value in (*self.default_headers, *message["headers"]):
+            if name == b"content-length":
+                size = int(value)
+            if not _is_ordinary(name):
+                return False
+            lines.append(b"%b: %b\r\n" % (name, value))
+        head = b"".join(lines)
+        if size is None or len(head) - len(head.translate(None, _CONTROLS)) != 2 * len(lines):
+            return False
+        self.response_started, self.waiting_for_100_continue = True, False
+        self.expected_content_length, self.chunked_encoding = size, False
+        self.transport.write(head + b"\r\n")
+        return True
+
+
+_CONTROLS = bytes({*range(32), 127} - {9})
+"""The bytes that no header may hold; each line of a head ends with two."""
+
+
+@lru_cache(maxsize=64)
+def _is_ordinary(name: bytes) -> bool:
+    """Tell whether a header has a valid name in lower case, and says nothing of the connection."""
+    is_known = name == name.lower() and not HEADER_RE.search(name)
+    return is_known and name not in (b"connection", b"transfer-encoding")
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -137,6 +183,10 @@ class HttpProtocol(HttpToolsProtocol):
         self._await(_Awaited.BODY)
         if self.parser.should_upgrade():  # nothing can follow: the parser takes it for a protocol
             self.cycle.keep_alive = False
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        cycle.__class__ = _Cycle
+        super()._start_asgi_task(cycle, app)
 
     async def _abort(self, _: str) -> None:
         """Break the connection; returns when it is broken."""
@@ -246,7 +296,7 @@ def one_host(app: ASGIApp) -> ASGIApp:
     """Return `app`, with 400 for a request that has no Host header, or several (RFC 9112, 3.2)."""
 
     async def require(scope: Scope, receive: Receive, send: Send) -> None:
-        hosts = sum(name == b"host" for name, _ in scope["headers"])
+        hosts = [name for name, _ in scope["headers"]].count(b"host")
         if hosts == 1:
             await app(scope, receive, send)
         else:

@@ -8,12 +8,12 @@ import re
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,6 +23,7 @@ from x402sim.clock import Clock, SkewedClock
 from x402sim.journal import Entry, Journal
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage
+from x402sim.service.issue import PAY
 from x402sim.world.server.log_lines import Line, Names, as_json, as_text, note
 
 MAX_BODY = 64 * 1024
@@ -30,8 +31,8 @@ MAX_BODY = 64 * 1024
 MAX_WAITING = 10_000
 """The requests that wait to be written; the log leaves out what comes while the reader is slow."""
 PAUSE_S = 0.05
-_SILENT = ("rpc", "explorer")
-_SPOKEN = ("api", "facilitator")
+_SILENT = ["rpc"], ["explorer"]
+_SPOKEN = ["api"], ["facilitator"]
 _FROM = re.compile(rb'"from"\s*:\s*"(0x[0-9a-fA-F]{40})"')
 _HEADER = re.compile(rb'"paymentHeader"\s*:\s*"([^"\\]*)"')
 _PAYMENTS = (b"payment-signature", b"x-payment")
@@ -40,18 +41,50 @@ _now = Clock().now
 _current: ContextVar["_Request | None"] = ContextVar("the request that the log waits for")
 
 
-@dataclass(slots=True)
 class _Request:
-    """A request, and what the log saw of it."""
+    """A request, which the log sees as it stands between the server and the application."""
 
-    scope: Mapping[str, Any]
-    began: float
-    status: int | None = None
-    sent: bytes = b""
-    answered: bytes = b""
-    headers: Iterable[tuple[bytes, bytes]] = ()
-    ended: float = 0.0
-    seen: list[events.Event | str] = field(default_factory=list)
+    __slots__ = (
+        "_keeps_answer",
+        "_receive",
+        "_send",
+        "answered",
+        "began",
+        "ended",
+        "headers",
+        "scope",
+        "seen",
+        "sent",
+        "status",
+    )
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, *, keeps_answer: bool) -> None:
+        self.scope: Mapping[str, Any] = scope
+        self.seen: list[events.Event | str] = []
+        self.status: int | None = None
+        self.sent = self.answered = b""
+        self.headers: Iterable[tuple[bytes, bytes]] = ()
+        self._receive, self._send, self._keeps_answer = receive, send, keeps_answer
+        self.began, self.ended = _now(), 0.0
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        body = message.get("body")
+        if body and len(self.sent) < MAX_BODY:
+            self.sent += body[:MAX_BODY]
+        return message
+
+    def send(self, message: Message) -> Awaitable[None]:
+        if message["type"] == "http.response.start":
+            self.status, self.headers = message["status"], message["headers"]
+            self._keeps_answer = self._keeps_answer or message["status"] >= 400
+        elif self._keeps_answer and len(self.answered) < MAX_BODY:
+            self.answered += message.get("body", b"")[:MAX_BODY]
+        return self._send(message)
+
+
+_Alone = tuple[float, events.Event | str]
+"""What happened outside of all requests, and when."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +146,7 @@ class Log:
         self._clocks = self._read_clocks()
         self._payers: dict[str, str] = {}
         """Who pays for which payment id, or holds which session."""
-        self._waiting: deque[_Request] = deque()
+        self._waiting: deque[_Request | _Alone] = deque()
         self._left_out = 0
         self._wakes, self._closing = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._write, name="x402sim log", daemon=True)
@@ -131,32 +164,18 @@ class Log:
             if scope["type"] != "http":
                 await app(scope, receive, send)
                 return
-            request = _Request(scope, _now())
-            keeps_all = self._form.is_verbose or scope["path"].startswith("/facilitator")
-
-            async def asked() -> Message:
-                message = await receive()
-                body = message.get("body")
-                if body and len(request.sent) < MAX_BODY:
-                    request.sent += body[:MAX_BODY]
-                return message
-
-            async def answer(message: Message) -> None:
-                if message["type"] == "http.response.start":
-                    request.status, request.headers = message["status"], message["headers"]
-                elif (keeps_all or (request.status or 0) >= 400) and (
-                    len(request.answered) < MAX_BODY
-                ):
-                    request.answered += message.get("body", b"")[:MAX_BODY]
-                await send(message)
-
+            path = scope["path"]
+            keeps_all = self._form.is_verbose or path.startswith("/facilitator")
+            request = _Request(scope, receive, send, keeps_answer=keeps_all)
             token = _current.set(request)
             try:
-                await app(scope, asked, answer)
+                reads = request.receive if keeps_all or path == PAY else receive
+                await app(scope, reads, request.send)
             finally:
                 _current.reset(token)
-                if scope["path"].startswith("/_sim"):
+                if path.startswith("/_sim"):
                     request.seen.extend(self._clock_changes())
+                request.ended = _now()
                 self._append(request)
 
         return logged
@@ -178,14 +197,13 @@ class Log:
         if request is not None and not request.ended:
             request.seen.append(what)
         else:
-            self._append(_Request({}, _now(), seen=[what]))
+            self._append((_now(), what))
 
-    def _append(self, request: _Request) -> None:
-        request.ended = _now()
+    def _append(self, what: "_Request | _Alone") -> None:
         if len(self._waiting) >= MAX_WAITING:
             self._left_out += 1
             return
-        self._waiting.append(request)
+        self._waiting.append(what)
         if not self._wakes.is_set():
             self._wakes.set()
 
@@ -219,9 +237,9 @@ class Log:
                 self._waiting = deque(maxlen=0)
                 return
 
-    def _safely(self, request: _Request) -> str:
+    def _safely(self, what: "_Request | _Alone") -> str:
         try:
-            return self._rendered(request)
+            return self._of_request(what) if isinstance(what, _Request) else self._of_event(*what)
         except Exception:  # noqa: BLE001 - a defect of the log: it is told, and the log goes on
             return self._own("a request was not logged: " + traceback.format_exc(limit=-3))
 
@@ -229,11 +247,15 @@ class Log:
         """Return what the log says of itself."""
         return self._shown(Line(time=_iso(_now()), notes=[text]))
 
-    def _rendered(self, request: _Request) -> str:
+    def _of_event(self, at_s: float, what: events.Event | str) -> str:
+        text = note(what, self._names, in_request=False)
+        return self._shown(Line(time=_iso(at_s), notes=[text])) if text else ""
+
+    def _of_request(self, request: _Request) -> str:
         line = self._line(request)
-        if not (self._form.is_verbose or line.notes or (request.scope and _is_shown(request))):
-            return ""
-        return self._shown(line)
+        if line.notes or self._form.is_verbose or _is_shown(line):
+            return self._shown(line)
+        return ""
 
     def _shown(self, line: Line) -> str:
         if self._form.is_json:
@@ -241,26 +263,35 @@ class Log:
         return as_text(line, colours=self._form.has_colours)
 
     def _line(self, request: _Request) -> Line:
-        line = Line(time=_iso(request.ended))
-        if request.seen:
-            in_request = bool(request.scope)
-            seen = [note(each, self._names, in_request=in_request) for each in request.seen]
-            line.notes = [text for text in seen if text]
-        if not request.scope:
-            return line
-        scope, headers = request.scope, dict(request.scope["headers"])
-        if not request.seen and not headers.keys().isdisjoint(_PAYMENTS) and _is_paid(request):
-            line.notes.append("this authorization has paid before: nothing was charged again")
+        scope, status = request.scope, request.status
+        headers = dict(scope["headers"])
+        notes, ids, payer = [], [], None
+        for each in request.seen:
+            if text := note(each, self._names, in_request=True):
+                notes.append(text)
+            payer = payer or getattr(each, "authorizer", None) or getattr(each, "payer", None)
+            ids += [getattr(each, "payment_id", None), getattr(each, "session_id", None)]
+        if not request.seen and _is_paid(request, headers):
+            notes.append("this authorization has paid before: nothing was charged again")
+        line = Line(
+            time=_iso(request.ended),
+            method=scope["method"],
+            path=scope["path"],
+            status=status,
+            ms=round((request.ended - request.began) * 1000, 1),
+            notes=notes,
+        )
+        paid, session = headers.get(b"x-payment-id"), headers.get(b"x-session-id")
         body = _read(request.answered)
-        line.method, line.path, line.status = scope["method"], scope["path"], request.status
-        line.ms = round((request.ended - request.began) * 1000, 1)
         line.payment_id = (
-            _first_of("payment_id", request.seen)
-            or headers.get(b"x-payment-id", b"").decode("latin-1")
+            next(filter(None, ids[::2]), None)
+            or (paid and paid.decode("latin-1"))
             or (body.text("payment_id") if body else None)
         )
-        line.session_id = headers.get(b"x-session-id", b"").decode("latin-1") or None
-        line.who = self._payer(request, line, headers) or (scope.get("client") or ("?",))[0]
+        line.session_id = session.decode("latin-1") if session else None
+        ids += [line.payment_id, line.session_id]
+        payer = self._remembered(payer or _signer(request.sent, headers), filter(None, ids))
+        line.who = self._names.of(payer) if payer else (scope.get("client") or ("?",))[0]
         if body:
             _add_reason(line, body)
         if self._form.is_verbose:
@@ -268,34 +299,21 @@ class Log:
             line.answered = _text(request.headers, request.answered)
         return line
 
-    def _payer(self, request: _Request, line: Line, headers: Mapping[bytes, bytes]) -> str | None:
-        """Return the payer's name: from an event, a signed payment, or an earlier request."""
-        seen = request.seen
-        payer = _first_of("authorizer", seen) or _first_of("payer", seen)
-        payer = payer or _signer(request.sent, headers)
-        keys = [key for key in (line.payment_id, line.session_id) if key]
-        keys += [each.session_id for each in request.seen if isinstance(each, events.SessionOpened)]
+    def _remembered(self, payer: str | None, ids: Iterable[str]) -> str | None:
+        """Return who pays for one of these ids, or holds that session; keep it if it is known."""
         if payer is None:
-            payer = next(filter(None, map(self._payers.get, keys)), None)
-        else:
-            self._payers.update(dict.fromkeys(keys, payer))
-            while len(self._payers) > MAX_WAITING:
-                del self._payers[next(iter(self._payers))]
-        return payer and self._names.of(payer)
-
-
-def _first_of(name: str, seen: Iterable[events.Event | str]) -> str | None:
-    """Return what the first event that has this field has there."""
-    for each in seen:
-        if found := getattr(each, name, None):
-            return str(found)
-    return None
+            return next(filter(None, map(self._payers.get, ids)), None)
+        self._payers.update(dict.fromkeys(ids, payer))
+        while len(self._payers) > MAX_WAITING:
+            del self._payers[next(iter(self._payers))]
+        return payer
 
 
 def _add_reason(line: Line, body: _Answer) -> None:
     """Add why a request was refused, in the words of any dialect."""
-    if line.status != 402 or body.text("reason"):  # else it only asks for a payment
-        line.error, line.reason = body.text("error"), body.text("reason")
+    if line.status == 402 and not body.reason:
+        return  # it only asks for a payment
+    line.error, line.reason = body.text("error"), body.text("reason")
     for name in ("invalid", "error"):
         line.error = body.text(name + "_reason") or line.error
         line.reason = body.text(name + "_message") or line.reason
@@ -314,26 +332,33 @@ def _second(at_s: int) -> tuple[str, str]:
     return text[:19], text[19:]
 
 
-def _is_paid(request: _Request) -> bool:
-    """Tell whether an answer has the receipt of a payment in one step."""
-    answered = {name.lower() for name, _ in request.headers}
-    return request.status == 200 and not answered.isdisjoint(_RECEIPTS)
+def _is_paid(request: _Request, headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether a payment in one step got an answer with its receipt."""
+    if request.status != 200 or headers.keys().isdisjoint(_PAYMENTS):
+        return False
+    return not {name.lower() for name, _ in request.headers}.isdisjoint(_RECEIPTS)
 
 
-def _is_shown(request: _Request) -> bool:
+def _is_shown(line: Line) -> bool:
     """Tell whether a request is more than polling, or the look at a page."""
-    first = request.scope["path"].split("/", 2)[1:2]
-    status = request.status or 500
-    if (first and first[0] in _SILENT) or request.scope["path"] in ("/healthz", "/_sim/who"):
-        return status >= 500
-    reads = request.scope["method"] in ("GET", "HEAD", "OPTIONS")
-    return not reads or status >= 400 or (bool(first) and first[0] in _SPOKEN)
+    status, kind = line.status or 500, _kind(line.method, line.path)
+    return kind == "shown" or status >= (400 if kind == "page" else 500)
+
+
+@lru_cache(maxsize=1024)
+def _kind(method: str, path: str) -> Literal["shown", "page", "polling"]:
+    first = path.split("/", 2)[1:2]
+    if first in _SILENT or path in ("/healthz", "/_sim/who"):
+        return "polling"
+    return "page" if method in ("GET", "HEAD", "OPTIONS") and first not in _SPOKEN else "shown"
 
 
 def _signer(body: bytes, headers: Mapping[bytes, bytes]) -> str | None:
     """Return the payer that a request's payment names, in any dialect."""
-    found = _HEADER.search(body)
-    header = found[1] if found else next(filter(None, map(headers.get, _PAYMENTS)), None)
+    found = _HEADER.search(body) if body else None
+    header = found[1] if found else headers.get(_PAYMENTS[0]) or headers.get(_PAYMENTS[1])
+    if not (header or body):
+        return None
     try:
         read = body if header is None else json_of_header(header.decode())
     except (BadMessage, UnicodeDecodeError):

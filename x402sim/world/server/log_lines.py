@@ -4,6 +4,7 @@ import re
 import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -88,8 +89,9 @@ def _transfer(event: events.Transfer, names: Names) -> str:
 
 
 def _mined(event: events.TransactionMined, _: Names) -> str:
-    failed = f"transaction {short(event.tx_hash)} reverted: {event.revert_reason}"
-    return "" if event.revert_reason is None else failed
+    if event.revert_reason is None:
+        return ""
+    return f"transaction {short(event.tx_hash)} reverted: {event.revert_reason}"
 
 
 def _payment(event: Any, _: Names) -> str:
@@ -138,11 +140,11 @@ def as_text(line: Line, *, colours: bool = False) -> str:
     if not line.method:
         return "".join(_filled(text, f"{at} ") for text in line.notes)
     proof = line.payment_id or line.session_id
-    what, who = _cut(printable(f"{line.method} {line.path}"), 31), _cut(printable(line.who), 12)
+    what, who = _fitted(f"{line.method} {line.path}", 31), _fitted(line.who, 12)
     colour = _colour(line.status) if colours else ""
     status = f"{colour}{line.status or '---'}{_PLAIN if colour else ''}"
     end = f"  {_cut(printable(short(proof)), 11)}" if proof else ""
-    first = f"{at} {who:<12} {what:<31} {status} {line.ms:6.0f} ms{end}\n"
+    first = f"{at} {who} {what} {status} {line.ms:6.0f} ms{end}\n"
     below = _below(line)
     return first + (f"{_DIM}{below}{_PLAIN}" if colours and below else below)
 
@@ -152,9 +154,10 @@ def _below(line: Line) -> str:
     if not (line.error or line.reason or line.notes or line.sent or line.answered):
         return ""
     reason = ": ".join(filter(None, (line.error, line.reason)))
-    below = "".join(_filled(text, _INDENT) for text in (reason, *line.notes) if text)
+    below = "".join([_filled(text, _INDENT) for text in (reason, *line.notes) if text])
     for mark, lines in (("> ", line.sent), ("< ", line.answered)):
-        below += "".join(_filled(text, _INDENT + mark) for text in _bounded(lines))
+        for text in _bounded(lines) if lines else ():
+            below += _filled(text, _INDENT + mark)
     return below
 
 
@@ -182,6 +185,11 @@ def _filled(text: str, begin: str) -> str:
         break_on_hyphens=False,
     )
     return shown + "\n"
+
+
+@lru_cache(maxsize=1024)  # the same paths and accounts again and again
+def _fitted(text: str, width: int) -> str:
+    return f"{_cut(printable(text), width):<{width}}"
 
 
 def _cut(text: str, most: int) -> str:

@@ -28,6 +28,8 @@ def world_app(parts: Parts, listen: Listen) -> ASGIApp:
         "/_sim": _own_programs_only(_control(parts, listen), listen, listen.allow_origins),
     }
 
+    service_app = parts.service_app
+
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         first = "/" + scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
         part = mounted.get(first)
@@ -35,8 +37,10 @@ def world_app(parts: Parts, listen: Listen) -> ASGIApp:
             scope = {**scope, "root_path": scope.get("root_path", "") + first}
             if scope["path"] == first:
                 scope["path"] = first + "/"
-        await _until_stopped(part or parts.service_app, scope, receive, send)
+        await _until_stopped(part or service_app, scope, receive, send)
 
+    if not listen.rpc_callers:
+        return app
     pages = _readable(app, listen.allow_origins)
     wallets = _readable(app, listen.rpc_callers)
 

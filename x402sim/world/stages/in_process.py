@@ -112,7 +112,7 @@ async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
     rng = Rng(None if plan.recipe.is_persistent else plan.recipe.seed)
     with closing(Journal(file=plan.journal)) as journal:
         if isinstance(loop, VirtualLoop):
-            clock = Clock(lambda: START_S + loop.time())
+            clock = Clock(lambda: START_S + loop.now_s)
             links = Links(clock, journal, loop.turn)
             loop.newest = lambda: _newest(journal)
         else:

@@ -60,10 +60,11 @@ class Invariants:
         self._paying: dict[int, bytes] = {}
         """The authorizations of open requests that pay in one step."""
         self._reported: set[tuple[str, str]] = set()
-        self._looks: dict[type[events.Event], Callable[[Any], Iterator[Broken]]] = {
+        self._looks: dict[type[events.Event], Callable[[Any], Iterable[Broken]]] = {
             **dict.fromkeys(get_args(events.ChainEvent), self._look_at_chain),
             **dict.fromkeys(get_args(events.ServiceEvent), self._look_at_service),
-            **dict.fromkeys(get_args(events.ExchangeEvent), self._look_at_exchange),
+            events.RequestSent: self._look_at_request,
+            **dict.fromkeys((events.AnswerReceived, events.NoAnswer), self._look_at_end),
         }
 
     def __call__(self, entry: Entry) -> None:
@@ -84,25 +85,26 @@ class Invariants:
                 self._reported.add((clause, actual))
                 self._broken(clause, expected, actual)
 
-    def _look_at_exchange(self, event: events.ExchangeEvent) -> Iterator[Broken]:
-        match event:
-            case events.RequestSent(authorization=str(authorization)) if self._is_one_step(event):
-                self._paying[event.exchange] = self._known(authorization)
-            case events.RequestSent(authorization=str(authorization), payment_id=str(payment_id)):
-                self._offer(_packed(authorization), payment_id)
-            case events.RequestSent(method="POST", payment_id=str(payment_id)):
-                self._shown[event.exchange] = payment_id
-            case events.AnswerReceived() | events.NoAnswer():
-                paying = self._paying.pop(event.exchange, None)
-                if paying is not None and isinstance(event, events.AnswerReceived):
-                    yield from self._served_in_one_step(event, paying)
-                shown = self._shown.pop(event.exchange, None)
-                if shown is not None and isinstance(event, events.AnswerReceived):
-                    yield from self._served_if_paid(event, shown)
-            case events.RequestSent():
-                pass
-            case _:
-                assert_never(event)
+    def _look_at_request(self, event: events.RequestSent) -> Iterable[Broken]:
+        authorization, payment_id = event.authorization, event.payment_id
+        if authorization is not None and self._is_one_step(event):
+            self._paying[event.exchange] = self._known(authorization)
+        elif payment_id is None:
+            pass
+        elif authorization is not None:
+            self._offer(_packed(authorization), payment_id)
+        elif event.method == "POST":
+            self._shown[event.exchange] = payment_id
+        return ()
+
+    def _look_at_end(self, event: events.AnswerReceived | events.NoAnswer) -> Iterable[Broken]:
+        paying = self._paying.pop(event.exchange, None)
+        shown = self._shown.pop(event.exchange, None)
+        found: list[Broken] = []
+        if isinstance(event, events.AnswerReceived):
+            found += () if paying is None else self._served_in_one_step(event, paying)
+            found += () if shown is None else self._served_if_paid(event, shown)
+        return found
 
     def _is_one_step(self, event: events.RequestSent) -> bool:
         """Tell whether a request with an authorization pays in one step."""

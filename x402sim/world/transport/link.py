@@ -6,12 +6,10 @@ other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import httpx
 import msgspec
@@ -22,7 +20,7 @@ from x402sim.events import AnswerReceived, ExchangeEvent, NoAnswer, Part, Reques
 from x402sim.http.exchange import Headers, Request, Response, Transport, plain
 from x402sim.http.web import CONNECTION
 from x402sim.journal import Journal
-from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.protocol.header import read_authorization
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
@@ -42,19 +40,18 @@ class Asgi(Transport):
 
     async def send(self, request: Request) -> Response:
         """Pass a request to the application; raises `httpx.TransportError` if it is lost."""
-        answered: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(
-            self._serve(request, answered), name=f"{request.method} {request.url}"[:200]
-        )
-        self._tasks.add(task)
+        loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Response] = loop.create_future()
+        name = f"{request.method} {request.url.path}"[:200]
+        self._tasks.add(loop.create_task(self._serve(request, answered), name=name))
         return await answered
 
     async def _serve(self, request: Request, answered: "asyncio.Future[Response]") -> None:
         start: Message = {}
         parts: list[bytes] = []
-        incoming: Iterator[Message] = iter(
-            ({"type": "http.request", "body": request.body, "more_body": False},)
-        )
+        incoming: list[Message] = [
+            {"type": "http.request", "body": request.body, "more_body": False}
+        ]
 
         def conclude(outcome: Response | Exception) -> None:
             if answered.done():
@@ -65,9 +62,8 @@ class Asgi(Transport):
                 answered.set_result(outcome)
 
         async def receive() -> Message:
-            message = next(incoming, None)
-            if message is not None:
-                return message
+            if incoming:
+                return incoming.pop()
             await asyncio.wait([answered])  # the caller hangs up when it has its answer
             return {"type": "http.disconnect"}
 
@@ -85,17 +81,16 @@ class Asgi(Transport):
             conclude(kind(f"the connection is {how}"))
 
         try:
-            scope = _scope(request, abort) | {CONNECTION: _Caller(answered)}
-            await self._app(scope, receive, send)
+            await self._app(_scope(request, abort, _Caller(answered)), receive, send)
         except Exception as bug:  # noqa: BLE001 - the application has logged and answered it
             conclude(httpx.RemoteProtocolError(repr(bug)))
         finally:
-            conclude(httpx.RemoteProtocolError("the server sent no answer"))
+            if not answered.done():
+                conclude(httpx.RemoteProtocolError("the server sent no answer"))
             self._tasks.discard(asyncio.current_task())
 
 
-@dataclass(frozen=True, slots=True)
-class _Caller:
+class _Caller(msgspec.Struct, frozen=True):
     """The caller of one request, as a connection."""
 
     answered: "asyncio.Future[Response]"
@@ -117,7 +112,9 @@ def _whole(start: Message, content: bytes) -> Response:
     return Response(status, headers, content)
 
 
-def _scope(request: Request, abort: Callable[[str], Awaitable[None]]) -> dict[str, Any]:
+def _scope(
+    request: Request, abort: Callable[[str], Awaitable[None]], caller: _Caller
+) -> dict[str, Any]:
     url = request.url
     target = request.extensions.get("target", url.raw_path).split(b"?")[0]
     return {
@@ -134,6 +131,7 @@ def _scope(request: Request, abort: Callable[[str], Awaitable[None]]) -> dict[st
         "server": (url.host, url.port),
         "client": ("127.0.0.1", 123),
         ABORT: abort,
+        CONNECTION: caller,
     }
 
 
@@ -298,19 +296,17 @@ def _read(body: bytes) -> _Body:
 def _path(request: Request, to: str) -> str:
     """Return the path of a request, and what it asks an explorer for."""
     path = clipped(request.url.path)
-    action = request.url.params.get("action") if to == "explorer" else None
+    asked = parse_qsl(request.url.query.decode()) if to == "explorer" else ()
+    action = next((value for name, value in asked if name == "action"), None)
     return f"{path}?{action}" if action else path
 
 
 def _authorization(payment_header: object) -> str | None:
     """Return the nonce of a payment header in hex, "unreadable", or None if there is no header."""
-    return _nonce(payment_header) if isinstance(payment_header, str) else None
-
-
-@lru_cache(maxsize=32)  # one header goes over three links
-def _nonce(payment_header: str) -> str:
+    if not isinstance(payment_header, str):
+        return None
     try:
-        auth, _ = authorization_of(decode_header(payment_header))
+        _, auth, _ = read_authorization(payment_header)
     except BadMessage:
         return "unreadable"
     return auth.nonce.hex()
