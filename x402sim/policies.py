@@ -13,7 +13,7 @@ own object with that method does as well.
     serve        ServeSettled, ServeConfirmed, ServeBeforeSettle, FailToServe
 
     retry        GiveUp, SameAuthorization, SameThenNew, NewAuthorization, StartOver
-    sessions     PayEach, ReusePayment, OpenSessions
+    sessions     PayEach, PayAndWait, ReusePayment, OpenSessions
     budget       NoLimit, AtMost
 
 The first of each line is the default. What a service can do wrong, and what breaks (`run.summary`
@@ -45,7 +45,7 @@ from x402sim.payer.policies.retry import (
     SameThenNew,
     StartOver,
 )
-from x402sim.payer.policies.sessions import OpenSessions, PayEach, ReusePayment
+from x402sim.payer.policies.sessions import OpenSessions, PayAndWait, PayEach, ReusePayment
 from x402sim.payer.shops import Choose, Shop, best_reputation, cheapest, mixed
 from x402sim.service.policies import ServicePolicy
 from x402sim.service.policies.lost_answer import (
@@ -91,6 +91,7 @@ __all__ = [
     "NoClaim",
     "NoLimit",
     "OpenSessions",
+    "PayAndWait",
     "PayBack",
     "PayEach",
     "PayerPolicy",

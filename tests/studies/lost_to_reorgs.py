@@ -1,32 +1,24 @@
 """Revenue lost by a service that grants at k confirmations, on a chain that reorganises."""
 
-from x402sim import LiveWorld, Payer, Settings, World, policies, summarize, sweep
+from x402sim import LiveWorld, Settings, World, summarize, sweep
 from x402sim.backends import FixedBlocks, Reorgs
-from x402sim.population import Every
-from x402sim.rng import Stream
+from x402sim.policies import PayAndWait, PayerPolicy, ServeConfirmed, ServicePolicy
+from x402sim.population import Buy, Every
 
-P, Q = 0.1, 0.6
+P, Q, BLOCK_S = 0.1, 0.6, 10
+PAYER = PayerPolicy(sessions=PayAndWait(times=20, wait_s=BLOCK_S))
 GRID = {"k": [0, 1, 2, 6]}
-
-
-async def visit(payer: Payer, rng: Stream) -> None:
-    """Pay, and ask again in each block until it is served, or the money is gone."""
-    answer = bought = await payer.buy()
-    for _ in range(20 if bought.status == 200 else 0):
-        answer = await payer.ask(payment_id=bought.payment_id)
-        if answer.status == 200:
-            break
-        await payer.world.clock.sleep(10)
 
 
 def experiment(k: int, seed: int, payers: int = 150) -> dict[str, float]:
     async def story(world: LiveWorld) -> None:
-        await world.population(payers, arrivals=Every(40), behaviour=visit)
-        await world.advance(900)
+        await world.population(payers, arrivals=Every(40), behaviour=Buy(), policy=PAYER)
+        await world.advance(90 * BLOCK_S)
 
-    serve = policies.ServicePolicy(serve=policies.ServeConfirmed(k))
-    chain = {"block_time_s": FixedBlocks(10, phase=5), "reorgs": Reorgs(P, deeper=Q)}
-    orders = World(seed=seed, service=Settings(policy=serve), **chain).play(story).orders
+    service = Settings(policy=ServicePolicy(serve=ServeConfirmed(k)))
+    blocks, reorgs = FixedBlocks(BLOCK_S, phase=5), Reorgs(P, deeper=Q)
+    world = World(seed=seed, service=service, block_time_s=blocks, reorgs=reorgs)
+    orders = world.play(story).orders
     served = orders[orders["served"]]
     return {"served": len(served), "lost": 1 - served["charged"].mean()}
 

@@ -21,8 +21,8 @@ class PayerPolicy(Choices, frozen=True, kw_only=True, metaclass=ExplainedMeta):
         What to do about a payment that was not made: `GiveUp()` (the default),
         `SameAuthorization(...)`, `SameThenNew(...)`, `NewAuthorization(...)`, `StartOver(...)`.
     sessions
-        How to pay for many requests: `PayEach()` (the default), `ReusePayment()`,
-        `OpenSessions(...)`.
+        How to pay for many requests: `PayEach()` (the default), `PayAndWait()`,
+        `ReusePayment()`, `OpenSessions(...)`.
     budget
         What may be spent: `NoLimit()` (the default), `AtMost(...)`.
 

@@ -52,7 +52,7 @@ class ServeConfirmed:
 
     If before each block the newest ones are replaced with p, and each reorganisation goes one
     deeper with q (`x402sim.backends.Reorgs`), what is served is lost with 1 - Π(1 - p·q^t), over t
-    from `blocks` on. Until then a request gets a 402: the payer shows its payment id again.
+    from `blocks` on. Until then a request gets a 402: a payer with `PayAndWait` asks again.
     """
 
     blocks: int
