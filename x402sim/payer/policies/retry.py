@@ -96,7 +96,7 @@ class SameThenNew(_Again):
     """As the service says: the same one while it may still pay, another once it never will.
 
     Safe with a service that tells the truth. One that has forgotten a payment, and says that
-    nothing was charged, is paid twice.
+    nothing was charged, is paid twice. Up to `times` again, each after `wait_s`.
     """
 
     async def _prepare(self, order: Order) -> None:
@@ -107,7 +107,10 @@ class SameThenNew(_Again):
 @explained
 @dataclass(frozen=True, slots=True)
 class NewAuthorization(_Again):
-    """Naive: after every failure, sign another authorization for the same 402."""
+    """Naive: after every failure, sign another authorization for the same 402.
+
+    Up to `times`, each after `wait_s`.
+    """
 
     async def _prepare(self, order: Order) -> None:
         await order.sign_again()
@@ -118,7 +121,8 @@ class NewAuthorization(_Again):
 class StartOver(_Again):
     """Naive: after every failure, ask for a new 402 and pay that.
 
-    A lost answer to the payer is a second charge, whatever the service does.
+    Up to `times`, each after `wait_s`. A lost answer to the payer is a second charge, whatever the
+    service does.
     """
 
     async def _prepare(self, order: Order) -> None:

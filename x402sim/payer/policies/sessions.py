@@ -90,7 +90,7 @@ class ReusePayment:
 @explained
 @dataclass(frozen=True, slots=True)
 class OpenSessions:
-    """Open a session of this deposit and duration, spend it, and open the next one."""
+    """Open a session of `deposit` tokens for `duration_s`, spend it, and open the next one."""
 
     deposit: str = "0.10"
     duration_s: int = 3600

@@ -110,7 +110,7 @@ class FailToServe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedSession:
-    """A session whose time is over, in base units."""
+    """A session whose time is over: `deposited_base` and, of that, `unspent_base` (base units)."""
 
     deposited_base: int
     unspent_base: int
@@ -118,7 +118,7 @@ class EndedSession:
 
 @dataclass(frozen=True, slots=True)
 class PayBack:
-    """What to pay back, in base units, and how many seconds after the session's end."""
+    """What to pay back: `amount_base` units, `after_s` seconds from the session's end."""
 
     amount_base: int
     after_s: float = 0.0

@@ -31,8 +31,8 @@ class PopulationWorld(Protocol):
 class Population:
     """The population of a story, when all its visits are over.
 
-    `visits` counts the visits that began; `given_up` those of them that ended with
-    `PaymentFailed`, such as a request whose answer was lost, or `SpendingCapExceeded`.
+    `payers` are all that came; `visits` counts the visits that began; `given_up` those of them that
+    ended with `PaymentFailed`, such as a request whose answer was lost, or `SpendingCapExceeded`.
     """
 
     payers: list[Payer]
