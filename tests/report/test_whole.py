@@ -1,5 +1,7 @@
 """A run that is not whole, or that broke a law, says so; so does a sweep whose points all failed."""
 
+import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +18,9 @@ async def breaks_off(world: LiveWorld) -> None:
 
 def test_the_frames_of_a_story_that_broke_off_are_for_those_who_ask_for_a_part() -> None:
     run = World().play(breaks_off)
-    with pytest.raises(
-        ValueError, match=r"'breaks_off' broke off: KeyError: 'typo', at test_whole.py:14.*partial"
-    ):
+    line = breaks_off.__code__.co_firstlineno + 3
+    told = rf"'breaks_off' broke off: KeyError: 'typo', at test_whole.py:{line}\. .*partial"
+    with pytest.raises(ValueError, match=told):
         _ = run.orders
     assert len(run.partial.orders) == 1
     assert len(run.partial.label(n=1).orders) == 1
@@ -86,3 +88,19 @@ def test_a_sweep_whose_points_all_failed_says_why() -> None:
     for values in (None, "n"):
         with pytest.raises(ValueError, match=r"all 4 points failed.*KeyError: 'typo'.*test_whole"):
             summarize(frame, by="rate", values=values)
+
+
+def test_ctrl_c_leaves_a_journal_that_says_where_it_ended(tmp_path: Path) -> None:
+    async def long_one(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await alice.fetch()
+        signal.raise_signal(signal.SIGINT)
+        await world.advance(86_400)
+
+    file = tmp_path / "run.ndjson"
+    with pytest.raises(KeyboardInterrupt):
+        World(journal=file).play(long_one)
+    run = Run.load(file)
+    assert (run.outcome, run.reason) == ("failed", "interrupted")
+    assert run.place == f"test_whole.py:{long_one.__code__.co_firstlineno + 4}"
+    assert len(run.partial.orders) == 1
