@@ -105,4 +105,6 @@ def restarted(service: Service) -> Service:
         entitlements=Entitlements(service.settings.entitlement_lifetime_s),
         settling=KeyedLocks(),
         refunding=KeyedLocks(),
+        presented={},
+        confirmations={},
     )
