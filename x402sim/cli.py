@@ -17,6 +17,7 @@ from x402sim.commands.diff import diff
 from x402sim.commands.doctor import doctor
 from x402sim.commands.events import events
 from x402sim.commands.list import list_scenarios
+from x402sim.commands.open import open_run
 from x402sim.commands.pay import pay
 from x402sim.commands.run import run
 from x402sim.commands.serve import serve
@@ -63,6 +64,7 @@ app.command()(decode)
 app.command()(doctor)
 app.command("list")(list_scenarios)
 app.command()(run)
+app.command("open")(open_run)
 app.command()(diff)
 app.command()(events)
 app.command()(sweep)

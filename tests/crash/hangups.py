@@ -72,8 +72,9 @@ class Order:
             found.append(f"was charged {self.charges} times and served {self.served} times")
         if not self.charges:
             found.append("was served, not charged" if self.served else "was not charged")
-        if self.is_lost and self.version == 2 and not self.has_access:
-            found.append("was charged, and its payment id is refused")
+        if self.is_lost and self.version == 2:  # its payer has named it (5/payment-identifier)
+            access = "its payment id is refused, too" if not self.has_access else ""
+            found.append(f"was charged, and its answer is not given again{access}")
         if self.is_lost and self.cut and not self.timeouts:
             found.append("was charged, and refused after a kill")
         return [f"{self.nonce} {each}: {self.refusal}" for each in found]

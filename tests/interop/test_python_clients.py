@@ -67,6 +67,14 @@ def test_a_client_pays_for_a_post_and_a_get(server: Server, library: str, versio
         assert re.fullmatch("0x[0-9a-f]{64}", settlement["transaction"])
 
 
+@shows("client, httpx", "PyPI x402", "payment-identifier, version 2")
+def test_a_named_payment_gets_its_lost_answer_again(server: Server) -> None:
+    answers, payer = run(server, "httpx", 2, names=True)
+    assert [answer["status"] for answer in answers] == [200, 200], answers
+    assert all(answer["settlements"][SENT_BACK[2]]["success"] for answer in answers)
+    assert payer.transfers == 2
+
+
 @pytest.fixture(scope="module")
 def cronos() -> Iterator[Server]:
     with started() as running:

@@ -16,6 +16,8 @@ def test_the_state_describes_clock_chain_and_database(server):
     assert state.keys() == {
         "now",
         "clockAdvancedSeconds",
+        "skews",
+        "lagSeconds",
         "network",
         "chain",
         "rows",

@@ -23,6 +23,7 @@ from tests.rig import (
 from tests.service.standard import MARKET, QUOTE, address, ask, changed, set_up, sign, told
 from x402sim import Wallet
 from x402sim.protocol.crypto import checksum
+from x402sim.protocol.identifiers import PAYMENT_IDENTIFIER
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
@@ -386,6 +387,52 @@ async def test_a_full_disk_after_the_answer_serves_nobody_again(rig: ServiceRig)
     await spent.afterwards()
     rig.service.store.execute("PRAGMA query_only = 0")
     assert (await ask(rig, **payment)).status_code == 409
+
+
+def named(text: str, value: Any = "pay_0123456789abcdef") -> dict[str, str]:
+    """Return a payment of version 2 whose payer gives it an id."""
+    extensions = {PAYMENT_IDENTIFIER: {"info": {"required": False, "id": value}}}
+    return {PAYMENT_HEADERS[2]: changed(text, {"extensions": extensions})}
+
+
+@scene
+async def test_who_named_a_payment_gets_its_answer_again_and_nobody_else(rig: ServiceRig) -> None:
+    required = await ask(rig)
+    assert PAYMENT_IDENTIFIER in (
+        read_required(required.headers["PAYMENT-REQUIRED"]).extensions or {}
+    )
+    plain = sign(rig, 2, required)[PAYMENT_HEADERS[2]]
+    first = await ask(rig, **named(plain))
+    crashed(rig)
+    again = await ask(rig, **named(plain))
+    assert (first.status_code, again.status_code) == (200, 200)
+    assert (again.content, dict(again.headers)) == (first.content, dict(first.headers))
+    assert told(2, again).success
+    thief = await ask(rig, **{PAYMENT_HEADERS[2]: plain})  # what can be read on the chain
+    assert thief.status_code == 402
+    other = await ask(rig, **named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]]))
+    assert (other.status_code, other.json()["error"]) == (409, "Payment identifier in use")
+    assert rig.transfers() == 1
+
+
+@scene
+async def test_a_kept_answer_ends_with_its_authorization(rig: ServiceRig) -> None:
+    payment = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]])
+    assert (await ask(rig, **payment)).status_code == 200
+    rig.now[0] += 301
+    later = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]], "pay_another_0123456789")
+    assert (await ask(rig, **later)).status_code == 200
+    assert (await ask(rig, **payment)).status_code == 402
+    assert rig.transfers() == 2
+
+
+@pytest.mark.parametrize("value", ["short", "x" * 129, "pay 0123456789abcdef", 17, {}])
+@scene
+async def test_an_id_of_the_wrong_form_pays_nothing(rig: ServiceRig, value: Any) -> None:
+    refused = await ask(rig, **named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]], value))
+    assert refused.status_code == 402
+    assert "16 to 128" in refused.json()["reason"]
+    assert rig.transfers() == 0
 
 
 @pytest.mark.parametrize("shown", ["accepted by version 2", "beside version 1"])

@@ -9,9 +9,9 @@ from rich.table import Table
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.world.control.messages import Ready
+from x402sim.world.ui.pay import ORDER
 
 CRONOS_PATH = "/v2/x402"
-_ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 
 def show(ready: Ready, db: Path | None) -> None:
@@ -31,6 +31,7 @@ def show(ready: Ready, db: Path | None) -> None:
             ("explorer", ready.explorer),
             ("json-rpc", ready.rpc),
             ("chain", ready.chain),
+            ("page", f"{ready.control}/ui  (every payment, live)" if ready.control else "off"),
             ("control", ready.control or "off: on this host it needs --control-token"),
             ("documentation", f"{url}/docs"),
             ("payTo", ready.pay_to),
@@ -43,7 +44,7 @@ def show(ready: Ready, db: Path | None) -> None:
         funds = to_decimal(int(account.balance), ready.token.decimals)
         console.print(f"({number}) {account.address}  {funds} tokens")
         console.print(f"    [dim]{account.private_key}[/]")
-    order = json.dumps(_ORDER, separators=(",", ":"))
+    order = json.dumps(ORDER, separators=(",", ":"))
     console.print("\n[bold]Try[/]")
     console.print(f"curl -i {url}/api/perp/quote -H 'Content-Type: application/json' -d '{order}'")
     if ready.control:
@@ -80,6 +81,7 @@ def _show_world(console: Console, ready: Ready) -> None:
     )
     console.print("\n[bold]Then check it[/]")
     console.print(f"python -m x402sim conformance YOUR_URL --world {ready.control}")
+    console.print(f"\n[bold]See its payments live[/]  {ready.control}/ui")
     console.print("\nCtrl-C stops it.")
 
 
@@ -92,7 +94,7 @@ def quick_start(ready: Ready) -> list[str]:
         f"from x402sim import {', '.join(sorted([*imports, 'PaymentAuth', 'Wallet']))}",
         *lines,
         f'payer = PaymentAuth(Wallet("{key}"), max_amount="0.05"{network})',
-        f"order = {json.dumps(_ORDER)}",
+        f"order = {json.dumps(ORDER)}",
         f'print(httpx.post("{ready.service}/api/perp/quote", json=order, auth=payer).json())',
     ]
 

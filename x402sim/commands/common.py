@@ -19,6 +19,7 @@ from x402sim.text.printable import printable, printable_lines
 from x402sim.text.suggest import unknown
 
 if TYPE_CHECKING:
+    from x402sim.journal import Journal
     from x402sim.world.server.log import Form
 
 
@@ -180,6 +181,18 @@ def starting(db: Path | None, chain: str | None = None) -> Iterator[None]:
         if isinstance(error, ChainError) and chain is not None:
             raise give_up(f"--chain {chain}: {error}") from error
         raise give_up(f"cannot use the database {db}: {error}; give another --db") from error
+
+
+def load_journal(file: Path) -> "Journal":
+    """Return the journal in a file; raises `Misuse`."""
+    from x402sim.journal import Journal
+
+    try:
+        return Journal.load(file.read_bytes())
+    except OSError as error:
+        raise Misuse(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise Misuse(f"{file}: {error}") from error
 
 
 def stop_on_signals(server: Any) -> None:

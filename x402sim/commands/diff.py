@@ -1,14 +1,11 @@
 """`diff`: the first difference between two journals."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, Misuse, filled, give_up
-
-if TYPE_CHECKING:
-    from x402sim.journal import Journal
+from x402sim.commands.common import NOT_ALL_HELD, Misuse, filled, give_up, load_journal
 
 A = Annotated[Path, typer.Argument(metavar="A.ndjson", help="First journal.")]
 B = Annotated[Path, typer.Argument(metavar="B.ndjson", help="Second journal.")]
@@ -27,7 +24,7 @@ def diff(a: A, b: B) -> None:
     from x402sim.report.diff import describe
 
     try:
-        one, other = _load(a), _load(b)
+        one, other = load_journal(a), load_journal(b)
     except Misuse as misuse:
         raise give_up(misuse) from misuse
     lines = describe(one, other)
@@ -37,15 +34,3 @@ def diff(a: A, b: B) -> None:
     for line in (f"a {a}", f"b {b}", *lines):
         typer.echo(filled(line.lstrip(), len(line) - len(line.lstrip())))
     raise typer.Exit(NOT_ALL_HELD)
-
-
-def _load(file: Path) -> "Journal":
-    """Return the journal in a file; raises `Misuse`."""
-    from x402sim.journal import Journal
-
-    try:
-        return Journal.load(file.read_bytes())
-    except OSError as error:
-        raise Misuse(f"cannot read {file}: {error.strerror}") from error
-    except ValueError as error:
-        raise Misuse(f"{file}: {error}") from error

@@ -25,6 +25,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402_reasons
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.identifiers import PAYMENT_IDENTIFIER, named
 from x402sim.protocol.messages import BadMessage, PaymentRequired, decode
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
@@ -83,13 +84,17 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class StandardOffer:
-    """What a payer accepted of a 402, in base units; `about` is what the server says it is for."""
+    """What a payer accepted of a 402, in base units; `about` is what the server says it is for.
+
+    If it `takes_names` (extension payment-identifier), its answer can be asked for again.
+    """
 
     version: Version
     accepted: AnyRequirements
     amount_base: int
     about: Resource | None
     rejected: tuple[Rejected, ...]
+    takes_names: bool = False
 
     @property
     def chosen(self) -> str:
@@ -162,7 +167,7 @@ def choose(required: AnyRequired, network: Network, over_caps: OverCaps) -> Stan
         over = over_caps(amount_base)
         if not why and not over:
             others = (*rejected, *_not_needed(required, each))
-            return StandardOffer(version, each, amount_base, about, others)
+            return StandardOffer(version, each, amount_base, about, others, _takes_names(required))
         rejected.append(Rejected(_in_words(each), why or over, is_too_much=not why))
     ways = "; ".join(f"{number}. {each}" for number, each in enumerate(rejected, 1))
     is_over = any(each.is_too_much for each in rejected)
@@ -170,6 +175,12 @@ def choose(required: AnyRequired, network: Network, over_caps: OverCaps) -> Stan
         "the 402 offers no way to pay that this payer can take; nothing was signed. "
         + (ways or "It offers none at all")
     )
+
+
+def _takes_names(required: AnyRequired) -> bool:
+    """Tell whether a 402 offers the extension payment-identifier."""
+    extensions = required.extensions if isinstance(required, RequiredV2) else None
+    return PAYMENT_IDENTIFIER in (extensions or {})
 
 
 def _not_needed(required: AnyRequired, chosen: AnyRequirements) -> list[Rejected]:
@@ -229,7 +240,9 @@ def sign(
         valid_after=now_s - BEFORE_SIGNING_S,
         valid_before=now_s + min(offer.accepted.max_timeout_seconds, max_window_s),
     )
-    return encode_payment(auth, wallet.sign(auth, network.domain), offer.accepted, offer.about)
+    extensions = named(wallet.name_of(auth)) if offer.takes_names else None
+    signature = wallet.sign(auth, network.domain)
+    return encode_payment(auth, signature, offer.accepted, offer.about, extensions)
 
 
 def authorization_in(offer: StandardOffer, header: str) -> Authorization:

@@ -3,6 +3,7 @@
 Clauses: 2.3/hex-header, 2.3/contents, 2.3/window, 8/validity-window.
 """
 
+import hmac
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
@@ -159,6 +160,11 @@ class Wallet:
         """
         typehash = RECEIVE_TYPEHASH if receive else TRANSFER_TYPEHASH
         return sign(transfer_digest(auth, domain, typehash), self._key)
+
+    def name_of(self, auth: Authorization) -> str:
+        """Return the id of a payment that nobody else can tell from the chain: 16 bytes as hex."""
+        secret = self._key.secret
+        return f"pay_{hmac.digest(secret, b'payment-identifier' + auth.nonce, 'sha256').hex()[:32]}"
 
     def sign_cancellation(self, nonce: bytes, domain: Domain) -> bytes:
         """Return the 65-byte signature that cancels one of this wallet's nonces."""

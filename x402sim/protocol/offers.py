@@ -6,6 +6,7 @@ The body is that of section 2.2 with the fields of version 1 beside it; version 
 import msgspec
 from msgspec.structs import asdict
 
+from x402sim.protocol.identifiers import IDENTIFIER_OFFER
 from x402sim.protocol.messages import PaymentRequired
 from x402sim.protocol.networks import Network
 from x402sim.protocol.x402 import (
@@ -56,6 +57,7 @@ def offers(
         error=error or required.error,
         resource=Resource(url=url, description=wanted.description or "", mime_type=MIME_TYPE),
         accepts=[requirements_v2(wanted, network, **extra)],
+        extensions=IDENTIFIER_OFFER,
     )
     accepts = [requirements_v1(wanted, network, url=url, mime_type=MIME_TYPE, **extra)]
     body = OfferBody(**asdict(required), x402_version=1, accepts=accepts, reason=reason)

@@ -256,6 +256,11 @@ class RequestError(Enum):
         "The payment in X-PAYMENT or PAYMENT-SIGNATURE is not base64 of a JSON object.",
         "the payment is neither 0x-hex nor base64: Incorrect padding",
     )
+    IDENTIFIER_TAKEN = (
+        "Payment identifier in use",
+        409,
+        "Another payment has this id of the extension payment-identifier: choose a new one.",
+    )
     INVALID_HOST = "Invalid Host header", 400, "A request has exactly one `Host` header."
     INVALID_HTTP = "Invalid HTTP request", 400, "What was sent is not HTTP/1.1."
     DISCONNECTED = (

@@ -15,6 +15,7 @@ from msgspec import Meta
 from x402sim.protocol.crypto import checksum, from_hex, parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import SignedPayment
+from x402sim.protocol.identifiers import identifier_in
 from x402sim.protocol.messages import BadMessage, PaymentRequirements, Wire, decode, encode
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
@@ -189,6 +190,8 @@ class StandardPayment(msgspec.Struct, frozen=True, kw_only=True):
     signed: SignedPayment
     accepted: RequirementsV2 | None = None
     resource: Resource | None = None
+    identifier: str | None = None
+    """What its payer names it, by the extension payment-identifier."""
 
 
 def read_payment(version: Version, text: str) -> StandardPayment:
@@ -239,6 +242,7 @@ def _payment_of(version: Version, body: bytes) -> StandardPayment:
         signed=_signed(accepted.scheme, accepted.network, accepted.asset, second.payload),
         accepted=accepted,
         resource=second.resource,
+        identifier=identifier_in(second.extensions),
     )
 
 
@@ -247,6 +251,7 @@ def encode_payment(
     signature: bytes,
     accepted: AnyRequirements,
     resource: Resource | None = None,
+    extensions: dict[str, Any] | None = None,
 ) -> str:
     """Return the payment header for a signed authorization, in the version of `accepted`."""
     payload = ExactPayload(
@@ -267,7 +272,13 @@ def encode_payment(
             )
         case RequirementsV2():
             return to_base64(
-                PaymentV2(x402_version=2, accepted=accepted, payload=payload, resource=resource)
+                PaymentV2(
+                    x402_version=2,
+                    accepted=accepted,
+                    payload=payload,
+                    resource=resource,
+                    extensions=extensions,
+                )
             )
 
 

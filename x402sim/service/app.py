@@ -50,6 +50,8 @@ async def sell(
         granted = gate.find_pass(service, headers, resource, price)
         content = before or prepare()
         spent = await gate.spend(service, granted, web.connection(request))
+    except one_step.Repeated as known:
+        return known.answer()
     except Unpaid as why:
         return payment_required(service, request, resource, price, why)
     return content if spent is None else spent.by(content)

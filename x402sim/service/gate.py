@@ -10,8 +10,9 @@ Clauses: 5/cache-first, 5/stored-records, 5/resource-binding, 5/session-debit.
 
 import logging
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 from starlette.background import BackgroundTask
@@ -20,10 +21,12 @@ from starlette.responses import Response
 
 from x402sim import events
 from x402sim.http.web import Connection
+from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import Refusal, SettlementRefused, Unpaid
 from x402sim.service import attempts, confirmations, one_step, payments
 from x402sim.service.one_step import OneStep
 from x402sim.service.state import Service
+from x402sim.service.store.answers import KeptAnswer
 
 log = logging.getLogger("x402sim")
 
@@ -160,11 +163,14 @@ class Answered(msgspec.Struct, frozen=True):
 
     headers: Mapping[str, str]
     afterwards: BackgroundTask | None = None
+    keep: Callable[[Response], None] | None = None
 
     def by(self, content: Response) -> Response:
         """Return the content with it."""
         content.headers.update(self.headers)
         content.background = self.afterwards
+        if self.keep is not None:
+            self.keep(content)
         return content
 
 
@@ -277,4 +283,18 @@ def _answer_once(
         except sqlite3.OperationalError as failure:  # the mark stays until the next start
             log.warning("%s: whether it was served is not stored: %s", granted.resource, failure)
 
-    return Answered({**told, "X-Payment-Id": payment_id}, BackgroundTask(confirm))
+    keep = partial(_keep, service, granted, paid) if paid.named else None
+    return Answered({**told, "X-Payment-Id": payment_id}, BackgroundTask(confirm), keep)
+
+
+def _keep(service: Service, granted: Pass, paid: OneStep, content: Response) -> None:
+    """Keep an answer for the payer who named the payment (decision 5/payment-identifier)."""
+    assert paid.named is not None
+    identifier, digest = paid.named
+    answer = KeptAnswer(digest, content.raw_headers, bytes(content.body))
+    sold = paid.settlement.payment_id, granted.resource
+    until_s = min(paid.valid_before, MAX_STORED)
+    try:
+        service.store.answers.keep(identifier, answer, sold, until_s, service.clock.now_s())
+    except sqlite3.OperationalError as failure:  # it can be served, and not asked for again
+        log.warning("%s: the answer is not kept: %s", granted.resource, failure)

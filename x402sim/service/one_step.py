@@ -7,6 +7,7 @@ one payment id for one resource, however often and in whatever spelling it is se
 """
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -42,6 +43,7 @@ from x402sim.protocol.x402 import (
 )
 from x402sim.service.issue import IssuedTerms
 from x402sim.service.state import Service
+from x402sim.service.store.answers import KeptAnswer
 
 MATCH = without(VERIFICATION, "5/signature-proves")
 """What a payment must match. Whether its payer has signed it, the facilitator judges."""
@@ -58,7 +60,8 @@ _USED = (Refusal.NONCE_USED, Refusal.ALREADY_SETTLED)
 class OneStep(msgspec.Struct, frozen=True):
     """A payment in one step: its payer's address, and how it is settled (4.1).
 
-    `offered_id` is the payment id of the 402 that it answers, if its payer shows it.
+    `offered_id` is the payment id of the 402 that it answers, if its payer shows it, and `named`
+    what its payer calls it, with the digest of the whole payment.
     """
 
     version: Version
@@ -66,21 +69,55 @@ class OneStep(msgspec.Struct, frozen=True):
     valid_before: int
     settlement: SettlementRequest
     offered_id: str | None
+    named: tuple[str, bytes] | None = None
+
+
+class Repeated(Exception):
+    """A payment whose answer is kept, as its payer named it (decision 5/payment-identifier)."""
+
+    def __init__(self, kept: KeptAnswer) -> None:
+        super().__init__()
+        self._kept = kept
+
+    def answer(self) -> Response:
+        """Return the answer as it was."""
+        response = Response(self._kept.body)
+        response.raw_headers = list(self._kept.headers)
+        return response
 
 
 def find(service: Service, headers: Mapping[str, str], resource: str, amount_base: int) -> OneStep:
     """Return the payment that a request's headers hold; version 2 counts before 1.
 
     Their names are in lower case.
-    Raises `Unpaid` if there is none, or if it is not what is asked for, and `Refused` 400 for one
-    that cannot be read.
+    Raises `Unpaid` if there is none, or if it is not what is asked for, `Refused` 400 for one
+    that cannot be read, 409 if another one has its name, and `Repeated` if its answer is kept.
     """
     version: Version = 2 if _NAMES[2] in headers else 1
     if _NAMES[version] not in headers or not service.settings.one_step:
         raise Unpaid
     payment = _read(version, headers[_NAMES[version]])
+    named = _named(service, payment, resource, headers[_NAMES[version]])
     paid = _match(service, payment, IssuedTerms(resource, amount_base, expires_s=0))
-    return replace(paid, offered_id=_offered_id(service, payment, headers, resource))
+    return replace(paid, offered_id=_offered_id(service, payment, headers, resource), named=named)
+
+
+def _named(
+    service: Service, payment: StandardPayment, resource: str, text: str
+) -> tuple[str, bytes] | None:
+    """Return the name of a payment and its digest; its authorization may have been used by now.
+
+    Raises `Repeated` if it was answered, and `Refused` 409 if another one has this name.
+    """
+    if payment.identifier is None:
+        return None
+    digest = sha256(f"{resource}\n{text}".encode()).digest()
+    kept = service.store.answers.get(payment.identifier)
+    if kept is None:
+        return payment.identifier, digest
+    if kept.digest != digest:
+        raise web.refused(RequestError.IDENTIFIER_TAKEN)
+    raise Repeated(kept)
 
 
 def _read(version: Version, text: str) -> StandardPayment:

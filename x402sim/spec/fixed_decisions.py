@@ -150,6 +150,17 @@ FIXED: tuple[Decision, ...] = (
         "the chain does not know it",
     ),
     Decision(
+        "5/payment-identifier",
+        "What does a payment's id in the extension payment-identifier do?",
+        "A payment of version 2 that names itself gets its answer again, receipt included, while "
+        "its authorization could still be used, across restarts, and without a look at the chain. "
+        "It counts as served for everybody else. Another payment with the same id is 409, an id of "
+        "the wrong form is 402. The facilitator keeps no answers",
+        "It is ignored; or the facilitator repeats its answer, too",
+        "What was lost on the wire is got again by the standard's own way. A facilitator that says "
+        "`success` twice lets a shop that counts on it serve one payment twice",
+    ),
+    Decision(
         "4.4/deposit-two-steps",
         "Can a deposit be paid in one step, too?",
         "No: its 402 offers POST /api/pay only",

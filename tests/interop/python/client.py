@@ -1,7 +1,9 @@
 """A client of the official SDK, unmodified, asks for resources and pays for them.
 
 Told: `url`, `asks` ([method, path, body], ...), `library` ("httpx" or "requests"), `version`, `key`,
-`network` (as the version names it), `limits` (whether the SDK's own spend controls hold). Prints
+`network` (as the version names it), `limits` (whether the SDK's own spend controls hold), `names`
+(whether it names its payments by the extension payment-identifier; then the first answer to each is
+lost, and it is sent again as it is). Prints
 for each answer its status, its body, and the settlement that the SDK reads from its headers.
 
 The SDK takes version 2 where a server offers both, so for version 1 the header of version 2 is
@@ -17,9 +19,11 @@ import httpx
 import requests
 from eth_account import Account
 from x402 import x402Client, x402ClientSync
+from x402.extensions.payment_identifier import append_payment_identifier_to_extensions
 from x402.http import (
     PAYMENT_REQUIRED_HEADER,
     PAYMENT_RESPONSE_HEADER,
+    PAYMENT_SIGNATURE_HEADER,
     X_PAYMENT_RESPONSE_HEADER,
     decode_payment_response_header,
 )
@@ -47,9 +51,23 @@ class FirstVersionAdapter(x402HTTPAdapter):
         return response
 
 
+class LosingTransport(httpx.AsyncHTTPTransport):
+    """A network that loses the first answer to a payment; the same request is sent again."""
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if PAYMENT_SIGNATURE_HEADER in request.headers:
+            lost = await super().handle_async_request(request)
+            await lost.aread()
+        return await super().handle_async_request(request)
+
+
 def client_of(kind: Any, told: dict[str, Any]) -> Any:
     """Return a client that pays in one version."""
     client, signer = kind(), Account.from_key(told["key"])
+    if told.get("names"):
+        client.on_before_payment_creation(
+            lambda seen: append_payment_identifier_to_extensions(seen.payment_required.extensions)
+        )
     if not told["limits"]:
         client.set_spend_controls(False)
     if told["version"] == 1:
@@ -58,7 +76,8 @@ def client_of(kind: Any, told: dict[str, Any]) -> Any:
 
 
 async def with_httpx(told: dict[str, Any]) -> list[Any]:
-    inner = FirstVersionTransport() if told["version"] == 1 else httpx.AsyncHTTPTransport()
+    kind = LosingTransport if told.get("names") else httpx.AsyncHTTPTransport
+    inner = FirstVersionTransport() if told["version"] == 1 else kind()
     transport = x402AsyncTransport(client_of(x402Client, told), inner)
     async with httpx.AsyncClient(transport=transport, base_url=told["url"], timeout=30) as http:
         return [

@@ -74,7 +74,7 @@ def _quote(decisions: Decisions, price_base: int, network: Network, examples: Js
     }
 
 
-_ONE_STEP = ("5/one-step", "5/authorization-once", "5/offered-id")
+_ONE_STEP = ("5/one-step", "5/authorization-once", "5/offered-id", "5/payment-identifier")
 
 
 def _market(decisions: Decisions, price_base: int, network: Network, examples: Json) -> Json:

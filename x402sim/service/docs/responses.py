@@ -63,7 +63,9 @@ def bad_body(decisions: Decisions, *more: RequestError) -> Json:
 
 def unsettled(decisions: Decisions) -> Json:
     """Return the responses to a payment in the request that may still be settled."""
-    return _by_status(decisions, (Refusal.PENDING, Refusal.UNREACHABLE, Refusal.FAILED))
+    return _by_status(
+        decisions, (Refusal.PENDING, _NAME_TAKEN, Refusal.UNREACHABLE, Refusal.FAILED)
+    )
 
 
 def refusals(decisions: Decisions) -> Json:
@@ -72,6 +74,7 @@ def refusals(decisions: Decisions) -> Json:
 
 
 _BAD_BODY = (RequestError.INVALID_BODY, RequestError.BODY_TOO_LARGE)
+_NAME_TAKEN = RequestError.IDENTIFIER_TAKEN
 _NO_DATABASE = RequestError.STORAGE_UNAVAILABLE
 
 

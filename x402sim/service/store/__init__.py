@@ -1,14 +1,15 @@
 """The service's database: what must survive a crash, in SQLite.
 
 `database.py` holds the tables and the one connection, `payment_records.py` the payment records,
-`session_budgets.py` the session budgets and their refunds, `served.py` what was served. Every
-change is committed before the service answers, so `kill -9` loses nothing that was answered. The
-database itself enforces one settlement per payment id, one use of an authorization, one session per
-deposit, and released <= deposited.
+`session_budgets.py` the session budgets and their refunds, `served.py` what was served, and
+`answers.py` the answers that payers can ask for again. Every change is committed before the service
+answers, so `kill -9` loses nothing that was answered. The database itself enforces one settlement
+per payment id, one use of an authorization, one session per deposit, and released <= deposited.
 """
 
 from pathlib import Path
 
+from x402sim.service.store.answers import Answers
 from x402sim.service.store.database import Database
 from x402sim.service.store.payment_records import PaymentRecords
 from x402sim.service.store.served import Served
@@ -23,6 +24,7 @@ class Store(Database):
         self.sessions = SessionBudgets(self)
         self.payments = PaymentRecords(self, self.sessions)
         self.served = Served(self)
+        self.answers = Answers(self, self.served)
 
     def secret(self, name: str, new: bytes) -> bytes:
         """Return the stored secret of this name; store `new` first if there is none."""

@@ -12,7 +12,7 @@ from typing import Any
 
 LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock; the event loop waits too."""
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS payments(
     attempt INTEGER PRIMARY KEY, payment_id TEXT NOT NULL, tx_hash TEXT, from_address TEXT NOT NULL,
@@ -65,6 +65,9 @@ CREATE INDEX IF NOT EXISTS shallow_refunds ON refunds(timestamp)
 CREATE TABLE IF NOT EXISTS secrets(name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS reputation(resource_url TEXT PRIMARY KEY, payments INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS answering(payment_id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS answers(
+    identifier TEXT PRIMARY KEY, answer BLOB NOT NULL, until_s INTEGER NOT NULL);
+CREATE INDEX IF NOT EXISTS answers_ending ON answers(until_s);
 """
 _MATCHED = "{row}.status = 'settled' AND {row}.block_number IS NOT NULL"
 _WAS, _IS = _MATCHED.format(row="old"), _MATCHED.format(row="new")
@@ -184,7 +187,7 @@ class Database:
     def clear(self) -> None:
         """Delete every row, but not the secrets."""
         with self.transaction():
-            for table in (*_TABLES, "served", "matched", "answering"):
+            for table in (*_TABLES, "served", "matched", "answering", "answers"):
                 self.execute(f"DELETE FROM {table}")
 
     def counts(self) -> dict[str, int]:

@@ -5,7 +5,7 @@ Host, no foreign Origin, and with a token only requests that present it.
 """
 
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from starlette.applications import Starlette
@@ -52,16 +52,23 @@ ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
 """Every action except the journal, which is NDJSON."""
 
 
-def control_app(parts: Parts, token: str | None, *, recorder: Recorder | None = None) -> Starlette:
+def control_app(
+    parts: Parts,
+    token: str | None,
+    *,
+    recorder: Recorder | None = None,
+    pages: Sequence[Route] = (),
+) -> Starlette:
     """Return the ASGI application of the control API; a `token` is required of every request.
 
-    `recorder` writes to the journal what was done here; a story does so itself.
+    `recorder` writes to the journal what was done here; a story does so itself. `pages` are more
+    routes, which look at the token themselves.
     """
     context = Context(parts)
 
     def route(method: str, path: str, action: Action, kind: type[Any]) -> Route:
         async def endpoint(request: Request) -> Response:
-            _require_token(request, token)
+            require_token(request, token)
             if method == "GET":
                 asked = web.parse_query(request, kind)
             else:
@@ -75,7 +82,7 @@ def control_app(parts: Parts, token: str | None, *, recorder: Recorder | None = 
 
     async def journal(request: Request) -> Response:
         """Answer the journal as NDJSON: its header, and the entries from ?since=SEQ on."""
-        _require_token(request, token)
+        require_token(request, token)
         since = request.query_params.get("since", "0")
         if not since.isdecimal() or len(since) > 18:
             raise Refused(400, "Invalid query", f"since: expected a number, got {since[:40]!r}")
@@ -90,6 +97,7 @@ def control_app(parts: Parts, token: str | None, *, recorder: Recorder | None = 
             Route("/", index, methods=["GET"]),
             Route("/journal", journal, methods=["GET"]),
             *routes,
+            *pages,
         ],
         {ChainError: _on_chain_error, ChainUnavailable: _on_chain_unavailable},
     )
@@ -106,7 +114,8 @@ def usage() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _require_token(request: Request, token: str | None) -> None:
+def require_token(request: Request, token: str | None) -> None:
+    """Raise `Refused` 401 unless a request presents the token, if there is one."""
     if token is None:
         return
     given = request.headers.get("authorization", "")

@@ -78,6 +78,8 @@ async def state(context: Context, _: Nothing) -> Any:
     return State(
         now=parts.clock.now_ms(),
         clock_advanced_seconds=parts.clock.offset_s,
+        skews={name: clock.skew_s for name, clock in parts.clocks.items() if clock.skew_s},
+        lag_seconds=parts.index.lag_s,
         network=parts.service.setup.network.name,
         chain=ChainState(
             chain_id=chain.chain_id,

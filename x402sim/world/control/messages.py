@@ -88,10 +88,15 @@ class ChainState(Wire, frozen=True):
 
 
 class State(Wire, frozen=True):
-    """The state of a world: its clock (epoch ms), chain, database and cache."""
+    """The state of a world: its clock (epoch ms), chain, database and cache.
+
+    `skews` has the clocks that are wrong, by how many seconds; `lag_seconds` is the explorer's.
+    """
 
     now: int
     clock_advanced_seconds: float
+    skews: dict[str, float]
+    lag_seconds: float
     network: str
     chain: ChainState
     rows: dict[str, int]

@@ -311,7 +311,12 @@ class Server(uvicorn.Server):
     """Uvicorn without signal handlers: the code that started it sets `should_exit`."""
 
     def __init__(
-        self, app: ASGIApp, on_ready: Callable[[], None], deadlines: Deadlines = DEADLINES
+        self,
+        app: ASGIApp,
+        on_ready: Callable[[], None],
+        deadlines: Deadlines = DEADLINES,
+        *,
+        on_stop: Callable[[], None] = lambda: None,
     ) -> None:
         protocol: Any = partial(HttpProtocol, deadlines=deadlines)
         config = uvicorn.Config(
@@ -327,7 +332,7 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=GRACE_S,
         )
         super().__init__(config)
-        self._on_ready = on_ready
+        self._on_ready, self._on_stop = on_ready, on_stop
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -338,3 +343,8 @@ class Server(uvicorn.Server):
         """Start listening, then call `on_ready`."""
         await super().startup(sockets)
         self._on_ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Call `on_stop`, which ends what would never end by itself, then wait for the requests."""
+        self._on_stop()
+        await super().shutdown(sockets)

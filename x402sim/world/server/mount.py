@@ -5,32 +5,41 @@ import re
 from collections.abc import Sequence
 
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import RedirectResponse
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.http import web
 from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS
 from x402sim.world.assembly.parts import Parts
-from x402sim.world.control.app import control_app
+from x402sim.world.control.app import control_app, require_token
 from x402sim.world.control.recorder import Recorder
 from x402sim.world.server.listen import LOOPBACK, Listen
 from x402sim.world.server.origins import pattern
+from x402sim.world.ui.app import PATH, home, page_of
+from x402sim.world.ui.watch import Watch
 
 EXPOSED = (REQUIRED_HEADER, *RESPONSE_HEADERS.values(), "X-Payment-Id")
 """The headers of answers that a page of another origin may read."""
 
 
-def world_app(parts: Parts, listen: Listen) -> ASGIApp:
-    """Return the application that routes each path to its part."""
+def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIApp:
+    """Return the application that routes each path to its part; its page shows the `watch`."""
+    watch = watch or Watch(parts.journal, parts.clock)
     mounted: dict[str, ASGIApp] = {
         "/facilitator": parts.facilitator_app,
         "/explorer": parts.explorer_app,
-        "/rpc": _own_programs_only(parts.rpc_app, listen, listen.rpc_callers),
-        "/_sim": _own_programs_only(_control(parts, listen), listen, listen.allow_origins),
+        "/rpc": own_programs_only(parts.rpc_app, listen, listen.rpc_callers),
+        "/_sim": own_programs_only(_control(parts, listen, watch), listen, listen.allow_origins),
     }
+    first_page: ASGIApp = _HOME if parts.recipe.has_service else RedirectResponse(PATH)
 
     service_app = parts.service_app
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] == "/" and listen.has_control and _is_of_a_browser(scope):
+            await first_page(scope, receive, send)
+            return
         first = "/" + scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
         part = mounted.get(first)
         if part is not None:
@@ -48,7 +57,7 @@ def world_app(parts: Parts, listen: Listen) -> ASGIApp:
         is_rpc = scope["path"] == "/rpc" or scope["path"].startswith("/rpc/")
         await (wallets if is_rpc else pages)(scope, receive, send)
 
-    return by_path
+    return watch.around(by_path)
 
 
 def _readable(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
@@ -81,15 +90,25 @@ async def _until_stopped(app: ASGIApp, scope: Scope, receive: Receive, send: Sen
             await stopped(scope, receive, send)
 
 
-def _control(parts: Parts, listen: Listen) -> ASGIApp:
+_HOME = web.application([Route("/", home)])
+
+
+def _is_of_a_browser(scope: Scope) -> bool:
+    """Tell whether a request asks for HTML: programs take what comes."""
+    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
+
+
+def _control(parts: Parts, listen: Listen, watch: Watch) -> ASGIApp:
     if listen.has_control:
-        return control_app(parts, listen.control_token, recorder=Recorder(parts))
+        token = listen.control_token
+        pages = page_of(parts, watch, lambda request: require_token(request, token))
+        return control_app(parts, token, recorder=Recorder(parts), pages=pages)
     return web.error(
         403, "The control API is off", f"on host {listen.host} it needs --control-token"
     )
 
 
-def _own_programs_only(app: ASGIApp, listen: Listen, origins: Sequence[str]) -> ASGIApp:
+def own_programs_only(app: ASGIApp, listen: Listen, origins: Sequence[str]) -> ASGIApp:
     """Reject requests of web pages: no Origin but these, and on loopback no foreign Host.
 
     Otherwise any page in a browser on this machine could send commands here.

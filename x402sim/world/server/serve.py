@@ -21,6 +21,7 @@ from x402sim.world.server.log import Form, Log
 from x402sim.world.server.log_lines import Names
 from x402sim.world.server.mount import world_app
 from x402sim.world.server.running import running
+from x402sim.world.ui.watch import Watch
 
 
 def open_world(
@@ -71,9 +72,11 @@ async def serve(
     It is silent unless the form of a log is given.
     """
     message = await ready_message(parts, listen, base_url(listen, sock))
-    app = world_app(parts, listen)
+    watch = Watch(parts.journal, parts.clock)
+    app = world_app(parts, listen, watch)
     log = _log_of(parts, message, form) if form else None
-    server = Server(log.around(app) if log else app, lambda: on_start(server, message))
+    served = log.around(app) if log else app
+    server = Server(served, lambda: on_start(server, message), on_stop=watch.stop)
     try:
         async with running(parts):
             await server.serve(sockets=[sock])

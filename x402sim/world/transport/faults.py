@@ -5,7 +5,7 @@ where the fault is written, and so is a field that the kind does not use.
 """
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
@@ -220,6 +220,11 @@ class Faults:
     def routed(self, victim: str, paths: Sequence[str]) -> None:
         """Declare the paths that a victim serves, as in its routes."""
         self._paths[victim] = paths
+
+    @property
+    def paths(self) -> Mapping[str, Sequence[str]]:
+        """The paths of each victim, as in its routes."""
+        return self._paths
 
     def add(self, fault: Fault) -> None:
         """Add a fault; earlier faults have precedence.

@@ -1,0 +1,164 @@
+"""The live page without a browser: its files, what its stream tells, who may ask, payments from it."""
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from time import monotonic
+from typing import Any, get_args
+
+import httpx
+import pytest
+
+from tests.serve.driver import PAY, QUOTE, SESSIONS, Server
+from tests.serve.hosted import hosted
+from x402sim.payer.mistakes import MISTAKES
+from x402sim.protocol.networks import TESTNET
+from x402sim.world.assembly.parts import build
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.server.listen import Listen
+from x402sim.world.server.mount import world_app
+from x402sim.world.transport.faults import FaultKind
+from x402sim.world.ui.app import FILES
+from x402sim.world.ui.watch import MAX_BODY
+from x402sim.world.ui.words import DOES
+
+pytestmark = pytest.mark.timeout(30)
+STATIC = files("x402sim.world.ui") / "static"
+
+
+def told(lines: Iterator[str]) -> tuple[str, list[Any]]:
+    """Return the next event of a stream: its name, and its lines as JSON."""
+    name = next(line for line in lines if line.startswith("event: "))
+    data = []
+    while line := next(lines):
+        data.append(json.loads(line.removeprefix("data: ")))
+    return name.removeprefix("event: "), data
+
+
+def gathered(lines: Iterator[str], *paths: str) -> tuple[list[Any], dict[str, Any]]:
+    """Read a stream until requests with these paths have come; return the journal, and them."""
+    entries, exchanges = [], {}
+    while not exchanges.keys() >= set(paths):
+        name, data = told(lines)
+        if name == "journal":
+            entries += data
+        else:
+            exchanges.update({each["path"]: each for each in data})
+    return entries, exchanges
+
+
+def test_its_files_are_served_with_a_policy_that_runs_nothing_else(server: Server) -> None:
+    assert {each.name for each in STATIC.iterdir()} == {*FILES, "index.html", "home.html"}
+    for path in ("/_sim/ui", *(f"/_sim/ui/{name}" for name in FILES)):
+        answer = server.http.get(path)
+        assert answer.status_code == 200
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
+        assert "unsafe" not in policy
+    for page in ("index.html", "home.html"):
+        html = (STATIC / page).read_text()
+        assert not re.search(r"<script(?! type=\"module\" src=)|<style|\sstyle=|\son\w+=", html)
+    script = "".join((STATIC / name).read_text() for name in FILES if name.endswith(".js"))
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", script)
+
+
+def test_a_browser_at_the_root_finds_it_and_a_program_finds_what_it_did(server: Server) -> None:
+    page = server.http.get("/", headers={"Accept": "text/html,*/*"})
+    assert page.headers["content-type"].startswith("text/html")
+    assert 'href="/_sim/ui"' in page.text
+    assert server.http.get("/").text == server.http.get("/llms.txt").text
+
+
+def test_a_payment_is_told_with_its_requests_while_somebody_looks(server: Server) -> None:
+    server.account(0).paid()  # nobody looks
+    with server.http.stream("GET", "/_sim/ui/events") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        lines = answer.iter_lines()
+        name, (hello,) = told(lines)
+        assert (name, hello["length"]) == ("hello", len(server.journal()))
+        assert told(lines)[1][-1]["seq"] == hello["length"] - 1
+        payment_id = server.account(1).paid()
+        entries, exchanges = gathered(lines, QUOTE, PAY)
+    paid = next(each for each in entries if each["event"] == "payment settled")
+    asked, seen = exchanges[QUOTE], exchanges[PAY]
+    assert asked["n"] == 1, "what nobody saw is not kept"
+    assert (seen["method"], seen["status"]) == ("POST", 200)
+    assert paid["seq"] in seen["seen"]
+    assert json.loads(seen["sent"]["body"])["paymentId"] == payment_id == paid["payment_id"]
+    assert json.loads(seen["answered"]["body"])["txHash"] == paid["tx_hash"]
+    with server.http.stream("GET", f"/_sim/ui/events?since={paid['seq']}&after={seen['n']}") as it:
+        lines = it.iter_lines()
+        assert told(lines)[0] == "hello"
+        assert told(lines)[1][0] == paid
+
+
+def test_what_is_told_of_a_request_has_no_secret_and_is_not_long(server: Server) -> None:
+    with server.http.stream("GET", "/_sim/ui/events?since=999999") as answer:
+        lines = answer.iter_lines()
+        told(lines)
+        secret = {"Authorization": "Bearer s3cret", "Cookie": "s3cret"}
+        server.http.post(SESSIONS, headers=secret, content=b"x" * 100_000)
+        server.http.post("/api/many", headers={f"X-{n}": "y" * 8000 for n in range(10)})
+        _, exchanges = gathered(lines, SESSIONS, "/api/many")
+    assert "s3cret" not in json.dumps(exchanges)
+    assert len(exchanges[SESSIONS]["sent"]["body"]) == MAX_BODY
+    assert exchanges["/api/many"]["sent"]["headers"] == [["(headers)", "too long"]]
+
+
+def test_a_server_stops_at_once_though_somebody_looks() -> None:
+    with hosted() as server, server.http.stream("GET", "/_sim/ui/events") as answer:
+        lines = answer.iter_lines()
+        assert told(lines)[0] == "hello"
+        began = monotonic()
+        server.stop()
+        assert monotonic() - began < 3
+        assert list(lines) == []
+
+
+def test_it_pays_rightly_and_wrongly(server: Server) -> None:
+    before = server.account(2).transfers
+    for body in ({}, {"buys": "market"}, {"buys": "session"}):
+        paid = server.http.post("/_sim/ui/pay", json={"account": 2, **body}).json()
+        assert paid["status"] == 200, paid
+    assert server.account(2).transfers == before + 3
+    for name in MISTAKES:
+        refused = server.http.post("/_sim/ui/pay", json={"account": 3, "wrong": name}).json()
+        assert 400 <= refused["status"] < 500, (name, refused)
+    for bad in ({"account": 10}, {"wrong": "colour"}, {"wrong": "amount", "buys": "session"}):
+        assert server.http.post("/_sim/ui/pay", json=bad).status_code == 400
+
+
+def test_its_words_explain_every_fault_and_refusal(server: Server) -> None:
+    words = server.http.get("/_sim/ui/words").json()
+    assert set(words["faults"]) == set(DOES) == set(get_args(FaultKind))
+    assert words["refusals"]["Insufficient USDC balance"]["clause"] == "7/insufficient-balance"
+    assert {each["clause"] for each in words["refusals"].values()} <= {"", *words["clauses"]}
+    assert words["reasons"]["payTo:"] == "2.1/pay-to"
+    assert words["reasons"]["Invalid amount: "] == "5/exact-amount"
+    assert "/v2/x402/settle" in words["victims"]["facilitator"]
+    assert words["names"][server.ready["payTo"].lower()] == "merchant"
+
+
+@pytest.mark.parametrize("path", ["events", "words", "pay"])
+def test_it_has_the_rules_of_the_control_api(server: Server, path: str) -> None:
+    method = "POST" if path == "pay" else "GET"
+    foreign = {"Origin": "http://evil.example"}
+    assert server.http.request(method, f"/_sim/ui/{path}", headers=foreign).status_code == 403
+    assert server.http.get("/_sim/ui/events?since=-1").status_code == 400
+
+    async def main() -> list[int]:
+        parts = build(Recipe(network=TESTNET, seed=1))
+        app = world_app(parts, Listen(host="0.0.0.0", control_token="secret"))
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            bare = await http.request(method, f"/_sim/ui/{path}")
+            page = await http.get("/_sim/ui")
+            right = {"Authorization": "Bearer secret"}
+            words = await http.get("/_sim/ui/words", headers=right)
+        await parts.http.aclose()
+        parts.service.store.close()
+        return [bare.status_code, page.status_code, words.status_code]
+
+    assert asyncio.run(main()) == [401, 200, 200]

@@ -1,0 +1,258 @@
+"""The live page in headless Chromium: what a person does there, and sees.
+
+`PAGE_SHOTS=FOLDER pytest -m thorough FILE` keeps the pictures: look at them as a user would.
+"""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.interop import node
+from tests.serve.driver import Running, Server, started
+from tests.serve.hosted import hosted
+from x402sim.events import PaymentRefused
+from x402sim.journal import Journal
+
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
+AXE = """
+const { readFile } = await import('node:fs/promises');
+const { createRequire } = await import('node:module');
+const axe = createRequire(process.argv[1]).resolve('axe-core/axe.min.js');
+await page.evaluate(await readFile(axe, 'utf8'));
+const { violations } = await page.evaluate(() => axe.run());
+return violations.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]);
+"""
+HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
+
+
+class Browser:
+    """One page of a browser; `said` is what it complained of."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            node.command("npm_page/drive.mjs"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.said: list[str] = []
+
+    def run(self, body: str) -> Any:
+        """Run JavaScript in the driver, with `page`; return its result."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(body) + "\n")
+        self._process.stdin.flush()
+        told = json.loads(self._process.stdout.readline())
+        self.said += told["said"]
+        assert "failed" not in told, (body, told)
+        return told.get("returned")
+
+    def open(self, url: str, state: str = "live") -> None:
+        self.run(f"await page.goto('about:blank'); await page.goto({json.dumps(url)})")
+        self.sees("#link", state)
+
+    def sees(self, where: str, text: str) -> None:
+        """Wait until an element that matches shows a text."""
+        found = "(where, text) => [...document.querySelectorAll(where)].some("
+        found += "(each) => each.innerText.includes(text))"
+        asked = json.dumps([where, text])[1:-1]
+        self.run(f"await page.waitForFunction({found}, {{}}, {asked})")
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(20)
+        self._process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    browser = Browser()
+    yield browser
+    browser.close()
+    assert browser.said == []
+
+
+@pytest.fixture
+def server(browser: Browser) -> Iterator[Server]:
+    with hosted() as running:
+        browser.run("await page.setViewport({ width: 1400, height: 900 })")
+        browser.open(f"{running.ready['control']}/ui")
+        yield running
+        browser.run("await page.goto('about:blank')")
+
+
+def test_a_payment_is_seen_within_a_second_and_explained_by_a_click(
+    browser: Browser, server: Server
+) -> None:
+    began = monotonic()
+    payment_id = server.account(1).paid()
+    browser.sees(".lane .who", "account 1")
+    assert monotonic() - began < 1
+    server.account(1).quote(payment_id)
+    browser.sees(".badge.served", "served")
+    browser.run(f"await page.type('#search', '{payment_id.lower()}'); await page.click('.lane')")
+    for text in (
+        payment_id,
+        "10000 = 0.01",
+        "transferWithAuthorization",
+        "gas",
+        "AuthorizationUsed",
+    ):
+        browser.sees("#detail", text)
+    browser.run(
+        "await page.$eval('#search', (it) => { it.value = ''; it.dispatchEvent(new Event('input')); })"
+    )
+    browser.run("await page.focus('#lanes'); await page.keyboard.press('Home')")
+    assert browser.run("return page.$eval('#lanes', (it) => it.ariaActiveDescendantElement?.id)")
+
+
+def test_paying_wrongly_from_the_page_is_refused_and_explained(
+    browser: Browser, server: Server
+) -> None:
+    browser.run(
+        "await page.click('a[href=\"#steering\"]'); await page.select('[name=account]', '4')"
+    )
+    browser.run("await page.select('[name=wrong]', 'amount')")
+    browser.run("await page.click('form[aria-label=Pay] button')")
+    browser.sees("#said", "400")
+    browser.sees("#same", "--account 4 --wrong amount")
+    browser.run("await page.click('a[href=\"#payments\"]')")
+    browser.sees(".lane.refused .why", "wanted 10000, got 5000")
+    browser.run("await page.click('.lane.refused')")
+    for text in ("5/exact-amount", "7/invalid-signature", "Do:", "nothing was charged"):
+        browser.sees("#detail .refusal", text)
+    browser.sees("#detail tr.odd", "5000 = 0.005")
+    browser.run("await page.click('#detail details summary')")
+    browser.sees("#detail details", "paymentRequirements")
+    assert server.account(4).transfers == 0
+
+
+def test_a_fault_injected_from_the_page_strikes_and_is_counted(
+    browser: Browser, server: Server
+) -> None:
+    browser.run("await page.click('a[href=\"#steering\"]')")
+    browser.run("await page.select('[name=path]', '/v2/x402/settle')")
+    browser.run("await page.click('form[aria-label=Faults] button')")
+    browser.sees("#same", 'Fault(victim="facilitator", does="lose answer", path="/v2/x402/settle"')
+    browser.sees("#faults", "0 of 1")
+    (fault,) = server.http.get("/_sim/faults").json()
+    assert (fault["victim"], fault["does"], fault["times"]) == ("facilitator", "lose answer", 1)
+    browser.run("await page.click('form[aria-label=Pay] button')")
+    browser.sees("#said", "200")
+    browser.sees("#faults", "1 of 1")
+    assert server.account(0).transfers == 1
+    browser.run("await page.click('form[aria-label=Time] p button')")
+    browser.sees("#alarm", "1 min ahead")
+    browser.run("await page.click('a[href=\"#state\"]')")
+    browser.sees("#state", "999.99")
+
+
+def test_text_of_others_stays_text(browser: Browser, server: Server) -> None:
+    account = server.account(5)
+    asked = account.ask()
+    http = httpx.Client(base_url=server.ready["service"], headers={"User-Agent": HOSTILE})
+    answer = http.post("/api/pay", json={**account.settlement(asked), HOSTILE: HOSTILE})
+    http.post(f"/api/{HOSTILE}", headers={"X-Payment-Id": HOSTILE}, json={"pair": HOSTILE})
+    http.post(
+        "/facilitator/verify",
+        json={"paymentPayload": {"payload": {"from": HOSTILE, "nonce": HOSTILE}}},
+    )
+    server.http.post("/_sim/reset")
+    http.close()
+    assert answer.status_code in (200, 400)
+    browser.sees(".lane", "<script>")
+    count = browser.run("return page.$$eval('.lane', (all) => all.length)")
+    for n in range(count):
+        browser.run(f"await page.$eval('.lane:nth-child({n + 1})', (lane) => lane.click())")
+        browser.run(
+            "await page.$$eval('#detail details', (all) => all.forEach((it) => { it.open = true; }))"
+        )
+    browser.sees("#detail details", HOSTILE)  # the User-Agent among the headers
+    assert browser.run("return page.title()") == "x402sim, cronos-testnet"
+    assert browser.run("return page.$$eval('main script, main img', (all) => all.length)") == 0
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_fits_its_window_and_is_accessible(
+    browser: Browser, server: Server, tmp_path: Path, width: int, scheme: str
+) -> None:
+    feature = json.dumps([{"name": "prefers-color-scheme", "value": scheme}])
+    browser.run(f"await page.emulateMediaFeatures({feature})")
+    browser.run(f"await page.setViewport({{ width: {width}, height: 900 }})")
+    for body in ({}, {"account": 1, "wrong": "amount"}, {"account": 2, "buys": "session"}):
+        assert server.http.post("/_sim/ui/pay", json=body).status_code == 200
+    server.advance(90)
+    browser.sees(".badge.refused", "refused")
+    folder = Path(os.environ.get("PAGE_SHOTS", tmp_path))
+    for view in ("payments", "refused", "state", "steering"):
+        if view == "refused":
+            browser.run("await page.$eval('.lane.refused', (lane) => lane.click())")
+        else:
+            browser.run(f"await page.click('a[href=\"#{view}\"]')")
+        browser.sees(
+            *{"state": ("#state", "Accounts"), "refused": ("#detail", "Do:")}.get(
+                view, ("h1", "x402sim")
+            )
+        )
+        file = folder / f"{view}-{width}-{scheme}.png"
+        browser.run(f"await page.screenshot({{ path: {json.dumps(str(file))} }})")
+        assert file.stat().st_size > 10_000
+        assert (
+            browser.run("return page.evaluate(() => document.documentElement.scrollWidth)") <= width
+        )
+        assert browser.run(AXE) == []
+
+
+def test_of_ten_thousand_payments_only_those_in_sight_are_drawn(
+    browser: Browser, tmp_path: Path
+) -> None:
+    journal = Journal()
+    for n in range(10_000):
+        told = {
+            "refusal": "Invalid signature",
+            "reason": f"Invalid amount: {n}; value: wanted 10000, got {n}",
+        }
+        told |= {"final": True, "leaves_earlier": False}
+        journal.record(1_800_000_000_000 + n, PaymentRefused(payment_id=f"pay_{n:05}", **told))
+    journal.save(tmp_path / "journal.ndjson")
+    running = Running("open", str(tmp_path))
+    try:
+        browser.run("await page.setViewport({ width: 1400, height: 900 })")
+        browser.open(running.line().split()[-1], "saved run")
+        browser.sees("#count", "10000 of 10000")
+        browser.run("await page.focus('#lanes'); await page.keyboard.press('End')")
+        for text in ("wanted 10000, got 0", "5/exact-amount"):
+            browser.sees("#detail", text)
+        assert browser.run("return page.$$eval('.lane', (all) => all.length)") < 40
+        browser.run("await page.keyboard.press('Escape'); await page.type('#search', 'pay_04321')")
+        browser.sees("#count", "1 of 10000")
+        browser.sees(".lane", "got 4321")
+        browser.run("await page.goto('about:blank')")
+    finally:
+        running.end(signal.SIGINT)
+        running.close()
+
+
+def test_behind_a_control_token_the_page_asks_for_it(browser: Browser) -> None:
+    with started("--host", "0.0.0.0", "--control-token", "secret", "--quiet") as server:
+        url = f"{server.ready['control']}/ui"
+        browser.open(url, "needs the control token")
+        browser.run("await page.type('[name=token]', 'secret'); await page.keyboard.press('Enter')")
+        browser.sees("#link", "live")
+        server.http.headers["Authorization"] = "Bearer secret"
+        server.account(1).paid()
+        browser.sees(".lane .who", "account 1")
+        browser.run("await page.goto('about:blank')")
+    browser.said = [each for each in browser.said if "401" not in each]

@@ -1,0 +1,61 @@
+"""`open`: a saved run on the page that `serve` has."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from x402sim.commands.common import Misuse, Port, give_up, load_journal, starting, stop_on_signals
+
+NAME = "journal.ndjson"
+Saved = Annotated[
+    Path, typer.Argument(metavar="RUN", help=f"A journal, or the folder of a run with {NAME}.")
+]
+
+
+def open_run(run: Saved, port: Port = 0) -> None:
+    """Show a saved run in a browser: its payments, sessions and transactions.
+
+    It serves the page that `serve` has at /_sim/ui, on this machine only, until Ctrl-C, and prints
+    its URL. `run --out DIR` saves runs, one folder for each scenario.
+
+    \b
+    Example: x402sim open out/replay
+    """
+    from x402sim.world.server.http import Server
+    from x402sim.world.server.listen import Listen, base_url, listening_socket
+    from x402sim.world.server.mount import own_programs_only
+    from x402sim.world.server.serve import run as serve
+    from x402sim.world.ui.app import PATH, saved_page
+    from x402sim.world.ui.watch import Watch
+
+    try:
+        file = _journal_in(run)
+        journal = load_journal(file)
+    except Misuse as misuse:
+        raise give_up(misuse) from misuse
+    with starting(None):
+        listen = Listen(port=port)
+        sock = listening_socket(listen)
+    watch = Watch(journal)
+    app = own_programs_only(saved_page(journal, str(file), watch), listen, ())
+
+    def on_start() -> None:
+        stop_on_signals(server)
+        typer.echo(f"{file} is at {base_url(listen, sock)}{PATH}\nCtrl-C stops it.")
+
+    server = Server(app, on_start, on_stop=watch.stop)
+    serve(server.serve(sockets=[sock]))
+
+
+def _journal_in(run: Path) -> Path:
+    """Return the journal of a run; raises `Misuse` for a folder with none, or with several."""
+    if not run.is_dir() or (run / NAME).exists():
+        return run / NAME if run.is_dir() else run
+    found = sorted(run.glob(f"*/{NAME}"))
+    if len(found) == 1:
+        return found[0]
+    some = ", ".join(str(file.parent) for file in found[:5])
+    raise Misuse(
+        f"{run} has {len(found)} runs; name one: {some}" if found else f"{run} has no {NAME}"
+    )

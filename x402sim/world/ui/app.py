@@ -1,0 +1,102 @@
+"""The routes of the page: its files, the words, the stream of what happens, a payment.
+
+The files are for everybody who may reach the control API; all else needs its token, if it has one.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from importlib.resources import files
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+
+from x402sim.http import web
+from x402sim.journal import Journal
+from x402sim.world.assembly.parts import Parts
+from x402sim.world.ui.pay import Pay, pay
+from x402sim.world.ui.watch import Watch
+from x402sim.world.ui.words import of_journal, of_world
+
+_TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+FILES = (
+    "app.js", "detail.js", "dom.js", "list.js", "model.js", "state.js", "steer.js", "style.css",
+    "icon.svg",
+)  # fmt: skip
+PATH = "/_sim/ui"
+"""Where the page is."""
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+def page_of(parts: Parts, watch: Watch, allow: Callable[[Request], None]) -> list[Route]:
+    """Return the routes of a world's page, below /_sim; `allow` raises `Refused`."""
+
+    async def paid(request: Request) -> Response:
+        allow(request)
+        asked = web.parse(await web.read_body(request) or b"{}", Pay)
+        host, port = request.scope["server"]
+        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return web.answer(await pay(parts, asked, url))
+
+    routes = routes_of(watch, lambda: of_world(parts), allow)
+    return [*routes, Route("/ui/pay", paid, methods=["POST"])]
+
+
+def routes_of(
+    watch: Watch, words: Callable[[], dict[str, Any]], allow: Callable[[Request], None]
+) -> list[Route]:
+    """Return the routes of any page: what it shows is streamed by `watch`."""
+
+    async def told(request: Request) -> Response:
+        allow(request)
+        return web.answer(words())
+
+    async def stream(request: Request) -> Response:
+        allow(request)
+        since, after = (_number(request, name) for name in ("since", "after"))
+        return StreamingResponse(
+            watch.stream(since, after), media_type="text/event-stream", headers=HEADERS
+        )
+
+    return [
+        Route("/ui", partial(_file, "index.html")),
+        Route("/ui/words", told),
+        Route("/ui/events", stream),
+        *(Route(f"/ui/{name}", partial(_file, name)) for name in FILES),
+    ]
+
+
+def saved_page(journal: Journal, title: str, watch: Watch) -> Starlette:
+    """Return the application that shows a run that was saved."""
+
+    async def to_page(_: Request) -> Response:
+        return RedirectResponse(PATH)
+
+    routes = routes_of(watch, lambda: of_journal(journal, title), lambda _: None)
+    return web.application([Route("/", to_page), Mount("/_sim", routes=routes)])
+
+
+async def home(request: Request) -> Response:
+    """GET / of a browser: the way to the page and to the documentation."""
+    return await _file("home.html", request)
+
+
+async def _file(name: str, _: Request) -> Response:
+    content = (files("x402sim.world.ui") / "static" / name).read_bytes()
+    return Response(content, media_type=_TYPES[name.rpartition(".")[2]], headers=HEADERS)
+
+
+def _number(request: Request, name: str) -> int:
+    text = request.query_params.get(name, "0")
+    if not text.isdecimal() or len(text) > 18:
+        raise web.Refused(400, "Invalid query", f"{name}: expected a number, got {text[:40]!r}")
+    return int(text)

@@ -1,0 +1,88 @@
+// The page: it follows the server's stream, and shows one of three views.
+
+import { ask, byId, copy, el, setToken, streamed, words } from "./dom.js";
+import { Model } from "./model.js";
+import { List } from "./list.js";
+import { clocksOf, showState } from "./state.js";
+import { buildSteering, showFaults } from "./steer.js";
+
+const model = new Model(), list = new List(model), VIEWS = ["payments", "state", "steering"];
+let started = null, since = 0, after = 0, isDirty = true, view = "payments", isAsking = false;
+
+function tell(text, kind) { byId("link").textContent = text; byId("link").className = kind; }
+
+async function follow() {
+  for (;;) {
+    try {
+      for await (const [name, lines] of streamed(`ui/events?since=${since}&after=${after}`)) {
+        if (name === "hello" && started !== null && started !== lines[0].started) { location.reload(); return; }
+        if (name === "hello") { started = lines[0].started; tell(words.live ? "live" : "saved run", "live"); continue; }
+        for (const each of lines) {
+          if (name === "journal") { since = each.seq + 1; model.event(each); }
+          else { after = each.n; model.exchange(each); }
+        }
+        isDirty = list.isDirty = true;
+      }
+      tell("not connected; trying again", "bad");
+    } catch (error) {
+      if (error.status === 401) throw error;
+      if (!(error instanceof TypeError && /fetch|network/i.test(error.message))) console.error(error);
+      tell(`not connected (${error.message}); trying again`, "bad");
+    }
+    await new Promise((done) => setTimeout(done, 1000));
+  }
+}
+
+async function refresh() {
+  if (isAsking || !words.live) { if (view === "state") await showState(model); return; }
+  isAsking = true;
+  try {
+    if (view === "state" && getSelection().type !== "Range") await showState(model, () => { isDirty = true; });
+    const wrong = clocksOf(await ask("state"));
+    byId("alarm").hidden = !wrong.length;
+    byId("alarm").textContent = wrong.join("; ");
+  } catch { /* the stream says whether the server is there */ } finally { isAsking = false; }
+}
+
+function draw() {
+  if (isDirty && !document.hidden) {
+    isDirty = false;
+    if (view === "payments") list.draw();
+    if (view === "steering") showFaults(model);
+    refresh();
+  }
+  setTimeout(() => requestAnimationFrame(draw), 150);
+}
+
+function choose() {
+  view = VIEWS.includes(location.hash.slice(1)) ? location.hash.slice(1) : "payments";
+  for (const name of VIEWS) byId(name).hidden = name !== view;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#${view}`) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+  }
+  isDirty = list.isDirty = true;
+}
+
+async function start() {
+  Object.assign(words, await ask("ui/words"));
+  byId("token").hidden = true;
+  byId("title").textContent = words.title;
+  document.title = `x402sim, ${words.title}`;
+  const command = `x402sim pay ${location.origin}/api/perp/market`;
+  byId("empty").replaceChildren(...(words.live ? [el("p", {}, "No payment is shown. Pay here, under ", el("a", { href: "#steering" }, "Steering"), ", or from a terminal:"), el("div", { class: "code" }, el("pre", {}, command), copy(command))] : [el("p", {}, "No payment is shown.")]));
+  if (words.live) buildSteering(model); else document.querySelector("nav a[href='#steering']").hidden = true;
+  choose();
+  addEventListener("hashchange", choose);
+  setInterval(() => { isDirty = true; }, 3000);
+  draw();
+  await follow();
+}
+
+function begin() {
+  start().catch((error) => {
+    if (error.status === 401) { byId("token").hidden = false; tell("needs the control token of this server", "bad"); } else tell(`this page failed: ${error.message}`, "bad");
+  });
+}
+
+byId("token").addEventListener("submit", (event) => { event.preventDefault(); setToken(new FormData(event.target).get("token")); begin(); });
+begin();

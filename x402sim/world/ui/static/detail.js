@@ -1,0 +1,118 @@
+// One payment: what was asked for beside what was signed, the rule that refused, the transaction, the messages.
+
+import { byId, copy, decoded, el, money, named, parse, table, time, words } from "./dom.js";
+import { STAGES, status } from "./model.js";
+
+let wasOpen = new Set();
+
+export function showDetail(lane, model, close) {
+  const box = byId("detail");
+  box.hidden = !lane;
+  if (!lane) { wasOpen = new Set(); return; }
+  if (close) { showDetail.close = close; wasOpen = new Set(); }
+  box.replaceChildren(
+    el("div", { class: "bar" }, el("h2", {}, `${lane.payer ? named(lane.payer) : "Somebody"}: ${lane.resource ?? "a payment"}`),
+      el("button", { type: "button", class: "small", onclick: () => showDetail.close() }, "Close")),
+    ...refusal(lane), compared(lane), stages(lane), ids(lane), transaction(lane, model), ...lane.sessions.map((id) => session(model.sessions.get(id))),
+    el("h3", {}, "Requests"),
+    lane.exchanges.length ? el("div", {}, lane.exchanges.map(exchange))
+      : el("p", { class: "quiet" }, "Requests are kept while this page is open: these came before, or are of a saved run. What the journal says is above."));
+}
+
+const rowsOf = (lane) => {
+  const wanted = lane.required, got = lane.signed, header = got?.payment;
+  if (!wanted || !got) return [];
+  const asset = got.asset ?? header?.accepted?.asset, network = header?.accepted?.network ?? header?.network;
+  const amount = wanted.maxAmountRequired ?? wanted.amount;
+  const isMoney = (value) => (value === undefined ? "" : `${value} = ${money(value)}`);
+  return [
+    ["amount", isMoney(amount), isMoney(got.value), "5/exact-amount"],
+    ["to", wanted.payTo, got.to, "5/exact-recipient"],
+    ["token", wanted.asset, asset, "2.1/asset"],
+    ["network", wanted.network, network, "2.1/network"],
+    ["scheme", wanted.scheme, header?.accepted?.scheme ?? header?.scheme, "2.1/scheme"],
+  ].filter(([, a, b]) => a !== undefined && b !== undefined);
+};
+const isSame = ([name, a, b]) => String(a).toLowerCase() === String(b).toLowerCase() || (name === "network" && String(a).includes(":") !== String(b).includes(":"));
+
+function refusal(lane) {
+  if (!lane.stopped) return lane.told.map(([at, text]) => el("p", { class: "note" }, `${time(at)}  ${text}`));
+  const known = words.refusals[lane.error] ?? {}, odd = rowsOf(lane).filter((row) => !isSame(row));
+  const clauses = [...new Set([known.clause, ...odd.map((row) => row[3]), ...Object.entries(words.reasons).filter(([begin]) => lane.reason?.startsWith?.(begin)).map(([, clause]) => clause)])].filter(Boolean);
+  return [el("div", { class: "refusal" },
+    el("p", {}, el("strong", {}, lane.error), lane.reason ? `: ${lane.reason}` : ""),
+    clauses.map((id) => el("p", { class: "quiet" }, el("code", {}, id), ` ${words.clauses[id] ?? ""}`)),
+    known.do ? el("p", {}, el("strong", {}, "Do: "), known.do) : "",
+    el("p", { class: "quiet" }, lane.final === false ? "Not final: it may still be paid." : lane.final ? "Final: nothing was charged, and never will be." : "")),
+  ...lane.told.map(([at, text]) => el("p", { class: "note" }, `${time(at)}  ${text}`))];
+}
+
+function compared(lane) {
+  const rows = rowsOf(lane), got = lane.signed;
+  if (!rows.length) return "";
+  const shown = rows.map((row) => ({ class: isSame(row) ? "" : "odd", cells: [row[0], row[1], row[2], isSame(row) ? "yes" : "no"] }));
+  const until = (seconds) => `${new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  const window = [got.validAfter, got.validBefore].map(Number);
+  if (window.every((each) => Number.isFinite(each) && each < 8e12)) shown.push(["valid", `${lane.required.maxTimeoutSeconds ?? "?"} s at most`, `${until(window[0])} to ${until(window[1])}`, ""]);
+  shown.push(["resource", lane.required.resource ?? lane.resource ?? "", got.payment?.resource?.url ?? "not signed", ""]);
+  return table("Asked for, and signed", ["part", "asked for", "signed", "same?"], shown);
+}
+
+function stages(lane) {
+  const begin = Math.min(...STAGES.map((name) => lane.stages[name]).filter(Boolean));
+  return el("ol", { class: "stages" }, STAGES.map((name) => {
+    const at = lane.stages[name], isNo = lane.stopped === name;
+    return el("li", { class: isNo ? "no" : at ? "yes" : "not" }, el("span", {}, name),
+      el("span", { class: "quiet" }, isNo ? "stopped" : at ? `+${at - begin} ms` : "not seen"));
+  }));
+}
+
+const line = (name, value) => (value ? el("div", {}, el("dt", {}, name), el("dd", {}, el("code", {}, value), " ", copy(value))) : "");
+
+function ids(lane) {
+  const all = [...lane.keys];
+  return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, `${status(lane)}, begun ${time(lane.at)}`)), line("payer", lane.payer),
+    all.filter((key) => key.startsWith("pay_")).map((key) => line("payment id", key)),
+    all.filter((key) => key.startsWith("session_")).map((key) => line("session", key)), line("authorization", lane.signed?.nonce), line("transaction", lane.tx));
+}
+
+function transaction(lane, model) {
+  const tx = model.txs.get(lane.tx);
+  if (!tx) return "";
+  const events = [
+    ...tx.used.map((each) => [`AuthorizationUsed`, `${named(each.authorizer)}, ${each.authorization} (${each.use})`]),
+    ...tx.moves.map((each) => ["Transfer", `${named(each.sender)} to ${named(each.to)}: ${money(each.amount_base)}`]),
+  ];
+  return table(`Transaction${tx.undone ? " (undone by the chain)" : ""}`, ["", ""], [
+    ["block", `${tx.block}, ${new Date(tx.block_time_s * 1000).toISOString()}`], ["call", tx.call || "(another contract)"],
+    ["gas", `${tx.gas} at ${tx.gas_price_wei} wei, paid by ${named(tx.sender)}`], ["outcome", tx.revert_reason ? `reverted: ${tx.revert_reason}` : "succeeded"], ...events]);
+}
+
+export function session(found) {
+  if (!found) return "";
+  const left = Number(found.deposited_base) - Number(found.released) - Number(found.refunded);
+  return el("div", { class: "session" }, el("p", {}, el("code", {}, found.session_id), ` ${named(found.payer)}, ${found.status}`),
+    el("meter", { min: 0, max: Number(found.deposited_base), value: left, "aria-label": "what is left" }),
+    el("p", { class: "quiet" }, `${money(left)} left of ${money(found.deposited_base)}, ${money(found.released)} spent, ${money(found.refunded)} refunded; ends ${time(found.expires_ms)}`));
+}
+
+function exchange(seen) {
+  const title = `${seen.method} ${seen.path}`, id = `${seen.n}`;
+  const payment = seen.payment && el("div", {}, el("h4", {}, "The payment, decoded"), el("pre", { tabindex: "0" }, JSON.stringify(seen.payment, null, 2)));
+  return el("details", { open: wasOpen.has(id), ontoggle: (event) => (event.target.open ? wasOpen.add(id) : wasOpen.delete(id)) },
+    el("summary", {}, el("span", { class: "mono" }, title), el("span", { class: seen.status >= 400 && seen.status !== 402 ? "bad" : "" }, ` ${seen.status ?? "broken"} `), el("span", { class: "quiet" }, `${seen.ms} ms, ${time(seen.at_ms)}`)),
+    copy(curl(seen), "Copy as curl"), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
+}
+
+const quote = (text) => `'${String(text).replaceAll("'", `'\\''`)}'`;
+
+function curl(seen) {
+  const headers = seen.sent.headers.filter(([name]) => !/^(host|content-length|connection|accept-encoding)$/i.test(name));
+  return [`curl -i -X ${seen.method}`, quote(`${location.origin}${seen.path}`), ...headers.map((each) => `-H ${quote(each.join(": "))}`), ...(seen.sent.body.length ? [`--data-raw ${quote(seen.sent.body)}`] : [])].join(" ");
+}
+
+function half(name, { headers, body }) {
+  const inside = headers.filter(([key]) => /^(payment-required|(x-)?payment-response)$/i.test(key)).map(([key, value]) => el("div", {}, el("h4", {}, `${key}, decoded`), el("pre", { tabindex: "0" }, JSON.stringify(decoded(value) ?? value, null, 2))));
+  const json = parse(body);
+  return el("div", {}, el("h4", {}, name), el("pre", { tabindex: "0" }, [...headers.map((each) => each.join(": ")), "", json === undefined ? body : JSON.stringify(json, null, 2)].join("\n")), inside);
+}

@@ -1,0 +1,111 @@
+// Small helpers. Text of others only ever becomes a text node.
+
+export function el(tag, props, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (name === "class") node.className = value;
+    else if (name in node && typeof value !== "string") node[name] = value;
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  node.append(...children.flat(9).filter((each) => each !== null && each !== undefined && each !== ""));
+  return node;
+}
+
+export const byId = (id) => document.getElementById(id);
+export const words = { refusals: {}, reasons: {}, clauses: {}, names: {}, decimals: 6, symbol: "" };
+export const named = (who) => words.names[String(who).toLowerCase()] ?? short(who);
+
+export function short(text) {
+  text = String(text ?? "");
+  if (text.startsWith("0x")) return text.length > 14 ? `${text.slice(0, 6)}…${text.slice(-4)}` : text;
+  const begin = text.indexOf("_") + 9;
+  return text.length > begin + 2 ? `${text.slice(0, begin)}…` : text;
+}
+
+export function money(base, isPlain) {
+  let whole;
+  try { whole = BigInt(base); } catch { return String(base ?? ""); }
+  const digits = String(whole < 0n ? -whole : whole).padStart(words.decimals + 1, "0");
+  const cut = digits.length - words.decimals;
+  const fraction = digits.slice(cut).replace(/0+$/, "").padEnd(2, "0");
+  return `${whole < 0n ? "-" : ""}${digits.slice(0, cut)}.${fraction}${isPlain ? "" : ` ${words.symbol}`}`;
+}
+
+const two = (number, width = 2) => String(number).padStart(width, "0");
+export function time(ms) {
+  const at = new Date(ms);
+  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${two(at.getMilliseconds(), 3)}`;
+}
+
+export function span(seconds) {
+  const size = Math.abs(seconds);
+  const [unit, name] = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]].find(([unit]) => size >= unit) ?? [1, "s"];
+  return `${seconds < 0 ? "-" : ""}${+(size / unit).toFixed(1)} ${name}`;
+}
+
+export function copy(text, label = "Copy") {
+  const button = el("button", { class: "small", type: "button" }, label);
+  button.addEventListener("click", async () => {
+    try { await navigator.clipboard.writeText(text); button.textContent = "Copied"; }
+    catch { button.textContent = "Not allowed"; }
+    setTimeout(() => { button.textContent = label; }, 1200);
+  });
+  return button;
+}
+
+export const table = (caption, heads, rows) => el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  el("table", {}, el("caption", {}, caption), heads.some(Boolean) ? el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))) : "",
+    el("tbody", {}, rows.map((row) => el("tr", { class: row.class }, (row.cells ?? row).map((cell) => el("td", {}, cell)))))));
+
+export function parse(text) {
+  try { return JSON.parse(text); } catch { return undefined; }
+}
+
+// The JSON of a payment header, in hex or base64; undefined for anything else.
+export function decoded(text) {
+  if (typeof text !== "string" || text.length < 20) return undefined;
+  try {
+    const bytes = /^0x/i.test(text)
+      ? Uint8Array.from(text.slice(2).match(/../g), (pair) => parseInt(pair, 16))
+      : Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
+    const found = parse(new TextDecoder().decode(bytes));
+    return found && typeof found === "object" ? found : undefined;
+  } catch { return undefined; }
+}
+
+// --- the server ----------------------------------------------------------------------------
+
+const base = new URL("../", import.meta.url); // /_sim/
+let token = "";
+export const setToken = (given) => { token = given; };
+const headers = () => (token ? { Authorization: `Bearer ${token}` } : {});
+export const at = (path) => new URL(path, base).href;
+
+export async function ask(path, body) {
+  const answer = await fetch(at(path), body === undefined ? { headers: headers() } : {
+    method: "POST", headers: { ...headers(), "Content-Type": "application/json" }, body: JSON.stringify(body),
+  });
+  const said = parse(await answer.text());
+  if (!answer.ok) throw Object.assign(new Error([said?.error, said?.reason].filter(Boolean).join(": ") || `${answer.status}`), { status: answer.status });
+  return said;
+}
+
+// Server-sent events over fetch, which can send the token; yields [event, lines].
+export async function* streamed(path, signal) {
+  const answer = await fetch(at(path), { headers: headers(), signal });
+  if (!answer.ok) throw Object.assign(new Error(`${answer.status}`), { status: answer.status });
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const messages = (rest + value).split("\n\n");
+    rest = messages.pop();
+    for (const message of messages) {
+      const lines = message.split("\n");
+      if (lines[0].startsWith("event: ")) yield [lines[0].slice(7), lines.slice(1).map((each) => JSON.parse(each.slice(6)))];
+    }
+  }
+}

@@ -1,0 +1,261 @@
+// Payments, from the events of the journal and the requests that were seen; sessions, blocks, faults.
+
+import { decoded, named, parse } from "./dom.js";
+
+export const STAGES = ["402", "signed", "sent", "verified", "settled", "block", "served", "indexed"];
+const AFTER_VERIFY = /^(Nonce already used|Insufficient|Settlement|Facilitator)/;
+const MOST_EVENTS = 20000;
+
+export class Model {
+  constructor() { this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); }
+
+  clear() { this.lanes = []; this.keys = new Map(); this.asked = new Map(); this.version = 0; }
+
+  // The lane with one of these keys (payment id, authorization, transaction); made if `at` is given.
+  lane(keys, at) {
+    keys = keys.filter((key) => key && typeof key === "string");
+    const found = [...new Set(keys.map((key) => this.keys.get(key)).filter(Boolean))];
+    let lane = found[0];
+    if (!lane && at === undefined) return undefined;
+    if (!lane) {
+      lane = { n: this.lanes.length, at, stages: {}, exchanges: [], told: [], sessions: [], keys: new Set(), text: "" };
+      this.lanes.push(lane);
+    }
+    for (const other of found.slice(1)) this.merge(lane, other);
+    for (const key of keys) {
+      this.keys.set(key, lane);
+      if (!lane.keys.has(key)) { lane.keys.add(key); this.find(lane, key); }
+    }
+    lane.version = ++this.version;
+    return lane;
+  }
+
+  // These keys and the authorization, unless that was presented for another payment before.
+  withNonce(keys, nonce) {
+    const owner = this.keys.get(nonce), isReplay = owner && [...owner.keys].some((key) => key.startsWith("pay_"));
+    return isReplay && keys.some((key) => key && this.keys.get(key) !== owner) ? keys : [...keys, nonce];
+  }
+
+  merge(lane, other) {
+    for (const key of other.keys) { this.keys.set(key, lane); lane.keys.add(key); }
+    for (const [name, at] of Object.entries(other.stages)) lane.stages[name] = Math.min(at, lane.stages[name] || at);
+    lane.exchanges.push(...other.exchanges);
+    for (const [name, value] of Object.entries(other)) lane[name] ??= value;
+    lane.told.push(...other.told);
+    lane.text += other.text;
+    lane.at = Math.min(lane.at, other.at);
+    other.isGone = true;
+  }
+
+  reach(lane, at, ...names) {
+    for (const name of names) lane.stages[name] ||= at;
+    if (!lane.stages[lane.stopped]) return;
+    lane.stopped = lane.error = lane.reason = undefined;
+  }
+
+  stop(lane, stage, error, reason, final) {
+    if (lane.stages.settled && !lane.undone) { // a second attempt at a payment that is made
+      lane.told.push([lane.at, [error, reason].filter(Boolean).join(": ")]);
+      return;
+    }
+    Object.assign(lane, { stopped: stage, error, reason, final });
+    this.find(lane, error, reason);
+  }
+
+  find(lane, ...texts) { for (const text of texts) if (text) lane.text += ` ${String(text).toLowerCase()}`; }
+
+  payer(lane, who) {
+    if (!who || lane.payer) return;
+    lane.payer = who;
+    this.find(lane, who, named(who));
+  }
+
+  // --- the journal -------------------------------------------------------------------------
+
+  event(event) {
+    this.recent.set(event.seq, event);
+    if (this.recent.size > MOST_EVENTS) this.recent.delete(this.recent.keys().next().value);
+    const at = event.at_ms;
+    const of = () => this.lane([event.payment_id], at);
+    let lane;
+    switch (event.event) {
+      case "payment settled":
+        lane = this.lane([event.payment_id, event.tx_hash], at);
+        this.payer(lane, event.payer);
+        Object.assign(lane, { tx: event.tx_hash, amount: event.amount_base, resource: event.resource, undone: false });
+        this.find(lane, event.resource);
+        this.reach(lane, at, "402", "signed", "sent", "verified", "settled");
+        lane.stopped = lane.error = lane.reason = undefined;
+        if (this.txs.has(lane.tx)) this.mined(lane, this.txs.get(lane.tx));
+        break;
+      case "payment refused":
+        lane = of();
+        this.reach(lane, at, "402", "signed", "sent");
+        if (AFTER_VERIFY.test(event.refusal)) this.reach(lane, at, "verified");
+        this.stop(lane, lane.stages.verified ? "settled" : "verified", event.refusal, event.reason, event.final);
+        break;
+      case "payment failed":
+        lane = of(); lane.stages.settled = 0; lane.undone = true;
+        this.stop(lane, "settled", "It can never be paid any more", null, true);
+        break;
+      case "payment undone":
+        lane = of(); lane.undone = true;
+        for (const stage of ["settled", "block", "served", "indexed"]) delete lane.stages[stage];
+        lane.told.push([at, "The chain has undone its transfer, and may still make it."]);
+        break;
+      case "paid again": lane = of(); lane.told.push([at, "A second header of this id was used, too: it bought nothing."]); break;
+      case "settlement answer lost": lane = of(); lane.told.push([at, "The facilitator's answer did not arrive."]); break;
+      case "transaction replaced":
+        lane = this.lane([event.payment_id, event.tx_hash], at); lane.tx = event.tx_hash;
+        if (this.txs.has(lane.tx)) this.mined(lane, this.txs.get(lane.tx));
+        break;
+      case "payment indexed": lane = of(); this.reach(lane, at, "block", "indexed"); lane.block = event.block; break;
+      case "transaction mined": {
+        const tx = { ...this.txs.get(event.tx_hash), ...event, undone: false, moves: [], used: [] };
+        this.txs.set(event.tx_hash, tx);
+        lane = this.lane([event.tx_hash]);
+        if (lane) this.mined(lane, tx);
+        break;
+      }
+      case "transfer": this.txs.get(event.tx_hash)?.moves.push(event); break;
+      case "authorization consumed":
+        this.txs.get(event.tx_hash)?.used.push(event);
+        lane = this.lane([event.authorization]);
+        if (lane && event.use === "used") { this.lane([event.authorization, event.tx_hash]); lane.tx ??= event.tx_hash; this.mined(lane, this.txs.get(event.tx_hash)); }
+        break;
+      case "transaction undone": {
+        const tx = this.txs.get(event.tx_hash);
+        if (tx) tx.undone = true;
+        lane = this.lane([event.tx_hash]);
+        if (lane) delete lane.stages.block;
+        break;
+      }
+      case "session opened":
+        lane = of(); lane.sessions.push(event.session_id); this.find(lane, event.session_id);
+        this.keys.set(event.session_id, lane); lane.keys.add(event.session_id);
+        this.sessions.set(event.session_id, { ...event, released: 0, refunded: 0, status: "open" });
+        break;
+      case "session debited": this.session(event, { released: event.released_base }); break;
+      case "session refunded": this.session(event, { refunded: event.amount_base, status: "refunded" }); break;
+      case "refund delayed": this.session(event, { status: `refund delayed: ${event.reason}` }); break;
+      case "refund undone": this.session(event, { refunded: 0, status: "expired" }); break;
+      case "request sent": this.asked.set(event.exchange, event); this.sent(event, at); break;
+      case "answer received": this.answered(this.asked.get(event.exchange), event, at); this.asked.delete(event.exchange); break;
+      case "no answer":
+        lane = this.lane([this.asked.get(event.exchange)?.payment_id]);
+        lane?.told.push([at, `${event.actor} got no answer from ${event.to}: ${event.reason}`]);
+        break;
+      case "fault injected": this.faults.push({ ...event, struck: 0 }); break;
+      case "note": this.note(event); break;
+    }
+    if (lane) lane.version = ++this.version;
+  }
+
+  session(event, changes) {
+    const session = this.sessions.get(event.session_id);
+    if (session) Object.assign(session, changes);
+    const lane = this.keys.get(event.session_id);
+    if (lane) lane.version = ++this.version;
+  }
+
+  mined(lane, tx) {
+    if (!tx || tx.undone) return;
+    lane.block = tx.block;
+    if (tx.revert_reason) this.stop(lane, "settled", "The transaction reverted", tx.revert_reason, null);
+    else this.reach(lane, tx.at_ms, "block");
+  }
+
+  note(event) {
+    if (event.name === "fault struck") {
+      const hit = ({ victim, does, path }) => victim === event.data.victim && does === event.data.does && event.data.path.endsWith(path);
+      const fault = this.faults.find((each) => !each.over && hit(each));
+      if (fault && ++fault.struck === fault.times) fault.over = true;
+    } else if (event.name === "faults cleared") for (const fault of this.faults) fault.over ||= !event.data.keep?.includes(fault.contains);
+    else if (event.name === "reset") for (const session of this.sessions.values()) session.status = "before the reset";
+  }
+
+  // What a story's payers and services sent: only the journal of a run has it.
+  sent(event, at) {
+    const nonce = event.authorization !== "unreadable" && event.authorization;
+    const lane = this.lane(event.payment_id ? this.withNonce([event.payment_id], nonce) : [nonce], event.payment_id ? at : undefined);
+    if (!lane || !event.authorization) return;
+    this.reach(lane, at, "402", "signed", "sent");
+    if (event.to !== "facilitator") this.payer(lane, event.actor);
+  }
+
+  answered(asked, event, at) {
+    if (!asked) return;
+    const isAsking = event.status === 402, nonce = asked.payment_id ? null : asked.authorization;
+    const lane = isAsking ? this.lane([event.payment_id], at) : this.lane([asked.payment_id ?? event.payment_id, nonce]);
+    if (!lane) return;
+    if (isAsking) { this.reach(lane, at, "402"); this.payer(lane, event.actor); lane.resource ??= asked.path; this.find(lane, asked.path); }
+    else if (asked.path.endsWith("/verify") && event.ok) this.reach(lane, at, "verified");
+    else if (event.status < 300 && event.to !== "facilitator" && !asked.path.endsWith("/api/pay")) this.reach(lane, at, "served");
+  }
+
+  // --- requests that were seen -------------------------------------------------------------
+
+  exchange(seen) {
+    const head = (half, name) => half.headers.find(([each]) => each.toLowerCase() === name)?.[1];
+    const body = parse(seen.sent.body) ?? {}, said = parse(seen.answered.body) ?? {};
+    const isAside = seen.path.startsWith("/facilitator");
+    const raw = body.paymentHeader ?? head(seen.sent, "payment-signature") ?? head(seen.sent, "x-payment");
+    const payment = decoded(raw) ?? body.paymentPayload;
+    const signed = payment?.payload?.authorization ?? payment?.payload;
+    const nonce = typeof signed?.nonce === "string" ? signed.nonce.replace(/^0x/, "").toLowerCase() : undefined;
+    const shown = head(seen.sent, "x-payment-id"), offered = payment?.accepted?.extra?.paymentId;
+    const isAsking = seen.status === 402; // its id is of another payment than the one it refuses
+    const made = [offered, shown, body.paymentId], answers = [said.paymentId, head(seen.answered, "x-payment-id")];
+    const keys = isAsking ? (payment ? made : [said.paymentId]) : [...made, ...answers];
+    const session = isAsking ? undefined : head(seen.sent, "x-session-id") ?? said.sessionId;
+    keys.push(session);
+    const all = this.withNonce(keys.filter((key) => typeof key === "string"), nonce);
+    if (!all.some(Boolean)) return;
+    const lane = this.lane(all, seen.at_ms), at = seen.at_ms, end = at + seen.ms;
+    lane.at = Math.min(lane.at, at);
+    Object.assign(seen, { body, said, payment });
+    lane.exchanges.push(seen);
+    if (isAside) lane.resource ??= body.paymentRequirements?.resource;
+    else if (seen.path !== "/api/pay") { lane.resource ??= seen.path; this.find(lane, seen.path); }
+    if (seen.status === 402) {
+      lane.required = said.paymentRequirements ?? said.accepts?.[0] ?? lane.required;
+      if (!payment) lane.stages["402"] = end; // the journal had only told that it was before
+    }
+    lane.required ??= body.paymentRequirements;
+    lane.amount ??= lane.required?.maxAmountRequired ?? lane.required?.amount;
+    if (payment) this.paying(lane, seen, signed, isAside, at, end);
+    else if (seen.status >= 200 && seen.status < 300 && (shown || session)) this.reach(lane, end, "served");
+    else if (seen.status >= 400 && seen.status !== 402) lane.told.push([end, `${seen.method} ${seen.path}: ${seen.status} ${said.error ?? ""} ${said.reason ?? ""}`]);
+    if (seen.status === null) lane.told.push([end, `${seen.method} ${seen.path}: the connection broke before the answer`]);
+  }
+
+  paying(lane, seen, signed, isAside, at, end) {
+    lane.signed = { ...signed, payment: seen.payment };
+    this.payer(lane, signed?.from);
+    lane.stages["402"] ||= at;
+    lane.stages.signed = lane.stages.sent = at; // nobody saw when it was signed
+    const caused = seen.seen.map((seq) => this.recent.get(seq)).filter(Boolean);
+    const asked = caused.filter((each) => each.event === "answer sent" && each.actor === "facilitator");
+    const mined = caused.find((each) => each.event === "transaction mined");
+    if (mined && !this.keys.has(mined.tx_hash)) {
+      this.lane([...lane.keys, mined.tx_hash]);
+      lane.tx ??= mined.tx_hash;
+      this.mined(lane, this.txs.get(mined.tx_hash));
+    }
+    const tried = asked.find((each) => each.path.endsWith("/settle"));
+    if (tried || (isAside && seen.said.isValid)) lane.stages.verified = tried ? asked[0].at_ms : end;
+    if (seen.status === 200 && !isAside) { this.reach(lane, end, "verified", "settled"); if (seen.path !== "/api/pay") this.reach(lane, end, "served"); }
+    if (isAside && seen.said.success) { this.reach(lane, end, "verified", "settled"); lane.tx ??= seen.said.transaction ?? seen.said.txHash; }
+    const no = seen.said.error ?? seen.said.invalidReason ?? seen.said.errorReason;
+    const why = seen.said.reason ?? seen.said.invalidMessage ?? seen.said.errorMessage;
+    if (no && (seen.status >= 400 || seen.said.isValid === false || seen.said.success === false))
+      this.stop(lane, tried || lane.stages.verified ? "settled" : "verified", no, why, seen.said.final);
+  }
+}
+
+export function status(lane) {
+  if (lane.stopped) return lane.final === false ? "pending" : "refused";
+  if (lane.stages.served) return "served";
+  if (lane.stages.settled || lane.stages.block) return "paid";
+  return lane.stages.sent ? "pending" : "asked";
+}

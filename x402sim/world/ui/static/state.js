@@ -1,0 +1,43 @@
+// Accounts, sessions, blocks and transactions, clocks.
+
+import { ask, byId, copy, el, money, named, short, span, table, time, words } from "./dom.js";
+import { session } from "./detail.js";
+
+const give = (address, done) => el("button", { type: "button", class: "small", "aria-label": `Add 100 to ${address}`, onclick: async (event) => {
+  event.target.disabled = true;
+  try { await ask("faucet", { address, amount: "100.00" }); } finally { done(); }
+} }, "Add 100");
+
+export function clocksOf(state) {
+  const wrong = Object.entries(state.skews).map(([name, skew]) => `${name}'s clock is ${span(Math.abs(skew))} ${skew > 0 ? "ahead" : "behind"}`);
+  if (Math.abs(state.clockAdvancedSeconds) >= 1) wrong.unshift(`the world's clock is ${span(state.clockAdvancedSeconds)} ahead of real time`);
+  if (state.lagSeconds) wrong.push(`the explorer is ${span(state.lagSeconds)} late`);
+  return wrong;
+}
+
+export async function showState(model, again) {
+  const parts = [];
+  if (words.live) {
+    const [state, accounts] = await Promise.all([ask("state"), ask("accounts")]);
+    parts.push(
+      table("Accounts", ["no.", "address", words.symbol, "key", "money"], accounts.map((each, n) => [`${n}`, copy(each.address, short(each.address)), money(each.balance, true), copy(each.privateKey, "Copy key"), give(each.address, again)])),
+      table("World", ["", ""], [
+        ["time", new Date(state.now).toISOString()], ["clocks", clocksOf(state).join("; ") || "all right"],
+        ["chain", `id ${state.chain.chainId}, block ${state.chain.height}, ${state.chain.automine ? "each transaction is mined at once" : "blocks come at an interval, or on demand"}, ${state.chain.waiting} waiting`],
+        ["supply", money(state.chain.supply)], ["service", Object.entries(state.rows).map(([name, count]) => `${count} ${name}`).join(", ")],
+        ["pending payments", `${state.pendingPayments}`], ["indexer", backlog(model)]]));
+  }
+  const sessions = [...model.sessions.values()].slice(-30).reverse();
+  const txs = [...model.txs.values()].slice(-50).reverse();
+  parts.push(el("h2", {}, "Sessions"), ...(sessions.length ? sessions.map(session) : [el("p", { class: "quiet" }, "None yet.")]),
+    table("Transactions, the newest first", ["block", "time", "transaction", "call", "moved", "gas"], txs.map((tx) => ({ class: tx.undone ? "odd" : "", cells: [`${tx.block}`, time(tx.at_ms), el("code", { title: tx.tx_hash }, short(tx.tx_hash)),
+      tx.undone ? `${tx.call}, undone` : tx.revert_reason ? `${tx.call}, reverted: ${tx.revert_reason}` : tx.call, tx.moves.map((each) => `${named(each.sender)} to ${named(each.to)}: ${money(each.amount_base)}`).join("; "), `${tx.gas}`] }))));
+  const buttons = () => [...byId("state").querySelectorAll("button")], focused = buttons().indexOf(document.activeElement);
+  byId("state").replaceChildren(...parts);
+  buttons()[focused]?.focus();
+}
+
+function backlog(model) {
+  const last = [...model.recent.values()].findLast((each) => each.event === "indexer ran");
+  return last ? `${last.backlog} without a block when it ran at ${time(last.at_ms)}` : "has not run yet";
+}

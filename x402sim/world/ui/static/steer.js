@@ -1,0 +1,86 @@
+// What is done to the world, each with the same in curl and Python; and payments made from here.
+
+import { ask, at, byId, copy, el, span, table, words } from "./dom.js";
+
+let last = null, fault = {};
+const field = (label, control) => el("label", {}, label, control);
+const select = (name, options) => el("select", { name }, options.map(([value, text]) => el("option", { value }, text ?? value)));
+const number = (name, value, min) => el("input", { name, type: "number", value: String(value), min: String(min), step: "any", required: true });
+const form = (title, parts, send) => el("form", { class: "card", "aria-label": title, onsubmit: (event) => { event.preventDefault(); send(new FormData(event.target)); } }, el("h2", {}, title), parts);
+const button = (text, act) => el("button", { type: "button", onclick: act }, text);
+
+export function buildSteering(model) {
+  const said = el("output", { id: "said", "aria-live": "polite" }, "What comes of it is said here.");
+  last = el("div", { id: "same", class: "card" }, el("h2", {}, "The same in a program"), el("p", { class: "quiet" }, "Appears here when you have done something."));
+  const act = async (path, body, python) => {
+    said.textContent = "…";
+    try {
+      const done = await ask(path, body ?? {});
+      said.className = ""; said.textContent = `Done: ${path} ${JSON.stringify(done)}`.slice(0, 400);
+    } catch (error) { said.className = "bad"; said.textContent = String(error.message); }
+    same(path, body ?? {}, python);
+    showFaults(model);
+  };
+  const buy = async (data) => {
+    const body = { account: Number(data.get("account")), buys: data.get("buys"), wrong: data.get("wrong") };
+    said.className = ""; said.textContent = "Paying…";
+    try {
+      const paid = await ask("ui/pay", body);
+      said.textContent = `${paid.status ?? "No answer"}: ${paid.said}`;
+      if (paid.status === null || paid.status >= 400) said.className = "bad";
+    } catch (error) { said.className = "bad"; said.textContent = String(error.message); }
+    const what = { quote: "/api/perp/quote", market: "/api/perp/market", session: "/api/perp/quote" }[body.buys];
+    const order = body.buys === "market" ? "" : ` -d '{"pair":"BTC-USD","side":"long","leverage":10,"sizeUsd":1000}'`;
+    show([`x402sim pay ${at("..")}${what.slice(1)}${order} --account ${body.account}${body.wrong ? ` --wrong ${body.wrong}` : ""}${body.buys === "session" ? " --session" : ""}`]);
+  };
+  const accounts = Object.values(words.names).filter((name) => name.startsWith("account ")).map((name) => [name.slice(8), name]);
+  const wrongs = [["", "rightly"], ...Object.entries(words.mistakes).map(([name, does]) => [name, `wrongly: ${does}`])];
+  const victim = select("victim", Object.keys(words.victims).map((name) => [name])), path = el("select", { name: "path" });
+  const paths = () => path.replaceChildren(...["", ...words.victims[victim.value].filter((each) => each !== "/" && !each.includes("{") && !each.startsWith("/docs"))].map((each) => el("option", { value: each }, each || "any path")));
+  victim.addEventListener("change", paths);
+  victim.value = "facilitator";
+  paths();
+  const does = select("does", Object.entries(words.faults).map(([name, text]) => [name, `${name}: ${text}`]));
+  const inject = (data) => {
+    const kind = data.get("does");
+    fault = { victim: data.get("victim"), does: kind };
+    if (data.get("path")) fault.path = data.get("path");
+    if (data.get("contains")) fault.contains = data.get("contains");
+    fault.times = data.get("times") === "" ? null : Number(data.get("times"));
+    if (kind.startsWith("delay")) fault.seconds = Number(data.get("seconds"));
+    if (kind === "answer") fault.status = Number(data.get("status"));
+    act("faults", fault, `server.fault(Fault(${Object.entries(fault).map(([name, value]) => `${name}=${python(value)}`).join(", ")}))`);
+  };
+  const seconds = el("span", {}, field("seconds", number("seconds", 5, 0))), code = el("span", {}, field("status", number("status", 503, 200)));
+  const fits = () => { seconds.hidden = !does.value.startsWith("delay"); code.hidden = does.value !== "answer"; };
+  does.addEventListener("change", fits);
+  fits();
+  const advance = (amount) => act("clock/advance", { seconds: amount }, `server.advance(${amount})`);
+  byId("steering").replaceChildren(said, el("div", { class: "cards" },
+    ...(words.service ? [form("Pay", [field("from", select("account", accounts)), field("for", select("buys", [["quote", "a quote"], ["market", "the market"], ["session", "a quote, from a session of 0.10"]])),
+      field("how", select("wrong", wrongs)), el("button", {}, "Pay")], buy)] : []), last,
+    form("Time", [el("p", {}, [60, 300, 3600, 86400].map((each) => button(`+${span(each)}`, () => advance(each)))), field("seconds", number("seconds", 30, 0)), el("button", {}, "Advance")], (data) => advance(Number(data.get("seconds")))),
+    form("Faults", [field("where", victim), field("what", does), field("path", path), field("containing", el("input", { name: "contains", placeholder: "any, or payment" })),
+      field("times (empty: always)", el("input", { name: "times", type: "number", min: "1", value: "1" })), seconds, code, el("button", {}, "Inject"), button("Clear all", () => act("faults/clear", {}, "httpx.post(server.control_url + \"/faults/clear\", json={})")), el("div", { id: "faults" })], inject),
+    form("Skew a clock", [field("whose", select("actor", words.actors.map((each) => [each]))), field("seconds", number("seconds", -60, -1e8)), el("button", {}, "Set")], (data) => act("clock/skew", { actor: data.get("actor"), seconds: Number(data.get("seconds")) })),
+    form("Blocks", [field("number", number("blocks", 1, 1)), el("button", {}, "Mine"), el("p", {}, button("Mine on demand", () => act("mining", { automine: false })), button("Mine at once", () => act("mining", { automine: true })), button("Undo the newest", () => act("reorg", { depth: 1 })), button("Run the indexer", () => act("indexer/run")))], (data) => act("mine", { blocks: Number(data.get("blocks")) })),
+    el("div", { class: "card" }, el("h2", {}, "World"), el("p", {}, button("Snapshot", () => act("snapshot")), button("Back to it", async () => act("revert", { snapshot: (await ask("state")).snapshots.at(-1) ?? 0 })), button("Crash the service", () => act("crash")), button("Reset everything", async () => { await act("faults/clear"); await act("reset", {}, "server.reset()"); })))));
+  showFaults(model);
+}
+
+const python = (value) => (value === null ? "None" : JSON.stringify(value));
+
+export function showFaults(model) {
+  const rows = model.faults.slice(-30).reverse().map((each) => ({ class: each.over ? "quiet" : "", cells: [each.does, `${each.victim} ${each.path}`, `${each.struck} of ${each.times ?? "any number"}`, each.over ? "over" : "waits"] }));
+  byId("faults")?.replaceChildren(rows.length ? table("Faults that were injected", ["what", "where", "hits", "state"], rows) : el("p", { class: "quiet" }, "None so far."));
+}
+
+function same(path, body, inPython) {
+  const json = JSON.stringify(body), quoted = json.replaceAll("'", `'\\''`);
+  const plain = `httpx.post("${at(path)}", json=${json.replace(/\b(null|true|false)\b(?=[,}\]])/g, (word) => ({ null: "None", true: "True", false: "False" })[word])})`;
+  show([`curl ${at(path)} -H 'Content-Type: application/json' -d '${quoted}'`, inPython ?? plain]);
+}
+
+function show(lines) {
+  last.replaceChildren(el("h2", {}, "The same in a program"), ...lines.map((text) => el("div", { class: "code" }, el("pre", { tabindex: "0" }, text), copy(text))));
+}
