@@ -5,7 +5,8 @@ JSON-RPC node. Stages: `InProcess()`, `Tcp()`, `Deployment(url)`.
 
 Parts: `FacilitatorSettings`, `ExplorerSettings`, for `World(facilitator=..., explorer=...)`.
 Block times: `FixedBlocks(seconds, phase)`, `JitteredBlocks(seconds, share)`,
-`PoissonBlocks(seconds)`, for `World(block_time_s=...)`.
+`PoissonBlocks(seconds)`, for `World(block_time_s=...)`; `Reorgs(probability, deeper, drop)`, for
+`World(reorgs=...)`.
 """
 
 from x402sim.explorer.settings import ExplorerSettings
@@ -14,6 +15,7 @@ from x402sim.world.chains.anvil import Anvil
 from x402sim.world.chains.block_times import FixedBlocks, JitteredBlocks, PoissonBlocks
 from x402sim.world.chains.ledger import Ledger
 from x402sim.world.chains.node import Node
+from x402sim.world.chains.reorgs import Reorgs
 from x402sim.world.stages.deployment import Deployment
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.tcp import Tcp
@@ -29,5 +31,6 @@ __all__ = [
     "Ledger",
     "Node",
     "PoissonBlocks",
+    "Reorgs",
     "Tcp",
 ]

@@ -8,15 +8,29 @@ own object with that method does as well.
 
     lost_answer  Reconcile, AskOnce, SettleAgain, Forget
     verify       VerifyFirst, SkipVerify
-    claim        ClaimFirst, ClaimAfterVerify, ClaimAfterSettle
+    claim        ClaimFirst, ClaimAfterVerify, ClaimAfterSettle, NoClaim
     refund       RefundAtExpiry, NeverRefund
-    serve        ServeSettled, ServeBeforeSettle, FailToServe
+    serve        ServeSettled, ServeConfirmed, ServeBeforeSettle, FailToServe
 
     retry        GiveUp, SameAuthorization, SameThenNew, NewAuthorization, StartOver
-    sessions     PayEach, ReusePayment, OpenSessions
+    sessions     PayEach, PayAndWait, ReusePayment, OpenSessions
     budget       NoLimit, AtMost
 
-The first of each line is the default. `Settings(reputation=...)` is one of `MatchedPayments` (the
+The first of each line is the default. What a service can do wrong, and what breaks (`run.summary`
+and `run.orders` tell):
+
+    lost_answer=Forget()           charged and not served, if the answer is lost
+    lost_answer=AskOnce()          the same, if the node does not answer either
+    claim=ClaimAfterSettle()       charged and not served, after a crash or a lost answer
+    serve=ServeBeforeSettle()      served and never paid: served-only-if-transferred
+    claim=NoClaim()                one payment, many grants in one step: one-order-per-authorization
+    both of the last two           the same in one step and in two
+    serve=ServeSettled()           served after a reorganisation: served-only-if-transferred
+    serve=FailToServe(p)           charged and not served
+    refund=NeverRefund()           a session's unspent balance is kept
+    verify=SkipVerify()            nothing is lost: a bad signature is refused later
+
+`Settings(reputation=...)` is one of `MatchedPayments` (the
 default), `ServedPayments` and `ServedShare`, or one of your own that reads a `Track`. At which
 service a payer buys is a function of the shops (each a `Shop`): `cheapest`, `best_reputation`,
 `mixed(share)`, or one of your own (`Choose` is its type), for `payer.choose(rule)`.
@@ -31,7 +45,7 @@ from x402sim.payer.policies.retry import (
     SameThenNew,
     StartOver,
 )
-from x402sim.payer.policies.sessions import OpenSessions, PayEach, ReusePayment
+from x402sim.payer.policies.sessions import OpenSessions, PayAndWait, PayEach, ReusePayment
 from x402sim.payer.shops import Choose, Shop, best_reputation, cheapest, mixed
 from x402sim.service.policies import ServicePolicy
 from x402sim.service.policies.lost_answer import (
@@ -48,12 +62,14 @@ from x402sim.service.policies.serving import (
     PayBack,
     RefundAtExpiry,
     ServeBeforeSettle,
+    ServeConfirmed,
     ServeSettled,
 )
 from x402sim.service.policies.settling import (
     ClaimAfterSettle,
     ClaimAfterVerify,
     ClaimFirst,
+    NoClaim,
     SkipVerify,
     VerifyFirst,
 )
@@ -72,8 +88,10 @@ __all__ = [
     "MatchedPayments",
     "NeverRefund",
     "NewAuthorization",
+    "NoClaim",
     "NoLimit",
     "OpenSessions",
+    "PayAndWait",
     "PayBack",
     "PayEach",
     "PayerPolicy",
@@ -83,6 +101,7 @@ __all__ = [
     "SameAuthorization",
     "SameThenNew",
     "ServeBeforeSettle",
+    "ServeConfirmed",
     "ServeSettled",
     "ServedPayments",
     "ServedShare",

@@ -225,7 +225,8 @@ def test_a_failed_story_fails_its_point() -> None:
         (studies.failing_story, r"KeyError: 'nothing'.*\(studies.py:\d+\)$"),
         (studies.free_money, r"the story 'story' failed: 1 of 1 checks .*\(4.1/receipt\)"),
     ):
-        frame = sweep(experiment, {"n": [1]}, range(2), workers=0, on_error="record")
+        with pytest.warns(UserWarning, match="All 2 points failed"):
+            frame = sweep(experiment, {"n": [1]}, range(2), workers=0, on_error="record")
         assert frame["error"].str.contains(says).all(), frame["error"].iloc[0]
 
 

@@ -156,7 +156,7 @@ def test_what_a_budget_allows(
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: AtMost(1.0), 'total: expected tokens as text, such as "1.00", got 1.0'),  # type: ignore[arg-type]
+        (lambda: AtMost(1.0), "total: expected a text or None, got 1.0; did you mean '1.0'"),  # type: ignore[arg-type]
         (lambda: AtMost("much"), "total: expected tokens as text"),
         (lambda: AtMost(each="-1"), "each: expected tokens as text"),
         (lambda: AtMost("1.00", seconds=0), "seconds: expected a time above 0, got 0"),

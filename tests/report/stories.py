@@ -161,7 +161,7 @@ def played(name: str) -> tuple[Run, Truth]:
         finally:
             await truth.look(world)
 
-    return World(seed=1, latency=LATENCY).play(told), truth
+    return World(seed=1, latency=LATENCY).play(told).partial, truth
 
 
 def run(name: str) -> Run:

@@ -80,5 +80,5 @@ def test_each_rule_says_what_it_counts() -> None:
     assert [ServedPayments().of(each) for each in (new, good, bad)] == [0, 98, 49]
     assert [ServedShare().of(each) for each in (new, good, bad)] == [500, 990, 500]
     assert not MatchedPayments().counts_served
-    with pytest.raises(ValueError, match="reputation: expected an object with the method 'of'"):
+    with pytest.raises(ValueError, match="reputation: expected an object with `of`"):
         Settings(reputation=MatchedPayments)  # type: ignore[arg-type]

@@ -5,8 +5,11 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from x402sim import LiveWorld, Run, World
+from x402sim import Answer, LiveWorld, Run, World
 from x402sim.events import Event
+from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.protocol.messages import decode, encode
+from x402sim.protocol.x402 import RequirementsV1, encode_payment
 from x402sim.report.summary import checks_of
 
 Story = Callable[[LiveWorld], Awaitable[None]]
@@ -55,3 +58,10 @@ def entries(run: Run, kind: type[Event], actor: str | None = None) -> list[Any]:
 def found(run: Run, kind: type[Event]) -> list[Any]:
     """Return the events of one kind."""
     return [entry.event for entry in entries(run, kind)]
+
+
+def standard_payment(required: Answer, header: str) -> str:
+    """Return a payment header as version 1 of the standard sends it."""
+    auth, signature = authorization_of(decode_header(header))
+    offered = required.body["accepts"][0]
+    return encode_payment(auth, signature, decode(encode(offered), RequirementsV1))

@@ -2,13 +2,14 @@
 
 import doctest
 import inspect
+import pydoc
 import re
 from typing import get_args
 
 import msgspec
 import pytest
 
-from x402sim import Fault, Settings, World, policies
+from x402sim import Fault, Settings, World, policies, population
 from x402sim.payer import policies as of_payer
 from x402sim.policies import PayerPolicy, ServicePolicy
 from x402sim.population import Buy, Session
@@ -50,6 +51,17 @@ def test_every_field_is_explained_with_its_default(options: type) -> None:
             default = re.sub(r"'(.*)'", r'"\1"', repr(field.default)).removesuffix(".0")
             assert default in block, (name, default)
             assert "default" in block
+
+
+@pytest.mark.parametrize("module", [policies, population])
+def test_help_of_a_class_names_each_argument_before_any_dunder(module) -> None:
+    for name in module.__all__:
+        public = getattr(module, name)
+        if isinstance(public, type):
+            text = pydoc.render_doc(public, renderer=pydoc.plaintext).partition(" |  __")[0]
+            told = text.partition("\n |  \n")[2]
+            for argument in inspect.signature(public).parameters:
+                assert argument in told, (name, argument)
 
 
 def test_every_kind_of_fault_is_explained() -> None:

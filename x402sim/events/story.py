@@ -104,7 +104,7 @@ class MiningSwitched(_Story, frozen=True, kw_only=True):
 
 
 class ChainReorganised(_Story, frozen=True, kw_only=True):
-    """Written when a story replaces the newest `depth` blocks, before the reorganisation."""
+    """Written when the newest `depth` blocks are replaced, before the reorganisation."""
 
     depth: int
 

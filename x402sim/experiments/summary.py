@@ -53,6 +53,7 @@ def summarize(
     if not 0 < confidence < 1:
         raise ValueError(f"confidence: a number between 0 and 1 is needed, not {confidence}")
     keys = [by] if isinstance(by, str) else list(by)
+    _require_results(frame)
     names = _values(frame, keys, values)
     for name in (*keys, *names, "seed"):
         if name not in frame.columns:
@@ -67,6 +68,15 @@ def summarize(
             rows[-1]["failed"] = failed
     columns = [*keys, "result", "seeds", "rows", "failed", "mean", "low", "high", "std"]
     return pd.DataFrame(rows, columns=[*columns, *map(_named, quantiles)])
+
+
+def _require_results(frame: "DataFrame") -> None:
+    """Raise `ValueError` if every point failed, with the first error."""
+    if "error" in frame and len(frame) and frame["error"].notna().all():
+        raise ValueError(
+            f"all {len(frame)} points failed, so there is nothing to summarize. The first one: "
+            f"{frame['error'].iloc[0]}"
+        )
 
 
 def _values(frame: "DataFrame", keys: list[str], values: str | Sequence[str] | None) -> list[str]:

@@ -1,6 +1,7 @@
 """Plays an experiment over a grid of parameters and many seeds, in parallel."""
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index
 from pathlib import Path
@@ -212,6 +213,8 @@ def checked(frame: "DataFrame", on_error: OnError) -> "DataFrame":
         return frame.drop(columns=["error", "trace", "replay"])
     traces, frame = failed["trace"], frame.drop(columns="trace")
     if on_error == "record":
+        if len(failed) == len(frame):
+            warnings.warn(f"{failures(frame)} {failed['error'].iloc[0]}", stacklevel=3)
         return frame
     lines = [failures(frame), traces.iloc[0], ""]
     for error, again in list(zip(failed["error"], failed["replay"], strict=True))[:_MOST_SHOWN]:

@@ -125,7 +125,12 @@ def run(experiment: Packed, work: Work) -> tuple[float, bytes]:
 def _played(experiment: Any, values: dict[str, Any], seed: int) -> Any:
     """Play one point; raises what the experiment raises, and `RunFailed` for a failed story."""
     with failed_runs() as failed:
-        returned = experiment(**values, seed=seed)
+        try:
+            returned = experiment(**values, seed=seed)
+        except Exception:
+            for run in failed:  # what the experiment raised may follow from it
+                run.raise_for_failure()
+            raise
     for run in failed:
         run.raise_for_failure()
     return result_of(returned, list(values))

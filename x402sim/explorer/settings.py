@@ -3,7 +3,10 @@
 import math
 from dataclasses import dataclass
 
+from x402sim.text.arguments import explained
 
+
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplorerSettings:
     """The settings of the explorer. Raises `ValueError` for an impossible value.

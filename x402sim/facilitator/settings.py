@@ -3,7 +3,10 @@
 import math
 from dataclasses import dataclass
 
+from x402sim.text.arguments import explained
 
+
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FacilitatorSettings:
     """The settings of a facilitator. Raises `ValueError` for an impossible value.

@@ -299,8 +299,17 @@ async def _on_bug(request: Request, raised: Any) -> Response:
     return error(500, RequestError.INTERNAL.text)
 
 
-def recorded(app: ASGIApp, part: Part, journal: Journal, clock: Clock) -> ASGIApp:
-    """Return `app`, which records each answer in the journal: method, path and status."""
+def recorded(
+    app: ASGIApp,
+    part: Part,
+    journal: Journal,
+    clock: Clock,
+    on_bug: Callable[[Exception], None] = lambda bug: None,
+) -> ASGIApp:
+    """Return `app`, which records each answer in the journal: method, path and status.
+
+    `on_bug` is told what the application raises, after it has answered 500.
+    """
 
     async def record(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -320,6 +329,10 @@ def recorded(app: ASGIApp, part: Part, journal: Journal, clock: Clock) -> ASGIAp
                 )
             await send(message)
 
-        await app(scope, receive, send_and_record)
+        try:
+            await app(scope, receive, send_and_record)
+        except Exception as bug:
+            on_bug(bug)
+            raise
 
     return record

@@ -19,6 +19,7 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import Spelling, authorization_of, decode_header, encode_header
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
+from x402sim.text.suggest import unknown
 
 PAYMENT_ID, SESSION_ID = "X-Payment-Id", "X-Session-Id"
 _SAYS_PAID = (Refusal.ALREADY_SETTLED.text, Refusal.NONCE_USED.text)
@@ -78,6 +79,10 @@ def changed(auth: Authorization, changes: Mapping[str, Any]) -> Authorization:
     """
     if not changes:
         return auth
+    known = Authorization.__struct_fields__
+    for name in changes:
+        if name not in known:
+            raise TypeError(unknown("field of an authorization", name, known))
     to = changes.get("to")
     return replace(auth, **{**changes, "to": parse_address(to)} if isinstance(to, str) else changes)
 

@@ -10,7 +10,11 @@ import msgspec
 
 
 class Shop(msgspec.Struct, frozen=True, kw_only=True):
-    """A service as a buyer sees it in its list of agents (GET /api/agents)."""
+    """A service as a buyer sees it in its list of agents (GET /api/agents).
+
+    Its `name`, the price of a quote (`price_base` units), its `reputation`, and its merchant's
+    address (`pay_to`).
+    """
 
     name: str
     """The service's name."""

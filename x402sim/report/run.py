@@ -9,14 +9,16 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from x402sim.events import StoryRaised
 from x402sim.journal import Journal
 from x402sim.report import need_extra
+from x402sim.report.laws import laws
 from x402sim.report.summary import Summary, checks_of, held_of
 from x402sim.report.table import Table
-from x402sim.text.tracebacks import is_users
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _MOST_SHOWN = 5
 """Failed checks that the text of a `RunFailed` has."""
@@ -39,15 +41,12 @@ class RunFailed(Exception):
     @property
     def told(self) -> str:
         """Why the run failed, and where: "KeyError: 'x', at study.py:12"."""
-        return f"{self.run.reason}, at {self.place}" if self.place else self.run.reason
+        return self.run.told
 
     @property
     def place(self) -> str:
         """The file and line of the story that raised, "study.py:12"; empty if none did."""
-        raised = [each.event for each in self.run.journal if isinstance(each.event, StoryRaised)]
-        frames = [line.strip().partition(" in ") for event in raised for line in event.trace]
-        ours = [place for place, is_frame, _ in frames if is_frame and is_users(place)]
-        return ours[-1] if ours else ""
+        return self.run.place
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +55,9 @@ class Run(Summary):
 
     `on` is the stage it was played on, `real_s` how many seconds of real time it took, and
     `ahead_s` how far it has left the clock of a server at a URL ahead of real time. The frames'
-    columns are documented in `help(Run.orders)` and so on. A run can be pickled.
+    columns are documented in `help(Run.orders)` and so on. They raise `ValueError` if the story
+    broke off by an exception: `run.partial.orders` has what happened until then. A run can be
+    pickled.
     """
 
     real_s: float | None = None
@@ -83,6 +84,28 @@ class Run(Summary):
         if self.outcome == "failed":
             raise RunFailed(self)
         return self
+
+    @property
+    def partial(self) -> "Run":
+        """This run, with frames of what happened until the story broke off."""
+        return replace(self, is_partial=True)
+
+    @property
+    def summary(self) -> "DataFrame":
+        """Which laws held, which were switched off, and which broke: one row for each.
+
+        | column | dtype | meaning |
+        | --- | --- | --- |
+        | law | object | its name in checks, "invariant/…" |
+        | state | object | held, broken, off (`invariants=False`), not checked (behind a URL) |
+        | cases | int64 | the payments and sessions with which it broke |
+        | money | float64 | tokens at stake in these: served and not paid, or paid too often |
+        | meaning | object | the law |
+        """
+        need_extra()
+        import pandas as pd
+
+        return pd.DataFrame(laws(self.journal, self._begin, is_ours="://" not in self.on))
 
     def label(self, **labels: Any) -> "Run":
         """Return this run with label columns in front of every frame, to tell runs apart.
@@ -131,7 +154,8 @@ class Run(Summary):
         return html.fragment(self)
 
     def __repr__(self) -> str:
-        return f"Run({self.name}: {self.outcome}, {held_of(self.journal)} checks held)"
+        ended = f"{self.outcome}, broke off" if self.broke_off else self.outcome
+        return f"Run({self.name}: {ended}, {held_of(self.journal)} checks held)"
 
 
 def _unpickled(ndjson: bytes, on: str, real_s: float | None) -> Run:
@@ -147,9 +171,7 @@ def _failure(error: RunFailed) -> Iterator[str]:
         yield f"{check.clause}: expected {check.expected!r}, got {check.actual!r}"
     if len(failed) > _MOST_SHOWN:
         yield f"and {len(failed) - _MOST_SHOWN} more failed checks"
-    for entry in run.journal:
-        if isinstance(entry.event, StoryRaised):
-            yield from entry.event.trace
+    yield from run.raised
     yield f"play it again: {run.command}"
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar, get_args
 
-from x402sim.events import Begin, Check, End, Event, Outcome, name_of
+from x402sim.events import Begin, Check, End, Event, Outcome, StoryRaised, name_of
 from x402sim.journal import Journal
+from x402sim.text.tracebacks import is_users
 
 Kind = TypeVar("Kind", bound=Event)
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
@@ -36,6 +37,8 @@ class Summary:
     on: str = ""
     labels: tuple[tuple[str, Any], ...] = ()
     """The first columns of every frame, the same in each row; see `Run.label`."""
+    is_partial: bool = False
+    """Whether its frames may be those of a story that broke off; see `Run.partial`."""
 
     @cached_property
     def _begin(self) -> Begin:
@@ -82,6 +85,37 @@ class Summary:
     def reason(self) -> str:
         """Why it failed or was skipped; empty if it passed."""
         return self._end.reason
+
+    @cached_property
+    def raised(self) -> list[str]:
+        """The trace of the story, if it raised, line by line."""
+        events = (entry.event for entry in self.journal.of(StoryRaised))
+        return [line for each in events if isinstance(each, StoryRaised) for line in each.trace]
+
+    @cached_property
+    def broke_off(self) -> bool:
+        """Whether the story raised, so that the journal has a part of it only."""
+        return any(True for _ in self.journal.of(StoryRaised))
+
+    @property
+    def place(self) -> str:
+        """The file and line of the story that raised, "study.py:12"; empty if none did."""
+        frames = [line.strip().partition(" in ") for line in self.raised]
+        ours = [place for place, is_frame, _ in frames if is_frame and is_users(place)]
+        return ours[-1] if ours else ""
+
+    @property
+    def told(self) -> str:
+        """Why the run failed, and where: "KeyError: 'x', at study.py:12"."""
+        return f"{self.reason}, at {self.place}" if self.place else self.reason
+
+    def require_whole(self) -> None:
+        """Raise `ValueError` if the story broke off, unless its part was asked for."""
+        if self.broke_off and not self.is_partial:
+            raise ValueError(
+                f"{self.name!r} broke off: {self.told}. Its frames end there: `run.partial` has "
+                "them, and `run.raise_for_failure()` tells all"
+            )
 
     @cached_property
     def sha256(self) -> str:

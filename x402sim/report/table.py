@@ -26,6 +26,7 @@ class Table:
     def __get__(self, run: Summary | None, owner: type) -> "Self | DataFrame":
         if run is None:
             return self
+        run.require_whole()
         made = self._function()(run.journal)
         for name, value in reversed(run.labels):
             made.insert(0, name, value)

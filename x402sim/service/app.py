@@ -16,7 +16,7 @@ from starlette.routing import Route
 from x402sim.http import web
 from x402sim.protocol.messages import AgentList, QuoteRequest, SessionRequest, SettlementRequest
 from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid, status_of
-from x402sim.service import gate, one_step, payments, quotes, sessions
+from x402sim.service import confirmations, gate, one_step, payments, quotes, sessions
 from x402sim.service.agents import agents
 from x402sim.service.docs.routes import documentation
 from x402sim.service.issue import AGENTS, MARKET, PAY, QUOTE, SESSIONS
@@ -44,7 +44,10 @@ async def sell(
     price = service.setup.quote_price_base
     before = None if service.settings.decisions.gate_before_body else prepare()
     try:
-        granted = gate.find_pass(service, web.headers_of(request), resource, price)
+        headers = web.headers_of(request)
+        if getattr(service.setup.settings.policy.serve, "counts_confirmations", False):
+            await confirmations.count_shown(service, headers)
+        granted = gate.find_pass(service, headers, resource, price)
         content = before or prepare()
         spent = await gate.spend(service, granted, web.connection(request))
     except one_step.Repeated as known:
@@ -107,6 +110,8 @@ async def create_session(service: Service, request: Request) -> Response:
     """
     body = await web.read_body(request)
     payment_id = request.headers.get("x-payment-id")
+    if payment_id is not None and confirmations.are_counted(service):
+        await confirmations.count_shown(service, request.headers)
     if payment_id is not None and gate.is_entitled(service, payment_id, SESSIONS):
         session = service.store.sessions.paid_by(payment_id)
         if session is not None:

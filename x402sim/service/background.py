@@ -96,6 +96,9 @@ class _Every:
                     text = "background work failed, and is tried again every %g s: %s"
                     log.exception(text, interval_s, error, exc_info=_trace(error))
                 failed = repr(error)
+                if _trace(error) is not None:  # without this frame, which goes on
+                    trace = error.__traceback__
+                    self._service.on_bug(error.with_traceback(trace and trace.tb_next))
             missed = max(0.0, clock.now() - turn_s) // interval_s
             turn_s += (missed + 1) * interval_s
 

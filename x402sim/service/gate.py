@@ -23,7 +23,7 @@ from x402sim import events
 from x402sim.http.web import Connection
 from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import Refusal, SettlementRefused, Unpaid
-from x402sim.service import one_step, payments
+from x402sim.service import attempts, confirmations, one_step, payments
 from x402sim.service.one_step import OneStep
 from x402sim.service.state import Service
 from x402sim.service.store.answers import KeptAnswer
@@ -109,12 +109,19 @@ class PaymentProof:
 
     def is_claimed(self) -> bool:
         """Tell whether a header that can pay was presented, and may still be settled."""
+        if self.service.presented.get(self.payment_id) == self.resource:
+            return True
         return any(
             stored.can_pay
             and stored.record.status == "pending"
             and stored.record.resource_url == self.resource
             for stored in self.service.store.payments.attempts(self.payment_id)
         )
+
+    @property
+    def confirmations(self) -> int | None:
+        """The blocks on top of its transfer (see `service.confirmations`)."""
+        return _confirmations(self.service, self.payment_id)
 
     def draw(self, name: str) -> float:
         """Return a number in [0, 1) of this payment."""
@@ -138,9 +145,23 @@ class SessionProof:
         """Always False: a session opens only when its deposit is settled."""
         return False
 
+    @property
+    def confirmations(self) -> int | None:
+        """The blocks on top of the transfer of its deposit."""
+        session = self.service.store.sessions.get(self.session_id)
+        return _confirmations(self.service, session.payment_id if session else "")
+
     def draw(self, name: str) -> float:
         """Return a number in [0, 1) of this session."""
         return self.service.draw(name, self.session_id)
+
+
+def _confirmations(service: Service, payment_id: str) -> int | None:
+    if not confirmations.are_counted(service):
+        raise TypeError(
+            "a policy that reads proof.confirmations says so: counts_confirmations = True"
+        )
+    return service.confirmations.get(payment_id)
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -206,13 +227,33 @@ async def _settle(service: Service, granted: Pass, paid: OneStep) -> None:
     payment_id, refused = paid.settlement.payment_id, None
     try:
         if not is_entitled(service, payment_id, granted.resource):
+            if _serves_first(service):
+                await payments.accept(service, paid.settlement, paid.offered_id)
+                return
             await payments.pay(service, paid.settlement, offered_id=paid.offered_id)
     except SettlementRefused as why:  # it may be settled all the same, by another request
         payments.record_refusal(service, payment_id, why)
         refused = why
+    if confirmations.are_counted(service):
+        await confirmations.count(service, payment_id)
+        if refused is not None and refused.refusal is Refusal.ALREADY_SETTLED:
+            refused = None  # it is served later
     if not is_entitled(service, payment_id, granted.resource):
         unserved = SettlementRefused(Refusal.PENDING, "it is paid, and is not served yet")
         raise one_step.refused(service, paid, refused or unserved)
+
+
+def _serves_first(service: Service) -> bool:
+    """Tell whether a payment in one step is settled only after it was served."""
+    return getattr(service.settings.policy.serve, "before_settlement", False)
+
+
+async def _settle_afterwards(service: Service, paid: OneStep) -> None:
+    """Settle a payment that was served before; nobody is told if that fails."""
+    try:
+        await payments.pay(service, paid.settlement, offered_id=paid.offered_id)
+    except SettlementRefused as why:
+        payments.record_refusal(service, paid.settlement.payment_id, why)
 
 
 def _answer_once(
@@ -225,6 +266,11 @@ def _answer_once(
     """
     payment_id, served = paid.settlement.payment_id, service.store.served
     told = one_step.receipt(service, paid)
+    if not attempts.reserves(service):
+        later = (
+            BackgroundTask(_settle_afterwards, service, paid) if _serves_first(service) else None
+        )
+        return Answered(told, later)
     if not served.begin(payment_id):
         if not service.settings.decisions.authorization_once:
             return Answered(told)
@@ -235,6 +281,8 @@ def _answer_once(
         raise one_step.refused(service, paid, again)
 
     async def confirm() -> None:
+        if _serves_first(service):
+            await _settle_afterwards(service, paid)
         is_served = connection.is_answered()
         try:
             served.end(payment_id, granted.resource, is_served=is_served)

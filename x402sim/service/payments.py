@@ -8,6 +8,7 @@ when the claim is written, and `verify` whether the facilitator verifies.
 Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import assert_never
 
@@ -28,7 +29,7 @@ from x402sim.protocol.rules import (
     first_broken,
     without,
 )
-from x402sim.service.attempts import Attempt, check, claim, require
+from x402sim.service.attempts import Attempt, check, claim, require, reserves
 from x402sim.service.grant import grant
 from x402sim.service.reconcile import Unresolved
 from x402sim.service.state import Service
@@ -82,6 +83,8 @@ async def pay(
                 raise NotSettled(Refusal.UNREACHABLE, _NODE_SILENT)
             if policy.verify.verifies(attempt.terms.amount_base):
                 await verify(service, attempt)  # steps 2 and 3
+            if not reserves(service):
+                service.presented[request.payment_id] = attempt.terms.resource
             if policy.claim.claims_before("settle"):
                 stored = stored or claim(service, attempt, seen_unused=is_unused)
             tx_hash = await settle(service, attempt)  # step 4
@@ -89,8 +92,27 @@ async def pay(
             if grant(service, stored, tx_hash):  # steps 5 and 6
                 return _receipt(stored, tx_hash)  # step 7
         except NotSettled as cause:
+            service.presented.pop(request.payment_id, None)
             await refuse_unless_paid(service, attempt, stored, cause)
         return receipt(service, request.payment_id)
+
+
+async def accept(service: Service, request: SettlementRequest, offered_id: str | None) -> None:
+    """Steps 1 to 3 and the claim: what a service does that serves before it settles.
+
+    Raises `SettlementRefused`.
+    """
+    is_reserved = reserves(service)
+    attempt = await validate(service, request, offered_id)
+    async with service.settling.hold(request.payment_id) if is_reserved else nullcontext():
+        stored, is_unused = await check(service, attempt)
+        try:
+            if service.settings.policy.verify.verifies(attempt.terms.amount_base):
+                await verify(service, attempt)
+        except NotSettled as cause:
+            raise SettlementRefused(cause.refusal, cause.reason) from cause
+        if is_reserved and stored is None:
+            claim(service, attempt, seen_unused=is_unused)
 
 
 async def validate(

@@ -14,12 +14,14 @@ from x402sim.protocol.money import to_base
 from x402sim.service.policies import ServicePolicy
 from x402sim.service.policies.reputation import MatchedPayments, Reputation
 from x402sim.spec.decisions import Decisions
+from x402sim.text.arguments import explained
 from x402sim.text.printable import described
 
 MOST_DECIMALS = 77
 """The fraction digits that a price may have here; the network's decimals limit it further."""
 
 
+@explained
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The settings of one service; durations in seconds, money in tokens, as text.

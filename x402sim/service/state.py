@@ -57,11 +57,18 @@ class Service:
     explorer: ExplorerClient
     rpc: RpcClient
     record: Callable[[ServiceEvent], None] = lambda event: None
+    on_bug: Callable[[Exception], None] = lambda bug: None
+    """Told what its background work raises, unless only the storage failed."""
     settlement_rules: Rules[Presented, Refusal] = SETTLEMENT
     freshness_rules: Rules[Presented, Refusal] = FRESHNESS
     settling: KeyedLocks = field(default_factory=KeyedLocks)
     refunding: KeyedLocks = field(default_factory=KeyedLocks)
     rng: Rng = field(default_factory=Rng)
+    presented: dict[str, str] = field(default_factory=dict)
+    """The payment ids with a header that may still be settled, and their resources, if the policy
+    `claim` reserves nothing."""
+    confirmations: dict[str, int] = field(default_factory=dict)
+    """The blocks on top of the payments that the newest request shows, if the policy counts."""
 
     @property
     def settings(self) -> Settings:
@@ -98,4 +105,6 @@ def restarted(service: Service) -> Service:
         entitlements=Entitlements(service.settings.entitlement_lifetime_s),
         settling=KeyedLocks(),
         refunding=KeyedLocks(),
+        presented={},
+        confirmations={},
     )

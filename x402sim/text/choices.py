@@ -4,10 +4,11 @@ from typing import ClassVar
 
 import msgspec
 
+from x402sim.text.arguments import ExplainedMeta
 from x402sim.text.printable import described
 
 
-class Choices(msgspec.Struct, frozen=True, kw_only=True):
+class Choices(msgspec.Struct, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """One object for each choice; it must have the method that `METHODS` names for its field.
 
     Raises `ValueError` for any other object. Its text shows what differs from the defaults.

@@ -82,6 +82,8 @@ def shown(file: str) -> str:
     for folder, prefix in _LIBRARIES:
         if path.is_relative_to(folder):
             return (prefix / path.relative_to(folder)).as_posix()
+    if "site-packages" in path.parts:  # of another environment on the path
+        return Path(*path.parts[path.parts.index("site-packages") + 1 :]).as_posix()
     return f"python/{path.name}" if file.startswith("<frozen ") else path.name
 
 

@@ -11,14 +11,17 @@ import asyncio
 import heapq
 import itertools
 import selectors
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Executor, Future
 from contextvars import Context
+from types import FrameType
 from typing import Any, TypeVar
 
 from x402sim.clock import is_periodic
+from x402sim.text.tracebacks import is_users, shown
 
 T = TypeVar("T")
 GRACE_S = 1.0
@@ -242,6 +245,7 @@ def run_anywhere(
         asyncio.get_running_loop()
     except RuntimeError:
         return _run(main, loop_factory)
+    _require_no_import()
     future: Future[T] = Future()
 
     def work() -> None:
@@ -254,6 +258,27 @@ def run_anywhere(
     thread.start()
     thread.join()
     return future.result()
+
+
+def _require_no_import() -> None:
+    """Raise `RuntimeError` for a file that a library imports in the place of its dependency.
+
+    A world that such a file plays waits for that import, which waits for the world.
+    """
+    frame: FrameType | None = sys._getframe(2)
+    user = ""
+    while frame is not None:
+        name = shown(frame.f_code.co_filename)
+        if frame.f_code.co_name == "<module>" and is_users(name):
+            user = name
+        elif user and not name.startswith("python/"):
+            if not is_users(name):
+                raise RuntimeError(
+                    f"{user} plays a world while {name} imports it, in the place of a package of "
+                    "that name: neither can ever start. Rename the file"
+                )
+            user = ""
+        frame = frame.f_back
 
 
 def _run(

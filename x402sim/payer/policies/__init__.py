@@ -10,18 +10,19 @@ from typing import ClassVar
 from x402sim.payer.policies.budget import Budget, NoLimit
 from x402sim.payer.policies.retry import GiveUp, Retry
 from x402sim.payer.policies.sessions import PayEach, Sessions
+from x402sim.text.arguments import ExplainedMeta
 from x402sim.text.choices import Choices
 
 
-class PayerPolicy(Choices, frozen=True, kw_only=True):
+class PayerPolicy(Choices, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """What a payer does about failures, sessions and its budget.
 
     retry
         What to do about a payment that was not made: `GiveUp()` (the default),
         `SameAuthorization(...)`, `SameThenNew(...)`, `NewAuthorization(...)`, `StartOver(...)`.
     sessions
-        How to pay for many requests: `PayEach()` (the default), `ReusePayment()`,
-        `OpenSessions(...)`.
+        How to pay for many requests: `PayEach()` (the default), `PayAndWait()`,
+        `ReusePayment()`, `OpenSessions(...)`.
     budget
         What may be spent: `NoLimit()` (the default), `AtMost(...)`.
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Protocol
 
+from x402sim.text.arguments import explained
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bill:
@@ -35,6 +37,7 @@ class NoLimit:
         return True
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class AtMost:
     """At most `total` tokens in all, or in any `seconds`; at most `each` for one payment.

@@ -4,8 +4,11 @@ It cannot tell a lost request from a lost answer. The token accepts one authoriz
 send the same one again is safe; another authorization may be another charge.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
+
+from x402sim.text.arguments import explained
 
 
 class Order(Protocol):
@@ -55,6 +58,12 @@ class _Again:
     times: int = 3
     wait_s: float = 5.0
 
+    def __post_init__(self) -> None:
+        if self.times < 0:
+            raise ValueError(f"times: expected a whole number from 0, got {self.times}")
+        if not 0 <= self.wait_s < math.inf:
+            raise ValueError(f"wait_s: expected seconds from 0, got {self.wait_s}")
+
     async def pay(self, order: Order) -> None:
         """Pay, until the answer is a yes or this policy gives up."""
         await order.pay()
@@ -72,6 +81,7 @@ class _Again:
         """Do what this policy does before it pays again."""
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class SameAuthorization(_Again):
     """Send the same authorization again, up to `times`, each after `wait_s`, unless it is over."""
@@ -80,12 +90,13 @@ class SameAuthorization(_Again):
         return order.is_over
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class SameThenNew(_Again):
     """As the service says: the same one while it may still pay, another once it never will.
 
     Safe with a service that tells the truth. One that has forgotten a payment, and says that
-    nothing was charged, is paid twice.
+    nothing was charged, is paid twice. Up to `times` again, each after `wait_s`.
     """
 
     async def _prepare(self, order: Order) -> None:
@@ -93,19 +104,25 @@ class SameThenNew(_Again):
             await order.sign_again()
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class NewAuthorization(_Again):
-    """Naive: after every failure, sign another authorization for the same 402."""
+    """Naive: after every failure, sign another authorization for the same 402.
+
+    Up to `times`, each after `wait_s`.
+    """
 
     async def _prepare(self, order: Order) -> None:
         await order.sign_again()
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class StartOver(_Again):
     """Naive: after every failure, ask for a new 402 and pay that.
 
-    A lost answer to the payer is a second charge, whatever the service does.
+    Up to `times`, each after `wait_s`. A lost answer to the payer is a second charge, whatever the
+    service does.
     """
 
     async def _prepare(self, order: Order) -> None:

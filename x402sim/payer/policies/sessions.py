@@ -1,7 +1,10 @@
 """How a payer pays for many requests: each on its own, or with a session's deposit."""
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
+
+from x402sim.text.arguments import explained
 
 
 class Shopper(Protocol):
@@ -27,6 +30,9 @@ class Shopper(Protocol):
     async def open_session(self, deposit: str, duration_s: int) -> None:
         """Pay a deposit, such as "0.10", for a session."""
 
+    async def wait(self, seconds: float) -> None:
+        """Let time pass."""
+
 
 class Sessions(Protocol):
     """How to get one answer."""
@@ -44,6 +50,32 @@ class PayEach:
         await shopper.buy()
 
 
+@explained
+@dataclass(frozen=True, slots=True)
+class PayAndWait:
+    """Pay for each request, and show the payment id again, up to `times`, until it is served.
+
+    For a service that waits for confirmations; each time after `wait_s`.
+    """
+
+    times: int = 30
+    wait_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        if self.times < 0 or not 0 <= self.wait_s < math.inf:
+            raise ValueError(f"times and wait_s: expected numbers from 0, got {self}")
+
+    async def fetch(self, shopper: Shopper) -> None:
+        """Buy it, and ask for it until it is served; if nothing was paid, there is no use."""
+        before = shopper.payments
+        await shopper.buy()
+        for _ in range(self.times if shopper.payments > before else 0):
+            if shopper.is_served:
+                return
+            await shopper.wait(self.wait_s)
+            await shopper.show_payment()
+
+
 @dataclass(frozen=True, slots=True)
 class ReusePayment:
     """Show the last payment id again, as it serves for a day; pay only when it is not served."""
@@ -55,9 +87,10 @@ class ReusePayment:
             await shopper.buy()
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class OpenSessions:
-    """Open a session of this deposit and duration, spend it, and open the next one."""
+    """Open a session of `deposit` tokens for `duration_s`, spend it, and open the next one."""
 
     deposit: str = "0.10"
     duration_s: int = 3600

@@ -16,10 +16,11 @@ from x402sim.service.policies.serving import (
     ServeSettled,
 )
 from x402sim.service.policies.settling import ClaimFirst, ClaimPolicy, VerifyFirst, VerifyPolicy
+from x402sim.text.arguments import ExplainedMeta
 from x402sim.text.choices import Choices
 
 
-class ServicePolicy(Choices, frozen=True, kw_only=True):
+class ServicePolicy(Choices, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """What a service does about lost answers, verification, its claim, refunds and requests.
 
     lost_answer
@@ -29,12 +30,12 @@ class ServicePolicy(Choices, frozen=True, kw_only=True):
         Which payments to verify before settling: `VerifyFirst()` (the default), `SkipVerify()`.
     claim
         When to write the payment's claim: `ClaimFirst()` (the default), `ClaimAfterVerify()`,
-        `ClaimAfterSettle()`.
+        `ClaimAfterSettle()`, `NoClaim()`.
     refund
         What to pay back of a session: `RefundAtExpiry()` (the default), `NeverRefund()`.
     serve
-        Which paid requests to serve: `ServeSettled()` (the default), `ServeBeforeSettle()`,
-        `FailToServe(...)`.
+        Which paid requests to serve: `ServeSettled()` (the default), `ServeConfirmed(...)`,
+        `ServeBeforeSettle()`, `FailToServe(...)`.
 
     All are in `x402sim.policies`, and each has one method; an object of your own with that method
     works, too.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from x402sim.protocol.refusals import Finding
+from x402sim.text.arguments import explained
 
 
 class PendingPayment(Protocol):
@@ -82,6 +83,7 @@ class AskOnce:
             payment.forget()
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class SettleAgain:
     """Ask the facilitator again, up to `times`, each after `wait_s`; then do as `then` says.

@@ -11,7 +11,10 @@ import msgspec
 
 
 class Track(msgspec.Struct, frozen=True):
-    """The settled payments for a resource that are in a block, and how many were ever served."""
+    """The settled payments for a resource that are in a block, and how many were ever served.
+
+    They are `matched`, and of them, `served`.
+    """
 
     matched: int = 0
     served: int = 0

@@ -6,6 +6,8 @@ Clauses: 3/expiry-refund, 5/cache-first, 5/stored-records.
 from dataclasses import dataclass
 from typing import Protocol
 
+from x402sim.text.arguments import explained
+
 
 class Proof(Protocol):
     """A payment id or a session id that a request shows, for the resource that it asks for."""
@@ -15,6 +17,13 @@ class Proof(Protocol):
 
     def is_claimed(self) -> bool:
         """Whether a header that can pay for it was presented, and may still be settled."""
+
+    @property
+    def confirmations(self) -> int | None:
+        """The blocks on top of the transfer that pays for it; None if no block has it.
+
+        For a policy with `counts_confirmations = True` only: the chain is asked at each request.
+        """
 
     def draw(self, name: str) -> float:
         """Return a number in [0, 1) that depends on the world's seed, the id and `name`."""
@@ -36,15 +45,46 @@ class ServeSettled:
         return proof.is_settled()
 
 
+@explained
+@dataclass(frozen=True, slots=True)
+class ServeConfirmed:
+    """Serve what is settled once `blocks` are on top of the block with its transfer.
+
+    If before each block the newest ones are replaced with p, and each reorganisation goes one
+    deeper with q (`x402sim.backends.Reorgs`), what is served is lost with 1 - Π(1 - p·q^t), over t
+    from `blocks` on. Until then a request gets a 402: a payer with `PayAndWait` asks again.
+    """
+
+    blocks: int
+    counts_confirmations = True
+
+    def __post_init__(self) -> None:
+        if self.blocks < 0:
+            raise ValueError(f"blocks: expected a whole number from 0, got {self.blocks}")
+
+    def serves(self, proof: Proof) -> bool:
+        """Tell whether it is settled, and deep enough in the chain now."""
+        if not proof.is_settled() or proof.confirmations is None:
+            return False
+        return proof.confirmations >= self.blocks
+
+
 @dataclass(frozen=True, slots=True)
 class ServeBeforeSettle:
-    """Naive: serve before the settlement, as soon as a header that can pay was presented."""
+    """Naive: serve before the settlement, as soon as a header that can pay was presented.
+
+    In two steps, the payment id is served while it is settled; in one, the settlement begins after
+    the answer.
+    """
+
+    before_settlement = True
 
     def serves(self, proof: Proof) -> bool:
         """Tell whether it is settled, or may still be."""
         return proof.is_settled() or proof.is_claimed()
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class FailToServe:
     """A seller that takes the money and, with a probability, never serves for it.
@@ -70,7 +110,7 @@ class FailToServe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedSession:
-    """A session whose time is over, in base units."""
+    """A session whose time is over: `deposited_base` and, of that, `unspent_base` (base units)."""
 
     deposited_base: int
     unspent_base: int
@@ -78,7 +118,7 @@ class EndedSession:
 
 @dataclass(frozen=True, slots=True)
 class PayBack:
-    """What to pay back, in base units, and how many seconds after the session's end."""
+    """What to pay back: `amount_base` units, `after_s` seconds from the session's end."""
 
     amount_base: int
     after_s: float = 0.0

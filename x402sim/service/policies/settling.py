@@ -66,8 +66,26 @@ class ClaimAfterSettle:
     """Naive: nothing is written before the facilitator has said that the money moved.
 
     A lost answer or a crash before that leaves no record: there is nothing that the policy
-    `lost_answer` could look up, and the payer is charged and not served.
+    `lost_answer` could look up, and the payer is charged and not served. For the same reason it
+    grants one authorization once where several services of one merchant have each its own
+    database: whoever loses the race to settle has no claim that the chain could prove paid. With
+    claims, each finds that its merchant was paid, and grants.
     """
+
+    def claims_before(self, step: Step) -> bool:
+        """Always False."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class NoClaim:
+    """Naive: nothing reserves an authorization: one payment, many grants.
+
+    In one step, it is served as often as it is sent. In two, it is as `ClaimAfterSettle`; with
+    `ServeBeforeSettle`, it is served for each payment id for which it is sent before it is settled.
+    """
+
+    reserves = False
 
     def claims_before(self, step: Step) -> bool:
         """Always False."""

@@ -143,6 +143,7 @@ def _service(site: Site, setup: Setup, store: Store, to: Transport, name: Servic
     return replace(
         connected(setup, store, to, own_clock, site.rng.stream(ids)),
         record=record,
+        on_bug=site.tell,
         settlement_rules=recipe.rules("settlement"),
         freshness_rules=recipe.rules("freshness"),
         rng=site.rng,

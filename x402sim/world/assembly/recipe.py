@@ -19,6 +19,7 @@ from x402sim.world.chains.accounts import ACCOUNTS, MOST_ACCOUNTS
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
 from x402sim.world.chains.parse import DEFAULT_CHAIN
+from x402sim.world.chains.reorgs import Reorganises
 
 SERVICE_TABLES: dict[str, Any] = {
     "settlement": SETTLEMENT,
@@ -64,6 +65,8 @@ class Recipe:
     block_time_s: float | BlockTimes | None = None
     """Seconds between blocks, the first after as many, or when blocks come; None mines each
     transaction immediately."""
+    reorgs: Reorganises | None = None
+    """When the chain reorganises by itself; needs a block time."""
     heartbeat_s: float = 60
     """Seconds between empty blocks, so that the chain's time advances."""
     sweep_s: int | None = None
@@ -75,9 +78,14 @@ class Recipe:
 
     def __post_init__(self) -> None:
         _ = self.blocks  # an impossible block time is refused here
+        if self.reorgs is not None and self.blocks is None:
+            raise ValueError("reorgs: a chain that reorganises has blocks: give it a block_time_s")
         if not 1 <= self.account_count <= MOST_ACCOUNTS:
             raise ValueError(f"fund 1 to {MOST_ACCOUNTS} accounts, not {self.account_count}")
-        for table, clause in self.without:
+        for each in self.without:
+            if not isinstance(each, tuple) or len(each) != 2:
+                raise ValueError(f"without: expected pairs of a table and a clause, got {each!r}")
+            table, clause = each
             if table not in TABLES:
                 raise ValueError(f"without: {unknown('rule table', table, TABLES)}")
             clauses = dict.fromkeys(rule.clause for rule in TABLES[table])

@@ -1,7 +1,7 @@
 """What all parts of one world share while it is built: clocks, journal, faults, randomness."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from starlette.types import ASGIApp
 
@@ -33,6 +33,9 @@ class Site:
     """Draws values that must never repeat, so it is unseeded if something outlives the world."""
     keys: Rng
     """Draws the keys, which depend on the seed in every world."""
+    first_bug: list[Exception] = field(default_factory=list)
+    """The first exception that a part of the world did not expect, such as one of a policy."""
+    on_bug: list[Callable[[Exception], None]] = field(default_factory=list)
 
     @classmethod
     def of(cls, recipe: Recipe, clock: Clock, journal: Journal) -> "Site":
@@ -62,6 +65,18 @@ class Site:
 
         return phase
 
+    def tell(self, bug: Exception) -> None:
+        """Tell an unexpected exception to all who listen."""
+        self.first_bug[:] = self.first_bug or [bug]
+        for listener in self.on_bug:
+            listener(bug)
+
+    def listen(self, listener: Callable[[Exception], None]) -> None:
+        """Tell a function each unexpected exception, and the first one if it is past."""
+        self.on_bug.append(listener)
+        for bug in self.first_bug:
+            listener(bug)
+
     def with_faults(
         self,
         name: Victim,
@@ -76,5 +91,9 @@ class Site:
         """
         self.faults.routed(name, paths)
         return web.recorded(
-            faulty(app, name, self.faults, self.clock, crash), name, self.journal, self.clock
+            faulty(app, name, self.faults, self.clock, crash),
+            name,
+            self.journal,
+            self.clock,
+            self.tell,
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from x402sim.rng import Stream
+from x402sim.text.arguments import explained
 
 SHORTEST_S, LONGEST_S = 0.01, 86_400
 
@@ -21,6 +22,7 @@ class BlockTimes(Protocol):
         """Yield the seconds to the first block, and then from each block to the next."""
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class FixedBlocks:
     """A block every `seconds`, 0.01 to 86400.
@@ -46,6 +48,7 @@ class FixedBlocks:
             yield self.seconds
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class JitteredBlocks:
     """Blocks about every `seconds`: each interval is up to `share` (0 to 1) shorter or longer.
@@ -68,6 +71,7 @@ class JitteredBlocks:
             yield self.seconds * stream.uniform(1 - self.share, 1 + self.share)
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class PoissonBlocks:
     """Blocks as a Poisson process: intervals are exponential, with a mean of `seconds`."""

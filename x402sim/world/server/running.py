@@ -3,17 +3,21 @@
 import asyncio
 import itertools
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
 import httpx
 
+from x402sim import events
 from x402sim.chain.base import ChainError
 from x402sim.clock import periodic_context
+from x402sim.text.printable import described
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.process import Process
 from x402sim.world.chains.block_times import FixedBlocks
+from x402sim.world.chains.reorgs import dropped
 
+log = logging.getLogger("x402sim")
 LOOK_S = 2
 """Seconds between polls of a node that mines by itself."""
 
@@ -49,14 +53,38 @@ async def _beat(parts: Parts) -> None:
     """Mine a block at each interval, or poll for the blocks of a node that mines by itself."""
     mining = parts.chain.mining
     blocks = parts.recipe.blocks or FixedBlocks(parts.recipe.heartbeat_s, phase=0)
-    pauses = blocks.intervals(parts.blocks) if mining else itertools.repeat(LOOK_S)
     failed: str | None = None
-    for pause_s in pauses:
-        await parts.clock.sleep(pause_s)
-        try:
-            await (mining.mine() if mining else parts.watch())
-            failed = None
-        except ChainError as error:  # a node may recover, and a disk get space again
-            if str(error) != failed:
-                logging.getLogger("x402sim").warning("the chain: %s", error)
-            failed = str(error)
+    reorganise = _reorganiser(parts)
+    try:
+        pauses = blocks.intervals(parts.blocks) if mining else itertools.repeat(LOOK_S)
+        for pause_s in pauses:
+            await parts.clock.sleep(pause_s)
+            try:
+                await reorganise()
+                await (mining.mine() if mining else parts.watch())
+                failed = None
+            except ChainError as error:  # a node may recover, and a disk get space again
+                if str(error) != failed:
+                    log.warning("the chain: %s", error)
+                failed = str(error)
+        raise ValueError(f"block_time_s: the intervals of {described(blocks)} have ended")
+    except Exception as bug:
+        log.exception("no more blocks come")
+        parts.deploy.site.tell(bug)
+
+
+def _reorganiser(parts: Parts) -> Callable[[], Awaitable[None]]:
+    """Return what reorganises the chain before a block, if it does so by itself."""
+    reorgs, chain = parts.recipe.reorgs, parts.chain
+    stream = parts.deploy.site.rng.stream("reorgs")
+    rewinding = chain.rewinding
+    depths = reorgs.depths(stream) if reorgs and rewinding else itertools.repeat(0)
+
+    async def reorganise() -> None:
+        depth = min(next(depths), await chain.height())
+        if depth > 0 and reorgs and rewinding:
+            lost = await dropped(chain, depth, reorgs.drop, stream)
+            parts.journal.record(parts.clock.now_ms(), events.ChainReorganised(depth=depth))
+            await rewinding.reorg(depth, lost)
+
+    return reorganise

@@ -1,11 +1,12 @@
 """When the payers of a population come: Poisson processes, fixed intervals, or given moments."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from x402sim.rng import Stream
+from x402sim.text.arguments import explained, require_kind
 
 DAY_S = 86_400
 
@@ -21,6 +22,7 @@ class Arrivals(Protocol):
         ...
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Poisson:
     """Visits at random: `per_s` a second on average, for the whole population.
@@ -54,6 +56,7 @@ class Poisson:
         return rate * len(self.daily) / sum(self.daily)
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class Every:
     """A visit every `seconds`, the first one at once."""
@@ -70,6 +73,7 @@ class Every:
         return (start_s + number * self.seconds for number in itertools.count())
 
 
+@explained
 @dataclass(frozen=True, slots=True)
 class At:
     """A visit at each of these moments, in seconds from now."""
@@ -78,9 +82,13 @@ class At:
     is_random = False
 
     def __post_init__(self) -> None:
-        wrong = [each for each in self.seconds if not 0 <= each < float("inf")]
-        if wrong:
-            raise ValueError(f"At: expected seconds of 0 or more, got {wrong[0]}")
+        given = self.seconds if isinstance(self.seconds, Iterable) else [self.seconds]
+        for each in given:
+            require_kind("seconds of At", each, float)
+            if not 0 <= each < float("inf"):
+                raise ValueError(f"At: expected seconds of 0 or more, got {each}")
+        if given is not self.seconds:
+            raise ValueError(f"At: expected a list of seconds, such as At([{self.seconds}])")
 
     def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
         """Yield the given moments in order; draws nothing."""

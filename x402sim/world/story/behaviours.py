@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from x402sim.payer.shops import Choose
 from x402sim.rng import Stream
+from x402sim.text.arguments import explained
 from x402sim.world.story.payer import Payer
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
@@ -13,6 +14,7 @@ Behaviour = Callable[[Payer, Stream], Awaitable[object]]
 """One visit of a payer; the stream is the payer's own, and goes on from visit to visit."""
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buy:
     """Get a quote as the payer's policy says, `times` times: by default pay for it and be served.
@@ -47,6 +49,7 @@ class Buy:
             await (await _sent_to(payer, self.at)).fetch()
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Session:
     """Open a session and send requests that it pays for; what is left is refunded at its end.

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from difflib import get_close_matches
 from types import CoroutineType, FrameType
 from typing import Any
 
@@ -60,6 +61,9 @@ def _let_go(error: BaseException) -> None:
         for each in error.exceptions:
             _let_go(each)
     if isinstance(error, AttributeError):
+        near = get_close_matches(error.name or "", dir(error.obj), n=1)
+        if near and near[0] != error.name and not isinstance(error.obj, CoroutineType):
+            error.add_note(f"did you mean {near[0]!r}?")
         error.obj = None
     traceback.clear_frames(error.__traceback__)
 

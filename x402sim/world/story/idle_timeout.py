@@ -12,7 +12,7 @@ from types import TracebackType
 from x402sim.clock import Clock
 from x402sim.events import AnswerReceived, NoAnswer, Part, RequestSent, TimeAdvanced
 from x402sim.journal import Entry
-from x402sim.world.loop import Deadlock, TimeStandsStill, VirtualLoop
+from x402sim.world.loop import Deadlock, VirtualLoop
 
 IDLE_TIMEOUT_S = 31 * 86400
 """A month of simulated time."""
@@ -24,8 +24,9 @@ class IdleTimeout:
     """A context manager around a story, and a listener of its journal.
 
     Raises `Deadlock` if nothing but periodic work is left, and `TimeoutError` after a month without
-    a request; time that the story advances itself (`LiveWorld.advance`) does not count. Raises the
-    loop's `TimeStandsStill` into the story, so that the journal is kept.
+    a request; time that the story advances itself (`LiveWorld.advance`) does not count. Raises into
+    the story, so that the journal is kept, what it is told to `stop` for: the loop's
+    `TimeStandsStill`, and what the user's own code raised in a part of the world.
     """
 
     def __init__(self, clock: Clock, parts: Collection[Part]) -> None:
@@ -40,7 +41,7 @@ class IdleTimeout:
         """The exchanges of the story that are in flight."""
         self._is_suspect = False
         self._newest_s = self._loop.time()
-        self._stopped_by: Deadlock | TimeStandsStill | None = None
+        self._stopped_by: Exception | None = None
 
     def __call__(self, entry: Entry) -> None:
         """Restart the timeout if the event is the story's own."""
@@ -60,7 +61,7 @@ class IdleTimeout:
         now_s = self._loop.time()
         is_stuck = self._is_stuck()
         if is_stuck and self._is_suspect:
-            self._stop(Deadlock(
+            self.stop(Deadlock(
                 f"nothing can wake the story, which did nothing since {self._newest_s:.3f} s: only "
                 "blocks, sweeps and the indexer are left"
             ))  # fmt: skip
@@ -78,13 +79,15 @@ class IdleTimeout:
         ours = (self._timer, self._clock.alarm)
         return not self._clock.is_awaited and not self._loop.has_timer_besides(ours)
 
-    def _stop(self, error: "Deadlock | TimeStandsStill") -> None:
-        self._stopped_by = error
-        self._limit.reschedule(self._loop.time())
+    def stop(self, error: Exception) -> None:
+        """Raise an error in the story, now; of several, the first one counts."""
+        if self._stopped_by is None:
+            self._stopped_by = error
+            self._limit.reschedule(self._loop.time())
 
     async def __aenter__(self) -> None:
         if isinstance(self._loop, VirtualLoop):
-            self._loop.on_standstill = self._stop
+            self._loop.on_standstill = self.stop
         await self._limit.__aenter__()
 
     async def __aexit__(
@@ -99,8 +102,10 @@ class IdleTimeout:
         try:
             await self._limit.__aexit__(kind, error, trace)
         except TimeoutError:
-            if self._stopped_by is not None:
-                raise self._stopped_by from error
-            raise TimeoutError(
-                f"the scenario made no request for {IDLE_TIMEOUT_S // 3600} hours of simulated time"
-            ) from error
+            if self._stopped_by is None:
+                raise TimeoutError(
+                    f"the scenario made no request for {IDLE_TIMEOUT_S // 3600} hours of simulated "
+                    "time"
+                ) from error
+        if self._stopped_by is not None:
+            raise self._stopped_by from self._stopped_by.__cause__ or error

@@ -1,8 +1,8 @@
 """Checks the invariants after every event of every run.
 
 Money is conserved; no session spends more than its deposit; access is granted, and a payment id is
-served, only for money that moved; a payment id is paid at most once. Each is checked on the chain
-and the database; only what was served is read from an answer.
+served, only for money that moved and was not taken back; a payment id is paid at most once. Each is
+checked on the chain and the database; only what was served is read from an answer.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -11,6 +11,7 @@ from typing import Any, assert_never, get_args
 
 from x402sim import events
 from x402sim.journal import Entry
+from x402sim.protocol.money import to_base
 from x402sim.service.issue import PAY
 from x402sim.service.store import Store
 from x402sim.world.assembly.parts import Parts
@@ -26,6 +27,8 @@ WITHIN_DEPOSIT = "invariant/released-within-deposit"
 GRANTED_IF_PAID = "invariant/granted-only-if-transferred"
 PAID_ONCE = "invariant/one-transfer-per-payment"
 SERVED_IF_PAID = "invariant/served-only-if-transferred"
+ORDER_ONCE = "invariant/one-order-per-authorization"
+STANDS = "a transfer that stands when it is served"
 
 
 class Invariants:
@@ -46,8 +49,12 @@ class Invariants:
         """The authorizations that were presented for each payment id."""
         self._paid: dict[str, tuple[Use, ...]] = {}
         """The authorizations that stand for each payment id, and their transactions."""
-        self._used: set[bytes] = set()
-        """The authorizations that were ever used to pay."""
+        self._used: dict[bytes, str] = {}
+        """The authorizations that were used to pay, and the transaction, while that stands."""
+        self._served: set[str | bytes] = set()
+        """The payment ids that were served, and the authorizations that were in one step."""
+        self._is_rewound = False
+        """Whether the chain has ever undone a transaction."""
         self._shown: dict[int, str] = {}
         """The payment ids that open requests show."""
         self._paying: dict[int, bytes] = {}
@@ -106,9 +113,20 @@ class Invariants:
     def _served_in_one_step(
         self, event: events.AnswerReceived, authorization: bytes
     ) -> Iterator[Broken]:
-        """Check that what a request that pays is answered with was paid before."""
-        if event.status == 200 and authorization not in self._used:
-            yield SERVED_IF_PAID, "a transfer before it is served", f"none by {authorization.hex()}"
+        """Check that what a request that pays is answered with was paid before, and only once."""
+        if event.status != 200:
+            return
+        is_paid, is_again = authorization in self._used, authorization in self._served
+        self._served.add(authorization)
+        if is_paid and not is_again:
+            return
+        service = self._parts.services[event.to].process.service
+        price = to_base(service.settings.quote_price, service.setup.network.decimals)
+        if not is_paid:
+            yield SERVED_IF_PAID, STANDS, f"none by {authorization.hex()}{_at_stake(price)}"
+        if is_again:
+            seen = f"{authorization.hex()} in exchange {event.exchange}{_at_stake(price)}"
+            yield ORDER_ONCE, "one order", seen
 
     def _offer(self, authorization: bytes, payment_id: str) -> None:
         ids = self._presented.get(authorization, ())
@@ -119,8 +137,33 @@ class Invariants:
     def _served_if_paid(self, event: events.AnswerReceived, payment_id: str) -> Iterator[Broken]:
         """Check that a payment id that is served was paid, by a header that was presented."""
         offered = self._offered.get(payment_id)
-        if event.status in (200, 201) and offered and self._used.isdisjoint(offered):
-            yield SERVED_IF_PAID, "a transfer before it is served", f"none for {payment_id}"
+        if event.status in (200, 201) and offered and self._used.keys().isdisjoint(offered):
+            price = self._price(event.to, payment_id)
+            yield SERVED_IF_PAID, STANDS, f"none for {payment_id}{_at_stake(price)}"
+        if event.status in (200, 201) and offered:
+            self._served.add(payment_id)
+            ids = {each for one in offered for each in self._presented[one]}
+            if len(ids) > 1 and len(self._served & ids) > self._authorizations_of(ids):
+                price = self._price(event.to, payment_id)
+                seen = f"{payment_id} with that of another{_at_stake(price)}"
+                yield ORDER_ONCE, "an authorization of its own", seen
+
+    def _authorizations_of(self, ids: Iterable[str]) -> int:
+        """Return how many authorizations were presented for these payment ids."""
+        return len({one for each in ids for one in self._offered[each]})
+
+    def _debited_if_deposited(self, event: events.SessionDebited) -> Iterator[Broken]:
+        """Check that the deposit of a session that is debited stands."""
+        session = self._store(event.actor).sessions.get(event.session_id)
+        offered = self._offered.get(session.payment_id) if session else None
+        if session and offered and self._used.keys().isdisjoint(offered):
+            at_stake = _at_stake(event.released_base)
+            yield SERVED_IF_PAID, STANDS, f"no deposit of {event.session_id}{at_stake}"
+
+    def _price(self, service: events.ServiceName, payment_id: str) -> int:
+        """Return what a service asked for a payment id, in base units; 0 if it asked nothing."""
+        terms = self._parts.services[service].process.service.issuer.read(payment_id)
+        return terms.amount_base if terms else 0
 
     def _look_at_chain(self, event: events.ChainEvent) -> Iterator[Broken]:
         match event:
@@ -130,6 +173,10 @@ class Invariants:
                 tx = _packed(event.tx_hash)
                 self._supply -= self._minted.pop(event.tx_hash, 0)
                 self._moved.pop(tx, None)
+                self._is_rewound = True
+                gone = [nonce for nonce, by in self._used.items() if by == event.tx_hash]
+                for nonce in gone:
+                    del self._used[nonce]
                 undone = [
                     each for each, uses in self._paid.items() if any(u[1] == tx for u in uses)
                 ]
@@ -147,6 +194,8 @@ class Invariants:
         match event:
             case events.SessionDebited() | events.SessionOpened() | events.SessionRefunded():
                 yield from self._within_deposit(event.actor, event.session_id)
+                if self._is_rewound and isinstance(event, events.SessionDebited):
+                    yield from self._debited_if_deposited(event)
             case events.PaymentSettled():
                 yield from self._granted_if_paid(event)
             case events.PaymentRefused() | events.PaymentFailed() | events.PaymentIndexed():
@@ -173,7 +222,7 @@ class Invariants:
         """Check that the sum of all balances is the minted amount."""
         minted, held = self._supply, self._parts.watch.supply_base
         if held != minted:
-            yield CONSERVED, f"{minted} base units", f"{held} base units"
+            yield CONSERVED, f"{minted} base units", f"{held} base units{_at_stake(held - minted)}"
 
     def _within_deposit(self, service: events.ServiceName, session_id: str) -> Iterator[Broken]:
         """Check that a session's released and refunded amounts do not exceed its deposit."""
@@ -183,7 +232,8 @@ class Invariants:
         refunded = session.remaining if session.refund_status == "settled" else 0
         out = session.released + refunded
         if not 0 <= session.released <= out <= session.deposited:
-            yield WITHIN_DEPOSIT, f"at most {session.deposited}", f"{out} of {session_id}"
+            over = _at_stake(out - session.deposited)
+            yield WITHIN_DEPOSIT, f"at most {session.deposited}", f"{out} of {session_id}{over}"
 
     def _granted_if_paid(self, event: events.PaymentSettled) -> Iterator[Broken]:
         """Check that the transaction of a grant moved exactly this amount from this payer."""
@@ -193,7 +243,8 @@ class Invariants:
         moved, record = list(self._moved.get(_packed(event.tx_hash), ())), stored.record
         wanted = record.from_address.lower(), record.to_address.lower(), int(record.amount)
         if wanted not in moved:
-            yield GRANTED_IF_PAID, f"a transfer of {wanted}", f"{moved} for {record.payment_id}"
+            found = f"{moved} for {record.payment_id}{_at_stake(wanted[2])}"
+            yield GRANTED_IF_PAID, f"a transfer of {wanted}", found
 
     def _store(self, service: events.ServiceName) -> Store:
         """Return the database of a service."""
@@ -210,7 +261,7 @@ class Invariants:
         """Check that at most one of the authorizations for a single payment id was settled."""
         authorization = self._known(event.authorization)
         if event.use == "used":
-            self._used.add(authorization)
+            self._used[authorization] = event.tx_hash
         ids = self._presented.get(authorization, ())
         if event.use != "used" or len(ids) != 1:
             return
@@ -218,7 +269,14 @@ class Invariants:
         others = [use for use in self._paid.get(payment_id, ()) if use[0] != authorization]
         self._paid[payment_id] = (*others, (authorization, _packed(event.tx_hash)))
         if others:
-            yield PAID_ONCE, "at most 1 transfer", f"{len(others) + 1} transfers for {payment_id}"
+            prices = (self._price(service, payment_id) for service in self._parts.services)
+            found = f"{len(others) + 1} transfers for {payment_id}"
+            yield PAID_ONCE, "at most 1 transfer", found + _at_stake(len(others) * max(prices))
+
+
+def _at_stake(amount_base: int) -> str:
+    """Return the money of a case, as `x402sim.report.laws` reads it."""
+    return f"; {abs(amount_base)} base units at stake"
 
 
 def _packed(text: str) -> bytes:

@@ -5,9 +5,7 @@ marked (needs "…") works only on stages that meet that need (`x402sim.spec.nee
 """
 
 import math
-from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -18,18 +16,20 @@ from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.session import SessionAuth
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import checksum, parse_address, to_hex
+from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
+from x402sim.text.arguments import explained, require_kind
 from x402sim.text.printable import described
-from x402sim.world.control.messages import Sent, Transfer
+from x402sim.world.control.messages import Sent, State, Transfer
 from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story import market, serialize
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.arrivals import Arrivals
 from x402sim.world.story.behaviours import Behaviour, Buy
+from x402sim.world.story.blocks import NewBlock, OnBlock, call_on_block
 from x402sim.world.story.clause_ids import require_clause
-from x402sim.world.story.facilitator import asked_as_a_service
+from x402sim.world.story.facilitator import asked_as_a_service, between
 from x402sim.world.story.orders import Account
 from x402sim.world.story.payer import Payer
 from x402sim.world.story.payer_client import PayerClient
@@ -80,6 +80,7 @@ class LiveWorld:
         """Return a random stream for the story, seeded with the world's seed and `name`."""
         return self.stage.rng.stream(f"story {name}")
 
+    @explained
     async def payer(
         self,
         name: str,
@@ -109,6 +110,7 @@ class LiveWorld:
             self.note("policy", payer=name, policy=repr(policy))
         return Payer(self, name, held, self.stage.client(name), Account(policy or PayerPolicy()))
 
+    @explained
     async def population(
         self,
         n: int,
@@ -180,14 +182,14 @@ class LiveWorld:
         `until_s` is a moment in Unix seconds instead; if it is past, no time goes by. Raises
         `ValueError` for a time that is negative or not finite.
         """
+        require_kind("seconds", seconds, float)
         if until_s is not None:
+            require_kind("until_s", until_s, float)
             seconds = max(0.0, until_s - self.clock.now())
         if not 0 <= seconds < math.inf:
             raise ValueError(f"time advances by a finite number of seconds, not by {seconds}")
         self.stage.record(events.TimeAdvanced(seconds=seconds))
         await self.stage.advance(seconds)
-
-    # --- what goes wrong -------------------------------------------------------------
 
     async def fault(self, fault: Fault | FaultRule) -> None:
         """Add a fault (needs "faults"), such as `Fault(victim="facilitator", does="lose answer")`.
@@ -202,14 +204,14 @@ class LiveWorld:
         elif self.stage.parts is None:
             raise ValueError("a Python function cannot be sent to a deployment")
         else:
-            says = partial(self.report_broken, "fault", "a Fault or None")
-            self.stage.parts.faults.add_rule(fault, says)
+            self.stage.parts.faults.add_rule(fault)
             self.note("fault", rule=described(fault))
 
     async def heal(self) -> None:
         """Reset faults, clock skews, the explorer's lag, forced reverts and mining."""
         await self._control("POST", "faults/clear")
 
+    @explained
     async def skew(self, actor: events.Part, seconds: float) -> None:
         """Skew the clock of the service, the facilitator, the explorer or the chain.
 
@@ -222,11 +224,13 @@ class LiveWorld:
         elif self.stage.parts is not None:
             self.stage.parts.clocks[actor].skew_s = seconds
 
+    @explained
     async def explorer_lag(self, seconds: float) -> None:
         """Show each block in the explorer `seconds` late (needs "faults")."""
         self.stage.record(events.ExplorerLagged(seconds=seconds))
         await self._control("POST", "explorer/lag", {"seconds": seconds})
 
+    @explained
     async def crash(self, victim: events.ServiceName = "service") -> None:
         """Kill a service; returns when it has restarted on its database, 1 second later."""
         victim = self.stage.first if victim == "service" else victim
@@ -238,29 +242,46 @@ class LiveWorld:
 
     # --- the chain -------------------------------------------------------------------
 
+    @explained
     async def fund(self, address: str, amount: str) -> None:
         """Mint tokens, such as "1.00", to an address; the transaction is mined (needs "funds")."""
         await self._control("POST", "faucet", {"address": address, "amount": amount})
 
+    @explained
     async def mining(self, automine: bool) -> None:
         """Mine each transaction immediately, or only on demand (needs "control chain")."""
         self.stage.record(events.MiningSwitched(automine=automine))
         await self._control("POST", "mining", {"automine": automine})
 
+    @explained
     async def mine(self, blocks: int = 1) -> None:
         """Mine blocks; the first includes every waiting transaction (needs "control chain")."""
         await self._control("POST", "mine", {"blocks": blocks})
 
+    @explained
     async def reorg(self, depth: int, drop: list[str] | None = None) -> None:
         """Replace the newest `depth` blocks, without the transactions in `drop` (hashes)."""
         self.stage.record(events.ChainReorganised(depth=depth))
         await self._control("POST", "reorg", {"depth": depth, "drop": drop or []})
+
+    async def newest_block(self) -> NewBlock:
+        """Return the chain's newest block, without its transactions (needs "observe chain")."""
+        found: State = await self._control("GET", "state", kind=State)
+        return NewBlock(found.chain.height or 0, found.chain.timestamp or 0)
+
+    def on_block(self, hook: OnBlock) -> None:
+        """Call a function with each new `NewBlock`, also if it replaces another one.
+
+        A coroutine function runs beside the story. Raises `ValueError` for a deployment.
+        """
+        call_on_block(self.stage.parts, hook)
 
     async def drop_waiting(self) -> None:
         """Drop every transaction from the mempool (needs "control chain")."""
         self.stage.record(events.MempoolDropped())
         await self._control("POST", "drop")
 
+    @explained
     async def force_revert(self, calls: int = 1) -> None:
         """Make the next calls of the token revert when mined."""
         self.stage.record(events.RevertsForced(calls=calls))
@@ -274,23 +295,15 @@ class LiveWorld:
 
     def paused(self) -> AbstractAsyncContextManager[None]:
         """Pause the token for the length of a `with` block (needs "fiat token")."""
-        return self._between(abi.PAUSE, abi.UNPAUSE)
+        return between(self, abi.PAUSE, abi.UNPAUSE)
 
     def blacklisted(self, address: str) -> AbstractAsyncContextManager[None]:
         """Blacklist an address for the length of a `with` block (needs "fiat token")."""
-        account = parse_address(address)
-        on, off = (abi.calldata(each, account) for each in (abi.BLACKLIST, abi.UNBLACKLIST))
-        return self._between(on, off)
+        calls = (abi.BLACKLIST, abi.UNBLACKLIST)
+        on, off = (abi.calldata(each, parse_address(address)) for each in calls)
+        return between(self, on, off)
 
-    @asynccontextmanager
-    async def _between(self, on: bytes, off: bytes) -> AsyncIterator[None]:
-        owner = str(self.start_state.token_owner)
-        await self.transact(owner, to_hex(on))
-        try:
-            yield
-        finally:
-            await self.transact(owner, to_hex(off))
-
+    @explained
     async def run_indexer(self, of: events.ServiceName = "service") -> dict[str, Any]:
         """Run the payment indexer of a service now; return its counts."""
         if of in ("service", self.stage.first):
@@ -319,11 +332,13 @@ class LiveWorld:
 
     # --- the money, counted on the chain --------------------------------------------
 
+    @explained
     async def balance(self, address: str) -> int:
         """Return an address's balance on the chain, in base units (needs "observe chain")."""
         (held,) = await self._control("POST", "balances", {"accounts": [address]})
         return int(held)
 
+    @explained
     async def earned(self, service: events.ServiceName | None = None) -> int:
         """Return what the merchants have earned since the story began, in base units.
 
@@ -334,6 +349,7 @@ class LiveWorld:
         before = self.start_state.held_base
         return sum([await self.balance(each) - before.get(each, 0) for each in of])
 
+    @explained
     async def transfers(
         self, sender: Payer | None = None, *, to: Payer | None = None
     ) -> list[Transfer]:
@@ -362,7 +378,8 @@ class LiveWorld:
 
         Raises `TypeError` for data that JSON cannot hold.
         """
-        self.stage.record(events.Note(name=name, data=msgspec.to_builtins(data)))
+        require_kind("name", name, str)
+        self.stage.record(events.Note(name=name, data=serialize.noted(data)))
 
     def report_broken(self, clause: str, expected: str, actual: str) -> None:
         """Record a broken invariant as a failed check."""

@@ -140,6 +140,10 @@ class Shopper:
         payment_id = order.required.payment_id
         return await payer.ask_session(max_spend, duration_s, payment_id=payment_id)
 
+    async def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        await self._payer.world.clock.sleep(seconds)
+
     async def show_payment(self) -> None:
         """Request it with the newest payment id, if there is one."""
         if self._payment_id is not None:

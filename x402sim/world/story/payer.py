@@ -4,6 +4,7 @@ from x402sim.events import ServiceName
 from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.shops import Choose, Shop
 from x402sim.payer.wallet import Wallet
+from x402sim.text.arguments import explained
 from x402sim.world.story import shopping
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.orders import Account, Shopper
@@ -74,6 +75,7 @@ class Payer(PayerClient):
         """
         return await self._shopper.fetch()
 
+    @explained
     async def open_session(self, max_spend: str, duration: int) -> Answer:
         """Pay a deposit as the policy says, and return the answer that names the session.
 

@@ -28,6 +28,7 @@ from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
 from x402sim.world.control.messages import Sent
 from x402sim.world.story.answers import Answer
+from x402sim.world.story.blocks import NewBlock
 from x402sim.world.transport.client import PartClient
 
 QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
@@ -50,6 +51,9 @@ class PayerWorld(Protocol):
 
     async def balance(self, address: str) -> int:
         """Return an address's balance on the chain, in base units."""
+
+    async def newest_block(self) -> NewBlock:
+        """Return the chain's newest block."""
 
     async def transact(self, sender: str, data: str) -> Sent:
         """Send a call of the token from an account."""

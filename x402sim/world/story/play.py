@@ -1,5 +1,6 @@
 """Plays a story: records its beginning, its errors and its outcome."""
 
+import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from inspect import isawaitable
@@ -97,9 +98,16 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
     try:
         with forgotten_awaits(file_of(scenario)) as forgotten:
             async with idle_timeout:
+                if stage.parts is not None:
+                    stage.parts.deploy.site.listen(idle_timeout.stop)
                 await _started(scenario, live)
         if forgotten:
             raise ForgottenAwait("; ".join(forgotten))
+    except asyncio.CancelledError as interrupt:  # Ctrl-C: the journal says where the story was
+        trace = tracebacks.lines(interrupt, skip=__file__)
+        live.stage.record(events.StoryRaised(trace=trace))
+        live.stage.record(events.End(outcome="failed", reason="interrupted"))
+        raise
     except Exception as error:  # noqa: BLE001 - whatever the story raises is its outcome
         live.stage.record(events.StoryRaised(trace=tracebacks.lines(error, skip=__file__)))
         return tracebacks.summary(error)

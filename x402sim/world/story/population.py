@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from inspect import isawaitable
 from itertools import cycle
 from typing import Protocol
 
 from x402sim.clock import Clock
 from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
 from x402sim.rng import Stream, later
+from x402sim.text.printable import described
 from x402sim.world.story.arrivals import Arrivals
 from x402sim.world.story.behaviours import Behaviour
 from x402sim.world.story.payer import Payer
@@ -30,8 +32,8 @@ class PopulationWorld(Protocol):
 class Population:
     """The population of a story, when all its visits are over.
 
-    `visits` counts the visits that began; `given_up` those of them that ended with
-    `PaymentFailed`, such as a request whose answer was lost, or `SpendingCapExceeded`.
+    `payers` are all that came; `visits` counts the visits that began; `given_up` those of them that
+    ended with `PaymentFailed`, such as a request whose answer was lost, or `SpendingCapExceeded`.
     """
 
     payers: list[Payer]
@@ -54,7 +56,8 @@ async def play_population(
     Raises the first exception of a behaviour but those two, with a note of who raised it.
     """
     if count < 1:
-        raise ValueError(f"a population has at least one payer, not {count}")
+        raise ValueError(f"n: a population has at least one payer, not {count}")
+    _require_behaviour(behaviour)
     start_s = world.clock.now()
     moments = arrivals.moments(start_s, world.rng(f"arrivals of {name}"))
     payers = [await join(f"{name} {number}") for number in range(1, count + 1)]
@@ -67,7 +70,13 @@ async def play_population(
     async def visit(payer: Payer) -> None:
         nonlocal given_up
         try:
-            await behaviour(payer, streams[payer.name])
+            visiting: object = behaviour(payer, streams[payer.name])
+            if not isawaitable(visiting):
+                raise TypeError(
+                    f"behaviour: {described(behaviour)} returned {described(visiting)}: write "
+                    "`async def visit(payer, rng)`"
+                )
+            await visiting
         except (PaymentFailed, SpendingCapExceeded):
             given_up += 1
         except Exception as error:
@@ -82,6 +91,15 @@ async def play_population(
             visits += 1
             running.create_task(visit(payer), name=f"a visit of {payer.name}")
     return Population(payers=payers, visits=visits, given_up=given_up)
+
+
+def _require_behaviour(given: object) -> None:
+    if isinstance(given, type) or not callable(given):
+        hint = f"; did you mean {given.__name__}(…)?" if isinstance(given, type) else ""
+        raise ValueError(
+            "behaviour: expected an object such as Buy(), or `async def visit(payer, rng)`, got "
+            f"{described(given)}{hint}"
+        )
 
 
 def _visits(

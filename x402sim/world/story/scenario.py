@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, overload
+from typing import Any, cast, overload
 
 from x402sim.spec.needs import Need, parse_needs
+from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
 from x402sim.text.tracebacks import shown
 from x402sim.world.story.clause_ids import require_clause
@@ -85,6 +86,15 @@ def scenario_of(story: Scenario | Story) -> Scenario:
     """Return a scenario as it is; of a plain coroutine function, one without clauses and needs."""
     if isinstance(story, Scenario):
         return story
+    if not callable(given := cast(object, story)):
+        hint = ""
+        if inspect.iscoroutine(given):
+            given.close()  # it is never awaited
+            hint = ": write play(story), without a call"
+        raise TypeError(
+            "play: expected a scenario, its name, or a function `async def story(world)`, got "
+            f"{described(given)}{hint}"
+        )
     name = getattr(story, "__name__", "story")
     return Scenario(name, name.replace("_", " "), (), "", (), story)
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+import msgspec
+
 from x402sim.events import Scalar
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
@@ -44,6 +46,18 @@ def _changed(value: Configuration) -> str:
     pairs = [(each.name, getattr(value, each.name)) for each in fields(value)]
     changed = [f"{name}={_python(it)}" for name, it in pairs if it != getattr(default, name)]
     return f"{type(value).__name__}({', '.join(changed)})"
+
+
+def noted(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data of a note; raises `TypeError` for what JSON cannot hold."""
+    held = {}
+    for name, value in data.items():
+        try:
+            held[name] = msgspec.to_builtins(value)
+        except TypeError:
+            wanted = "what JSON can hold: text, number, bool, None, list or dict"
+            raise TypeError(f"note: {name}: expected {wanted}, got {described(value)}") from None
+    return held
 
 
 def value(given: Any) -> Scalar:

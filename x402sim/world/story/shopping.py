@@ -49,6 +49,11 @@ def _shop(name: ServiceName, answer: Answer) -> Shop | None:
 
 def chosen(rule: Choose, shops: Sequence[Shop]) -> ServiceName:
     """Return the service that a rule chooses; raises `PaymentFailed` and `ValueError`."""
+    if not callable(rule):
+        raise ValueError(
+            "rule: expected a function of the shops, such as `cheapest` of x402sim.policies, got "
+            f"{described(rule)}"
+        )
     if not shops:
         raise PaymentFailed("no service lists an agent that sells quotes")
     name = rule(shops)

@@ -13,22 +13,20 @@ from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.report.run import Run, finished
 from x402sim.service.settings import Settings
+from x402sim.text.arguments import explained
+from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
+from x402sim.world.chains.reorgs import Reorganises
 from x402sim.world.stages.deployment import left_ahead
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.parse import parse_stage
 from x402sim.world.stages.stage import OpenStage, Plan, Stage
 from x402sim.world.story import serialize
-from x402sim.world.story.configure import (
-    facilitators_of,
-    require,
-    require_own_world,
-    services_of,
-)
+from x402sim.world.story.configure import facilitators_of, require_own_world, services_of
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, play_on
 from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
@@ -44,6 +42,7 @@ class OtherNetwork(ValueError):
     """The network that was chosen is not the deployment's."""
 
 
+@explained
 class World:
     """The whole world of a pay-per-request API: service, facilitator, explorer, chain, payers.
 
@@ -71,6 +70,9 @@ class World:
         Seconds between blocks, 0.01 to 86400; by default each transaction is mined immediately.
         The first block comes at a time drawn from the seed. Objects: `FixedBlocks(5, phase=0)`,
         `JitteredBlocks(5, 0.2)`, `PoissonBlocks(5)`.
+    reorgs
+        How the chain reorganises by itself: `Reorgs(0.1, deeper=0.5)`, before each block with 10 %;
+        needs block_time_s. Default None: only when a story says so (`world.reorg`).
     explorer
         `ExplorerSettings` of the explorer, such as `ExplorerSettings(lag_s=20)`.
     service
@@ -115,6 +117,7 @@ class World:
         chain: ChainBackend | str = DEFAULT_CHAIN,
         latency: Mapping[str, LatencySpec] | None = None,
         block_time_s: float | BlockTimes | None = None,
+        reorgs: Reorganises | None = None,
         service: Settings | Mapping[str, Settings] | None = None,
         facilitator: FacilitatorSettings | Mapping[str, FacilitatorSettings] | None = None,
         explorer: ExplorerSettings | None = None,
@@ -123,11 +126,6 @@ class World:
         invariants: bool = True,
         journal: str | Path | None = None,
     ) -> None:
-        require("seed", seed, int)
-        require("explorer", explorer, ExplorerSettings, type(None))
-        require("network", network, Network, type(None))
-        require("invariants", invariants, bool)
-        require("journal", journal, str, Path, type(None))
         _require_ndjson(journal)
         self.seed, self.on = seed, parse_stage(on) if isinstance(on, str) else on
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
@@ -145,18 +143,22 @@ class World:
                 explorer=explorer or ExplorerSettings(),
                 chain=self.chain,
                 block_time_s=_blocks(block_time_s),
+                reorgs=reorgs,
                 without=without,
             ),
             journal=None if journal is None else Path(journal),
-            latency=_latencies(latency or {}, (*RECEIVERS, *services, *facilitators)),
+            latency=_latencies(latency, (*RECEIVERS, *services, *facilitators)),
         )
         options = serialize.options(
             latency=dict(latency or {}),
             block_time_s=block_time_s,
+            reorgs=reorgs,
             **configured,
             network=None if network == TESTNET else network,
             without=without,
         )
+        if not invariants:
+            options["invariants"] = "False"
         self._description = Description(
             seed=seed,
             on=self.on.name,
@@ -222,11 +224,17 @@ def _blocks(given: float | BlockTimes | None) -> BlockTimes | None:
     return FixedBlocks(given)
 
 
-def _latencies(given: Mapping[str, LatencySpec], receivers: Sequence[str]) -> dict[str, Any]:
-    for to in given:
-        if to not in receivers:
-            raise ValueError(f"latency: {unknown('part', to, dict.fromkeys(receivers))}")
-    return {to: _latency(to, spec) for to, spec in given.items()}
+def _latencies(given: object, receivers: Sequence[str]) -> dict[str, Any]:
+    parts = dict.fromkeys(receivers)
+    if not isinstance(given, Mapping | None):
+        raise ValueError(
+            'latency: expected seconds by part, such as {"service": 0.1}, got '
+            f"{described(given)}. Possible parts: {', '.join(parts)}"
+        )
+    for to in given or {}:
+        if to not in parts:
+            raise ValueError(f"latency: {unknown('part', to, parts)}")
+    return {to: _latency(to, spec) for to, spec in (given or {}).items()}
 
 
 def _latency(to: str, spec: LatencySpec) -> Any:

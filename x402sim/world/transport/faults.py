@@ -17,6 +17,7 @@ from x402sim.events import Part
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.rng import Stream
+from x402sim.text.arguments import ExplainedMeta
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
 
@@ -37,7 +38,12 @@ FaultKind = Literal[
 
 
 class Fault(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, repr_omit_defaults=True
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    repr_omit_defaults=True,
+    metaclass=ExplainedMeta,
 ):
     """A fault: what it does, to which requests, how often and how likely.
 
@@ -205,7 +211,7 @@ class Faults:
     def __init__(self, rng: Stream, now: Callable[[], float] = lambda: 0.0) -> None:
         self._rng, self._now = rng, now
         self._standing: list[_Standing] = []
-        self._rules: list[tuple[FaultRule, Callable[[str], None]]] = []
+        self._rules: list[FaultRule] = []
         self._paths: dict[str, Sequence[str]] = {}
         self.on_crash: Callable[[], None] = lambda: None
         self.on_strike: list[Callable[[str, str, str], None]] = []
@@ -240,15 +246,14 @@ class Faults:
             raise ValueError(wrong)
         self._standing.append(_Standing(fault))
 
-    def add_rule(self, rule: FaultRule, on_error: Callable[[str], None]) -> None:
+    def add_rule(self, rule: FaultRule) -> None:
         """Add a function that is asked about every request that no fault has struck.
 
-        `on_error` is told what it raises, and what it returns instead of a fault. Raises
-        `TypeError` if it is no function.
+        Raises `TypeError` if it is no function.
         """
         if not callable(rule):
             raise TypeError(f"a fault is a Fault or a function of a request, not {rule!r}")
-        self._rules.append((rule, on_error))
+        self._rules.append(rule)
 
     def clear(self, keep: Collection[str] = ()) -> None:
         """Remove all faults, but those that strike what contains one of the texts to `keep`."""
@@ -296,19 +301,16 @@ class Faults:
         return self._by_rule(victim, path, request)
 
     def _by_rule(self, victim: Victim, path: str, request: bytes) -> Fault | None:
-        """Return the fault of the first rule that has one for this request."""
+        """Return the fault of the first rule that has one; raises what a rule raises."""
         asked = Struck(victim=victim, path=path, sent=request, at_s=self._now(), rng=self._rng)
-        for rule, on_error in self._rules:
-            try:
-                fault = rule(asked)
-            except Exception as error:  # noqa: BLE001 - the user's own code: the run is told
-                on_error(f"{described(rule)} raised {error!r}")
-                continue
+        for rule in self._rules:
+            fault = rule(asked)
             if fault is None:
                 continue
             if not isinstance(cast(object, fault), Fault):
-                on_error(f"{described(rule)} returned {described(fault)}")
-            elif self._rng.random() < fault.probability:
+                told = f"{described(rule)} returned {described(fault)}"
+                raise TypeError(f"{told}; a function of a request returns a Fault or None")
+            if self._rng.random() < fault.probability:
                 return fault
         return None
 

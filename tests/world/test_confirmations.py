@@ -1,0 +1,115 @@
+"""Confirmations: who waits for them, what a story sees of blocks, a chain that reorganises."""
+
+from typing import Any
+
+import pytest
+
+from tests.world.playing import found, standard_payment
+from x402sim import LiveWorld, Settings, World, events
+from x402sim.backends import Reorgs
+from x402sim.policies import ServeConfirmed, ServicePolicy
+
+
+def serving(policy: Any) -> Settings:
+    return Settings(policy=ServicePolicy(serve=policy))
+
+
+async def waits(world: LiveWorld) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    paid = await alice.buy()
+    opened = await alice.ask_session("0.05", 3600)
+    await alice.pay(opened)
+    statuses = []
+    for _ in range(4):
+        quoted = await alice.ask(payment_id=paid.payment_id)
+        session = await alice.ask_session("0.05", 3600, payment_id=opened.payment_id)
+        statuses.append((quoted.status, session.status))
+        await world.mine()
+    assert statuses == [(402, 402), (402, 402), (200, 402), (200, 201)], statuses
+
+
+@pytest.mark.parametrize("chain", ["ledger"])
+def test_a_service_serves_what_is_confirmed(virtual: str, chain: str) -> None:
+    World(on=virtual, chain=chain, service=serving(ServeConfirmed(3))).play(
+        waits
+    ).raise_for_failure()
+
+
+async def dropped(world: LiveWorld) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    paid = await alice.buy()
+    await world.mine(2)
+    assert (await alice.ask(payment_id=paid.payment_id)).status == 200
+    (transfer,) = await world.transfers(alice)
+    await world.reorg(3, drop=[transfer.tx_hash])
+    assert (await alice.ask(payment_id=paid.payment_id)).status == 402
+
+
+def test_a_service_that_counts_serves_nothing_whose_transfer_was_dropped() -> None:
+    World(service=serving(ServeConfirmed(2))).play(dropped).raise_for_failure()
+
+
+def test_in_one_step_too(virtual: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        required = await alice.ask()
+        headers = {"X-PAYMENT": standard_payment(required, alice.sign(required))}
+        body = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+        sent = []
+        for _ in range(3):
+            sent.append(await alice.send("POST", "/api/perp/quote", json=body, headers=headers))
+            await world.mine()
+        assert [each.status for each in sent] == [409, 409, 200], sent
+        assert len(await world.transfers(alice)) == 1
+
+    World(on=virtual, service=serving(ServeConfirmed(2))).play(story).raise_for_failure()
+
+
+def test_who_reads_confirmations_without_counting_them_is_told() -> None:
+    class Reads:
+        def serves(self, proof: Any) -> bool:
+            return bool(proof.confirmations)
+
+    run = World(service=serving(Reads())).play(dropped)
+    assert "a policy that reads proof.confirmations says so" in run.reason
+
+
+def test_a_story_sees_each_block_and_the_newest_one() -> None:
+    seen: list[int] = []
+
+    async def story(world: LiveWorld) -> None:
+        world.on_block(lambda block: seen.append(block.number))
+        alice = await world.payer("alice", balance="1.00")
+        paid = await alice.buy()
+        newest = await alice.world.newest_block()
+        assert newest.number == seen[-1]
+        assert abs(newest.time_s - world.clock.now()) < 5
+        await world.reorg(1, drop=[paid.body["txHash"]])
+        assert seen[-2:] == [newest.number] * 2, "the one that replaces it counts"
+
+        async def broken(block: Any) -> None:
+            raise LookupError(f"in block {block.number}")
+
+        world.on_block(broken)
+        await world.mine()
+        await world.advance(5)
+
+    run = World(block_time_s=5).play(story)
+    assert run.reason.startswith("LookupError: in block"), run.reason
+    assert run.place.startswith("test_confirmations.py:")
+
+
+def test_a_chain_reorganises_by_itself_as_often_and_as_deep_as_drawn() -> None:
+    async def idle(world: LiveWorld) -> None:
+        await world.advance(5000)
+
+    reorgs = Reorgs(0.2, deeper=0.5)
+    run = World(seed=1, block_time_s=5, reorgs=reorgs).play(idle).raise_for_failure()
+    depths = [each.depth for each in found(run, events.ChainReorganised)]
+    assert 150 < len(depths) < 250, "of 1,000 blocks"
+    assert sum(depths) / len(depths) == pytest.approx(2, rel=0.25)
+    again = World(seed=1, block_time_s=5, reorgs=reorgs).play(idle)
+    assert again.sha256 == run.sha256
+    assert "reorgs=Reorgs(probability=0.2, deeper=0.5, drop=1.0)" in run.command
+    with pytest.raises(ValueError, match="reorgs: a chain that reorganises has blocks"):
+        World(reorgs=reorgs)

@@ -1,0 +1,156 @@
+"""Sixty misuses: each says which argument is wrong, what it may be, and the nearest right word."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from x402sim import Fault, LiveWorld, Settings, World, sweep
+from x402sim.backends import (
+    ExplorerSettings,
+    FacilitatorSettings,
+    FixedBlocks,
+    Ledger,
+    PoissonBlocks,
+    Tcp,
+)
+from x402sim.policies import (
+    AtMost,
+    FailToServe,
+    Forget,
+    GiveUp,
+    OpenSessions,
+    PayerPolicy,
+    SameAuthorization,
+    ServicePolicy,
+    SettleAgain,
+)
+from x402sim.population import At, Buy, Every, Poisson, Session
+
+MISUSES: list[tuple[Callable[[], Any], str]] = [
+    (lambda: World(latency=0.1), 'latency: expected seconds by part, such as {"service": 0.1}'),
+    (lambda: World(latency={"servce": 1}), "latency: unknown part 'servce'; did you mean 'service'"),
+    (lambda: World(sede=1), "World: unknown argument 'sede'; did you mean 'seed'? Possible: seed"),
+    (lambda: World(1), "World: arguments are given by name, such as seed=…"),
+    (lambda: World(seed=1.5), "seed: expected a whole number, got 1.5"),
+    (lambda: World(seed="7"), "seed: expected a whole number, got '7'; did you mean 7?"),
+    (lambda: World(on=5), "on: expected an object with"),
+    (lambda: World(on=Tcp), "got the class Tcp; did you mean Tcp(…)?"),
+    (lambda: World(chain=Ledger), "chain: expected an object with `open` or a text, got the class"),
+    (lambda: World(block_time_s="5"), "block_time_s: expected a number or an object with"),
+    (lambda: World(block_time_s=PoissonBlocks), "did you mean PoissonBlocks(…)?"),
+    (lambda: World(service=ServicePolicy()), "service: expected Settings, got ServicePolicy()"),
+    (lambda: World(without=("verification", "x")), "without: expected pairs of a table and a"),
+    (lambda: World(invariants=0), "invariants: expected True or False, got 0"),
+    (lambda: World().play(42), "play: expected a scenario, its name, or a function `async def"),
+    (lambda: World().play(None), "play: expected a scenario"),
+    (lambda: World().play(buys(None)), "write play(story), without a call"),
+    (lambda: World().play("repaly"), "unknown scenario 'repaly'; did you mean 'replay'?"),
+    (lambda: Settings(quote_prize="1"), "Settings: unknown argument 'quote_prize'; did you mean 'qu"),
+    (lambda: Settings(quote_price=0.05), "quote_price: expected a text, got 0.05; did you mean '0.05"),
+    (lambda: Settings("0.05"), "Settings: arguments are given by name, such as quote_price=…"),
+    (lambda: Settings(policy=Forget()), "policy: expected ServicePolicy, got Forget()"),
+    (lambda: ServicePolicy(lost_anser=Forget()), "unknown field 'lost_anser'; did you mean 'lost_an"),
+    (lambda: ServicePolicy(serve=Forget()), "serve: expected an object with the method 'serves'"),
+    (lambda: PayerPolicy(retri=GiveUp()), "PayerPolicy: unknown field 'retri'; did you mean 'retry'"),
+    (lambda: SameAuthorization(time=3), "SameAuthorization: unknown argument 'time'; did you mean"),
+    (lambda: SameAuthorization(times=-1), "times: expected a whole number from 0, got -1"),
+    (lambda: SettleAgain(times="3"), "times: expected a whole number, got '3'; did you mean 3?"),
+    (lambda: SettleAgain(then=5), "then: expected an object with `resolve`, got 5"),
+    (lambda: AtMost(1.0), "total: expected a text or None, got 1.0; did you mean '1.0'?"),
+    (lambda: FailToServe("x"), "probability: expected a number, got 'x'"),
+    (lambda: OpenSessions(deposit=1), "deposit: expected a text, got 1; did you mean '1'?"),
+    (lambda: Poisson(5), "Poisson: arguments are given by name, such as per_s=…"),
+    (lambda: Poisson(per_s="5"), "per_s: expected a number, got '5'; did you mean 5?"),
+    (lambda: Every("1"), "seconds: expected a number, got '1'; did you mean 1?"),
+    (lambda: At(5), "At: expected a list of seconds, such as At([5])"),
+    (lambda: At(["1"]), "seconds of At: expected a number, got '1'; did you mean 1?"),
+    (lambda: Buy(tims=2), "Buy: unknown argument 'tims'; did you mean 'times'?"),
+    (lambda: Session(deposit=0.1), "deposit: expected a text, got 0.1; did you mean '0.1'?"),
+    (lambda: FixedBlocks("5"), "seconds: expected a number, got '5'; did you mean 5?"),
+    (lambda: FacilitatorSettings(delay=5), "FacilitatorSettings: unknown argument 'delay'. Possible"),
+    (lambda: ExplorerSettings(lag=5), "unknown argument 'lag'; did you mean 'lag_s'?"),
+    (lambda: Fault(vicitm="rpc", does="refuse"), "Fault: unknown field 'vicitm'; did you mean 'vic"),
+    (lambda: Fault("rpc", "refuse"), "Fault: fields are given by name, such as victim=…"),
+    (lambda: sweep(lambda rate: 1, {"rate": [5]}), "unknown parameter 'seed'"),
+]  # fmt: skip
+
+
+async def buys(world: Any) -> None:
+    await (await world.payer("alice", balance="1.00")).buy()
+
+
+@pytest.mark.parametrize(("misuse", "says"), MISUSES, ids=[says for _, says in MISUSES])
+def test_a_misuse_is_explained_where_it_is_written(misuse: Callable[[], Any], says: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=re.escape(says)):
+        misuse()
+
+
+async def at_alice(world: LiveWorld, does: Callable[[Any], Any]) -> None:
+    answer = does(await world.payer("alice", balance="1.00"))
+    if answer is not None:
+        await answer
+
+
+STORIES: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda w: w.population(3, arrivals=5), "arrivals: expected an object with `moments`, got 5"),
+    (lambda w: w.population(3, arrivals=Every), "did you mean Every(…)?"),
+    (lambda w: w.population("3", arrivals=Every(1)), "n: expected a whole number, got '3'"),
+    (lambda w: w.population(2, arrivals=Every(1), behaviour=Buy), "behaviour: expected an object s"),
+    (lambda w: w.population(2, arrivals=Every(1), behaviour=lambda p, r: 5), "returned 5: write `as"),
+    (lambda w: w.population(2, arrivals=Every(1), behavior=Buy()), "did you mean 'behaviour'?"),
+    (lambda w: w.population(2, arrivals=Every(1), until_s="x"), "until_s: expected a number or None"),
+    (lambda w: w.payer("a", balance=1.0), "balance: expected a text or None, got 1.0; did you mean"),
+    (lambda w: w.payer("a", ballance="1"), "payer: unknown argument 'ballance'; did you mean 'balan"),
+    (lambda w: w.payer("a", wallet="smrt"), "wallet: unknown word 'smrt'; did you mean 'smart'?"),
+    (lambda w: w.payer("a", policy=GiveUp()), "policy: expected PayerPolicy or None, got GiveUp()"),
+    (lambda w: w.payer(5), "name: expected a text, got 5"),
+    (lambda w: w.note("x", a=object()), "note: a: expected what JSON can hold: text, number"),
+    (lambda w: w.fault(Fault(victim="facilitator", does="refuse", path="/setle")), "mean '/settle'"),
+    (lambda w: w.fault(Fault(victim="facilitater", does="refuse")), "did you mean 'facilitator'?"),
+    (lambda w: w.reorg(500), "cannot replace the last 500 blocks; the last"),
+    (lambda w: w.reorg("2"), "depth: expected a whole number, got '2'; did you mean 2?"),
+    (lambda w: w.mine(1.5), "blocks: expected a whole number, got 1.5"),
+    (lambda w: w.mining("off"), "automine: expected True or False, got 'off'"),
+    (lambda w: w.skew("servce", 1), "unknown actor 'servce'; did you mean 'service'?"),
+    (lambda w: w.advance("x"), "seconds: expected a number, got 'x'"),
+    (lambda w: w.crash("servce"), "unknown service 'servce'; did you mean 'service'?"),
+    (lambda w: w.fund("0x" + "12" * 20, 1.0), "amount: expected a text, got 1.0; did you mean '1.0'"),
+    (lambda w: w.transfers("alice"), "sender: expected Payer or None, got 'alice'"),
+    (lambda w: w.expect(1, 1, "5/nonce-onse"), "did you mean '5/nonce-once'?"),
+    (lambda w: w.advanse(5), "did you mean 'advance'?"),
+    (lambda w: at_alice(w, lambda a: a.choose("cheapest")), "rule: expected a function of the shops"),
+    (lambda w: at_alice(w, lambda a: a.at("shp").buy()), "unknown service 'shp'. Possible: service"),
+    (lambda w: at_alice(w, lambda a: a.open_session(0.05, 60)), "max_spend: expected a text, got 0."),
+    (lambda w: at_alice(w, lambda a: a.open_session("1", "1h")), "duration: expected a whole number"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("misuse", "says"), STORIES, ids=[says for _, says in STORIES])
+def test_a_misuse_in_a_story_fails_the_run_and_names_its_line(
+    misuse: Callable[[Any], Any], says: str
+) -> None:
+    async def story(world: LiveWorld) -> None:
+        done = misuse(world)
+        if done is not None:
+            await done
+
+    run = World().play(story)
+    assert says in run.reason
+    assert run.place.startswith("test_misuse.py:")
+
+
+def test_a_file_that_shadows_a_dependency_is_named_and_does_not_hang(tmp_path: Path) -> None:
+    file = tmp_path / "h2.py"
+    file.write_text(
+        "from x402sim import World\n\n\nasync def story(world):\n    await world.payer('alice')\n\n\n"
+        "print(World().play(story).outcome)\n"
+    )
+    done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=60)
+    assert re.search(
+        r"h2.py plays a world while httpcore/.*imports it.*Rename the file", done.stderr
+    )

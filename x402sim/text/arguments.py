@@ -1,0 +1,149 @@
+"""Says what is wrong with the arguments of a call: which one, what it may be, the nearest word.
+
+`explained` wraps a function or a class. A name that it does not take raises `TypeError`, and a
+value that is not what its annotation says raises `ValueError`, as far as that can be told: numbers
+and texts, words of a `Literal`, objects of a class, and objects with the methods of a `Protocol`.
+"""
+
+import functools
+import inspect
+import numbers
+from collections.abc import Callable
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from x402sim.text.printable import described
+from x402sim.text.suggest import unknown
+
+Target = TypeVar("Target", bound=Callable[..., Any])
+_WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "True or False"}
+
+
+def explained(target: Target) -> Target:
+    """Return a function, or a class, whose wrong arguments are explained."""
+    if isinstance(target, type):
+        target.__init__ = _wrapped(target.__init__, target.__name__)  # type: ignore[misc]
+        return target
+    wrapped: Any = _wrapped(target, target.__name__)
+    return wrapped  # type: ignore[no-any-return]
+
+
+def _wrapped(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        signature, kinds = _facts(function)
+        try:
+            bound = signature.bind(*given, **named)
+        except TypeError as error:
+            raise TypeError(_unfit(name, signature, given, named, str(error))) from None
+        for argument, value in bound.arguments.items():
+            if argument in kinds:
+                require_kind(argument, value, *kinds[argument])
+        return function(*given, **named)
+
+    return call
+
+
+class ExplainedMeta(msgspec.StructMeta):
+    """The metaclass of structs whose misspelt fields are explained."""
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        """Make a struct; raises `TypeError` for a field that it does not have."""
+        fields = dict.fromkeys(self.__struct_fields__)
+        for name in named:
+            if name not in fields:
+                raise TypeError(f"{self.__name__}: {unknown('field', name, fields)}")
+        if given:
+            first = next(iter(fields))
+            raise TypeError(f"{self.__name__}: fields are given by name, such as {first}=…")
+        return super().__call__(**named)
+
+
+@functools.cache
+def _facts(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, tuple[Any, ...]]]:
+    """Return the signature, and the kinds of each argument whose annotation can be checked."""
+    signature, hints = inspect.signature(function), get_type_hints(function)
+    kinds = {}
+    for name, parameter in signature.parameters.items():
+        is_union = get_origin(hints.get(name)) in (Union, UnionType)
+        members = get_args(hints[name]) if is_union else (hints.get(name, Any),)
+        is_one = parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if is_one and all(map(_is_known, members)):
+            kinds[name] = members
+    return signature, kinds
+
+
+def _is_known(kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return True
+    return isinstance(kind, type) and kind not in (object, Any) and get_origin(kind) is None
+
+
+def require_kind(argument: str, value: object, *kinds: Any) -> None:
+    """Raise `ValueError` unless a value is of one of these kinds; True is no number."""
+    if any(_fits(value, kind) for kind in kinds):
+        return
+    words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    if words and isinstance(value, str):
+        raise ValueError(f"{argument}: {unknown('word', value, words)}")
+    wanted = " or ".join(map(_said, kinds))
+    raise ValueError(f"{argument}: expected {wanted}, got {_seen(value)}{_meant(value, kinds)}")
+
+
+def _fits(value: object, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if isinstance(value, bool) and kind in (int, float):
+        return False
+    if getattr(kind, "_is_protocol", False):
+        return not isinstance(value, type) and all(hasattr(value, each) for each in _methods(kind))
+    return isinstance(value, numbers.Real if kind is float else kind)
+
+
+def _methods(protocol: type) -> list[str]:
+    """Return the public methods of a protocol."""
+    found = {name: each for one in protocol.__mro__ for name, each in vars(one).items()}
+    return [name for name, each in found.items() if name[0] != "_" and inspect.isfunction(each)]
+
+
+def _said(kind: Any) -> str:
+    if kind is NoneType:
+        return "None"
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, get_args(kind)))
+    if getattr(kind, "_is_protocol", False):
+        return f"an object with {' and '.join(f'`{each}`' for each in _methods(kind))}"
+    return _WORDS.get(kind) or str(kind.__name__)
+
+
+def _seen(value: object) -> str:
+    return f"the class {value.__name__}" if isinstance(value, type) else described(value)[:120]
+
+
+def _meant(value: object, kinds: tuple[Any, ...]) -> str:
+    """Return what was probably meant: an object of a class, a number as text, or the reverse."""
+    if isinstance(value, type):
+        return f"; did you mean {value.__name__}(…)?"
+    if isinstance(value, int | float) and not isinstance(value, bool) and str in kinds:
+        return f"; did you mean {str(value)!r}?"
+    if isinstance(value, str) and (int in kinds or float in kinds):
+        try:
+            return f"; did you mean {float(value):g}?"
+        except ValueError:
+            return ""
+    return ""
+
+
+def _unfit(
+    name: str, signature: inspect.Signature, given: Any, named: dict[str, Any], error: str
+) -> str:
+    """Return why a call does not fit a signature."""
+    known = [each for each in signature.parameters if each != "self"]
+    for each in named:
+        if each not in known:
+            return f"{name}: {unknown('argument', each, known)}"
+    if "too many positional" in error:
+        return f"{name}: arguments are given by name, such as {known[0]}=…: {', '.join(known)}"
+    return f"{name}: {error}"
