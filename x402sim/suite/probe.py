@@ -38,8 +38,8 @@ from x402sim.suite.wallets import Wallets
 JSON = {"Content-Type": "application/json"}
 BAD_BODY = (400, 422)
 """The statuses with which a target rejects a body."""
-POLL_S, POLLS, TURNS = 0.25, 40, 10
-"""How often a condition is looked at: in seconds at most, within its time, where clocks turn."""
+POLL_S, POLLS = 0.25, 40
+"""How often a condition is looked at, at most: in seconds, and within its time."""
 OFFER_S = 5.0
 """How long the 402 of a refusal is used instead of a new one."""
 CENT_BASE = 10_000
@@ -91,11 +91,12 @@ class Probe:
 
         Where the clock is advanced, what is due then still takes the target a moment.
         """
-        end_s, is_advanced = self.clock.now() + within_s, self.setting.advance is not None
+        end_s = self.clock.now() + within_s
         while not await holds():
             if self.clock.now() >= end_s:
+                is_advanced = self.setting.advance is not None
                 return is_advanced and await eventually(self.clock, holds, WORK_S)
-            await self.wait(max(POLL_S, within_s / (TURNS if is_advanced else POLLS)))
+            await self.wait(max(POLL_S, within_s / POLLS))
         return True
 
     async def wait_for_the_rest(self) -> None:
