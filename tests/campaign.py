@@ -17,6 +17,7 @@ LONG = [
     "tests/crash/test_hangups.py",
     "tests/evm/test_behaviour.py",
     "tests/evm/test_equality.py",
+    "tests/mutants/test_mutants.py",
     "tests/suite/test_types.py",
 ]
 
