@@ -43,7 +43,8 @@ class PartClient(httpx.AsyncClient):
 
     @property
     def _is_short(self) -> bool:
-        return self._link.is_local and self.auth is None and not any(self.event_hooks.values())
+        is_plain = self.auth is None and not self.follow_redirects
+        return self._link.is_local and is_plain and not any(self.event_hooks.values())
 
     async def ask(self, request: Request) -> Response:
         """Return the answer; raises `httpx.TransportError`."""
