@@ -7,9 +7,28 @@ does not change the numbers that others draw.
 import hashlib
 import os
 import random
+from collections.abc import Callable
+from typing import Any, cast
 
 Stream = random.Random
 """One stream of random numbers."""
+
+
+class _Later:
+    """Makes a stream when it is first asked for anything."""
+
+    def __init__(self, make: Callable[[], Stream]) -> None:
+        self._make: Callable[[], Stream] | None = make
+
+    def __getattr__(self, name: str) -> Any:
+        if self._make is not None:
+            self._stream, self._make = self._make(), None
+        return getattr(self._stream, name)
+
+
+def later(make: Callable[[], Stream]) -> Stream:
+    """Return a stream that is not made until it is used: each takes 3 kB, and a crowd has many."""
+    return cast(Stream, _Later(make))
 
 
 class Rng:

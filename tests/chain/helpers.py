@@ -80,7 +80,6 @@ class LedgerDriver(ChainDriver):
         rules: TokenRules | None = None,
         file: Path | None = None,
         now: list[float] | None = None,
-        spill: bool = False,
     ) -> None:
         self.now = now or [float(NOW_S)]
         self.clock = Clock(lambda: self.now[0])
@@ -92,7 +91,6 @@ class LedgerDriver(ChainDriver):
             native={w.address_bytes: 1000 * NATIVE_WEI for w in (RELAYER, ALICE, MALLORY, SHOP)},
             file=file,
             rules=rules,
-            spill=spill,
         )
         super().__init__(ledger)
 

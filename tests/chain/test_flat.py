@@ -130,23 +130,22 @@ def by_reading(driver: LedgerDriver, topics: tuple[tuple[bytes, ...], ...], firs
 
 
 def test_old_transactions_move_to_an_archive_and_are_read_from_there(monkeypatch):
-    monkeypatch.setattr(machine, "KEPT_BLOCKS", 16)
-    plain, spilling = LedgerDriver(), LedgerDriver(spill=True)
-    for driver in (plain, spilling):
+    keeps, moves = LedgerDriver(), LedgerDriver()
+    for driver, blocks in ((keeps, 1024), (moves, 16)):
+        monkeypatch.setattr(machine, "KEPT_BLOCKS", blocks)
         for number in range(50):
             pay(driver, number)
-    archive = spilling.ledger.machine._archive
-    assert len(archive) == 32
-    assert len(spilling.state.receipts) == len(spilling.state.transactions) == 50 - 32
-    assert everything(spilling) == everything(plain)
-    for driver in (plain, spilling):
+    assert (len(keeps.ledger.machine._archive), len(moves.ledger.machine._archive)) == (0, 32)
+    assert len(moves.state.receipts) == len(moves.state.transactions) == 50 - 32
+    assert everything(moves) == everything(keeps)
+    for driver in (keeps, moves):
         asyncio.run(driver.ledger.reorg(9))
         pay(driver, "after")
-    assert everything(spilling) == everything(plain)
-    asyncio.run(spilling.ledger.reset())
-    pay(spilling, 0)
-    assert len(spilling.ledger.machine._archive) == 0
-    for driver in (plain, spilling):
+    assert everything(moves) == everything(keeps)
+    asyncio.run(moves.ledger.reset())
+    pay(moves, 0)
+    assert len(moves.ledger.machine._archive) == 0
+    for driver in (keeps, moves):
         driver.ledger.close()
 
 
@@ -163,7 +162,7 @@ def everything(driver: LedgerDriver) -> list[object]:
 
 
 def test_an_unknown_transaction_is_in_no_archive():
-    driver = LedgerDriver(spill=True)
+    driver = LedgerDriver()
     assert asyncio.run(driver.ledger.transaction(nonce(1))) is None
     assert asyncio.run(driver.ledger.receipt(nonce(1))) is None
     driver.ledger.close()

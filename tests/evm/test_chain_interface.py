@@ -267,9 +267,11 @@ def test_the_token_alone_has_code(either: ChainDriver):
     assert either.run(either.chain.gas_price()) == GAS_PRICE_WEI
 
 
-def test_the_estimate_is_what_the_transaction_uses(either: ChainDriver):
+def test_the_estimate_is_what_the_transaction_needs(either: ChainDriver):
+    """Behind a proxy that is a little more than it uses."""
     estimate = either.run(either.chain.estimate_gas(pay_call()))
-    assert either.send(payment()).gas_used == estimate
+    used = either.send(payment()).gas_used
+    assert used <= estimate < used * 1.02
 
 
 # --- money out of nothing ------------------------------------------------------------

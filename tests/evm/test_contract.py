@@ -27,7 +27,6 @@ ADDED = {"version()", "DOMAIN_SEPARATOR()", "mint(address,uint256)"}
 NOT_ON_THE_LEDGER = {
     "eip712Domain()",
     "renounceOwnership()",
-    "transferOwnership(address)",
 }
 
 

@@ -170,6 +170,9 @@ ROLES = {
     "unblacklist, again": abi.calldata(abi.UNBLACKLIST, SHOP.address_bytes),
     "configure": abi.calldata(abi.CONFIGURE_MINTER, MALLORY.address_bytes, 1000),
     "configure the owner": abi.calldata(abi.CONFIGURE_MINTER, OWNER.address_bytes, 2**256 - 1),
+    "a new rescuer": abi.calldata(abi.UPDATE_RESCUER, MALLORY.address_bytes),
+    "the same pauser": abi.calldata(abi.UPDATE_PAUSER, OWNER.address_bytes),
+    "a stranger's ownership": abi.calldata(abi.TRANSFER_OWNERSHIP, ALICE.address_bytes),
     "a stranger's unpause": abi.UNPAUSE,
     "a stranger's unblacklisting": abi.calldata(abi.UNBLACKLIST, ALICE.address_bytes),
     "a stranger's removal": abi.calldata(abi.REMOVE_MINTER, OWNER.address_bytes),
@@ -220,7 +223,8 @@ class BothChains(RuleBasedStateMachine):
     ) -> None:
         call = Call(sender.address_bytes, TOKEN, data, value)
         if len(self.sent) % 2 == 0:  # a try takes as long as a transaction
-            tried = [self.town.run(attempt(chain, call)) for chain in self.chains]
+            estimates = len(self.sent) % 8 == 0  # which take a node longer
+            tried = [self.town.run(attempt(chain, call, estimates)) for chain in self.chains]
             assert tried[0] == tried[1]
         hashes = self.both(lambda chain: chain.send(call))
         self.sent.append(hashes)
@@ -441,21 +445,27 @@ def event(log: Log) -> tuple:
     return log.address, log.topics, log.data, log.block_number, log.tx_index, log.index
 
 
+OTHER_LENGTH = "ECRecover: invalid signature length"
+"""The only refusal here whose gas differs: the copies of such a signature are not counted."""
+
+
 def outcome(receipt: TxReceipt | None) -> tuple | None:
     """Return what became of a transaction, None if it is unknown or waits."""
     if receipt is None:
         return None
     place = receipt.block_number, receipt.index
-    cost = receipt.gas_used if receipt.logs else None
+    cost = receipt.gas_used if receipt.revert_reason != OTHER_LENGTH else None
     return receipt.revert_reason, cost, place, receipt.call, [*map(event, receipt.logs)]
 
 
-async def attempt(chain: WorldChain, call: Call) -> tuple[bytes | None, str | None]:
-    """Return what a call answers when it is only tried, or why it would be refused."""
+async def attempt(chain: WorldChain, call: Call, estimates: bool) -> tuple[bytes | int | str, ...]:
+    """Return what a call answers when it is only tried, and perhaps the gas that it needs; or why
+    it would be refused.
+    """
     try:
-        return await chain.call(call), None
+        return await chain.call(call), await chain.estimate_gas(call) if estimates else 0
     except Reverted as reverted:
-        return None, str(reverted)
+        return (str(reverted),)
 
 
 async def everything(chain: WorldChain, spent: list[tuple[Address, bytes]]) -> dict[str, object]:
@@ -587,7 +597,7 @@ MUST_NOT_SUCCEED = [f"with {forgery}: done" for forgery in (*FORGERIES, "the oth
 
 @pytest.mark.timeout(600)
 @pytest.mark.clause("5/nonce-once", "5/window", "5/signature-proves", "5/exact-amount")
-@pytest.mark.parametrize("runs", [3, pytest.param(250, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("runs", [2, pytest.param(250, marks=pytest.mark.thorough)])
 def test_the_ledger_agrees_with_the_evm(
     circle_town: Town,
     monkeypatch: pytest.MonkeyPatch,

@@ -4,11 +4,20 @@ import json
 from typing import Any
 
 import pytest
+from eth_account import Account
 
-from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, cancel_call, nonce
-from tests.evm.helpers import Town
-from tests.evm.measure import TABLE, flows, measure, paid, prepare, with_v
+from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, TOKEN, cancel_call, nonce
+from tests.evm import circle
+from tests.evm.flows import Flow, flows, paid, prepare, with_v
+from tests.evm.helpers import ChainDriver, Town
+from tests.evm.measure import PROXYS, TABLE, measure
+from tests.evm.refusals import refusals
+from x402sim.chain.base import Call, Reverted, TxReceipt
+from x402sim.chain.fees import GAS_PRICE_WEI
+from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.protocol import abi
+from x402sim.protocol.crypto import Hash, checksum, to_hex
+from x402sim.protocol.networks import TESTNET
 
 
 @pytest.fixture
@@ -23,16 +32,90 @@ def test_the_gas_table_matches_anvil(circle_town: Town, told: dict[str, Any]):
     if seen["node"] == told["node"]:
         assert seen == told
     else:  # another release may be used; what it charges is Ethereum's to say, not its own
-        assert seen["flows"] == told["flows"]
+        assert {**seen, "node": told["node"]} == told
 
 
-def test_the_ledger_charges_what_anvil_does(circle_town: Town, told: dict[str, Any]):
-    ledger = circle_town.driver(circle_town.ledger())
-    prepare(ledger)
-    used = {
-        flow.name: ledger.send(flow.data, flow.sender).gas_used for flow in flows(ledger.domain)
+def estimated(driver: ChainDriver, flow: Flow) -> int | str:
+    """Return the gas that a call needs, or why it would be refused."""
+    try:
+        call = Call(flow.sender.address_bytes, TOKEN, flow.data)
+        return driver.run(driver.chain.estimate_gas(call))
+    except Reverted as reverted:
+        return str(reverted)
+
+
+def test_the_ledger_charges_and_estimates_what_anvil_does(two: list[ChainDriver]):
+    for driver in two:
+        prepare(driver)
+    for flow in [*flows(two[0].domain), *refusals(two[0].domain)]:
+        estimates = [estimated(driver, flow) for driver in two]
+        real, ours = (driver.send(flow.data, flow.sender) for driver in two)
+        assert estimates[0] == estimates[1], flow
+        assert (ours.gas_used, ours.revert_reason) == (real.gas_used, real.revert_reason), flow
+
+
+def test_every_function_costs_the_same_with_any_words(two: list[ChainDriver]):
+    """As a transaction, views too: without arguments, with more than are needed, with money."""
+    compared = 0
+    for name in [*sorted(circle.functions()), *PROXYS[:2]]:
+        words = name.count(",") + (not name.endswith("()"))
+        selector, alice = abi.selector(name), abi.word(ALICE.address_bytes)
+        calls = [selector, selector + alice * words + bytes(33), selector + bytes(32 * words)]
+        for data, value in ((calls[0], 1), *((each, 0) for each in calls)):
+            real, ours = (driver.send(data, OWNER, value) for driver in two)
+            assert ours.revert_reason == real.revert_reason, (name, data.hex())
+            has_tail = "string" in name or name.endswith("bytes)")
+            if len(data) == 4 or not (has_tail or name in PROXYS):
+                assert ours.gas_used == real.gas_used, (name, data.hex())
+                compared += 1
+    assert compared > 200
+
+
+LIMITED = ("settlement", "last settlement", "settlement to oneself", "transfer", "last approval")
+
+
+def test_an_estimate_is_enough_and_one_less_is_not(two: list[ChainDriver]):
+    """The proxy keeps one part of 64: what is used is not what is needed."""
+    for driver in two:
+        prepare(driver)
+    sent = 0
+    for flow in flows(two[0].domain):
+        if flow.name not in LIMITED:
+            assert {driver.refusal(flow.data, flow.sender) for driver in two} == {None}
+            continue
+        needed = estimated(two[1], flow)
+        assert isinstance(needed, int)
+        for limit in (needed // 2 + 12_000, needed - 1, needed):
+            receipts = [sent_with(driver, flow, limit) for driver in two]
+            real, ours = ((it.gas_used, it.revert_reason) for it in receipts)
+            assert ours[0] == real[0], (flow.name, limit)
+            assert ours[1] == (None if limit == needed else "out of gas"), (flow.name, limit)
+            assert str(real[1]).startswith(str(ours[1])), (flow.name, limit)
+            sent += 1
+    assert sent == 3 * len(LIMITED)
+
+
+def sent_with(driver: ChainDriver, flow: Flow, limit: int) -> TxReceipt:
+    """Send a call with a gas limit; return its receipt."""
+    sender = flow.sender.address_bytes
+    transaction = {
+        "chainId": TESTNET.chain_id,
+        "nonce": driver.run(driver.chain.account_nonce(sender)),
+        "gasPrice": GAS_PRICE_WEI,
+        "gas": limit,
+        "to": checksum(TOKEN),
+        "value": 0,
+        "data": flow.data,
     }
-    assert used == {name: flow["gas"] for name, flow in told["flows"].items()}
+    raw = Account.sign_transaction(transaction, flow.sender.private_key).raw_transaction
+    if isinstance(driver.chain, LedgerChain):
+        tx_hash = driver.run(driver.chain.send_signed(bytes(raw)))
+    else:
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransaction"}
+        body = json.dumps({**asked, "params": [to_hex(raw)]}).encode()
+        answer = json.loads(driver.run(driver.chain.pass_on(body, writes=True)))
+        tx_hash = Hash(bytes.fromhex(answer["result"][2:]))
+    return driver.run(driver.chain.receipt(tx_hash))
 
 
 def test_calls_without_a_row_are_charged_exactly_too(circle_town: Town):

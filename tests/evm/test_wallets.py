@@ -16,18 +16,16 @@ from tests.chain.helpers import (
     signature_of,
     transfer_call,
 )
+from tests.evm.flows import CODE, WALLET, prepare
 from tests.evm.helpers import ChainDriver
-from tests.evm.measure import WALLET, prepare
 from x402sim.chain import contract
 from x402sim.chain.base import Call
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, recover
+from x402sim.protocol.crypto import recover
 from x402sim.protocol.eip3009 import transfer_digest
 
 FORGED = "FiatTokenV2: invalid signature"
-CODE = Address(b"\x0c" * 20)
-"""Where the code of a wallet is, without an owner, for others to delegate to."""
 
 
 @pytest.fixture

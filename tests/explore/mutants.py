@@ -170,13 +170,11 @@ def under_the_old_name(payments: Any, attempt: int, tx_hash: str, *args: Any, **
     payments.set_block(attempt, payments.attempt(attempt).record.tx_hash, *args, **more)
 
 
-def misnamed(payments: Any, payment_id: str) -> Any:
-    """Return a record with another transaction."""
-    stored = payments.get(payment_id)
-    if stored is None or stored.record.tx_hash is None:
-        return stored
-    record = msgspec.structs.replace(stored.record, tx_hash="0x" + "ab" * 32)
-    return msgspec.structs.replace(stored, record=record)
+def misnamed(service: Service, scope: Scope, status: int, body: bytes) -> tuple[int, bytes]:
+    """Name another transaction in a receipt."""
+    if scope["path"] == "/api/pay" and status == 200:
+        body = msgspec.json.encode(msgspec.json.decode(body) | {"txHash": "0x" + "ab" * 32})
+    return status, body
 
 
 def for_any_resource(payments: Any, payment_id: str, resource: str) -> bool:
@@ -409,9 +407,7 @@ MUTANTS: dict[str, Mutant] = {
     "a payment opens every resource": Mutant(
         Law.ONLY_WHAT_WAS_BOUGHT, with_service(payments={"grants": for_any_resource}), BOUGHT
     ),
-    "a receipt names another transaction": Mutant(
-        Law.RECORD_NAMES_IT, with_service(payments={"get": misnamed}), BOUGHT
-    ),
+    "a receipt names another transaction": Mutant(Law.RECORD_NAMES_IT, answering(misnamed), BOUGHT),
     "a record keeps an old transaction": Mutant(
         Law.RECORD_NAMES_IT,
         with_service(payments={"set_block": under_the_old_name}),

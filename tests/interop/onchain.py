@@ -12,6 +12,7 @@ from typing import Any
 from tests.evm import circle, find
 from tests.serve.driver import Server, started
 from x402sim import BASE_SEPOLIA, Wallet
+from x402sim.chain import contract
 from x402sim.chain.node.anvil import DevAccounts
 from x402sim.chain.node.anvil_node import AnvilNode
 from x402sim.clock import Clock
@@ -54,6 +55,7 @@ def _node() -> Iterator[AnvilNode]:
     try:
         balances = dict.fromkeys(accounts, FIRST_BASE)
         circle.install(node, BASE_SEPOLIA, OWNER.address_bytes, balances)
+        node.set_code_now(contract.MULTICALL, contract.multicall_code())
         for wallet in (OWNER, RELAYER):
             node.set_balance_now(wallet.address_bytes, PLENTY_WEI)
         node.rpc.ask_now("evm_mine")  # a block whose time is now

@@ -25,7 +25,13 @@ class ChainUnavailable(ChainError):
 
 
 class Reverted(Exception):
-    """The token reverted a call; the text is the revert reason."""
+    """The token reverted a call; the text is the revert reason, and `last` its last padding byte,
+    which Circle's compiler has left there.
+    """
+
+    def __init__(self, reason: str, last: int = 0) -> None:
+        super().__init__(reason)
+        self.last = last
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -164,7 +170,7 @@ class Chain(Protocol):
         """Return the price of one unit of gas in wei."""
 
     async def estimate_gas(self, call: Call, block: int | None = None) -> int:
-        """Return the gas a call would use; raises `Reverted`."""
+        """Return the least gas limit with which a call succeeds; raises `Reverted`."""
 
 
 class Minting(Protocol):

@@ -7,12 +7,19 @@ written like calls: `ERC3009UsedAuthorization(0x…, 0x…)`. `cause` gives both
 from enum import Enum
 from functools import cache
 
+from x402sim.chain.base import Reverted
 from x402sim.chain.contract import artifact
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, to_hex
 
 PANIC = abi.selector("Panic(uint256)")
 SENTENCE = abi.selector("Error(string)")
+
+
+def data_of(reverted: Reverted) -> bytes:
+    """Return the data with which Circle's token reverts; empty for a revert without data."""
+    data = abi.revert_data(str(reverted)) if str(reverted) else b""
+    return data[:-1] + bytes([reverted.last]) if reverted.last else data
 
 
 def text_of(data: bytes) -> str:
@@ -104,6 +111,18 @@ _CAUSES = {
     "ERC20: transfer amount exceeds allowance": Cause.ALLOWANCE,
     "ERC20: decreased allowance below zero": Cause.ALLOWANCE,
     "ERC20: approve to the zero address": Cause.ADDRESS,
+    "ERC20: approve from the zero address": Cause.ADDRESS,
+    "Ownable: caller is not the owner": Cause.OWNER,
+    "Ownable: new owner is the zero address": Cause.ADDRESS,
+    "Pausable: new pauser is the zero address": Cause.ADDRESS,
+    "Blacklistable: new blacklister is the zero address": Cause.ADDRESS,
+    "FiatToken: new masterMinter is the zero address": Cause.ADDRESS,
+    "Rescuable: new rescuer is the zero address": Cause.ADDRESS,
+    "Rescuable: caller is not the rescuer": Cause.OWNER,
+    "Address: call to non-contract": Cause.ADDRESS,
+    "SafeERC20": Cause.CALL,
+    "FiatToken: contract is already initialized": Cause.CALL,
+    "Cannot call fallback function from the proxy admin": Cause.CALL,
     "FiatTokenV2: permit is expired": Cause.LATE,
     "EIP2612: invalid signature": Cause.SIGNATURE,
     "SafeMath: addition overflow": Cause.AMOUNT,

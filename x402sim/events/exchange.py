@@ -3,7 +3,7 @@
 from x402sim.events.base import BaseEvent, Part
 
 
-class RequestSent(BaseEvent, frozen=True, kw_only=True):
+class RequestSent(BaseEvent, frozen=True):
     """Written when a caller (a payer's name, or "service") sends a request to a part.
 
     `exchange` numbers the exchange; `path` is the JSON-RPC method if `to` is rpc. Ids are
@@ -21,7 +21,7 @@ class RequestSent(BaseEvent, frozen=True, kw_only=True):
     authorization: str | None = None
 
 
-class AnswerReceived(BaseEvent, frozen=True, kw_only=True):
+class AnswerReceived(BaseEvent, frozen=True):
     """Written when the answer of an exchange reaches the caller.
 
     `ok` is `isValid` or `success` in the body; `final` is False if a refused payment may still
@@ -40,7 +40,7 @@ class AnswerReceived(BaseEvent, frozen=True, kw_only=True):
     ok: bool | None = None
 
 
-class NoAnswer(BaseEvent, frozen=True, kw_only=True):
+class NoAnswer(BaseEvent, frozen=True):
     """Written when a caller stops waiting; `reason`: timeout, given up, or a transport error."""
 
     actor: str
@@ -49,7 +49,7 @@ class NoAnswer(BaseEvent, frozen=True, kw_only=True):
     reason: str
 
 
-class AnswerSent(BaseEvent, frozen=True, kw_only=True):
+class AnswerSent(BaseEvent, frozen=True):
     """Written when a part begins to answer a request, as seen by the part."""
 
     actor: Part

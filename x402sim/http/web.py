@@ -60,7 +60,7 @@ class _Json(Response):
         self.status_code, self.body, self.background = status, body, None
         self.raw_headers = [
             (b"cache-control", b"no-store"),
-            *((name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()),
+            *[(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
             (b"content-length", b"%d" % len(body)),
             (b"content-type", b"application/json"),
         ]
@@ -156,9 +156,15 @@ def headers_of(request: Request) -> Mapping[str, str]:
 def url_of(request: Request) -> str:
     """Return the whole URL of a request to a route without parameters, but not its query."""
     scope = request.scope
-    host = next((value for name, value in scope["headers"] if name == b"host"), None)
-    server = scope.get("server")
+    host, server = _first(scope, b"host"), scope.get("server")
     return _origin(scope["scheme"], server and tuple(server), host) + str(scope["path"])
+
+
+def _first(scope: Scope, wanted: bytes) -> bytes | None:
+    for name, value in scope["headers"]:
+        if name == wanted:
+            return bytes(value)
+    return None
 
 
 @lru_cache(maxsize=8)  # a host may be long, and there are few
@@ -169,8 +175,7 @@ def _origin(scheme: str, server: tuple[str, int] | None, host: bytes | None) -> 
 
 async def read_body(request: Request) -> bytes:
     """Return the request's body; raises `Refused` 413 as soon as it passes 1 MiB."""
-    sizes = (value for name, value in request.scope["headers"] if name == b"content-length")
-    announced = next(sizes, b"")
+    announced = _first(request.scope, b"content-length") or b""
     if announced.isdigit() and (len(announced) > 18 or int(announced) > MAX_BODY_BYTES):
         raise _too_large()
     parts, size, is_whole = [], 0, False

@@ -8,10 +8,13 @@ declaration, so that equal runs have equal bytes.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from x402sim.events import Event, name_of
 from x402sim.events.base import BaseEvent
+from x402sim.journal.columns import Columns, Texts, rows
 from x402sim.journal.entries import HEADER, VERSION, Entry, line, read_line, require_version
 from x402sim.journal.storage import InMemory, OnDisk
 
@@ -105,9 +108,21 @@ class Journal:
     def __len__(self) -> int:
         return len(self._storage)
 
-    def of(self, *kinds: type[BaseEvent]) -> Iterator[Entry]:
-        """Yield the entries whose events are of these kinds; from a file, it decodes no others."""
-        return self._storage.of(frozenset(map(name_of, kinds)))
+    def of(self, *kinds: type[BaseEvent], to: frozenset[str] | None = None) -> Iterator[Entry]:
+        """Yield the entries whose events are of these kinds; from a file, it decodes no others.
+
+        With `to`, those that have a field `to` are left out unless it is one of these.
+        """
+        return self._storage.of(frozenset(map(name_of, kinds)), to)
+
+    def columns(self, kind: type[BaseEvent]) -> tuple[Texts, list[Columns]]:
+        """Return the entries whose events are of this kind as columns, in parts."""
+        return self._storage.columns(name_of(kind))
+
+    def rows(self, kind: type[BaseEvent], *fields: str) -> Iterator[Any]:
+        """Yield `seq`, `at_ms` or fields of each event of a kind, in order, without the event."""
+        texts, parts = self.columns(kind)
+        return chain.from_iterable(rows(kind, each, texts, *fields) for each in parts)
 
     def since(self, seq: int) -> list[Entry]:
         """Return the kept entries numbered `seq` or more."""

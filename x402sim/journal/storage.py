@@ -7,63 +7,77 @@ of its lines begin, so that a run can have any number of events.
 from array import array
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import chain, takewhile
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from x402sim.events import name_of
+from x402sim.events import Event
+from x402sim.journal.columns import Batch, Columns, Texts
 from x402sim.journal.entries import HEADER, Entry, line, read_line, require_version, tag_of
 
-EVERY = 512
-"""A journal on disk knows where each of so many lines begins."""
+EVERY = 1024
+"""A journal in memory makes columns of so many entries at once; one on disk knows where each of so
+many lines begins."""
 _BUFFER = 1 << 20
 
 
 class InMemory:
-    """Entries in memory; with `limit`, only the newest."""
+    """Entries in memory, as columns but for the newest; with `limit`, only the newest."""
 
     def __init__(self, limit: int | None = None) -> None:
-        self.entries: list[Entry] | deque[Entry] = [] if limit is None else deque(maxlen=limit)
-        self.append = self.entries.append
-        self._places: dict[str, list[int]] = {}
-        """Where the entries of each name are; of the first `_placed` entries."""
-        self._placed = 0
+        self._batches: list[Batch] = []
+        self._newest: list[Entry] | deque[Entry] = [] if limit is None else deque(maxlen=limit)
+        self._texts = Texts()
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry."""
+        self._newest.append(entry)
+        if len(self._newest) == EVERY and isinstance(self._newest, list):
+            self._batches.append(Batch(self._newest, self._texts))
+            self._newest = []
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return EVERY * len(self._batches) + len(self._newest)
 
     def __iter__(self) -> Iterator[Entry]:
-        return iter(self.entries)
+        for batch in self._batches:
+            yield from batch
+        yield from self._newest
 
-    def of(self, names: frozenset[str]) -> Iterator[Entry]:
-        """Yield the entries whose events have one of these names."""
-        if isinstance(self.entries, deque):  # the oldest leave, and all others have new places
-            return (each for each in self.entries if each.event.__struct_config__.tag in names)
-        for place in range(self._placed, len(self.entries)):
-            name = name_of(type(self.entries[place].event))
-            self._places.setdefault(name, []).append(place)
-        self._placed = len(self.entries)
-        places = sorted(chain.from_iterable(self._places.get(name, ()) for name in names))
-        return map(self.entries.__getitem__, places)
+    def of(self, names: frozenset[str], to: frozenset[str] | None) -> Iterator[Entry]:
+        """Yield the entries whose events have one of these names; see `Journal.of`."""
+        for batch in self._batches:
+            yield from batch.of(names, to)
+        yield from (each for each in self._newest if _is_wanted(each.event, names, to))
+
+    def columns(self, name: str) -> tuple[Texts, list[Columns]]:
+        """Return the entries of this name as columns, in parts, and their texts."""
+        parts = [*self._batches, Batch(self._newest, self._texts)]
+        return self._texts, [each.columns[name] for each in parts if name in each.columns]
 
     def since(self, seq: int) -> list[Entry]:
-        """Return the entries numbered `seq` or more; it reads no others."""
-        newest_first = takewhile(lambda entry: entry.seq >= seq, reversed(self.entries))
-        return list(newest_first)[::-1]
+        """Return the entries numbered `seq` or more; it reads few others."""
+        found: list[Entry] = []
+        for part in (self._newest, *reversed(self._batches)):
+            entries = list(part)
+            found[:0] = newer = [entry for entry in entries if entry.seq >= seq]
+            if len(newer) < len(entries):
+                break
+        return found
 
     def lines(self) -> Iterator[bytes]:
         """Yield the header, and each entry as a line."""
         yield HEADER
-        for entry in self.entries:
+        for entry in self:
             yield line(entry) + b"\n"
 
     def replace(self, entries: Iterable[Entry]) -> None:
         """Keep these entries instead."""
         kept = list(entries)
-        self.entries.clear()
-        self.entries.extend(kept)
-        self._places.clear()
-        self._placed = 0
+        self._batches.clear()
+        self._newest.clear()
+        for entry in kept:
+            self.append(entry)
 
     def close(self) -> None:
         """Do nothing: there is no file."""
@@ -120,13 +134,20 @@ class OnDisk:
     def __iter__(self) -> Iterator[Entry]:
         return (read_line(number, text) for number, text in self._texts(0))
 
-    def of(self, names: frozenset[str]) -> Iterator[Entry]:
+    def columns(self, name: str) -> tuple[Texts, list[Columns]]:
+        """Return the entries of this name as columns, in parts, and their texts."""
+        texts, entries, parts = Texts(), self.of(frozenset({name}), None), []
+        while batch := list(islice(entries, EVERY)):
+            parts.append(Batch(batch, texts).columns[name])
+        return texts, parts
+
+    def of(self, names: frozenset[str], to: frozenset[str] | None) -> Iterator[Entry]:
         """Yield the entries whose events have one of these names; other lines are not decoded."""
         for number, text in self._texts(0):
             name = tag_of(text)
             if name is None or name in names:
                 entry = read_line(number, text)
-                if entry.event.__struct_config__.tag in names:
+                if _is_wanted(entry.event, names, to):
                     yield entry
 
     def since(self, seq: int) -> list[Entry]:
@@ -168,3 +189,9 @@ class OnDisk:
                     break
                 at += len(text)
                 yield number, text
+
+
+def _is_wanted(event: Event, names: frozenset[str], to: frozenset[str] | None) -> bool:
+    if to is not None and getattr(event, "to", None) not in {None, *to}:
+        return False
+    return event.__struct_config__.tag in names

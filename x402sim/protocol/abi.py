@@ -28,6 +28,7 @@ MINT_EVENT = topic("Mint(address,address,uint256)")
 BURN_EVENT = topic("Burn(address,uint256)")
 MINTER_CONFIGURED = topic("MinterConfigured(address,uint256)")
 MINTER_REMOVED = topic("MinterRemoved(address)")
+OWNERSHIP_TRANSFERRED = topic("OwnershipTransferred(address,address)")
 
 TRANSFER = selector("transfer(address,uint256)")
 MINT = selector("mint(address,uint256)")
@@ -44,6 +45,18 @@ PAUSE = selector("pause()")
 UNPAUSE = selector("unpause()")
 BLACKLIST = selector("blacklist(address)")
 UNBLACKLIST = selector("unBlacklist(address)")
+TRANSFER_OWNERSHIP = selector("transferOwnership(address)")
+UPDATE_PAUSER = selector("updatePauser(address)")
+UPDATE_BLACKLISTER = selector("updateBlacklister(address)")
+UPDATE_MASTER_MINTER = selector("updateMasterMinter(address)")
+UPDATE_RESCUER = selector("updateRescuer(address)")
+RESCUE = selector("rescueERC20(address,address,uint256)")
+INITIALIZE = selector("initialize(string,string,string,uint8,address,address,address,address)")
+INITIALIZE_V2 = selector("initializeV2(string)")
+INITIALIZE_V2_1 = selector("initializeV2_1(address)")
+INITIALIZE_V2_2 = selector("initializeV2_2(address[],string)")
+IMPLEMENTATION = selector("implementation()")
+ADMIN = selector("admin()")
 TRANSFER_WITH_AUTHORIZATION = selector(f"transferWithAuthorization({_AUTH},uint8,bytes32,bytes32)")
 RECEIVE_WITH_AUTHORIZATION = selector(f"receiveWithAuthorization({_AUTH},uint8,bytes32,bytes32)")
 CANCEL_AUTHORIZATION = selector("cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)")
@@ -60,6 +73,8 @@ OWNER = selector("owner()")
 MASTER_MINTER = selector("masterMinter()")
 PAUSER = selector("pauser()")
 BLACKLISTER = selector("blacklister()")
+RESCUER = selector("rescuer()")
+CURRENCY = selector("currency()")
 IS_MINTER = selector("isMinter(address)")
 MINTER_ALLOWANCE = selector("minterAllowance(address)")
 BALANCE_OF = selector("balanceOf(address)")
@@ -97,6 +112,12 @@ NAMES = {
     RECEIVE_WITH_AUTHORIZATION_BYTES: "receiveWithAuthorization",
     CANCEL_AUTHORIZATION: "cancelAuthorization",
     CANCEL_AUTHORIZATION_BYTES: "cancelAuthorization",
+    TRANSFER_OWNERSHIP: "transferOwnership",
+    UPDATE_PAUSER: "updatePauser",
+    UPDATE_BLACKLISTER: "updateBlacklister",
+    UPDATE_MASTER_MINTER: "updateMasterMinter",
+    UPDATE_RESCUER: "updateRescuer",
+    RESCUE: "rescueERC20",
 }
 """The name of each function that changes state, by selector."""
 

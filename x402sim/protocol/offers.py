@@ -4,7 +4,6 @@ The body is that of section 2.2 with the fields of version 1 beside it; version 
 """
 
 import msgspec
-from msgspec.structs import asdict
 
 from x402sim.protocol.identifiers import IDENTIFIER_OFFER
 from x402sim.protocol.messages import PaymentRequired
@@ -60,5 +59,14 @@ def offers(
         extensions=IDENTIFIER_OFFER,
     )
     accepts = [requirements_v1(wanted, network, url=url, mime_type=MIME_TYPE, **extra)]
-    body = OfferBody(**asdict(required), x402_version=1, accepts=accepts, reason=reason)
+    body = OfferBody(
+        error=required.error,
+        payment_id=required.payment_id,
+        payment_requirements=wanted,
+        message=required.message,
+        network=required.network,
+        x402_version=1,
+        accepts=accepts,
+        reason=reason,
+    )
     return Offers(body, to_base64(header))

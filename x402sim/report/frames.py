@@ -13,10 +13,12 @@ same columns.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from x402sim.events import Check, IndexerRan
 from x402sim.journal import Journal
@@ -28,13 +30,15 @@ from x402sim.report.columns import (
     frame,
     integer,
     moment,
+    of_columns,
     one_of,
     seconds,
     text,
 )
+from x402sim.report.exchanges import exchanges
 from x402sim.report.money import TRANSFERS, balances, payments, sessions, transactions, transfers
 from x402sim.report.orders import WAYS, Order, Orders
-from x402sim.report.reading import OUTCOMES, Exchange, Reading
+from x402sim.report.reading import OUTCOMES, Reading
 
 __all__ = [
     "OUTCOMES",
@@ -89,25 +93,17 @@ def steps(journal: Journal) -> pd.DataFrame:
     | latency_s | float64 | from request to answer; NaN if there was no answer |
     """
     reading = Reading(journal)
-    rows = (
-        (
-            each.number,
-            *reading.when(each.sent),
-            each.caller,
-            each.to,
-            each.request.method,
-            each.path,
-            each.payment_id,
-            each.session_id,
-            each.status,
-            each.error,
-            each.outcome,
-            *_duration(reading, each),
+    every = exchanges(reading)
+    is_own = pc.is_in(every["actor"], value_set=pa.array(sorted(reading.services)))
+    every = {name: column.filter(pc.invert(is_own)) for name, column in every.items()}
+    columns = (
+        every[name]
+        for name in (
+            "exchange", "sent_s", "sent_ms", "actor", "to", "method", "path", "payment_id",
+            "session_id", "status", "error", "outcome", "ended_s", "latency_s",
         )
-        for each in reading.exchanges
-        if each.caller not in reading.services
-    )
-    return frame(_STEPS, rows, reading.decimals)
+    )  # fmt: skip
+    return of_columns(_STEPS, columns, reading.decimals)
 
 
 _CHECKS: dict[str, Kind] = {
@@ -175,20 +171,9 @@ def latency(journal: Journal) -> pd.DataFrame:
     | outcome | category | one of `OUTCOMES` |
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    rows = (
-        (
-            each.number,
-            each.caller,
-            each.to,
-            each.path,
-            reading.since(each.sent.at_ms),
-            *_duration(reading, each),
-            each.status,
-            each.outcome,
-        )
-        for each in reading.exchanges
-    )
-    return frame(_LATENCY, rows, reading.decimals)
+    every = exchanges(reading)
+    named = every | {"caller": every["actor"]}
+    return of_columns(_LATENCY, map(named.__getitem__, _LATENCY), reading.decimals)
 
 
 _ORDERS: dict[str, Kind] = {
@@ -331,11 +316,3 @@ TABLES: dict[str, Callable[[Journal], pd.DataFrame]] = {
         transactions,
     )
 }  # fmt: skip
-
-
-def _duration(reading: Reading, each: Exchange) -> Iterable[Any]:
-    """Return when an exchange ended, and what it took if it was answered."""
-    if each.ended is None:
-        return None, None
-    took_s = (each.ended.at_ms - each.sent.at_ms) / 1000
-    return reading.since(each.ended.at_ms), took_s if each.answer else None

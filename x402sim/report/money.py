@@ -15,8 +15,11 @@ from x402sim.report.columns import (
     frame,
     integer,
     moment,
+    of_columns,
     one_of,
     seconds,
+    since,
+    table,
     text,
 )
 from x402sim.report.payment_states import CHANGES, STATUSES, Payment, Payments, Sessions
@@ -57,11 +60,8 @@ def transfers(journal: Journal) -> pd.DataFrame:
     | undone | bool | whether a reorganisation took it back |
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    signed_by = {
-        event.tx_hash: event.authorizer
-        for _, event in reading.of(AuthorizationConsumed)
-        if event.use == "used"
-    }
+    uses = journal.rows(AuthorizationConsumed, "tx_hash", "authorizer", "use")
+    signed_by = {tx_hash: authorizer for tx_hash, authorizer, use in uses if use == "used"}
     rows: dict[int, list[Any]] = {}
     for moved in reading.movements():
         if moved.is_undone:
@@ -265,17 +265,13 @@ def transactions(journal: Journal) -> pd.DataFrame:
     | revert_reason | string | why it reverted; NA if it did not |
     """
     reading = Reading(journal)
-    rows = (
-        (
-            *reading.when(entry),
-            mined.block,
-            mined.tx_hash,
-            reading.name(mined.sender),
-            mined.call,
-            mined.gas,
-            int(mined.gas_price_wei),
-            mined.revert_reason,
-        )
-        for entry, mined in reading.of(TransactionMined)
-    )
-    return frame(_TRANSACTIONS, rows, reading.decimals)
+    mined = table(journal, TransactionMined, *TransactionMined.__struct_fields__)
+    sender = list(map(reading.name, mined["sender"].to_pylist()))
+    price_wei = list(map(int, mined["gas_price_wei"].to_pylist()))
+    mined |= {
+        "t_s": since(mined["at_ms"], reading.start_ms),
+        "at": mined["at_ms"],
+        "tx": mined["tx_hash"],
+    }
+    mined |= {"sender": sender, "gas_price_wei": price_wei}
+    return of_columns(_TRANSACTIONS, map(mined.__getitem__, _TRANSACTIONS), reading.decimals)

@@ -6,12 +6,13 @@ authorizations that were presented for a payment id, whatever the service says o
 """
 
 from dataclasses import dataclass, field
-from typing import assert_never
+from typing import assert_never, get_args
 
 from x402sim import events
 from x402sim.report.reading import FOLLOWED, PAY, Reading, asks_for_payment
 
 CREATE_SESSION = "/api/sessions/create"
+CHAIN: tuple[type[events.Event], ...] = get_args(events.ChainEvent)
 WAYS = ("payment", "deposit", "session")
 """How an order is paid: by a payment of its own, as a deposit, or from a session's budget."""
 
@@ -71,9 +72,8 @@ class Orders:
         """The transaction that used a nonce, and whose authorization it was."""
         self._settled: dict[str, str] = {}
         """The payment id that the service settled with a transaction."""
-        self._sees_chain = False
         self._services = reading.services
-        for entry in reading.journal.of(*FOLLOWED):
+        for entry in reading.journal.of(*FOLLOWED, to=reading.services):
             event = entry.event
             if isinstance(event, events.RequestSent):
                 self._request(event, entry.at_ms)
@@ -81,11 +81,11 @@ class Orders:
                 self._answer(event, entry.at_ms)
             elif isinstance(event, events.NoAnswer):
                 self._end(event.exchange)
-            elif isinstance(event, events.ChainEvent):
-                self._on_chain(event)
             elif isinstance(event, events.ServiceEvent):
                 self._by_service(event)
-        self._count_money()
+        self._read_chain(reading)
+        if any(True for kind in CHAIN for _ in reading.journal.rows(kind, "seq")):
+            self._count_money()
 
     # --- what a payer sees -----------------------------------------------------------
 
@@ -180,28 +180,24 @@ class Orders:
             order.is_granted = True
             waiting.remove(order)
 
-    def _on_chain(self, event: events.ChainEvent) -> None:
-        self._sees_chain = True
-        match event:
-            case events.TransactionMined():
-                self._standing[event.tx_hash] = _Moved(event.gas)
-            case events.Transfer():
-                moved = event.sender, int(event.amount_base)
-                self._standing.setdefault(event.tx_hash, _Moved(0)).transfers.append(moved)
-            case events.AuthorizationConsumed():
-                if event.use == "used":
-                    self._used[event.authorization] = event.tx_hash, event.authorizer
-            case events.TransactionUndone():
-                self._standing.pop(event.tx_hash, None)
-            case _:
-                assert_never(event)
+    def _read_chain(self, reading: Reading) -> None:
+        for tx, gas in reading.standing(events.TransactionMined, "tx_hash", "gas"):
+            self._standing[tx] = _Moved(gas)
+        for tx, sender, amount_base in reading.standing(
+            events.Transfer, "tx_hash", "sender", "amount_base"
+        ):
+            moved = self._standing.setdefault(tx, _Moved(0))
+            moved.transfers.append((sender, int(amount_base)))
+        for nonce, use, tx, authorizer in reading.journal.rows(
+            events.AuthorizationConsumed, "authorization", "use", "tx_hash", "authorizer"
+        ):
+            if use == "used":
+                self._used[nonce] = tx, authorizer
 
     # --- the money ---------------------------------------------------------------------
 
     def _count_money(self) -> None:
         """Give each order what the transactions that stand have moved for it."""
-        if not self._sees_chain:
-            return
         taken: set[str] = set()
         for order in self.found:
             if order.way == "session":

@@ -69,18 +69,16 @@ class Payments:
         self._reading = reading
         self._asked: dict[int, events.RequestSent] = {}
         self.found: dict[str, Payment] = {}
-        self.included: dict[str, Inclusion] = {}
-        """The transactions that stand in the chain at the end."""
         self._is_seen = any(
             True for _ in reading.journal.of(events.PaymentSettled, events.PaymentRefused)
         )
-        for entry in reading.journal.of(*FOLLOWED):
+        mined = reading.standing(events.TransactionMined, "tx_hash", "block", "gas")
+        self.included = {tx: Inclusion(block, gas) for tx, block, gas in mined}
+        """The transactions that stand in the chain at the end."""
+        for entry in reading.journal.of(*FOLLOWED, to=reading.services):
             event = entry.event
             if isinstance(event, events.ExchangeEvent):  # first: most are, and each test takes time
-                if event.to in reading.services:
-                    self._by_payer(event, entry.at_ms)
-            elif isinstance(event, events.ChainEvent):
-                self._on_chain(event)
+                self._by_payer(event, entry.at_ms)
             elif isinstance(event, events.ServiceEvent):
                 self._by_service(event, entry.at_ms)
 
@@ -173,19 +171,6 @@ class Payments:
         payment.tx, payment.resource = event.tx_hash, event.resource
         payment.amount_base = event.amount_base
         payment.payer = self._reading.name(event.payer)
-
-    # --- what the chain did ----------------------------------------------------------
-
-    def _on_chain(self, event: events.ChainEvent) -> None:
-        match event:
-            case events.TransactionMined():
-                self.included[event.tx_hash] = Inclusion(event.block, event.gas)
-            case events.TransactionUndone():
-                self.included.pop(event.tx_hash, None)
-            case events.Transfer() | events.AuthorizationConsumed():
-                pass
-            case _:
-                assert_never(event)
 
 
 def _was_not_read(answer: events.AnswerReceived) -> bool:

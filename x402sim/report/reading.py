@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TypeVar, assert_never, get_args
+from typing import Any, TypeVar, assert_never, get_args
 
 import msgspec
 
@@ -11,7 +11,6 @@ from x402sim.events import (
     MOST_SERVICES,
     AnswerReceived,
     Begin,
-    ChainEvent,
     Event,
     ExchangeEvent,
     NoAnswer,
@@ -19,6 +18,7 @@ from x402sim.events import (
     RequestSent,
     ServiceEvent,
     ServiceJoined,
+    TransactionMined,
     TransactionUndone,
     Transfer,
     service_name,
@@ -34,7 +34,7 @@ MINT = "mint"
 """The name of the zero address: tokens come from there, and go there to be burnt."""
 MERCHANT = "merchant"
 """The name of the merchant of a world with one service."""
-FOLLOWED: tuple[type[Event], ...] = get_args(ExchangeEvent | ChainEvent | ServiceEvent)
+FOLLOWED: tuple[type[Event], ...] = get_args(ExchangeEvent | ServiceEvent)
 """The events that say what became of orders and payments."""
 DECIMALS = 6
 """Of the token, if the journal does not say."""
@@ -224,6 +224,13 @@ class Reading:
             Exchange(entry, request, *ends.get(request.exchange, ()))
             for entry, request in self.of(RequestSent)
         ]
+
+    def standing(self, kind: type[TransactionMined | Transfer], *fields: str) -> Iterator[Any]:
+        """Yield fields of the events of transactions that stand in the chain at the end."""
+        undone = dict(self.journal.rows(TransactionUndone, "tx_hash", "seq"))
+        for tx_hash, seq, *values in self.journal.rows(kind, "tx_hash", "seq", *fields):
+            if seq > undone.get(tx_hash, -1):
+                yield values
 
     def movements(self) -> Iterator[Movement]:
         """Yield each movement of tokens, and each that is undone."""

@@ -31,6 +31,10 @@ from x402sim.service.store.answers import KeptAnswer
 log = logging.getLogger("x402sim")
 
 
+_PROOFS = frozenset({"x-payment-id", "x-session-id", *one_step.HEADERS.values()})
+"""The headers that hold a proof, in lower case."""
+
+
 class Pass(msgspec.Struct, frozen=True):
     """A proof of payment for one resource.
 
@@ -51,8 +55,10 @@ def find_pass(
 
     X-Payment-Id has precedence over X-Session-Id (decision 5/precedence), and both over an
     authorization, which moves money: `one_step.find` looks for it last, and raises `Unpaid` if
-    there is none, and `Refused` 400 for one that cannot be read.
+    there is none, and `Refused` 400 for one that cannot be read. Headers have names in lower case.
     """
+    if _PROOFS.isdisjoint(headers):
+        raise Unpaid
     payment_id, session_id = headers.get("x-payment-id"), headers.get("x-session-id")
 
     def by_payment() -> Pass | None:

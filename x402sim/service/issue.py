@@ -12,7 +12,6 @@ import hmac
 import struct
 
 import msgspec
-from msgspec.structs import astuple
 
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import Authorization
@@ -141,5 +140,6 @@ class Issuer:
         return self._sealed(terms, said[:_SALT_BYTES])
 
     def _sealed(self, terms: IssuedTerms, salt: bytes) -> str:
-        numbers = RESOURCES[terms.resource].number, *astuple(terms)[1:]
-        return PREFIX + self._seal.seal(salt + _TERMS.pack(*numbers))
+        number = RESOURCES[terms.resource].number
+        packed = _TERMS.pack(number, terms.amount_base, terms.expires_s, terms.duration)
+        return PREFIX + self._seal.seal(salt + packed)

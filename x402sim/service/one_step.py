@@ -53,7 +53,7 @@ _CODES: Mapping[Refusal, str] = {
     Refusal.EXPIRED: x402_reasons.VALID_BEFORE,
 }
 """The standard's words for refused settlements; `_code` knows the others."""
-_NAMES = {version: name.lower() for version, name in PAYMENT_HEADERS.items()}
+HEADERS = {version: name.lower() for version, name in PAYMENT_HEADERS.items()}
 _USED = (Refusal.NONCE_USED, Refusal.ALREADY_SETTLED)
 
 
@@ -93,11 +93,11 @@ def find(service: Service, headers: Mapping[str, str], resource: str, amount_bas
     Raises `Unpaid` if there is none, or if it is not what is asked for, `Refused` 400 for one
     that cannot be read, 409 if another one has its name, and `Repeated` if its answer is kept.
     """
-    version: Version = 2 if _NAMES[2] in headers else 1
-    if _NAMES[version] not in headers or not service.settings.one_step:
+    version: Version = 2 if HEADERS[2] in headers else 1
+    if HEADERS[version] not in headers or not service.settings.one_step:
         raise Unpaid
-    payment = _read(version, headers[_NAMES[version]])
-    named = _named(service, payment, resource, headers[_NAMES[version]])
+    payment = _read(version, headers[HEADERS[version]])
+    named = _named(service, payment, resource, headers[HEADERS[version]])
     paid = _match(service, payment, IssuedTerms(resource, amount_base, expires_s=0))
     return replace(paid, offered_id=_offered_id(service, payment, headers, resource), named=named)
 

@@ -21,6 +21,7 @@ const chain = defineChain({
   name: "x402sim",
   nativeCurrency: { name: "coin", symbol: "C", decimals: 18 },
   rpcUrls: { default: { http: [rpc] } },
+  contracts: { multicall3: { address: "0xcA11bde05977b3631167028862bE2a173976CA11" } },
 });
 const options = { chain, transport: http(rpc), pollingInterval: 50, cacheTime: 0 };
 const client = createPublicClient(options);
@@ -133,6 +134,17 @@ facts.estimate = await client.estimateContractGas({
   ...call("transfer", [shop, 1n]),
   account: alice.account,
 });
+
+// As wagmi reads by default: calls of one moment in one, by Multicall3.
+const batching = createPublicClient({ ...options, batch: { multicall: true } });
+facts.batched = await Promise.all([
+  batching.readContract(call("balanceOf", [shop])),
+  batching.readContract(call("balanceOf", [a])),
+  batching.readContract(call("balanceOf", [b])),
+]);
+facts.several = await client.multicall({
+  contracts: [call("balanceOf", [shop]), call("transfer", [shop, 2n ** 200n])],
+}).then((answers) => answers.map(({ status }) => status));
 
 const event = { address: token, abi, eventName: "Transfer" };
 const logs = await client.getContractEvents({ ...event, fromBlock: before + 1n });

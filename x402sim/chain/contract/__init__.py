@@ -1,7 +1,7 @@
-"""The compiled contracts: our token, its constructor data and storage layout, and a smart wallet.
+"""The compiled contracts: our token, its constructor data and storage layout, a smart wallet, and
+one that makes several calls in one.
 
-`build.mjs` makes `Stablecoin.json` from `Stablecoin.sol`, and the same of `SmartWallet`; all are
-shipped.
+`build.mjs` makes `Stablecoin.json` from `Stablecoin.sol`, and so on; all are shipped.
 """
 
 from functools import cache
@@ -41,7 +41,7 @@ class Artifact(msgspec.Struct, frozen=True):
 
 @cache
 def artifact(name: str = "Stablecoin") -> Artifact:
-    """Return the committed artifact of a contract: "Stablecoin" or "SmartWallet"."""
+    """Return the committed artifact of a contract: "Stablecoin", "SmartWallet" or "Multicall"."""
     return msgspec.json.decode(files(__name__).joinpath(f"{name}.json").read_bytes(), type=Artifact)
 
 
@@ -80,6 +80,17 @@ def _short(text: str) -> bytes:
     if len(raw) > 31:
         raise ValueError(f"a token's name and symbol have at most 31 bytes, got {text!r}")
     return raw.ljust(31, b"\0") + bytes([2 * len(raw)])
+
+
+MULTICALL = Address(bytes.fromhex("ca11bde05977b3631167028862be2a173976ca11"))
+"""Where Multicall3 is on nearly every chain."""
+
+
+@cache
+def multicall_code() -> bytes:
+    """Return the code of our own contract with its functions."""
+    code = artifact("Multicall").runtime
+    return from_hex(code, len(code) // 2 - 1)
 
 
 @cache

@@ -12,7 +12,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { resolve } from 'node:path'
 
-const NAMES = ['Stablecoin', 'SmartWallet']
+const NAMES = ['Stablecoin', 'SmartWallet', 'Multicall']
 const SETTINGS = {
   evmVersion: 'cancun',
   metadata: { bytecodeHash: 'none' }, // a comment changes no bytecode

@@ -45,12 +45,13 @@ def transfer_from(frame: Frame, arguments: Arguments) -> bytes:
     """Move another's tokens, and use up the allowance."""
     payer, to, amount_base = arguments.address(0), arguments.address(1), arguments.uint(2)
     spender = frame.call.sender
+    frame.looked_up = spender, payer, to
     frame.require(frame.token.rules.spend, frame.movement(payer, to, amount_base))
-    left_base = allowance_base(frame, payer, spender)
-    _write(frame, payer, spender, left_base - amount_base)
+    frame.move(payer, to, amount_base)
     if spender in (payer, to):
         frame.gas_used -= gas.KNOWN_SLOT  # whether the caller is blacklisted was read before
-    frame.move(payer, to, amount_base)
+    left_base = allowance_base(frame, payer, spender)
+    _write(frame, payer, spender, left_base - amount_base)
     return abi.word(1)
 
 
@@ -60,18 +61,18 @@ def permit(packed: bool) -> Callable[[Frame, Arguments], bytes]:
     def run(frame: Frame, arguments: Arguments) -> bytes:
         owner, spender = arguments.address(0), arguments.address(1)
         amount_base, deadline_s = arguments.uint(2), arguments.uint(3)
-        signature = arguments.tail(4) if packed else arguments.signature(4)
+        signature = frame.any_signature(arguments, 4) if packed else arguments.signature(4)
         nonce = frame.state.permit_nonces.get(owner, 0)
         asked = Permit(owner, spender, amount_base, nonce, deadline_s)
         digest = permit_digest(asked, frame.token.network.domain)
+        frame.state.put(frame.state.permit_nonces, owner, nonce + 1)  # undone if it is refused
+        frame.wrote(nonce, nonce + 1)
+        if deadline_s == MAX_UINT256:
+            frame.gas_used += frame.token.prices.endless_permit
         auth = Authorization(owner, spender, amount_base, 0, deadline_s, abi.word(nonce))
         case = Spend(frame.state, frame.call.sender, frame.now_s, auth, digest, signature)
         frame.require(frame.token.rules.permit, case)
         frame.proved(owner, signature)
-        if deadline_s == MAX_UINT256:
-            frame.gas_used += frame.token.prices.endless_permit
-        frame.state.put(frame.state.permit_nonces, owner, nonce + 1)
-        frame.wrote(nonce, nonce + 1)
         _write(frame, owner, spender, amount_base)
         frame.emit(abi.APPROVAL_EVENT, owner, spender, data=abi.word(amount_base))
         return b""

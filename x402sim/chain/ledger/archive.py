@@ -3,22 +3,34 @@
 A transaction goes there with its receipt when no reorganisation can reach its block any more.
 """
 
-import pickle
+from functools import cached_property
 from tempfile import TemporaryFile
+from typing import IO
+from weakref import finalize
+
+import msgspec
 
 from x402sim.chain.base import Transaction, TxReceipt
 from x402sim.protocol.crypto import Hash
 
 Mined = tuple[Transaction, TxReceipt]
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Mined).decode
 
 
 class Archive:
     """Mined transactions by hash, in a file that is deleted when it is closed."""
 
     def __init__(self) -> None:
-        self._file = TemporaryFile()  # noqa: SIM115 - it is open as long as the chain is
         self._end = 0
         self._at: dict[Hash, int] = {}
+
+    @cached_property
+    def _file(self) -> IO[bytes]:
+        """The file; most worlds are too short to need one."""
+        file = TemporaryFile()  # noqa: SIM115 - it is open as long as the chain is
+        finalize(self, file.close)
+        return file
 
     def __len__(self) -> int:
         return len(self._at)
@@ -27,7 +39,7 @@ class Archive:
         """Store a transaction and its receipt; raises `OSError`."""
         self._file.seek(self._end)
         self._at[mined[1].tx_hash] = self._end
-        self._end += self._file.write(pickle.dumps(mined))
+        self._end += self._file.write(_encode(mined) + b"\n")
 
     def get(self, tx_hash: Hash) -> Mined | None:
         """Return a transaction and its receipt; None if it is not here."""
@@ -35,7 +47,7 @@ class Archive:
         if at is None:
             return None
         self._file.seek(at)
-        mined: Mined = pickle.load(self._file)  # noqa: S301 - our own file, which has no name
+        mined: Mined = _decode(self._file.readline())
         return mined
 
     def close(self) -> None:

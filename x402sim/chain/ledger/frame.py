@@ -1,19 +1,39 @@
 """One running call of the token: the contract, its state, its arguments, its events and its gas."""
 
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.state import State, Used
-from x402sim.chain.ledger.token_rules import Movement, TokenRules
+from x402sim.chain.ledger.token_rules import Movement, Spend, TokenRules
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.networks import Network
-from x402sim.protocol.rules import Rules, first_broken
+from x402sim.protocol.rules import Rule, Rules, first_broken
 
 Case = TypeVar("Case")
+OUT_OF_GAS = "out of gas"
+DELEGATED = 23
+"""The length of the code of an account that uses another's (EIP-7702)."""
+PADDED = (
+    "ERC20: transfer amount exceeds balance",
+    "ERC20: transfer to the zero address",
+    "ERC20: approve to the zero address",
+    "FiatTokenV2_2: Balance exceeds (2^255 - 1)",
+)
+SIGNED = (
+    *(abi.TRANSFER_WITH_AUTHORIZATION, abi.TRANSFER_WITH_AUTHORIZATION_BYTES),
+    *(abi.RECEIVE_WITH_AUTHORIZATION, abi.RECEIVE_WITH_AUTHORIZATION_BYTES),
+    *(abi.PERMIT, abi.PERMIT_BYTES),
+)
+"""Sentences of these functions end with the length of the signature, which was in the memory."""
+AT_ONCE = {
+    *("Pausable: paused", "FiatTokenV2: permit is expired", "FiatToken: caller is not a minter"),
+    *(f"token/{who}-not-blacklisted" for who in ("minter", "spender", "payer")),
+}
+"""Refusals before anything was read twice or written."""
 
 
 class Token:
@@ -35,7 +55,17 @@ class Frame:
     call: Call
     now_s: int
     gas_used: int
+    """Refunds are not counted."""
     logs: list[tuple[tuple[bytes, ...], bytes]] = field(default_factory=list)
+    refund: int = 0
+    last: int = 0
+    """The extra gas of the last write, relative to a usual change."""
+    looked_up: tuple[Address, ...] = ()
+    """The accounts that must not be blacklisted, in the order of the checks."""
+    read: int = 0
+    """The extra gas of reading a signature that has not 65 bytes."""
+    broken: str = gas.SHORT
+    """Why the call was refused: the name of its row in the table of gas."""
 
     def emit(self, event: bytes, *indexed: bytes, data: bytes = b"") -> None:
         """Emit an event."""
@@ -45,30 +75,77 @@ class Frame:
         """Check the rows of a table; raises `Reverted` with the reason of the first that fails."""
         broken = first_broken(rules, case)
         if broken:
-            raise Reverted(broken.reason(case) or broken.refusal)
+            self._refuse(broken, case)
 
-    def require_owner(self, refusal: str) -> None:
-        """Raise `Reverted` unless the token's owner calls."""
-        if self.call.sender != self.token.owner:
-            raise Reverted(refusal)
+    def _refuse(self, rule: Rule[Case, str], case: Case) -> NoReturn:
+        reason = rule.reason(case) or rule.refusal
+        is_signed = rule.clause in ("5/signature-proves", "token/permit-signed", "token/spender")
+        if is_signed and isinstance(case, Spend):
+            is_asked = not reason.startswith("ECRecover: invalid signature ")
+            self.proved(case.authorization.from_, case.signature if is_asked else b"")
+        self.refuse(reason, rule.clause if rule.clause.endswith("blacklisted") else reason)
+
+    def refuse(self, reason: str, row: str | None = None) -> NoReturn:
+        """Raise `Reverted`; `row` names the gas of it, where the reason does not."""
+        self.broken = reason if row is None else row
+        leaves_its_length = reason in PADDED and self.call.data[:4] in SIGNED
+        raise Reverted(reason, 65 if leaves_its_length else 0)
+
+    def require_role(self, role: str, refusal: str) -> None:
+        """Raise `Reverted` unless the account that has a role calls."""
+        if self.call.sender != self.state.roles.get(role):
+            self.refuse(refusal)
+
+    def least(self) -> int:
+        """Return the gas that the accepted call needs."""
+        return self.token.prices.least(self.call.data, self.gas_used, self.last)
+
+    def require_gas(self, left: int) -> None:
+        """Raise `Reverted` if the accepted call needs more gas than is left for it."""
+        if self.least() > left:
+            raise Reverted(OUT_OF_GAS)
+
+    def refused(self, reason: str, left: int) -> tuple[str, int]:
+        """Return why the call was refused, and its gas until then, with so much left for it."""
+        prices, data = self.token.prices, self.call.data
+        cost = prices.refused(data, self.broken, reason)
+        if self.broken in AT_ONCE:
+            cost += self.read
+        else:
+            again = len(self.looked_up) - len(set(self.looked_up))
+            cost += self.gas_used - prices.accepted(data) - gas.KNOWN_SLOT * again
+        if reason == OUT_OF_GAS or prices.least(data, cost, gas.SENTRY) > left:
+            return OUT_OF_GAS, prices.wasted(data, left)
+        return reason, cost
 
     def wrote(self, old: int, new: int) -> None:
         """Charge the write of one word of storage."""
-        self.gas_used += self.token.prices.amount(old, new)
+        self.last = self.token.prices.amount(old, new)
+        self.gas_used += self.last
+        if old and not new:
+            self.refund += gas.CLEARED
 
     def proved(self, payer: Address, signature: bytes) -> None:
         """Charge what a valid signature costs more or less than the one in the table.
 
         Circle's code compares `v` with 27 first. A payer that sends its own transaction is an
-        account that the transaction has touched.
+        account that the transaction has touched, and so is the zero address, which mines.
         """
-        prices = self.token.prices
-        if payer in self.state.codes:
-            self.gas_used += prices.of_wallet
-        elif signature[64] == 28:
+        prices, code = self.token.prices, self.state.codes.get(payer)
+        if code is not None:
+            delegates = len(code) == DELEGATED
+            self.gas_used += prices.of_delegate if delegates else prices.of_wallet
+        elif signature[64:] == b"\x1c":
             self.gas_used += prices.other_v
-        if payer == self.call.sender:
+        if payer in (self.call.sender, ZERO_ADDRESS):
             self.gas_used -= gas.KNOWN_ACCOUNT
+
+    def any_signature(self, arguments: "Arguments", position: int) -> bytes:
+        """Return a signature of any length, whose reading is charged."""
+        signature = arguments.tail(position)
+        self.read = gas.COPIED_WORD * ((len(signature) + 31) // 32 - 3)
+        self.gas_used += self.read
+        return signature
 
     def set_balance(self, account: Address, amount_base: int) -> None:
         """Write one balance."""
@@ -77,7 +154,7 @@ class Frame:
 
     def movement(self, sender: Address, to: Address, amount_base: int) -> Movement:
         """Return the input of the movement rules."""
-        return Movement(self.state, self.call.sender, self.token.owner, sender, to, amount_base)
+        return Movement(self.state, self.call.sender, sender, to, amount_base)
 
     def move(self, sender: Address, to: Address, amount_base: int) -> None:
         """Move tokens, as ERC-20's _transfer; raises `Reverted`."""
@@ -85,6 +162,10 @@ class Frame:
         balances = self.state.balances
         if sender == to:
             self.gas_used += self.token.prices.to_oneself
+            self.last = self.token.prices.amount(0, 0)
+            if amount_base:  # the second write restores what the first has changed
+                self.gas_used += gas.RESTORED
+                self.refund += gas.RESTORED
         else:
             self.set_balance(sender, balances.get(sender, 0) - amount_base)
             self.set_balance(to, balances.get(to, 0) + amount_base)

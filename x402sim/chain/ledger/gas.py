@@ -1,17 +1,24 @@
-"""The gas of a call: the price of its calldata, plus a value measured on a real node.
+"""The gas of a call: the price of its calldata, plus values measured on a real node.
 
 `gas.json` holds the measured values of Circle's contract behind its proxy, and names the node.
-`tests/evm/measure.py` writes it, and a test repeats the measurement. For every flow in the table
-the ledger charges exactly the node's gas, so studies of cost need no node. A call without a row is
-charged as the nearest one:
+`tests/evm/measure.py` writes it, and a test repeats the measurement: what each function costs when
+it is accepted, and when it is refused for each reason. The ledger adds what depends on the state:
+slots that are new, emptied or touched before, and accounts that the transaction has touched. A
+refusal without a row is charged as a payment refused for the same reason, else for its signature.
 
-| call | row |
+What a node charges otherwise, as the ledger runs no code:
+
+| call | difference |
 |---|---|
-| a function without a row | view |
-| refused for a reason without a row of its function | a payment refused for the same |
-| refused for anything that has no row | refused: signature |
+| refused for a signature of a length other than 64 or 65 bytes | copies of it, 82 a word |
+| `bytes` or a string that does not fit into the calldata | below 300 |
+| a payer with a contract that is not the smart wallet here, or refused by it | what its code does |
+| what the access list names, or a payer that is a precompile | at most 2,500 each |
+| the proxy's own functions: with more than they need | 3 a word |
+| the same, of its administrator, without their arguments | below 8,000 |
 """
 
+from bisect import bisect
 from functools import cache
 from importlib.resources import files
 
@@ -28,78 +35,85 @@ KNOWN_ACCOUNT = 2_500
 """EIP-2929: by how much it is cheaper to look at an account that the transaction has touched."""
 KNOWN_SLOT = 2_000
 """EIP-2929: by how much it is cheaper to read a slot once more."""
+CLEARED, RESTORED = 4_800, 2_800
+"""EIP-3529: what is refunded for an emptied slot, and for one that is as it was again."""
+REFUND_QUOTIENT = 5
+"""EIP-3529: at most this part of the gas is refunded."""
+COPIED_WORD = 6
+"""What it costs to copy a word to new memory."""
+SENTRY = 2_301
+"""EIP-2200: a write needs this much gas to be left, however little it costs."""
 FLOOR_ZERO = 10
 FLOOR_NONZERO = 40
 """EIP-7623's prices of one byte, for a transaction that does little else."""
 LISTED_ADDRESS, LISTED_SLOT = 2_400, 1_900
 """EIP-2930's prices of one entry of an access list."""
-
-FLOWS = {
-    abi.TRANSFER_WITH_AUTHORIZATION: "settlement",
-    abi.TRANSFER_WITH_AUTHORIZATION_BYTES: "settlement as bytes",
-    abi.RECEIVE_WITH_AUTHORIZATION: "receipt",
-    abi.RECEIVE_WITH_AUTHORIZATION_BYTES: "receipt as bytes",
-    abi.CANCEL_AUTHORIZATION: "cancellation",
-    abi.CANCEL_AUTHORIZATION_BYTES: "cancellation as bytes",
-    abi.TRANSFER: "transfer",
-    abi.APPROVE: "approval",
-    abi.INCREASE_ALLOWANCE: "increase",
-    abi.DECREASE_ALLOWANCE: "decrease",
-    abi.TRANSFER_FROM: "transfer from",
-    abi.PERMIT: "permit",
-    abi.PERMIT_BYTES: "permit as bytes",
-    abi.MINT: "mint",
-    abi.BURN: "burn",
-    abi.CONFIGURE_MINTER: "minter configured",
-    abi.REMOVE_MINTER: "minter removed",
-    abi.PAUSE: "pause",
-    abi.UNPAUSE: "unpause",
-    abi.BLACKLIST: "blacklisting",
-    abi.UNBLACKLIST: "unblacklisting",
-}
-"""The row of each function that writes, by selector."""
+GIVING_UP = 39
+"""What the proxy uses to pass on that the code behind it ran out of gas."""
+LENT = 64
+"""EIP-150: a call can use all gas but one part of so many."""
+SHORT, WITH_VALUE, NOT_SIGNED = "arguments cut off", "with value", "FiatTokenV2: invalid signature"
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """One row: the gas that a flow used, without the price of its calldata."""
+    """One flow: the gas that it used, without the price of its calldata."""
 
     execution: int
-    function: str = ""
-    """Of a refusal: the row of the function that was called."""
-    reason: str = ""
-    """Of a refusal: its revert reason, without values."""
     v: int = 27
-    """The last byte of the signature, where one is accepted."""
+    """The last byte of the signature, if there is one."""
+
+
+class Function(msgspec.Struct, frozen=True):
+    """One function, without the price of its calldata and of copying that in the proxy."""
+
+    accepted: int = 0
+    """All of it, refunds not counted."""
+    before: int = 0
+    """Of that, what the proxy uses up to the call of the code behind it."""
+    after: int = 0
+    """Of that, what the proxy uses when the code behind it has returned."""
+    tail: int = 0
+    """Of that, what the code uses from its last write on; 0 without one. Less, if it needs more
+    than its last write demands.
+    """
+    refused: dict[str, int] = {}
+
+
+NOTHING = Function()
 
 
 class GasTable(msgspec.Struct, frozen=True):
-    """The part of the table that holds the measured flows."""
+    """The committed table; the last two by the first selector from which on they are so."""
 
     flows: dict[str, Measured]
+    functions: dict[str, Function]
+    unknown: dict[str, int]
+    """What a selector costs that no function has."""
+    with_value: dict[str, int]
+    """What any call costs that carries native money."""
 
 
 class Prices:
     """The gas of the token's calls."""
 
-    def __init__(self, rows: dict[str, Measured]) -> None:
-        usual, view = rows["settlement"].execution, rows["view"].execution
-        self.other_v = rows["settlement, other v"].execution - usual
+    def __init__(self, table: GasTable) -> None:
+        rows = table.flows
+        self.other_v = rows["settlement, other v"].execution - rows["settlement"].execution
         """The extra gas of a signature whose `v` is 28."""
-        more = {27: 0, 28: self.other_v}
-        costs = {name: row.execution - more[row.v] for name, row in rows.items()}
-        self._view = view
-        self._accepted = {function: costs.get(row, view) for function, row in FLOWS.items()}
-        self._refused = {
-            (row.function, row.reason): row.execution for row in rows.values() if row.function
-        }
-        self._unknown = rows["refused: signature"].execution
+        costs = {name: row.execution - self.other_v * (row.v == 28) for name, row in rows.items()}
+        usual = costs["settlement"]
+        self._functions = {abi.selector(name): row for name, row in table.functions.items()}
+        self._accepted = {function: row.accepted for function, row in self._functions.items()}
+        self._unknown, self._with_value = table.unknown, table.with_value
+        self._payment = self._functions[abi.TRANSFER_WITH_AUTHORIZATION].refused
         self._first = costs["first settlement"] - usual
-        self._last = costs["last settlement"] - usual
         self._unchanged = (costs["settlement of nothing"] - usual) // 2
         self.to_oneself = costs["settlement to oneself"] - usual
         """The extra gas of a payment to oneself, relative to one to another holder; negative."""
-        self.of_wallet = costs["settlement of a wallet"] - usual
+        self.of_wallet = rows["settlement of a wallet"].execution - usual
         """The extra gas of a payer that is a smart wallet."""
+        self.of_delegate = rows["settlement of a delegate"].execution - usual
+        """The same, of an account that uses the code of one (EIP-7702) and signs itself."""
         self.endless_permit = costs["endless permit"] - costs["permit"]
         """The extra gas of a permit without a deadline, which is not compared; negative."""
         self.new_flag = self._first - self._unchanged
@@ -107,35 +121,72 @@ class Prices:
 
     def accepted(self, data: bytes) -> int:
         """Return the gas of running a call, as if it paid from one existing holder to another."""
-        return self._accepted.get(data[:4], self._view)
+        words = (len(data) + 31) >> 5
+        memory = words if words > 3 else 3
+        return self._accepted.get(data[:4], 0) + 3 * (words + memory) + (memory * memory >> 9)
 
-    def refused(self, data: bytes, reason: str) -> int:
-        """Return the gas of running a call until it reverts for a reason."""
-        why = without_values(reason)
-        payment = self._refused.get(("settlement", why), self._unknown)
-        return self._refused.get((FLOWS.get(data[:4], "view"), why), payment)
+    def refused(self, data: bytes, key: str, reason: str) -> int:
+        """Return the gas of running a call until it reverts; `key` names its row."""
+        row = self._functions.get(data[:4], NOTHING)
+        if key in row.refused:
+            cost = row.refused[key]
+        elif key == WITH_VALUE:
+            cost = _by_selector(self._with_value, data)
+        elif row is NOTHING:
+            cost = _by_selector(self._unknown, data)
+        else:
+            cost = self._payment.get(key, self._payment[NOT_SIGNED])
+        return cost + copied(data, 3 + (len(reason) + 31) // 32 if reason else 0)
+
+    def _lent(self, data: bytes) -> int:
+        """Return what the proxy uses until it calls the code behind it."""
+        return self._functions.get(data[:4], NOTHING).before + copied(data)
+
+    def wasted(self, data: bytes, left: int) -> int:
+        """Return what a call uses that runs out of gas, but for what the proxy has kept."""
+        kept = max(0, left - self._lent(data)) // LENT
+        return left - max(0, kept - GIVING_UP)
+
+    def least(self, data: bytes, execution: int, last: int) -> int:
+        """Return the gas that an accepted call needs, of which some is left in the end: the proxy
+        keeps one part of 64, and a write needs more than it costs. `last` is the extra gas of the
+        last write.
+        """
+        row, lent = self._functions.get(data[:4], NOTHING), self._lent(data)
+        inner = execution - lent - row.after
+        if row.tail:
+            inner += max(0, SENTRY - row.tail - last)
+        return max(execution, lent + inner + (inner - 1) // (LENT - 1))
 
     def amount(self, old_base: int, new_base: int) -> int:
         """Return the extra gas of writing one slot, such as a balance, relative to a usual change.
-        A new holder's slot costs most; an emptied or unchanged slot costs less.
+        A new holder's slot costs most; an unchanged slot costs less.
         """
         if old_base == new_base:
             return self._unchanged
-        if not old_base:
-            return self._first
-        return 0 if new_base else self._last
+        return 0 if old_base else self._first
 
 
-def without_values(reason: str) -> str:
-    """Return a revert reason without the values of a custom error."""
-    return reason.partition("(")[0]
+def _by_selector(costs: dict[str, int], data: bytes) -> int:
+    """Return what is so from the last selector on that is not above the call's own."""
+    own = data[:4].hex() if len(data) >= 4 else ""
+    return [*costs.values()][bisect([*costs], own) - 1]
+
+
+def copied(data: bytes, returned: int = 0) -> int:
+    """Return what the proxy pays to copy calldata, and for the memory that this and an answer of
+    some words need.
+    """
+    words = (len(data) + 31) // 32
+    memory = max(3, words, returned)
+    return 3 * (words + memory) + memory * memory // 512
 
 
 @cache
 def prices() -> Prices:
     """Return the committed table."""
     text = files("x402sim.chain.ledger").joinpath("gas.json").read_bytes()
-    return Prices(msgspec.json.decode(text, type=GasTable).flows)
+    return Prices(msgspec.json.decode(text, type=GasTable))
 
 
 def intrinsic(data: bytes) -> int:

@@ -19,15 +19,18 @@ from x402sim.chain.base import (
     LogFilter,
     Mining,
     Minting,
+    Reverted,
     Rewinding,
     Transaction,
     TxReceipt,
 )
+from x402sim.chain.contract import MULTICALL
 from x402sim.chain.fees import GAS_PRICE_WEI, PLENTY_WEI
+from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.admission import admit
-from x402sim.chain.ledger.archive import Archive
-from x402sim.chain.ledger.frame import Token
+from x402sim.chain.ledger.frame import Frame, Token
 from x402sim.chain.ledger.machine import Machine
+from x402sim.chain.ledger.multicall import NO_TRANSACTIONS
 from x402sim.chain.ledger.operation_log import Operation, OperationLog
 from x402sim.chain.ledger.operations import OPERATIONS, signed_of
 from x402sim.chain.ledger.storage import word_at
@@ -41,8 +44,7 @@ from x402sim.protocol.networks import Network
 class LedgerChain:
     """A chain in memory with one token; a `WorldChain` that offers every control.
 
-    `origin` and `accounts` say which database and which first balances its file belongs to. With
-    `spill`, the transactions of old blocks are kept in a temporary file, to save memory.
+    `origin` and `accounts` say which database and which first balances its file belongs to.
     """
 
     def __init__(
@@ -59,7 +61,6 @@ class LedgerChain:
         accounts: bytes = b"",
         has_history: bool = False,
         rules: TokenRules | None = None,
-        spill: bool = False,
     ) -> None:
         self.chain_id = network.chain_id
         self.token = network.asset
@@ -72,7 +73,6 @@ class LedgerChain:
             genesis_s,
             balances or {},
             {owner: PLENTY_WEI, **(native or {})},
-            Archive() if spill else None,
         )
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Functions to call after every operation."""
@@ -114,10 +114,13 @@ class LedgerChain:
         return self._call(call, block)[0]
 
     async def estimate_gas(self, call: Call, block: int | None = None) -> int:
-        """Return the gas a call would use; raises as `call` does."""
-        return self._call(call, block)[1]
+        """Return the gas a call needs; raises as `call` does, and for Multicall3."""
+        _, frame = self._call(call, block)
+        if call.to == MULTICALL:
+            raise Reverted(NO_TRANSACTIONS)
+        return gas.total(call.data, frame.least() if frame else 0)
 
-    def _call(self, call: Call, block: int | None) -> tuple[bytes, int]:
+    def _call(self, call: Call, block: int | None) -> tuple[bytes, Frame | None]:
         """Run a call now, or at the time of an older block."""
         if block is None:
             return self.machine.call(call, self._clock.now_s())

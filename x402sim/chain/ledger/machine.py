@@ -18,21 +18,22 @@ from x402sim.chain.base import (
     Transaction,
     TxReceipt,
 )
+from x402sim.chain.contract import MULTICALL
 from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI
-from x402sim.chain.ledger import gas, wallets
+from x402sim.chain.ledger import gas, governing, proxy, wallets
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive, Mined
 from x402sim.chain.ledger.frame import Frame, Token
 from x402sim.chain.ledger.log_index import LogIndex
+from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import State
 from x402sim.chain.ledger.token import run
 from x402sim.protocol.crypto import Address, Hash, keccak256
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
-OUT_OF_GAS = "out of gas"
-TOKEN_CODE = b"\xfe"
-"""The token's code: not empty, and the INVALID opcode, as the ledger runs none."""
+NO_CODE = b"\xfe"
+"""The code of its contracts: not empty, and the INVALID opcode, as the ledger runs none."""
 KEPT_BLOCKS = 1024
 """At least this many of the newest blocks can be reorganised."""
 KEPT_STATES = 128
@@ -48,7 +49,6 @@ class Machine:
         genesis_s: int,
         balances: Mapping[Address, int],
         native: Mapping[Address, int],
-        archive: Archive | None = None,
     ) -> None:
         self.token = token
         self.state = State()
@@ -61,12 +61,14 @@ class Machine:
         self._last_snapshot = 0
         self._reorgs = 0
         self._log_index = LogIndex()
-        self._archive, self._archived = archive, 0
+        self._archive, self._archived = Archive(), 0
         """Where the transactions of old blocks go, and how many blocks are there."""
         for account, amount_base in balances.items():
             self.state.put(self.state.balances, account, amount_base)
         self.state.native.update(native)
-        self.state.codes[token.network.asset] = TOKEN_CODE
+        contracts = (token.network.asset, proxy.IMPLEMENTATION, MULTICALL)
+        self.state.codes |= dict.fromkeys(contracts, NO_CODE)
+        self.state.roles |= dict.fromkeys(governing.FIRST, token.owner)
         self.state.minter_allowances[token.owner] = MAX_UINT256
         self.state.blacklisted[token.network.asset] = True
         self._add_block(genesis_s, [])
@@ -199,17 +201,21 @@ class Machine:
         time_s = max(at_s, head.timestamp_s)
         return Block(head.number + 1, Hash(bytes(32)), head.hash, time_s, waiting, 0)
 
-    def call(self, call: Call, at_s: int) -> tuple[bytes, int]:
-        """Run a call and discard its effects; return its result and gas. Raises `Reverted`."""
-        if call.to != self.token.network.asset:
-            return wallets.call(self.state, call.to, call.data), gas.total(call.data)
-        mark = self.state.mark()
+    def call(self, call: Call, at_s: int) -> tuple[bytes, Frame | None]:
+        """Run a call and discard its effects; return its result, and of the token its frame.
+        Raises `Reverted`.
+        """
+        now_s = max(at_s, self.state.head.timestamp_s)
+        token, state, mark = self.token, self.state, self.state.mark()
         try:
-            now_s = max(at_s, self.state.head.timestamp_s)
-            result, frame = run(self.token, self.state, call, now_s)
+            if call.to == MULTICALL:
+                return Multicall(token, state, now_s).answer(call.data), None
+            if call.to != token.network.asset:
+                return wallets.call(state, call.to, call.data), None
+            frame = Frame(token, state, call, now_s, token.prices.accepted(call.data))
+            return run(frame), frame
         finally:
-            self.state.undo(mark)
-        return result, gas.total(call.data, frame.gas_used)
+            state.undo(mark)
 
     def logs(self, wanted: LogFilter) -> list[Log]:
         """Return the logs that pass a filter, oldest first."""
@@ -228,12 +234,11 @@ class Machine:
         return self.state.receipts.get(tx_hash) or (self._mined(tx_hash) or (None, None))[1]
 
     def _mined(self, tx_hash: Hash) -> Mined | None:
-        return self._archive.get(tx_hash) if self._archive is not None else None
+        return self._archive.get(tx_hash)
 
     def close(self) -> None:
-        """Delete the archive of old transactions, if there is one."""
-        if self._archive is not None:
-            self._archive.close()
+        """Delete the archive of old transactions."""
+        self._archive.close()
 
     # --- blocks ----------------------------------------------------------------------
 
@@ -309,38 +314,43 @@ class Machine:
         oldest = number - KEPT_BLOCKS
         self._block_marks = {n: m for n, m in self._block_marks.items() if n > oldest}
         self.state.forget(min(self._block_marks.values()))
-        if self._archive is not None:
-            self._move_to_archive(self._archive, oldest)
+        self._move_to_archive(oldest)
 
-    def _move_to_archive(self, archive: Archive, last: int) -> None:
+    def _move_to_archive(self, last: int) -> None:
         """Move the transactions of all blocks up to the last one that is final."""
         state = self.state
         for number in range(self._archived, last + 1):
             for tx_hash in state.blocks[number].tx_hashes:
-                archive.put((state.transactions.pop(tx_hash), state.receipts.pop(tx_hash)))
+                self._archive.put((state.transactions.pop(tx_hash), state.receipts.pop(tx_hash)))
         self._archived = max(self._archived, last + 1)
 
     def _execute(self, tx: Transaction, now_s: int, gas_before: int, logs_before: int) -> TxReceipt:
         """Run one transaction; its sender pays the gas even if it reverts."""
         state, call = self.state, tx.call
         intrinsic = gas.intrinsic_of(tx.signed) if tx.signed else gas.intrinsic(call.data)
-        gas_used, reason = intrinsic, None
+        gas_used, reason, left = intrinsic, None, tx.gas_limit - intrinsic
         frame: Frame | None = None
         mark = state.mark()
         try:
             if call.to == self.token.network.asset:
-                self._revert_if_forced()
-                _, frame = run(self.token, state, call, now_s)
+                frame = Frame(self.token, state, call, now_s, self.token.prices.accepted(call.data))
+                if self.forced_reverts:
+                    self.forced_reverts -= 1
+                    frame.refuse("forced revert")
+                run(frame)
+                if frame.gas_used + gas.SENTRY + left // gas.LENT > left:
+                    frame.require_gas(left)
                 gas_used += frame.gas_used
-            if gas_used > tx.gas_limit:
-                raise Reverted(OUT_OF_GAS)
+                gas_used -= min(frame.refund, gas_used // gas.REFUND_QUOTIENT)
+            elif call.to == MULTICALL:
+                raise Reverted(NO_TRANSACTIONS)
             self._pay(call.sender, call.to, call.value)
         except Reverted as reverted:
             state.undo(mark)
-            reason, frame = str(reverted), None
-            gas_used = intrinsic + self.token.prices.refused(call.data, reason)
-            if gas_used > tx.gas_limit or reason == OUT_OF_GAS:
-                gas_used, reason = tx.gas_limit, OUT_OF_GAS
+            reason = str(reverted)
+            if frame:
+                reason, cost = frame.refused(reason, left)
+                gas_used, frame = intrinsic + cost, None
         gas_used = max(gas_used, gas.floor(call.data))
         fee = min(gas_used * tx.gas_price, state.native.get(call.sender, 0))
         state.put(state.native, call.sender, state.native.get(call.sender, 0) - fee)
@@ -366,12 +376,6 @@ class Machine:
             revert_reason=reason,
             type=tx.signed.type if tx.signed else LEGACY,
         )
-
-    def _revert_if_forced(self) -> None:
-        """Raise `Reverted` if `force_revert` applies to this call."""
-        if self.forced_reverts:
-            self.forced_reverts -= 1
-            raise Reverted("forced revert")
 
     def _pay(self, sender: Address, to: Address, value: int) -> None:
         """Move native currency; raises `Reverted` if there is not enough."""

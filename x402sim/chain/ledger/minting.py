@@ -12,6 +12,7 @@ def mint(frame: Frame, arguments: Arguments) -> bytes:
     """Make tokens; uses up the minter's allowance."""
     to, amount_base = arguments.address(0), arguments.uint(1)
     minter, state = frame.call.sender, frame.state
+    frame.looked_up = minter, to
     frame.require(frame.token.rules.mint, frame.movement(ZERO_ADDRESS, to, amount_base))
     frame.wrote(state.supply, state.supply + amount_base)
     frame.set_balance(to, state.balances.get(to, 0) + amount_base)
@@ -46,10 +47,12 @@ def configure(frame: Frame, arguments: Arguments) -> bytes:
 
 def remove(frame: Frame, arguments: Arguments) -> bytes:
     """Make a minter an account like any other."""
-    minter = arguments.address(0)
-    frame.require_owner(_NOT_MASTER)
-    if minter in frame.state.minter_allowances:
-        frame.state.remove(frame.state.minter_allowances, minter)
+    minter, allowances = arguments.address(0), frame.state.minter_allowances
+    frame.require_role("masterMinter", _NOT_MASTER)
+    frame.wrote(int(minter in allowances), 0)
+    frame.wrote(allowances.get(minter, 0), 0)
+    if minter in allowances:
+        frame.state.remove(allowances, minter)
     frame.emit(abi.MINTER_REMOVED, minter)
     return abi.word(1)
 

@@ -43,6 +43,8 @@ class State:
         self.permit_nonces: dict[Address, int] = {}
         """How many permits of each owner were used."""
         self.switches: dict[str, bool] = {}
+        self.roles: dict[str, Address] = {}
+        """Who may do what at the token, by the name of the function that tells it."""
         self.native: dict[Address, int] = {}
         self.account_nonces: dict[Address, int] = {}
         self.blocks: dict[int, Block] = {}

@@ -6,14 +6,18 @@ read costs as much as there are values. Slots that the ledger has nothing for ar
 
 from collections.abc import Iterator
 
+from x402sim.chain.ledger import proxy
 from x402sim.chain.ledger.frame import Token
 from x402sim.chain.ledger.state import State
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, keccak256
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, keccak256
+from x402sim.protocol.eip3009 import separator
 
 OWNER, PAUSER, BLACKLISTER, NAME, SYMBOL, DECIMALS, CURRENCY, MASTER_MINTER = 0, 1, 2, 4, 5, 6, 7, 8
-BALANCES, ALLOWANCES, SUPPLY, MINTERS, MINTER_ALLOWANCES = 9, 10, 11, 12, 13
-USED, PERMIT_NONCES = 16, 17
+BALANCES, ALLOWANCES, SUPPLY, MINTERS, MINTER_ALLOWANCES, RESCUER = 9, 10, 11, 12, 13, 14
+SEPARATOR, USED, PERMIT_NONCES, INITIALIZED = 15, 16, 17, 18
+VERSION = 3
+"""How often the token was initialized: up to version 2.2."""
 BLACKLISTED = 1 << 255
 """The bit of a balance that blacklists its account."""
 
@@ -27,16 +31,20 @@ def word_at(state: State, token: Token, account: Address, slot: bytes) -> bytes:
 
 def _words(state: State, token: Token) -> Iterator[tuple[bytes, bytes]]:
     """Yield each slot that is not zero, and its word."""
-    owner, network, word = token.owner, token.network, abi.word
+    roles, network, word = state.roles, token.network, abi.word
     paused = bytes([bool(state.switches.get("paused"))])
-    yield word(OWNER), word(owner)
-    yield word(PAUSER), word(paused + owner)
-    yield word(BLACKLISTER), word(owner)
+    yield from proxy.SLOTS.items()
+    yield word(OWNER), word(roles["owner"])
+    yield word(PAUSER), word(paused + roles["pauser"])
+    yield word(BLACKLISTER), word(roles["blacklister"])
+    yield word(RESCUER), word(roles.get("rescuer", ZERO_ADDRESS))
+    yield word(SEPARATOR), separator(network.domain)
+    yield word(INITIALIZED), word(VERSION)
     yield word(NAME), _short(network.token_name)
     yield word(SYMBOL), _short(network.token_symbol)
     yield word(DECIMALS), word(network.decimals)
     yield word(CURRENCY), _short("USD")
-    yield word(MASTER_MINTER), word(b"\1" + owner)
+    yield word(MASTER_MINTER), word(b"\1" + roles["masterMinter"])
     yield word(SUPPLY), word(state.supply)
     for minter, allowance_base in state.minter_allowances.items():
         yield _entry(MINTERS, minter), word(1)

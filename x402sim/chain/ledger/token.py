@@ -6,10 +6,9 @@ changes no state. Clauses: 5/nonce-once.
 
 from collections.abc import Callable
 
-from x402sim.chain.base import Call, Reverted
-from x402sim.chain.ledger import allowances, minting
-from x402sim.chain.ledger.frame import Arguments, Frame, Token
-from x402sim.chain.ledger.state import State, Used
+from x402sim.chain.ledger import allowances, gas, governing, minting, proxy
+from x402sim.chain.ledger.frame import Arguments, Frame
+from x402sim.chain.ledger.state import Used
 from x402sim.chain.ledger.token_rules import Spend
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS
@@ -34,10 +33,11 @@ def _with_authorization(receive: bool, packed: bool) -> Callable[[Frame, Argumen
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
         auth = arguments.authorization()
-        signature = arguments.tail(6) if packed else arguments.signature(6)
+        signature = frame.any_signature(arguments, 6) if packed else arguments.signature(6)
         typehash = RECEIVE_TYPEHASH if receive else TRANSFER_TYPEHASH
         digest = transfer_digest(auth, frame.token.network.domain, typehash)
         rules = frame.token.rules.receive if receive else frame.token.rules.transfer
+        frame.looked_up = auth.from_, auth.to
         frame.require(rules, _spend(frame, auth, digest, signature))
         frame.proved(auth.from_, signature)
         frame.use(auth.from_, auth.nonce, Used.SETTLED)
@@ -52,7 +52,7 @@ def _cancel(packed: bool) -> Callable[[Frame, Arguments], bytes]:
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
         authorizer, nonce = arguments.address(0), arguments.bytes32(1)
-        signature = arguments.tail(2) if packed else arguments.signature(2)
+        signature = frame.any_signature(arguments, 2) if packed else arguments.signature(2)
         digest = cancel_digest(authorizer, nonce, frame.token.network.domain)
         auth = Authorization(authorizer, ZERO_ADDRESS, 0, 0, 0, nonce)
         frame.require(frame.token.rules.cancel, _spend(frame, auth, digest, signature))
@@ -65,6 +65,7 @@ def _cancel(packed: bool) -> Callable[[Frame, Arguments], bytes]:
 
 def _transfer(frame: Frame, arguments: Arguments) -> bytes:
     sender, to, amount_base = frame.call.sender, arguments.address(0), arguments.uint(1)
+    frame.looked_up = sender, to
     frame.require(frame.token.rules.send, frame.movement(sender, to, amount_base))
     frame.move(sender, to, amount_base)
     return abi.word(1)
@@ -72,7 +73,7 @@ def _transfer(frame: Frame, arguments: Arguments) -> bytes:
 
 def _pause(on: bool) -> Callable[[Frame, Arguments], bytes]:
     def run(frame: Frame, _: Arguments) -> bytes:
-        frame.require_owner("Pausable: caller is not the pauser")
+        frame.require_role("pauser", "Pausable: caller is not the pauser")
         was = frame.state.put(frame.state.switches, "paused", on)
         frame.wrote(1 + bool(was), 1 + on)  # the word holds the pauser's address, too
         frame.emit(abi.topic("Pause()" if on else "Unpause()"))
@@ -83,8 +84,8 @@ def _pause(on: bool) -> Callable[[Frame, Arguments], bytes]:
 
 def _blacklist(on: bool) -> Callable[[Frame, Arguments], bytes]:
     def run(frame: Frame, arguments: Arguments) -> bytes:
-        frame.require_owner("Blacklistable: caller is not the blacklister")
         account = arguments.address(0)
+        frame.require_role("blacklister", "Blacklistable: caller is not the blacklister")
         held = frame.state.balances.get(account, 0)
         was = frame.state.put(frame.state.blacklisted, account, on)
         frame.wrote(held + bool(was), held + on)  # one word holds the balance and this bit
@@ -129,10 +130,10 @@ FUNCTIONS: dict[bytes, Callable[[Frame, Arguments], bytes]] = {
     abi.SYMBOL: lambda f, _: abi.text(f.token.network.token_symbol),
     abi.VERSION: lambda f, _: abi.text(f.token.network.token_version),
     abi.DECIMALS: _view(lambda f, _: f.token.network.decimals),
-    abi.OWNER: _view(lambda f, _: f.token.owner),
-    abi.MASTER_MINTER: _view(lambda f, _: f.token.owner),
-    abi.PAUSER: _view(lambda f, _: f.token.owner),
-    abi.BLACKLISTER: _view(lambda f, _: f.token.owner),
+    **governing.functions(_transfer),
+    abi.CURRENCY: lambda *_: abi.text("USD"),
+    abi.IMPLEMENTATION: _view(lambda *_: proxy.IMPLEMENTATION),
+    abi.ADMIN: _view(lambda *_: proxy.ADMIN),
     abi.IS_MINTER: _view(lambda f, a: int(a.address(0) in f.state.minter_allowances)),
     abi.MINTER_ALLOWANCE: _view(lambda f, a: f.state.minter_allowances.get(a.address(0), 0)),
     abi.ALLOWANCE: _view(
@@ -155,10 +156,14 @@ FUNCTIONS: dict[bytes, Callable[[Frame, Arguments], bytes]] = {
 """Every function of the token, by selector."""
 
 
-def run(token: Token, state: State, call: Call, now_s: int) -> tuple[bytes, Frame]:
-    """Run one call of a token; return its result and its frame. Raises `Reverted`."""
-    frame = Frame(token, state, call, now_s, token.prices.accepted(call.data))
+def run(frame: Frame) -> bytes:
+    """Run one call of the token; return its result. Raises `Reverted`."""
+    call = frame.call
+    if call.sender == proxy.ADMIN and call.data[:4] not in proxy.OWN:
+        frame.refuse(proxy.NOT_FOR_ADMIN)
+    if call.value:
+        frame.refuse("", gas.WITH_VALUE)
     function = FUNCTIONS.get(call.data[:4])
-    if function is None or call.value:
-        raise Reverted("")
-    return function(frame, Arguments(call.data[4:])), frame
+    if function is None:
+        frame.refuse("")
+    return function(frame, Arguments(call.data[4:]))

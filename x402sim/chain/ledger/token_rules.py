@@ -55,7 +55,6 @@ class Movement:
 
     state: State
     caller: Address
-    owner: Address
     from_: Address
     to: Address
     amount_base: int
@@ -192,7 +191,7 @@ CONFIGURE: Rules[Movement, str] = (
     Rule("token/not-paused", _not_paused, "Pausable: paused"),
     Rule(
         "token/master-minter",
-        lambda m: m.caller == m.owner,
+        lambda m: m.caller == m.state.roles["masterMinter"],
         "FiatToken: caller is not the masterMinter",
     ),
 )
@@ -218,6 +217,7 @@ APPROVE: Rules[Grant, str] = (
     Rule("token/not-paused", _not_paused, "Pausable: paused"),
     Rule("token/increase", lambda g: g.amount_base <= MAX_UINT256, "SafeMath: addition overflow"),
     Rule("token/decrease", lambda g: g.amount_base >= 0, "ERC20: decreased allowance below zero"),
+    Rule("token/owner", lambda g: g.owner != ZERO_ADDRESS, "ERC20: approve from the zero address"),
     Rule("token/spender", lambda g: g.spender != ZERO_ADDRESS, _NO_SPENDER),
 )
 """Rules of approve, increaseAllowance and decreaseAllowance."""

@@ -39,8 +39,9 @@ def write_genesis(
     native: Mapping[Address, int],
     install: Install = install_stablecoin,
 ) -> tuple[Block, int]:
-    """Write the token and all balances into block 0; return the block and a snapshot's id."""
+    """Write token, Multicall3 and balances into block 0; return the block and a snapshot's id."""
     install(node, network, owner, balances)
+    node.set_code_now(contract.MULTICALL, contract.multicall_code())
     for account, amount_wei in native.items():
         node.set_balance_now(account, amount_wei)
     snapshot = int(node.rpc.ask_now("evm_snapshot"), 16)

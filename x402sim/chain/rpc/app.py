@@ -8,6 +8,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -17,14 +18,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from x402sim.chain import reverts
 from x402sim.chain.base import ChainError, Reverted
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.machine import KEPT_STATES
-from x402sim.chain.rpc.context import RpcContext
+from x402sim.chain.rpc.context import DEVELOP, RpcContext
 from x402sim.chain.rpc.jsonrpc import error, is_id, result, why_invalid
 from x402sim.chain.rpc.methods import METHODS, Method
 from x402sim.http.web import answer, application, read_body
-from x402sim.protocol import abi
 from x402sim.protocol.crypto import PrivateKey, to_hex
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.rpc_values import BadParams, Json, shown
@@ -33,6 +34,8 @@ MAX_BATCH = 100
 MAX_BATCH_BYTES = 25_000_000
 """The answers of a batch are cut off after so many bytes, as geth does."""
 PARSE_ERROR, INVALID_REQUEST, UNKNOWN_METHOD, BAD_PARAMS = -32700, -32600, -32601, -32602
+DEVELOPMENT = ("evm_", "anvil_", "hardhat_")
+"""How the names of methods begin that test nodes have for their developers."""
 REFUSED, TOO_LARGE, REVERTED = -32000, -32003, 3
 
 
@@ -50,6 +53,7 @@ def documentation() -> str:
             "The tags latest, safe and finalized all mean the newest block; pending means its",
             "state too, with the transactions that wait where they are counted or listed.",
             f"State is kept for the newest {KEPT_STATES} blocks.",
+            "evm_, anvil_ and hardhat_ methods control the world, for whom /_sim is open.",
             "",
             *rows,
             "",
@@ -102,8 +106,20 @@ async def _answer_one(context: RpcContext, request: Any) -> Json | None:
     return reply if "id" in request else None
 
 
+def _develop(context: RpcContext, request: Json) -> Awaitable[Any]:
+    """Return the call of a development method; raises `BadParams` and `ChainError`."""
+    name, params = request["method"], request.get("params", [])
+    if context.develop is None:
+        raise ChainError(f"{name} needs control of the world, under the same rules as /_sim")
+    if not isinstance(params, list):
+        raise BadParams(f"expected params as an array, got {shown(params)}")
+    return context.develop(context, name, params)
+
+
 async def _perform(context: RpcContext, request_id: Any, request: Json) -> Json:
     try:
+        if request["method"].startswith(DEVELOPMENT):
+            return result(request_id, await _develop(context, request))
         method = _find(request["method"])
         return result(request_id, await _bind(method, context, request.get("params")))
     except UnknownMethod as unknown:
@@ -113,14 +129,8 @@ async def _perform(context: RpcContext, request_id: Any, request: Json) -> Json:
     except ChainError as refused:
         return error(request_id, REFUSED, str(refused))
     except Reverted as reverted:
-        return _revert(request_id, str(reverted))
-
-
-def _revert(request_id: Any, reason: str) -> Json:
-    if not reason:  # a revert without data, as of an unknown function
-        return error(request_id, REVERTED, "execution reverted", "0x")
-    data = to_hex(abi.revert_data(reason))
-    return error(request_id, REVERTED, f"execution reverted: {reason}", data)
+        text = ": ".join(filter(None, ("execution reverted", str(reverted))))
+        return error(request_id, REVERTED, text, to_hex(reverts.data_of(reverted)))
 
 
 async def _answer(context: RpcContext, body: bytes) -> Json | list[Raw] | None:
@@ -170,7 +180,9 @@ def rpc_route(
     async def rpc(request: Request) -> Response:
         if request.method != "POST":
             return PlainTextResponse(documentation())
-        reply = await _answer(context, await read_body(request))
+        develop = request.scope.get(DEVELOP)
+        asked = replace(context, develop=develop) if develop else context
+        reply = await _answer(asked, await read_body(request))
         return Response(status_code=204) if reply is None else answer(reply)
 
     prefix = path.rstrip("/")

@@ -1,6 +1,6 @@
 """What the JSON-RPC methods share: the chain, its accounts, and how a block is named."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,10 @@ from x402sim.protocol.rpc_values import (
     shown,
 )
 
+DEVELOP = "x402sim.develop"
+"""The key in the scope of a request that may control the world: how to, a `Develop`."""
+Develop = Callable[["RpcContext", str, list[Any]], Awaitable[Any]]
+
 
 @dataclass(frozen=True, slots=True)
 class RpcContext:
@@ -27,6 +31,10 @@ class RpcContext:
     keys: Mapping[Address, bytes]
     unlocked: bool
     filters: Filters = field(default_factory=Filters)
+    impersonated: set[Address] = field(default_factory=set)
+    """The accounts that those send for without a key who may control the world."""
+    develop: Develop | None = None
+    """Performs a development method for this request; None if it may not."""
 
 
 async def number(rpc: RpcContext, which: Any) -> int:

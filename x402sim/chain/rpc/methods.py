@@ -53,7 +53,7 @@ METHODS: dict[str, tuple[Method, str]] = {
     "eth_getFilterLogs": (reading.filter_logs, "every event that passes a filter of events"),
     "eth_uninstallFilter": (reading.uninstall_filter, "forget a filter; false if unknown"),
     "eth_call": (reading.call, "the result of a call"),
-    "eth_estimateGas": (reading.estimate_gas, "the gas a call would use"),
+    "eth_estimateGas": (reading.estimate_gas, "the gas a call needs"),
     "eth_sendRawTransaction": (
         sending.send_raw_transaction,
         "send a signed transaction of type 0 (EIP-155) or 2",

@@ -245,7 +245,7 @@ async def call(rpc: RpcContext, transaction: Any, block: Any = None, overrides: 
 async def estimate_gas(
     rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None
 ) -> Any:
-    """Return the gas a call would use."""
+    """Return the gas a call needs."""
     asked = read_call(transaction)
     _no_overrides(overrides)
     return quantity(await rpc.chain.estimate_gas(asked, await state(rpc, block)))

@@ -1,6 +1,7 @@
 """The routes of the documentation.
 
-The index and its pages, the OpenAPI document, and the interactive page with its files.
+The index and its pages, the OpenAPI document, and the interactive page with its files. What makes
+them is imported when it is asked for: it needs the whole book of clauses.
 Clauses: 4.5/llms-txt.
 """
 
@@ -14,8 +15,6 @@ from starlette.routing import Route
 
 from x402sim.http import web
 from x402sim.protocol.refusals import RequestError
-from x402sim.service.docs.openapi import openapi
-from x402sim.service.docs.pages import interactive_page, llms_txt, page
 from x402sim.service.issue import AGENTS, MARKET, QUOTE
 from x402sim.service.state import Service
 from x402sim.version import VERSION
@@ -41,11 +40,15 @@ def documentation(service: Service) -> list[Route]:
 
 async def llms(request: Request) -> Response:
     """GET /llms.txt, and GET /: the index of all documentation pages (4.5/llms-txt)."""
+    from x402sim.service.docs.pages import llms_txt
+
     return PlainTextResponse(llms_txt(_base(request)))
 
 
 async def markdown(service: Service, request: Request) -> Response:
     """GET /docs/NAME.md: one documentation page."""
+    from x402sim.service.docs.pages import page
+
     setup = service.setup
     text = page(
         request.path_params["name"], setup.settings.decisions, setup.network, _base(request)
@@ -57,6 +60,8 @@ async def markdown(service: Service, request: Request) -> Response:
 
 async def openapi_json(service: Service, _: Request) -> Response:
     """GET /openapi.json: this API, for machines."""
+    from x402sim.service.docs.openapi import openapi
+
     setup = service.setup
     return web.answer(
         openapi(
@@ -78,6 +83,8 @@ async def well_known(service: Service, request: Request) -> Response:
 
 async def interactive(_: Request) -> Response:
     """GET /docs: the page that shows openapi.json and sends requests."""
+    from x402sim.service.docs.pages import interactive_page
+
     headers = {"Content-Security-Policy": _CSP}
     return Response(interactive_page(), media_type="text/html", headers=headers)
 

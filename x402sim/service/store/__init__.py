@@ -19,8 +19,8 @@ from x402sim.service.store.session_budgets import SessionBudgets
 class Store(Database):
     """The database of one service, with its payment records, session budgets and served marks."""
 
-    def __init__(self, file: Path | None = None, *, spill: bool = False) -> None:
-        super().__init__(file, spill=spill)
+    def __init__(self, file: Path | None = None) -> None:
+        super().__init__(file)
         self.sessions = SessionBudgets(self)
         self.payments = PaymentRecords(self, self.sessions)
         self.served = Served(self)

@@ -98,17 +98,14 @@ _TABLES = ("reputation", "refunds", "debits", "sessions", "payments")
 
 
 class Database:
-    """One SQLite connection; `file` None keeps everything in memory.
-
-    With `spill`, a database without a file moves to a temporary one when its cache is full.
+    """One SQLite connection; without a `file` it is in memory, and what its cache of 2 MB does not
+    hold is in a temporary file.
 
     Raises `sqlite3.Error` if the file is damaged, locked or of another version.
     """
 
-    def __init__(self, file: Path | None = None, *, spill: bool = False) -> None:
-        self._connection = sqlite3.connect(
-            file or ("" if spill else ":memory:"), isolation_level=None, timeout=LOCK_TIMEOUT_S
-        )
+    def __init__(self, file: Path | None = None) -> None:
+        self._connection = sqlite3.connect(file or "", isolation_level=None, timeout=LOCK_TIMEOUT_S)
         try:
             self._open()
         except sqlite3.Error:

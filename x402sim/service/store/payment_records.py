@@ -7,6 +7,7 @@ Clauses: 2.4/record, 2.4/block-null, 3/record-outlives-cache, 4.1/store-settled,
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -216,20 +217,15 @@ class PaymentRecords:
 
         Its block is null until the indexer finds it (2.4/block-null).
         """
-        auth, record = claim.payment.authorization, _pending(claim)
-        header, facts = claim.payment.text, (claim.duration, claim.can_pay, claim.seen_unused)
-        claimed = None
-        if auth is not None:
-            until_s = min(auth.valid_before, MAX_STORED)
-            claimed = ClaimedAuthorization(auth.from_, auth.nonce, until_s)
-        authorization = astuple(claimed) if claimed else _NO_AUTH
-        values = (*astuple(record), header, *facts, *authorization, claim.offered_id)
-        inserted = self._db.execute(_INSERT, *values)
-        if not inserted.rowcount:
+        auth, until_s = claim.payment.authorization, min(claim.payment.valid_before, MAX_STORED)
+        claimed = ClaimedAuthorization(auth.from_, auth.nonce, until_s) if auth else None
+        record, header = _pending(claim), claim.payment.text
+        facts = claim.duration, claim.can_pay, claim.seen_unused
+        nonce = astuple(claimed) if claimed else _NO_AUTH
+        new = self._db.execute(_INSERT, *astuple(record), header, *facts, *nonce, claim.offered_id)
+        if not new.rowcount or new.lastrowid is None:
             return None
-        attempt = inserted.lastrowid
-        assert attempt is not None
-        return Stored(attempt, record, header, claimed, *facts, may_move=False)
+        return Stored(new.lastrowid, record, header, claimed, *facts, may_move=False)
 
     def rival(self, payment_id: str, offered_id: str | None) -> str | None:
         """Return the status of a payment that claims the same 402 in the other way, or None."""
@@ -259,18 +255,13 @@ class PaymentRecords:
         A deposit opens its `session` in the same transaction, or gets the one back that it
         opened before: never two, never another amount. Raises `IllegalMove`.
         """
-        if session is None:
-            return self._settle(attempt, tx_hash)
-        with self._db.transaction():
-            is_settled = self._settle(attempt, tx_hash)
-            if is_settled:
+        with self._db.transaction() if session else nullcontext():
+            if not self._db.changed(_SETTLE, tx_hash, attempt):
+                return self._require_move(attempt, "settled")
+            if session:
                 sql = "SELECT payment_id FROM payments WHERE attempt = ?"
                 self._sessions.open(self._db.one(sql, attempt)[0], session)
-            return is_settled
-
-    def _settle(self, attempt: int, tx_hash: str) -> bool:
-        """Tell whether there is such a record, settled now; raises `IllegalMove`."""
-        return self._db.changed(_SETTLE, tx_hash, attempt) or self._require_move(attempt, "settled")
+            return True
 
     def undo(self, attempt: int) -> None:
         """Make a settled payment pending again: the chain has undone its transfer.

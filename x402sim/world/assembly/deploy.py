@@ -77,12 +77,12 @@ class Deploy:
         """Return another service of the recipe: its own merchant, server wallet and database."""
         key = self.site.keys.secret(f"service {name}")
         setup = self._setup(name, key, self.site.rng.secret(f"ids of {name}"))
-        return self._deployed(name, setup, Store(spill=self.site.recipe.spill))
+        return self._deployed(name, setup, Store())
 
     def copy(self, name: ServiceName, setup: Setup) -> Deployed:
         """Return a service with another's setup, and its own id secret and database."""
         own = replace(setup, secret=self.site.rng.secret(f"ids of {name}"))
-        return self._deployed(name, own, Store(spill=self.site.recipe.spill))
+        return self._deployed(name, own, Store())
 
     def _deployed(self, name: ServiceName, setup: Setup, store: Store) -> Deployed:
         """Return a service; a crash for it leaves the others alone."""

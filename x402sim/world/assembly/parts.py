@@ -131,7 +131,7 @@ def build(
         mnemonic=recipe.mnemonic,
         count=recipe.account_count,
     )
-    store = Store(recipe.file, spill=recipe.spill)
+    store = Store(recipe.file)
     secret = store.secret("ids", site.rng.secret("ids"))
     opened = _open_chain(site, accounts, store, secret)
     watch = Watch(opened.chain, site.journal, site.clock)
@@ -177,7 +177,6 @@ def _open_chain(site: Site, accounts: Accounts, store: Store, secret: bytes) -> 
                 has_block_time=recipe.blocks is not None,
                 unlocked=recipe.unlocked,
                 without_token_rules=recipe.without_token_rules,
-                spill=recipe.spill,
             )
         )
     except BaseException:

@@ -73,8 +73,6 @@ class Recipe:
     """Seconds between sweeps of expired sessions and pending payments; None is the default."""
     without: tuple[tuple[str, str], ...] = ()
     """Rules to leave out, to test which check notices: (name in `TABLES`, clause)."""
-    spill: bool = False
-    """Whether what a long run remembers is kept in temporary files, to save memory."""
     hooks: Hooks = NO_HOOKS
     """Functions that change the settings, the service, its application or the facilitator."""
 

@@ -36,8 +36,6 @@ class ChainRequest:
     """Whether the RPC signs transactions for the funded accounts."""
     without_token_rules: tuple[tuple[str, str], ...] = ()
     """The token's rules to leave out: (name of the table, clause)."""
-    spill: bool = False
-    """Whether a long history is kept in temporary files, to save memory."""
 
     @property
     def balances(self) -> dict[Address, int]:

@@ -16,7 +16,6 @@ from starlette.routing import Route
 from x402sim.chain.base import ChainError, ChainUnavailable
 from x402sim.http import web
 from x402sim.http.web import Refused
-from x402sim.world.assembly.parts import Parts
 from x402sim.world.control import blocks, clocks, faults, look, money, snapshots
 from x402sim.world.control.context import Context, Nothing
 from x402sim.world.control.recorder import Recorder
@@ -53,7 +52,7 @@ ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
 
 
 def control_app(
-    parts: Parts,
+    context: Context,
     token: str | None,
     *,
     recorder: Recorder | None = None,
@@ -64,7 +63,7 @@ def control_app(
     `recorder` writes to the journal what was done here; a story does so itself. `pages` are more
     routes, which look at the token themselves.
     """
-    context = Context(parts)
+    parts = context.parts
 
     def route(method: str, path: str, action: Action, kind: type[Any]) -> Route:
         async def endpoint(request: Request) -> Response:
@@ -116,11 +115,15 @@ def usage() -> str:
 
 def require_token(request: Request, token: str | None) -> None:
     """Raise `Refused` 401 unless a request presents the token, if there is one."""
-    if token is None:
-        return
-    given = request.headers.get("authorization", "")
-    if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+    if not has_token(request.headers.get("authorization", ""), token):
         raise Refused(401, "Control token needed", "send Authorization: Bearer TOKEN")
+
+
+def has_token(authorization: str, token: str | None) -> bool:
+    """Whether a request's Authorization presents the token, if there is one."""
+    if token is None:
+        return True
+    return hmac.compare_digest(authorization.encode(), f"Bearer {token}".encode())
 
 
 async def _on_chain_error(_: Request, error: Any) -> Response:

@@ -50,12 +50,17 @@ async def advance(context: Context, asked: Advance) -> Any:
     refunded, old entitlements are removed from the cache and pending payments are reconciled, but
     after 2 seconds at the latest. The indexer runs on its own schedule.
     """
+    return await pass_time(context, asked, mines=True)
+
+
+async def pass_time(context: Context, asked: Advance, *, mines: bool = False) -> Any:
+    """Do the same, with a block or without."""
     parts = context.parts
     if parts.clock.now() + asked.seconds > LATEST_S:
         raise bad_body("the clock cannot go past the year 9000")
     blocks = mining(parts)
     parts.clock.advance(asked.seconds)
-    if blocks.automine:
+    if mines and blocks.automine:
         await blocks.mine()
     parts.service.entitlements.sweep(parts.clock.now_ms())
     due = asyncio.create_task(_expire_and_reconcile(parts))

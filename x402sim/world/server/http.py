@@ -90,18 +90,30 @@ class _Connection(msgspec.Struct):
 
 
 class _Cycle(RequestResponseCycle):
-    """A request whose answer's head is checked as a whole: uvicorn searches each header on its own,
-    and one with an offer of payments is long."""
+    """A request whose answer leaves in one write, head and first part of the body.
+
+    The head is checked as a whole: uvicorn searches each header on its own, and one with an offer
+    of payments is long.
+    """
+
+    _head = b""
+    """What is to be written before the body."""
 
     async def send(self, message: Any) -> None:
         """Write a part of the answer."""
-        if message["type"] != "http.response.start" or not self._starts(message):
-            await super().send(message)
+        if message["type"] == "http.response.start":
+            if self._starts(message):
+                return
+        elif self._head:
+            message = {**message, "body": self._head + message.get("body", b"")}
+            self._head = b""
+        await super().send(message)
 
     def _starts(self, message: Any) -> bool:
-        """Write the head of an ordinary answer, and return True; of any other write nothing."""
+        """Keep the head of an ordinary answer, and return True; for any other do nothing."""
         is_open = not (self.response_started or self.disconnected or self.flow.write_paused)
-        if not is_open or not self.keep_alive or self.access_log:
+        is_ordinary = self.keep_alive and not self.access_log and self.scope["method"] != "HEAD"
+        if not (is_open and is_ordinary):
             return False
         size, lines = None, [STATUS_LINE[message["status"]]]
         for name, value in (*self.default_headers, *message["headers"]):
@@ -114,8 +126,8 @@ class _Cycle(RequestResponseCycle):
         if size is None or len(head) - len(head.translate(None, _CONTROLS)) != 2 * len(lines):
             return False
         self.response_started, self.waiting_for_100_continue = True, False
-        self.expected_content_length, self.chunked_encoding = size, False
-        self.transport.write(head + b"\r\n")
+        self._head = head + b"\r\n"
+        self.expected_content_length, self.chunked_encoding = len(self._head) + size, False
         return True
 
 

@@ -9,10 +9,13 @@ from starlette.responses import RedirectResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from x402sim.chain.rpc.context import DEVELOP
 from x402sim.http import web
 from x402sim.protocol.x402 import REQUIRED_HEADER, RESPONSE_HEADERS
 from x402sim.world.assembly.parts import Parts
-from x402sim.world.control.app import control_app, require_token
+from x402sim.world.control.app import control_app, has_token, require_token
+from x402sim.world.control.context import Context
+from x402sim.world.control.development import Development
 from x402sim.world.control.recorder import Recorder
 from x402sim.world.server.listen import LOOPBACK, Listen
 from x402sim.world.server.origins import pattern
@@ -21,16 +24,22 @@ from x402sim.world.ui.watch import Watch
 
 EXPOSED = (REQUIRED_HEADER, *RESPONSE_HEADERS.values(), "X-Payment-Id")
 """The headers of answers that a page of another origin may read."""
+NAMED = (b"origin", b"host")
 
 
 def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIApp:
-    """Return the application that routes each path to its part; its page shows the `watch`."""
+    """Return the application that routes each path to its part; its page shows the `watch`.
+
+    It answers 503 to requests that are unfinished when the server stops.
+    """
     watch = watch or Watch(parts.journal, parts.clock)
+    world = Development(Context(parts), Recorder(parts))
+    rpc = _with_control(parts.rpc_app, listen, world)
     mounted: dict[str, ASGIApp] = {
         "/facilitator": parts.facilitator_app,
         "/explorer": parts.explorer_app,
-        "/rpc": own_programs_only(parts.rpc_app, listen, listen.rpc_callers),
-        "/_sim": own_programs_only(_control(parts, listen, watch), listen, listen.allow_origins),
+        "/rpc": own_programs_only(rpc, listen, listen.rpc_callers),
+        "/_sim": own_programs_only(_control(world, listen, watch), listen, listen.allow_origins),
     }
     first_page: ASGIApp = _HOME if parts.recipe.has_service else RedirectResponse(PATH)
 
@@ -46,10 +55,22 @@ def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIA
             scope = {**scope, "root_path": scope.get("root_path", "") + first}
             if scope["path"] == first:
                 scope["path"] = first + "/"
-        await _until_stopped(part or service_app, scope, receive, send)
+        has_answered = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal has_answered
+            has_answered = True
+            await send(message)
+
+        try:
+            await (part or service_app)(scope, receive, watched_send)
+        except asyncio.CancelledError:  # unfinished when a stopping server's grace period ends
+            if not has_answered:
+                stopped = web.error(503, "Server stopped", "ask again when it is back")
+                await stopped(scope, receive, send)
 
     if not listen.rpc_callers:
-        return app
+        return watch.around(app)
     pages = _readable(app, listen.allow_origins)
     wallets = _readable(app, listen.rpc_callers)
 
@@ -73,23 +94,6 @@ def _readable(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     )
 
 
-async def _until_stopped(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer 503 to requests that are unfinished when a stopping server's grace period ends."""
-    has_answered = False
-
-    async def watched_send(message: Message) -> None:
-        nonlocal has_answered
-        has_answered = True
-        await send(message)
-
-    try:
-        await app(scope, receive, watched_send)
-    except asyncio.CancelledError:
-        if not has_answered:
-            stopped = web.error(503, "Server stopped", "ask again when it is back")
-            await stopped(scope, receive, send)
-
-
 _HOME = web.application([Route("/", home)])
 
 
@@ -98,11 +102,25 @@ def _is_of_a_browser(scope: Scope) -> bool:
     return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
 
 
-def _control(parts: Parts, listen: Listen, watch: Watch) -> ASGIApp:
+def _with_control(rpc: ASGIApp, listen: Listen, world: Development) -> ASGIApp:
+    """Let those who may use /_sim control the world by the chain's JSON-RPC, too."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope["headers"])
+        given = headers.get(b"authorization", b"").decode("latin-1")
+        may = listen.has_control and has_token(given, listen.control_token)
+        if may and not _is_foreign(headers, listen, listen.allow_origins):
+            scope = {**scope, DEVELOP: world.do}
+        await rpc(scope, receive, send)
+
+    return app
+
+
+def _control(world: Development, listen: Listen, watch: Watch) -> ASGIApp:
     if listen.has_control:
-        token = listen.control_token
+        token, parts = listen.control_token, world.context.parts
         pages = page_of(parts, watch, lambda request: require_token(request, token))
-        return control_app(parts, token, recorder=Recorder(parts), pages=pages)
+        return control_app(world.context, token, recorder=world.recorder, pages=pages)
     return web.error(
         403, "The control API is off", f"on host {listen.host} it needs --control-token"
     )
@@ -115,16 +133,9 @@ def own_programs_only(app: ASGIApp, listen: Listen, origins: Sequence[str]) -> A
     """
 
     async def guard(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-        host = headers.get(b"host", "")
-        origin = headers.get(b"origin")
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        is_foreign = (
-            origin is not None
-            and not any(re.fullmatch(pattern(each), origin) for each in origins)
-            and origin.split("://", 1)[-1] != host
-        )
-        if is_foreign or (listen.is_local and name.strip("[]") not in LOOPBACK):
+        headers = dict(scope["headers"])
+        if _is_foreign(headers, listen, origins):
+            origin, host = (headers.get(name, b"").decode("latin-1") for name in NAMED)
             hint = f"origin {origin}, host {host}; --allow-origin admits a page, and --rpc-origin "
             hint += "a wallet to /rpc"
             refusal = web.error(403, "Not for web pages", hint)
@@ -133,3 +144,14 @@ def own_programs_only(app: ASGIApp, listen: Listen, origins: Sequence[str]) -> A
             await app(scope, receive, send)
 
     return guard
+
+
+def _is_foreign(headers: dict[bytes, bytes], listen: Listen, origins: Sequence[str]) -> bool:
+    origin, host = (headers.get(name, b"").decode("latin-1") for name in NAMED)
+    name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+    is_foreign = (
+        b"origin" in headers
+        and not any(re.fullmatch(pattern(each), origin) for each in origins)
+        and origin.split("://", 1)[-1] != host
+    )
+    return is_foreign or (listen.is_local and name.strip("[]") not in LOOPBACK)

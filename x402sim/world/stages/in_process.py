@@ -23,6 +23,7 @@ from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.control.app import control_app
 from x402sim.world.control.client import ControlClient
+from x402sim.world.control.context import Context
 from x402sim.world.loop import VirtualLoop, most_common, run_anywhere, run_virtual
 from x402sim.world.server.running import running
 from x402sim.world.stages.stage import START_S, Door, OpenStage, Plan
@@ -126,7 +127,7 @@ async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
 
         parts = build(plan.recipe, clock, link, journal)
         http = httpx.AsyncClient(
-            transport=Asgi(control_app(parts, None)),
+            transport=Asgi(control_app(Context(parts), None)),
             base_url="http://control",
             timeout=None,  # noqa: S113 - in virtual time a timeout would only cost events
         )

@@ -1,8 +1,9 @@
 """The interface of stages."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -11,7 +12,7 @@ from x402sim.events import OUTSIDE, Part, ServiceName, StoryEvent
 from x402sim.http.exchange import Transport
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
-from x402sim.rng import Rng
+from x402sim.rng import Rng, Stream, later
 from x402sim.spec.needs import Need
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
@@ -100,7 +101,7 @@ class OpenStage:
         if to == "facilitator":
             assert self.to_facilitator is not None
             make, url = self.to_facilitator, self.facilitator_url
-        stream = self.rng.stream(f"wire from {caller} to {to}")
+        stream = later(partial(self.rng.stream, f"wire from {caller} to {to}"))
         link = Link(self.links, caller, to, make(), self.latency_to(to), stream)
         http = PartClient(link, url, PAYER_TIMEOUT_S)
         self.clients.append(http)
@@ -114,8 +115,17 @@ class OpenStage:
         """Return the wallet of the payer with this name."""
         if self.funded is not None:
             return self.funded
-        nonces = self.rng.stream(f"nonces of {name}")
-        return Wallet(self.rng.secret(f"payer {name}"), nonces=lambda: nonces.randbytes(32))
+        nonces = _nonces(partial(self.rng.stream, f"nonces of {name}"))
+        return Wallet(self.rng.secret(f"payer {name}"), nonces=partial(next, nonces))
+
+
+def _nonces(new: Callable[[], Stream]) -> Iterator[bytes]:
+    """Yield nonces from a stream, which is made anew for the second: who pays once keeps none."""
+    yield new().randbytes(32)
+    stream = new()
+    stream.randbytes(32)
+    while True:
+        yield stream.randbytes(32)
 
 
 class Stage(Protocol):

@@ -110,23 +110,26 @@ class Shopper:
         self._payer, self._account = payer, account
         self._payment_id: str | None = None
         self._session_id: str | None = None
-        self._answers: list[Answer] = []
-        """Those to the newest request, in order."""
+        self._last: Answer | None = None
+        """The last answer to the request that is being made."""
         self.payments = 0
         """How many payments were made, deposits included."""
 
     @property
     def is_served(self) -> bool:
         """Whether the last request was served."""
-        return bool(self._answers) and self._answers[-1].status == 200
+        return self._last is not None and self._last.status == 200
 
     async def fetch(self) -> Answer:
         """Get one quote; return the last answer."""
-        self._answers.clear()
-        await self._account.policy.sessions.fetch(self)
-        if not self._answers:
-            raise RuntimeError(f"{described(self._account.policy.sessions)} has sent no request")
-        return self._answers[-1]
+        sessions = self._account.policy.sessions
+        try:
+            await sessions.fetch(self)
+            if self._last is None:
+                raise RuntimeError(f"{described(sessions)} has sent no request")
+            return self._last
+        finally:
+            self._last = None  # a crowd keeps no answers
 
     async def order(self, ask: Ask) -> Order:
         """Ask and pay; raises `PaymentFailed` without a 402."""
@@ -149,22 +152,22 @@ class Shopper:
     async def show_payment(self) -> None:
         """Request it with the newest payment id, if there is one."""
         if self._payment_id is not None:
-            self._answers.append(await self._payer.ask(payment_id=self._payment_id))
+            self._last = await self._payer.ask(payment_id=self._payment_id)
 
     async def show_session(self) -> None:
         """Request it with the newest session, if there is one."""
         if self._session_id is not None:
-            self._answers.append(await self._payer.ask(session_id=self._session_id))
+            self._last = await self._payer.ask(session_id=self._session_id)
 
     async def buy(self) -> None:
         """Pay for the request, and send it with that payment id unless the refusal is final."""
         required = await self._payer.ask()
-        self._answers.append(required)
+        self._last = required
         if required.status != 402:
             return
         order = Order(self._payer, self._account, required, self._payer.ask)
         await self._account.policy.retry.pay(order)
-        self._answers.append(order.last)
+        self._last = order.last
         self.payments += order.is_paid
         if not order.is_over:
             self._payment_id = order.required.payment_id
@@ -173,5 +176,5 @@ class Shopper:
     async def open_session(self, deposit: str, duration_s: int) -> None:
         """Pay a deposit for a session."""
         opened = await self.deposit(deposit, duration_s)
-        self._answers.append(opened)
+        self._last = opened
         self._session_id = opened.body.get("sessionId")

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from inspect import isawaitable
 from itertools import cycle
 from typing import Protocol
 
 from x402sim.clock import Clock
 from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
-from x402sim.rng import Stream
+from x402sim.rng import Stream, later
 from x402sim.text.printable import described
 from x402sim.world.story.arrivals import Arrivals
 from x402sim.world.story.behaviours import Behaviour
@@ -60,7 +61,9 @@ async def play_population(
     start_s = world.clock.now()
     moments = arrivals.moments(start_s, world.rng(f"arrivals of {name}"))
     payers = [await join(f"{name} {number}") for number in range(1, count + 1)]
-    streams = {payer.name: world.rng(f"behaviour of {payer.name}") for payer in payers}
+    streams = {
+        payer.name: later(partial(world.rng, f"behaviour of {payer.name}")) for payer in payers
+    }
     drawn = world.rng(f"visitors of {name}") if arrivals.is_random and until_s is not None else None
     visits = given_up = 0
 

@@ -145,7 +145,6 @@ class World:
                 block_time_s=_blocks(block_time_s),
                 reorgs=reorgs,
                 without=without,
-                spill=journal is not None,
             ),
             journal=None if journal is None else Path(journal),
             latency=_latencies(latency, (*RECEIVERS, *services, *facilitators)),

@@ -1,0 +1,267 @@
+"""Every refusal of Circle's contract, for each function that has it, in an order that works.
+
+A flow without a name only prepares the next ones.
+"""
+
+from collections.abc import Callable, Iterator
+
+from tests.chain.helpers import (
+    ALICE,
+    MALLORY,
+    NOW_S,
+    OWNER,
+    RELAYER,
+    SHOP,
+    START_BASE,
+    TOKEN,
+    authorization,
+    cancel_call,
+    nonce,
+    permit_call,
+    signature_of,
+    tail,
+    transfer_call,
+)
+from tests.evm.flows import Flow, paid
+from x402sim.chain.ledger.token_rules import LARGEST_BALANCE
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import ZERO_ADDRESS
+from x402sim.protocol.eip2612 import Permit
+from x402sim.protocol.eip3009 import Domain
+
+alice, mallory, shop, owner = (w.address_bytes for w in (ALICE, MALLORY, SHOP, OWNER))
+MUCH = 10 * START_BASE
+SPOILT: dict[str, Callable[[bytes], bytes]] = {
+    "high s": lambda s: s[:32] + b"\xff" * 32 + s[64:],
+    "v": lambda s: s[:64] + b"\0",
+    "no key": lambda s: b"\xff" * 32 + s[32:64] + b"\x1b",
+}
+"""What may be wrong with a signature, beside who has signed."""
+PAYER, PAYEE, SPENDER, MINTER = (
+    f"token/{who}-not-blacklisted" for who in ("payer", "payee", "spender", "minter")
+)
+
+
+def with_27(make: Callable[[str], bytes], at: int) -> bytes:
+    """Return calldata of a name for which the byte at a place, a signature's `v`, is 27."""
+    return next(data for name in map(str, range(99)) if (data := make(name))[at] == 27)
+
+
+def refusals(domain: Domain) -> list[Flow]:
+    """Return all refusals, after `flows`, and what prepares them."""
+    return [
+        Flow("", abi.calldata(abi.CONFIGURE_MINTER, owner, 2**255), OWNER),
+        Flow("", abi.mint(mallory, 1000), OWNER),
+        *(each for packed in (False, True) for each in _payments(domain, packed)),
+        *_transfers(),
+        *_allowances(),
+        *_minting(),
+        *_roles(),
+        *_blacklisted(domain),
+        Flow("", abi.PAUSE, OWNER),
+        *_paused(domain),
+        Flow("", abi.UNPAUSE, OWNER),
+        *_too_much(domain),
+    ]
+
+
+def _payments(domain: Domain, packed: bool) -> Iterator[Flow]:
+    """Yield refused payments, cancellations and permits."""
+    for receive in (False, True):
+
+        def pay(name: str, value: int = 5, to: Wallet = SHOP, **changes: object) -> bytes:
+            changes = {"packed": packed, "receive": receive, "domain": domain, **changes}  # noqa: B023
+            return paid(f"refused {name}", ALICE, to, value, **changes)  # type: ignore[arg-type]
+
+        at = 4 + (8 * 32 + 64 if packed else 7 * 32 - 1)
+        by = SHOP if receive else RELAYER
+        if not packed and not receive:
+            yield Flow("", pay("used"), RELAYER)
+        yield Flow("used nonce", pay("used"), by)
+        yield Flow("too early", pay("early", valid_after=NOW_S), by)
+        yield Flow("too late", pay("late", valid_before=NOW_S), by)
+        yield Flow("another signer", with_27(lambda n: pay(n, by=MALLORY), at), by)
+        yield Flow("not enough", with_27(lambda n: pay(n, MUCH), at), by)
+        for name, spoil in SPOILT.items():
+            yield Flow(name, pay(name, spoil=spoil), by)
+        if packed:
+            yield Flow("length", pay("length", spoil=lambda s: s + b"\0"), by)
+        if receive:
+            yield Flow("not the payee", pay("stranger"), RELAYER)
+        else:
+            yield Flow("to nobody", with_27(lambda n: _to_nobody(n, packed, domain), at), RELAYER)
+    yield Flow("", cancel_call(nonce(f"canceled {packed}"), domain=domain), RELAYER)
+    yield from _cancellations(domain, packed)
+    yield from _permits(domain, packed)
+
+
+def _to_nobody(name: str, packed: bool, domain: Domain) -> bytes:
+    auth = authorization(to=ZERO_ADDRESS, nonce=nonce(f"nobody {name}"))
+    return transfer_call(auth, signature_of(auth, domain=domain), packed=packed)
+
+
+def _cancellations(domain: Domain, packed: bool) -> Iterator[Flow]:
+    def cancel(name: str, by: Wallet = ALICE) -> bytes:
+        return cancel_call(nonce(name), by=by, packed=packed, domain=domain)
+
+    at = 4 + (4 * 32 + 64 if packed else 3 * 32 - 1)
+    yield Flow("used nonce", cancel(f"canceled {packed}"))
+    yield Flow("another signer", with_27(lambda n: cancel(f"another {n}", MALLORY), at))
+    for name, spoil in {**SPOILT, **LENGTHS[packed]}.items():
+        yield Flow(name, spoilt(cancel(name), at, packed, spoil))
+
+
+def _permits(domain: Domain, packed: bool) -> Iterator[Flow]:
+    def permit(deadline: int, spender: bytes = mallory, by: Wallet = ALICE, used: int = 4) -> bytes:
+        asked = Permit(alice, spender, 5, used, deadline)
+        return permit_call(asked, by=by, packed=packed, domain=domain)
+
+    at = 4 + (6 * 32 + 64 if packed else 5 * 32 - 1)
+    yield Flow("too late", permit(NOW_S - 1))
+    yield Flow("another signer", with_27(lambda n: permit(NOW_S + int(n), by=MALLORY), at))
+    to_nobody = with_27(lambda n: permit(NOW_S + int(n), ZERO_ADDRESS), at)
+    yield Flow("for nobody", to_nobody)
+    for name, spoil in {**SPOILT, **LENGTHS[packed]}.items():
+        yield Flow(name, spoilt(permit(NOW_S + 9), at, packed, spoil))
+
+
+LENGTHS: dict[bool, dict[str, Callable[[bytes], bytes]]] = {
+    False: {},
+    True: {"length": lambda s: s + b"\0"},
+}
+
+
+def spoilt(data: bytes, at: int, packed: bool, spoil: Callable[[bytes], bytes]) -> bytes:
+    """Return calldata whose signature, the last argument, whose `v` is at a place, is spoilt."""
+    if packed:
+        return data[: at - 96] + tail(spoil(data[at - 64 : at + 1]))
+    signature = spoil(data[at + 1 : at + 65] + data[at : at + 1])
+    return data[: at - 31] + abi.word(signature[64]) + signature[:64]
+
+
+def _transfers() -> Iterator[Flow]:
+    yield Flow("not enough", abi.transfer(shop, MUCH), ALICE)
+    yield Flow("to nobody", abi.transfer(ZERO_ADDRESS, 1), ALICE)
+
+
+def _taken(payer: bytes, to: bytes, amount_base: int) -> bytes:
+    return abi.calldata(abi.TRANSFER_FROM, payer, to, amount_base)
+
+
+def _allowances() -> Iterator[Flow]:
+    yield Flow("", abi.calldata(abi.APPROVE, mallory, 2**256 - 1), ALICE)
+    yield Flow("", abi.calldata(abi.APPROVE, shop, 5), ALICE)
+    yield Flow("not enough", _taken(alice, shop, MUCH), MALLORY)
+    yield Flow("above the allowance", _taken(alice, mallory, 6), SHOP)
+    yield Flow("to nobody", _taken(alice, ZERO_ADDRESS, 1), MALLORY)
+    yield Flow("from nobody", _taken(ZERO_ADDRESS, shop, 0), MALLORY)
+    yield Flow("for nobody", abi.calldata(abi.APPROVE, ZERO_ADDRESS, 1), ALICE)
+    for function in (abi.INCREASE_ALLOWANCE, abi.DECREASE_ALLOWANCE):
+        yield Flow("for nobody", abi.calldata(function, ZERO_ADDRESS, 0), ALICE)
+    yield Flow("too much", abi.calldata(abi.INCREASE_ALLOWANCE, shop, 2**256 - 1), ALICE)
+    yield Flow("too little", abi.calldata(abi.DECREASE_ALLOWANCE, shop, 2**256 - 1), ALICE)
+
+
+def _minting() -> Iterator[Flow]:
+    yield Flow("no minter", abi.mint(alice, 7), MALLORY)
+    yield Flow("above the allowance", abi.mint(alice, 2**255), OWNER)
+    yield Flow("nothing", abi.mint(alice, 0), OWNER)
+    yield Flow("to nobody", abi.mint(ZERO_ADDRESS, 1), OWNER)
+    yield Flow("no minter", abi.calldata(abi.BURN, 1), MALLORY)
+    yield Flow("nothing", abi.calldata(abi.BURN, 0), OWNER)
+    yield Flow("not enough", abi.calldata(abi.BURN, MUCH), OWNER)
+    yield Flow("no master", abi.calldata(abi.CONFIGURE_MINTER, mallory, 1), MALLORY)
+    yield Flow("no master", abi.calldata(abi.REMOVE_MINTER, mallory), MALLORY)
+
+
+GIVERS = (
+    *(abi.TRANSFER_OWNERSHIP, abi.UPDATE_PAUSER, abi.UPDATE_BLACKLISTER),
+    *(abi.UPDATE_MASTER_MINTER, abi.UPDATE_RESCUER),
+)
+
+
+def _roles() -> Iterator[Flow]:
+    for function in (abi.PAUSE, abi.UNPAUSE, *(f + abi.word(shop) for f in BLACKLISTING)):
+        yield Flow("a stranger", function, MALLORY)
+    for function in GIVERS:
+        yield Flow("a stranger", abi.calldata(function, mallory), MALLORY)
+        yield Flow("to nobody", abi.calldata(function, ZERO_ADDRESS), OWNER)
+    yield Flow("", abi.calldata(abi.UPDATE_RESCUER, owner), OWNER)
+    yield Flow("a stranger", abi.calldata(abi.RESCUE, TOKEN, mallory, 1), MALLORY)
+    yield Flow("no contract", abi.calldata(abi.RESCUE, shop, mallory, 1), OWNER)
+    words = abi.text("x")[32:]
+    three = abi.word(8 * 32) + abi.word(10 * 32) + abi.word(12 * 32)
+    yield Flow("again", abi.INITIALIZE + three + abi.word(6) + abi.word(owner) * 4 + words * 3)
+    yield Flow("again", abi.INITIALIZE_V2 + abi.text("x"))
+    yield Flow("again", abi.calldata(abi.INITIALIZE_V2_1, owner))
+    yield Flow("again", abi.INITIALIZE_V2_2 + abi.word(64) + abi.word(96) + abi.word(0) + words)
+
+
+BLACKLISTING = (abi.BLACKLIST, abi.UNBLACKLIST)
+
+
+def _blacklisted(domain: Domain) -> Iterator[Flow]:
+    """Yield what is refused for the payer, the payee or the caller, where each is blacklisted."""
+    payments = [
+        (packed, receive, SHOP if receive else RELAYER)
+        for packed in (False, True)
+        for receive in (False, True)
+    ]
+
+    def pay(packed: bool, receive: bool) -> bytes:
+        name = "refused, blacklisted"
+        return paid(name, ALICE, SHOP, 5, packed=packed, receive=receive, domain=domain)
+
+    for account, who in ((alice, PAYER), (shop, PAYEE)):
+        yield Flow("", abi.calldata(abi.BLACKLIST, account), OWNER)
+        for packed, receive, by in payments:
+            yield Flow("blacklisted", pay(packed, receive), by, who)
+        yield Flow("blacklisted", abi.transfer(shop, 5), ALICE, who)
+        yield Flow("blacklisted", _taken(alice, shop, 5), MALLORY, who)
+        yield Flow("", abi.calldata(abi.UNBLACKLIST, account), OWNER)
+    yield Flow("", abi.calldata(abi.BLACKLIST, shop), OWNER)
+    yield Flow("blacklisted", abi.mint(shop, 5), OWNER, PAYEE)
+    yield Flow("blacklisted", _taken(alice, mallory, 5), SHOP, SPENDER)
+    yield Flow("", abi.calldata(abi.UNBLACKLIST, shop), OWNER)
+    yield Flow("", abi.calldata(abi.BLACKLIST, owner), OWNER)
+    yield Flow("blacklisted", abi.mint(shop, 5), OWNER, MINTER)
+    yield Flow("blacklisted", abi.calldata(abi.BURN, 1), OWNER, MINTER)
+    yield Flow("", abi.calldata(abi.UNBLACKLIST, owner), OWNER)
+
+
+def _paused(domain: Domain) -> Iterator[Flow]:
+    for packed in (False, True):
+        for receive in (False, True):
+            data = paid("p", ALICE, SHOP, 5, packed=packed, receive=receive, domain=domain)
+            yield Flow("paused", data)
+        yield Flow("paused", cancel_call(nonce("p"), packed=packed, domain=domain))
+        permit = Permit(alice, mallory, 5, 4, NOW_S)
+        yield Flow("paused", permit_call(permit, packed=packed, domain=domain))
+    for function in (abi.APPROVE, abi.INCREASE_ALLOWANCE, abi.DECREASE_ALLOWANCE):
+        yield Flow("paused", abi.calldata(function, mallory, 1), ALICE)
+    yield Flow("paused", abi.transfer(shop, 1), ALICE)
+    yield Flow("paused", _taken(alice, shop, 1), MALLORY)
+    yield Flow("paused", abi.mint(shop, 1), OWNER)
+    yield Flow("paused", abi.calldata(abi.BURN, 1), OWNER)
+    yield Flow("paused", abi.calldata(abi.CONFIGURE_MINTER, shop, 1), OWNER)
+
+
+def _too_much(domain: Domain) -> Iterator[Flow]:
+    """Yield payments to an account that has all that one can have, and mints beyond all."""
+    yield Flow("", abi.calldata(abi.CONFIGURE_MINTER, owner, 2**256 - 1), OWNER)
+    yield Flow("", abi.mint(RELAYER.address_bytes, LARGEST_BALANCE), OWNER)
+    for packed in (False, True):
+        for receive in (False, True):
+
+            def pay(name: str) -> bytes:
+                kind = {"packed": packed, "receive": receive}  # noqa: B023
+                return paid(f"much {name}", ALICE, RELAYER, 5, domain=domain, **kind)  # type: ignore[arg-type]
+
+            at = 4 + (8 * 32 + 64 if packed else 7 * 32 - 1)
+            yield Flow("too much", with_27(pay, at))
+    yield Flow("too much", abi.transfer(RELAYER.address_bytes, 5), ALICE)
+    yield Flow("too much", _taken(alice, RELAYER.address_bytes, 5), MALLORY)
+    yield Flow("too much", abi.mint(RELAYER.address_bytes, 5), OWNER)
+    yield Flow("", abi.mint(MALLORY.address_bytes, LARGEST_BALANCE - 2 * START_BASE), OWNER)
+    yield Flow("overflow", abi.mint(shop, 2 * START_BASE), OWNER)

@@ -1,0 +1,120 @@
+"""Multicall3 at its well-known address: the ledger's, our contract's on anvil, and the real one.
+
+The real one's code is in the npm package viem, as `tests/interop/npm_chain` pins it.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+from eth_abi import encode
+from eth_abi.abi import decode
+
+from tests import interop, npm
+from tests.chain.helpers import ALICE, MALLORY, NOW_S, RELAYER, SHOP, TOKEN
+from tests.evm import circle
+from tests.evm.helpers import ChainDriver
+from x402sim.chain.base import Call, Reverted
+from x402sim.chain.contract import MULTICALL
+from x402sim.chain.ledger.multicall import MAX_BYTES
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import Address, checksum
+
+TOKEN_TEXT, SELF, WALLET = checksum(TOKEN), checksum(MULTICALL), SHOP.address
+BALANCE, NO_FUNCTION = abi.balance_of(ALICE.address_bytes), b"\xde\xad\xbe\xef"
+TOO_MUCH = abi.transfer(SHOP.address_bytes, 5)
+PERMIT_NOTHING = abi.calldata(abi.APPROVE, SHOP.address_bytes, 7)
+ALLOWED = abi.calldata(abi.ALLOWANCE, MULTICALL, SHOP.address_bytes)
+ETH_BALANCE = abi.selector("getEthBalance(address)") + abi.word(MALLORY.address_bytes)
+CALLS = [(TOKEN_TEXT, BALANCE), (TOKEN_TEXT, abi.NAME), (WALLET, b"\x01"), (SELF, ETH_BALANCE)]
+FAILING = [*CALLS, (TOKEN_TEXT, TOO_MUCH), (TOKEN_TEXT, NO_FUNCTION)]
+WRITING = [(TOKEN_TEXT, PERMIT_NOTHING), (TOKEN_TEXT, ALLOWED)]
+
+
+def three(calls, *, may_fail: bool) -> bytes:
+    function = abi.selector("aggregate3((address,bool,bytes)[])")
+    return function + encode(
+        ["(address,bool,bytes)[]"], [[(to, may_fail, data) for to, data in calls]]
+    )
+
+
+def some(name: str, calls, *required: bool) -> bytes:
+    kinds = [*(["bool"] if required else []), "(address,bytes)[]"]
+    return abi.selector(f"{name}({','.join(kinds)})") + encode(kinds, [*required, calls])
+
+
+ASKED = {
+    "nothing": three([], may_fail=True),
+    "reads": three(CALLS, may_fail=False),
+    "some fail": three(FAILING, may_fail=True),
+    "one must not fail": three(FAILING, may_fail=False),
+    "aggregate": some("aggregate", CALLS),
+    "aggregate, one fails": some("aggregate", FAILING),
+    "tryAggregate": some("tryAggregate", FAILING, False),
+    "tryAggregate, all must do": some("tryAggregate", FAILING, True),
+    "tryBlockAndAggregate": some("tryBlockAndAggregate", FAILING, False),
+    "blockAndAggregate": some("blockAndAggregate", CALLS),
+    "getEthBalance": ETH_BALANCE,
+    **{
+        name: abi.selector(f"{name}()")
+        for name in ("getBlockNumber", "getChainId", "getLastBlockHash", "getCurrentBlockCoinbase")
+    },
+    "getBlockHash, of none": abi.selector("getBlockHash(uint256)") + abi.word(10**9),
+    "getCurrentBlockTimestamp": abi.selector("getCurrentBlockTimestamp()"),
+    "no such function": NO_FUNCTION,
+    "no argument": ETH_BALANCE[:4],
+    "an array cut off": three(CALLS, may_fail=True)[:-64],
+}
+OTHER_BLOCKS = ("getLastBlockHash",)
+"""What the chains number or hash differently."""
+
+
+def answer(chain: ChainDriver, data: bytes, to: Address = MULTICALL) -> bytes | str:
+    """Return what a chain answers in its newest block, or why it refuses."""
+    call = Call(RELAYER.address_bytes, to, data)
+    try:
+        return chain.run(chain.chain.call(call, chain.run(chain.chain.height())))
+    except Reverted as reverted:
+        return str(reverted)
+
+
+@pytest.fixture
+def real(two: list[ChainDriver]) -> Address:
+    """The real Multicall3 on anvil; both chains have as many blocks."""
+    folder = npm.packages(Path(interop.__file__).parent / "npm_chain")
+    text = (folder / "viem/_cjs/constants/contracts.js").read_text()
+    found = re.search(r"multicall3Bytecode = '0x([0-9a-f]+)'", text)
+    assert found
+    chain = two[0].chain
+    ask = chain.node.ask_now
+    two[0].town.run(two[1].chain.mining.mine())
+    ask("evm_setNextBlockTimestamp", NOW_S)
+    return circle.create(ask, bytes.fromhex(found[1]), RELAYER.address_bytes)
+
+
+def test_it_answers_as_the_real_one(two: list[ChainDriver], real: Address):
+    for name, data in ASKED.items():
+        wanted = answer(two[0], data, real)
+        assert answer(two[0], data) == wanted, name
+        if name not in OTHER_BLOCKS:
+            assert answer(two[1], data) == wanted, name
+    assert answer(two[0], ASKED["one must not fail"], real) == "Multicall3: call failed"
+    (results,) = decode(["(bool,bytes)[]"], answer(two[1], ASKED["some fail"]))
+    assert [done for done, _ in results] == [True, True, True, True, False, False]
+    written = three(WRITING, may_fail=False)  # from the address of the one that is asked
+    assert answer(two[1], written) == answer(two[0], written) != answer(two[0], written, real)
+    assert two[1].view(ALLOWED) == abi.word(0)
+
+
+def test_the_ledger_answers_calls_only_and_of_some_size(two: list[ChainDriver]):
+    """What the real one does beside: nested calls, transactions, any size."""
+    ledger = two[1]
+    nested = three([(SELF, three(CALLS, may_fail=True))], may_fail=True)
+    (results,) = decode(["(bool,bytes)[]"], answer(ledger, nested))
+    assert results == ((False, b""),)
+    assert answer(ledger, three(CALLS, may_fail=True) + bytes(MAX_BYTES)) == ""
+    reason = "Multicall3: the ledger answers its calls, and takes no transactions of it"
+    sent = ledger.put(three(WRITING, may_fail=False), to=MULTICALL)
+    assert ledger.run(ledger.chain.receipt(sent)).revert_reason == reason
+    with pytest.raises(Reverted, match="takes no transactions"):
+        ledger.run(ledger.chain.estimate_gas(Call(RELAYER.address_bytes, MULTICALL, nested)))

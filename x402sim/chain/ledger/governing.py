@@ -1,0 +1,102 @@
+"""Who may do what: the roles of Circle's token, which its owner gives to others."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from x402sim.chain.base import Reverted
+from x402sim.chain.ledger import wallets
+from x402sim.chain.ledger.frame import Arguments, Frame
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import ZERO_ADDRESS
+
+Run = Callable[[Frame, Arguments], bytes]
+ROLES = {
+    abi.OWNER: "owner",
+    abi.PAUSER: "pauser",
+    abi.BLACKLISTER: "blacklister",
+    abi.MASTER_MINTER: "masterMinter",
+    abi.RESCUER: "rescuer",
+}
+"""The name of each role, by the function that tells who has it."""
+FIRST = ("owner", "pauser", "blacklister", "masterMinter")
+"""What the token's owner is at first; nobody is its rescuer."""
+
+
+def _teller(name: str) -> Run:
+    return lambda frame, _: abi.word(frame.state.roles.get(name, ZERO_ADDRESS))
+
+
+def _giver(name: str, refusal: str, event: str) -> Run:
+    """Return the function by which the owner gives a role to somebody."""
+
+    def run(frame: Frame, arguments: Arguments) -> bytes:
+        account = arguments.address(0)
+        frame.require_role("owner", "Ownable: caller is not the owner")
+        if account == ZERO_ADDRESS:
+            frame.refuse(f"{refusal} is the zero address")
+        was = frame.state.put(frame.state.roles, name, account) or ZERO_ADDRESS
+        frame.wrote(int.from_bytes(was), int.from_bytes(account))
+        if name == "owner":
+            data = abi.word(was) + abi.word(account)
+            frame.emit(abi.OWNERSHIP_TRANSFERRED, data=data)
+        else:
+            frame.emit(abi.topic(event), account)
+        return b""
+
+    return run
+
+
+def _rescue(transfer: Run) -> Run:
+    """Return rescueERC20: the rescuer moves what the token itself has of some token."""
+
+    def run(frame: Frame, arguments: Arguments) -> bytes:
+        token, to, amount_base = arguments.address(0), arguments.address(1), arguments.uint(2)
+        frame.require_role("rescuer", "Rescuable: caller is not the rescuer")
+        if token not in frame.state.codes:
+            frame.refuse("Address: call to non-contract")
+        data = abi.transfer(to, amount_base)
+        if token == frame.call.to:
+            frame.call = replace(frame.call, sender=token)
+            transfer(frame, Arguments(data[4:]))
+            return b""
+        try:
+            answer = wallets.call(frame.state, token, data)
+        except Reverted:
+            frame.refuse("SafeERC20: low-level call failed")
+        if answer and not int.from_bytes(answer):
+            frame.refuse("SafeERC20: ERC20 operation did not succeed")
+        return b""
+
+    return run
+
+
+def _initialized(words: int, texts: tuple[int, ...], refusal: str) -> Run:
+    """Return an initializer, which refuses, as it ran before; `texts` are of any length."""
+
+    def run(frame: Frame, arguments: Arguments) -> bytes:
+        arguments.bytes32(words - 1)
+        for position in texts:
+            arguments.tail(position)
+        frame.refuse(refusal)
+
+    return run
+
+
+def functions(transfer: Run) -> dict[bytes, Run]:
+    """Return the functions of the roles, by selector; `transfer` is ERC-20's."""
+    minter = "FiatToken: new masterMinter"
+    return {
+        **{selector: _teller(name) for selector, name in ROLES.items()},
+        abi.TRANSFER_OWNERSHIP: _giver("owner", "Ownable: new owner", ""),
+        abi.UPDATE_PAUSER: _giver("pauser", "Pausable: new pauser", "PauserChanged(address)"),
+        abi.UPDATE_BLACKLISTER: _giver(
+            "blacklister", "Blacklistable: new blacklister", "BlacklisterChanged(address)"
+        ),
+        abi.UPDATE_MASTER_MINTER: _giver("masterMinter", minter, "MasterMinterChanged(address)"),
+        abi.UPDATE_RESCUER: _giver("rescuer", "Rescuable: new rescuer", "RescuerChanged(address)"),
+        abi.RESCUE: _rescue(transfer),
+        abi.INITIALIZE: _initialized(8, (0, 1, 2), "FiatToken: contract is already initialized"),
+        abi.INITIALIZE_V2: _initialized(1, (0,), ""),
+        abi.INITIALIZE_V2_1: _initialized(1, (), ""),
+        abi.INITIALIZE_V2_2: _initialized(2, (1,), ""),
+    }

@@ -1,0 +1,142 @@
+"""Multicall3 for `eth_call`: several calls in one, as wagmi, viem and others read by default.
+
+On anvil `Multicall.sol` of `chain/contract` does the same. On the ledger a transaction to it
+reverts, as does what needs native money (aggregate3Value).
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from x402sim.chain.base import Block, Call, Reverted
+from x402sim.chain.contract import MULTICALL
+from x402sim.chain.fees import BASE_FEE_WEI, BLOCK_GAS_LIMIT
+from x402sim.chain.ledger import wallets
+from x402sim.chain.ledger.frame import Frame, Token
+from x402sim.chain.ledger.state import State
+from x402sim.chain.ledger.token import run
+from x402sim.chain.reverts import data_of
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address
+
+FAILED = "Multicall3: call failed"
+NO_TRANSACTIONS = "Multicall3: the ledger answers its calls, and takes no transactions of it"
+MAX_BYTES = 128 * 1024
+"""The largest calldata; as its parts may overlap, it can say much more than that."""
+OLDEST_HASH = 256
+"""How many blocks back a contract can know a hash."""
+CALLS, CALLS3, RESULTS = "(address,bytes)[]", "(address,bool,bytes)[]", "(bool,bytes)[]"
+Result = tuple[bool, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Multicall:
+    """One call of it: the token, the state, and the time."""
+
+    token: Token
+    state: State
+    now_s: int
+    is_inner: bool = False
+    """Whether it calls itself, for a balance or the block, as it may once."""
+
+    def answer(self, data: bytes) -> bytes:
+        """Return what it answers; raises `Reverted`."""
+        function = _FUNCTIONS.get(data[:4])
+        if function is None or len(data) > MAX_BYTES:
+            raise Reverted("")
+        kinds, do, results = function
+        if self.is_inner and any(kind.endswith("[]") for kind in kinds):
+            raise Reverted("")
+        return _encoded(results, do(self, *_decoded(kinds, data[4:])))
+
+    def _run(self, target: Address, data: bytes) -> bytes:
+        if target == MULTICALL:
+            return replace(self, is_inner=True).answer(data)
+        if target != self.token.network.asset:
+            return wallets.call(self.state, target, data)
+        call = Call(MULTICALL, target, data)
+        cost = self.token.prices.accepted(data)
+        return run(Frame(self.token, self.state, call, self.now_s, cost))
+
+    def _all(self, calls: Sequence[tuple[str, bool, bytes]]) -> list[Result]:
+        return [self._one(Address(bytes.fromhex(to[2:])), may, data) for to, may, data in calls]
+
+    def _one(self, target: Address, may_fail: bool, data: bytes) -> Result:
+        mark = self.state.mark()
+        try:
+            return True, self._run(target, data)
+        except Reverted as reverted:
+            self.state.undo(mark)
+            if not may_fail:
+                raise Reverted(FAILED) from reverted
+            return False, data_of(reverted)
+
+    def _some(self, required: bool, calls: Sequence[tuple[str, bytes]]) -> list[Result]:
+        return self._all([(to, not required, data) for to, data in calls])
+
+    def _hash(self, number: int) -> bytes:
+        block: Block | None = self.state.blocks.get(number)
+        head = self.state.head.number
+        return block.hash if block and head - OLDEST_HASH <= number < head else bytes(32)
+
+
+def _head(m: Multicall) -> int:
+    return m.state.head.number
+
+
+def _balance(m: Multicall, account: str) -> list[int]:
+    return [m.state.native.get(Address(bytes.fromhex(account[2:])), 0)]
+
+
+_BLOCK = ("uint256", "bytes32", RESULTS)
+_FUNCTIONS: dict[bytes, tuple[tuple[str, ...], Callable[..., Sequence[Any]], tuple[str, ...]]] = {
+    abi.selector(f"{name}({','.join(kinds)})"): (kinds, do, results)
+    for name, kinds, do, results in (
+        ("aggregate3", (CALLS3,), lambda m, calls: [m._all(calls)], (RESULTS,)),
+        ("tryAggregate", ("bool", CALLS), lambda m, *asked: [m._some(*asked)], (RESULTS,)),
+        (
+            "aggregate",
+            (CALLS,),
+            lambda m, calls: [_head(m), [data for _, data in m._some(True, calls)]],
+            ("uint256", "bytes[]"),
+        ),
+        (
+            "tryBlockAndAggregate",
+            ("bool", CALLS),
+            lambda m, *asked: [_head(m), bytes(32), m._some(*asked)],
+            _BLOCK,
+        ),
+        (
+            "blockAndAggregate",
+            (CALLS,),
+            lambda m, calls: [_head(m), bytes(32), m._some(True, calls)],
+            _BLOCK,
+        ),
+        ("getBlockHash", ("uint256",), lambda m, number: [m._hash(number)], ("bytes32",)),
+        ("getBlockNumber", (), lambda m: [_head(m)], ("uint256",)),
+        ("getCurrentBlockCoinbase", (), lambda _: [ZERO_ADDRESS], ("address",)),
+        ("getCurrentBlockGasLimit", (), lambda _: [BLOCK_GAS_LIMIT], ("uint256",)),
+        ("getCurrentBlockTimestamp", (), lambda m: [m.now_s], ("uint256",)),
+        ("getEthBalance", ("address",), _balance, ("uint256",)),
+        ("getLastBlockHash", (), lambda m: [m._hash(_head(m) - 1)], ("bytes32",)),
+        ("getBasefee", (), lambda _: [BASE_FEE_WEI], ("uint256",)),
+        ("getChainId", (), lambda m: [m.token.network.chain_id], ("uint256",)),
+    )
+}
+"""Each function by selector: the types of its arguments, what it does, the types it answers."""
+
+
+def _decoded(kinds: Sequence[str], data: bytes) -> Sequence[Any]:
+    from eth_abi.abi import decode
+    from eth_abi.exceptions import DecodingError
+
+    try:
+        return decode(kinds, data, strict=False)
+    except (DecodingError, OverflowError) as wrong:
+        raise Reverted("") from wrong
+
+
+def _encoded(kinds: Sequence[str], values: Sequence[Any]) -> bytes:
+    from eth_abi.abi import encode
+
+    return encode(kinds, values)

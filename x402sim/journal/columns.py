@@ -1,0 +1,138 @@
+"""Entries as columns: a number for each field of an event, and each text only once.
+
+An entry and its event take 270 bytes as objects, and a fifth of that here. Readers get the objects
+that were recorded, or the columns themselves, which frames are made of.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from inspect import Parameter, signature
+from itertools import chain, compress, repeat, starmap
+from operator import attrgetter
+from typing import Any, get_args
+
+import msgspec
+
+from x402sim.events import KINDS, Event, name_of
+from x402sim.events.base import BaseEvent
+from x402sim.journal.entries import Entry
+
+Columns = Mapping[str, Sequence[Any]]
+"""The columns `seq`, `at_ms` and the fields of one kind of event: a column is an array of numbers,
+or of the numbers of `Texts`; a list of anything else, and of numbers beyond 63 bits."""
+
+
+class Texts(dict[str | None, int]):
+    """The number of each text; None is 0. `all` has them by number."""
+
+    def __init__(self) -> None:
+        super().__init__({None: 0})
+        self.all: list[str | None] = [None]
+        self.made: Any = None
+        """What a reader has made of `all`, to use it again while there are no more."""
+
+    def __missing__(self, text: str) -> int:
+        number = self[text] = len(self.all)
+        self.all.append(text)
+        return number
+
+
+class Batch:
+    """Some entries in order, as columns for each name of an event."""
+
+    def __init__(self, entries: Iterable[Entry], texts: Texts) -> None:
+        self._texts = texts
+        groups: dict[type[Event], list[Entry]] = {}
+        for entry in entries:
+            groups.setdefault(type(entry.event), []).append(entry)
+        self.columns = {name_of(kind): _columns(each, texts) for kind, each in groups.items()}
+        numbers = {kind: number for number, kind in enumerate(groups)}
+        self._order = bytes(numbers[type(entry.event)] for entry in entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return self.of(frozenset(self.columns))
+
+    def of(self, names: frozenset[str], to: frozenset[str] | None = None) -> Iterator[Entry]:
+        """Yield the entries whose events have one of these names, in order; see `Journal.of`."""
+        known = names & self.columns.keys()
+        if to is None and len(known) < 2:  # one kind is in order already
+            return chain.from_iterable(self._read(name, to)[0] for name in known)
+        found = [self._read(name, to) if name in names else None for name in self.columns]
+        each = map(found.__getitem__, self._order)
+        return (next(read[0]) for read in each if read and next(read[1]))
+
+    def _read(self, name: str, to: frozenset[str] | None) -> tuple[Iterator[Entry], Iterator[bool]]:
+        """Return the wanted entries of a name, and of all of that name which are wanted."""
+        columns, texts = self.columns[name], self._texts
+        if to is None or "to" not in columns:
+            return _entries(name, columns, texts), repeat(True)
+        numbers = {texts[part] for part in to}
+        wanted = [number in numbers for number in columns["to"]]
+        kept = {field: list(compress(column, wanted)) for field, column in columns.items()}
+        return _entries(name, kept, texts), iter(wanted)
+
+
+def rows(kind: type[BaseEvent], columns: Columns, texts: Texts, *fields: str) -> Iterator[Any]:
+    """Yield the values of some columns of each event."""
+    is_text = _texts_of(name_of(kind))
+    return zip(*(
+        map(texts.all.__getitem__, columns[field]) if field in is_text else columns[field]
+        for field in fields
+    ), strict=True)  # fmt: skip
+
+
+def _entries(name: str, columns: Columns, texts: Texts) -> Iterator[Entry]:
+    kind, make = _kinds()[name], _maker(name)
+    fields = rows(kind, columns, texts, *kind.__struct_fields__)
+    return map(Entry, columns["seq"], columns["at_ms"], make(fields))
+
+
+def _columns(entries: list[Entry], texts: Texts) -> Columns:
+    events = [entry.event for entry in entries]
+    kind = type(events[0])
+    is_text = _texts_of(name_of(kind))
+    made: dict[str, Sequence[Any]] = {
+        name: _numbers([getattr(entry, name) for entry in entries]) for name in ("seq", "at_ms")
+    }
+    for field in msgspec.structs.fields(kind):
+        values = list(map(attrgetter(field.name), events))
+        if field.name in is_text:
+            made[field.name] = array("i", map(texts.__getitem__, values))
+        else:
+            made[field.name] = _numbers(values) if field.type is int else values
+    return made
+
+
+def _numbers(values: list[int]) -> Sequence[int]:
+    try:
+        return array("q", values)
+    except (OverflowError, TypeError):
+        return values
+
+
+@cache
+def _kinds() -> dict[str, type[Event]]:
+    return {name_of(kind): kind for kind in KINDS}
+
+
+@cache
+def _texts_of(name: str) -> frozenset[str]:
+    """Return the fields of an event that are texts, or None."""
+    fields = msgspec.structs.fields(_kinds()[name])
+    return frozenset(field.name for field in fields if _is_text(field.type))
+
+
+def _is_text(kind: Any) -> bool:
+    is_one_of = bool(get_args(kind)) and all(isinstance(each, str) for each in get_args(kind))
+    return is_one_of or kind in (str, str | None)
+
+
+@cache
+def _maker(name: str) -> Callable[[Iterable[tuple[Any, ...]]], Iterator[Event]]:
+    """Return a function that makes events of their fields: by position if it can."""
+    kind = _kinds()[name]
+    if all(each.kind is not Parameter.KEYWORD_ONLY for each in signature(kind).parameters.values()):
+        return lambda rows: starmap(kind, rows)
+    names = kind.__struct_fields__
+    return lambda rows: (kind(**dict(zip(names, row, strict=True))) for row in rows)

@@ -1,0 +1,161 @@
+"""The development methods of anvil and Hardhat on the ledger, by what `/_sim` does: so time passes
+for the whole world, and a snapshot holds the service's database, too.
+
+Who may use `/_sim` may use them, and nobody else. Their results are anvil's.
+"""
+
+import inspect
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from x402sim.chain.base import ChainError
+from x402sim.chain.rpc.context import RpcContext
+from x402sim.http.web import Refused
+from x402sim.protocol.rpc_values import (
+    BadParams,
+    quantity,
+    read_address,
+    read_bool,
+    read_object,
+    read_quantity,
+    shown,
+)
+from x402sim.world.control import blocks, clocks, snapshots
+from x402sim.world.control.app import ACTIONS
+from x402sim.world.control.context import Context, Nothing, mining, rewinding
+from x402sim.world.control.recorder import Recorder
+
+MOST_BLOCKS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Development:
+    """A world's control, for those who may use it."""
+
+    context: Context
+    recorder: Recorder
+
+    async def do(self, rpc: RpcContext, name: str, params: list[Any]) -> Any:
+        """Perform a method; raises `BadParams` and `ChainError`."""
+        method = _evm_mine if name == "evm_mine" else _METHODS.get(name.partition("_")[2])
+        if method is None:
+            raise ChainError(
+                f"{name} is not offered: anvil_, hardhat_ and evm_ have {', '.join(_METHODS)}; "
+                "GET /_sim lists what else can be done to this world"
+            )
+        try:
+            bound = inspect.signature(method).bind(self, rpc, *params)
+        except TypeError as wrong:
+            raise BadParams(f"{name}: {wrong}; got {len(params)} parameters") from wrong
+        try:
+            return await method(*bound.args)
+        except Refused as refused:
+            raise ChainError(f"{refused.error}: {refused.reason}") from refused
+
+    async def act(self, path: str, asked: Any) -> Any:
+        """Do what a POST to /_sim does."""
+        done = await ACTIONS["POST", path][0](self.context, asked)
+        self.recorder.done(path, asked)
+        return done
+
+
+async def _snapshot(world: Development, _: RpcContext) -> Any:
+    return quantity((await world.act("/snapshot", Nothing()))["snapshot"])
+
+
+async def _revert(world: Development, _: RpcContext, snapshot: Any) -> bool:
+    number = _number(snapshot, "a snapshot")
+    if number not in world.context.saved:
+        return False
+    await world.act("/revert", snapshots.Revert(number))
+    return True
+
+
+async def _increase_time(world: Development, _: RpcContext, seconds: Any) -> int:
+    await _advance(world, _number(seconds, "seconds"))
+    return round(world.context.parts.clock.offset_s)
+
+
+async def _set_next_time(world: Development, _: RpcContext, timestamp: Any) -> None:
+    at_s, clock = _number(timestamp, "a timestamp"), world.context.parts.clock
+    if at_s < clock.now_s():
+        raise BadParams(f"the world's clock cannot go back from {clock.now_s()} to {at_s}")
+    await _advance(world, max(0.0, at_s - clock.now()))
+
+
+async def _advance(world: Development, seconds: float) -> None:
+    """Move the world's clock without a block: the next one has the time."""
+    if seconds > clocks.TEN_YEARS_S:
+        raise BadParams(f"seconds: expected at most {clocks.TEN_YEARS_S}, got {seconds}")
+    asked = clocks.Advance(seconds)
+    await clocks.pass_time(world.context, asked)
+    world.recorder.done("/clock/advance", asked)
+
+
+async def _mine(world: Development, rpc: RpcContext, count: Any = 1, interval: Any = 0) -> None:
+    """Mine blocks, so many seconds apart."""
+    apart_s, number = _number(interval, "an interval"), _number(count, "blocks")
+    if not 0 <= number <= MOST_BLOCKS:
+        raise BadParams(f"blocks: expected at most {MOST_BLOCKS}, got {number}")
+    for n in range(number if apart_s else 0):
+        await _advance(world, apart_s if n else 0)
+        await world.act("/mine", blocks.Mine())
+    if number and not apart_s:
+        await world.act("/mine", blocks.Mine(number))
+
+
+async def _set_balance(world: Development, _: RpcContext, account: Any, amount_wei: Any) -> None:
+    chain = rewinding(world.context.parts)
+    await chain.set_native_balance(read_address(account), _number(amount_wei, "wei"))
+
+
+async def _impersonate(_: Development, rpc: RpcContext, account: Any) -> None:
+    rpc.impersonated.add(read_address(account))
+
+
+async def _stop_impersonating(_: Development, rpc: RpcContext, account: Any) -> None:
+    rpc.impersonated.discard(read_address(account))
+
+
+async def _set_automine(world: Development, _: RpcContext, on: Any) -> None:
+    await world.act("/mining", blocks.Mining(read_bool(on, "automine")))
+
+
+async def _get_automine(world: Development, _: RpcContext) -> bool:
+    return mining(world.context.parts).automine
+
+
+async def _evm_mine(world: Development, rpc: RpcContext, asked: Any = None) -> str:
+    """Mine a block, or as many as are asked for, the first at a time that may be given."""
+    fields = read_object(asked, "options") if isinstance(asked, dict) else {"timestamp": asked}
+    if fields.get("timestamp") is not None:
+        await _set_next_time(world, rpc, fields["timestamp"])
+    await _mine(world, rpc, fields.get("blocks") or 1)
+    return "0x0"
+
+
+def _number(given: Any, what: str) -> int:
+    """Return a number from JSON, decimal text or a quantity; raises `BadParams`."""
+    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+        return given
+    if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 80:
+        return int(given)
+    if isinstance(given, str):
+        return read_quantity(given, what)
+    raise BadParams(f"{what}: expected a number, got {shown(given)}")
+
+
+_METHODS: dict[str, Callable[..., Awaitable[Any]]] = {
+    "snapshot": _snapshot,
+    "revert": _revert,
+    "increaseTime": _increase_time,
+    "setNextBlockTimestamp": _set_next_time,
+    "mine": _mine,
+    "setBalance": _set_balance,
+    "impersonateAccount": _impersonate,
+    "stopImpersonatingAccount": _stop_impersonating,
+    "setAutomine": _set_automine,
+    "getAutomine": _get_automine,
+}
+"""By the name behind anvil_, hardhat_ or evm_."""
