@@ -30,7 +30,7 @@ MAX_BODY = 64 * 1024
 """The bytes that the log keeps of a body."""
 MAX_WAITING = 10_000
 """The requests that wait to be written; the log leaves out what comes while the reader is slow."""
-PAUSE_S = 0.05
+PAUSE_S = 0.1
 _SILENT = ["rpc"], ["explorer"]
 _SPOKEN = ["api"], ["facilitator"]
 _FROM = re.compile(rb'"from"\s*:\s*"(0x[0-9a-fA-F]{40})"')
