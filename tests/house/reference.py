@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import typer.main
+from msgspec.structs import fields
 
 import x402sim
 from x402sim import Decisions
@@ -17,6 +18,7 @@ from x402sim.service.docs import pages
 from x402sim.spec import decisions as book
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.markdown import table
+from x402sim.world.control.app import ACTIONS
 
 GUIDE = Path(__file__).parents[2] / "x402sim" / "guide"
 
@@ -64,6 +66,29 @@ def _table(params: Any) -> str:
         meaning = f"{each.help or ''}{shown}{variable}"
         rows.append((name + value, meaning.replace("*", "\\*")))
     return table(("argument or option", "meaning"), rows)
+
+
+def control() -> str:
+    """Return every action of the control API, with what it takes."""
+    rows = [
+        (f"`{method} /_sim{path}`", (action.__doc__ or "").splitlines()[0], _taken(method, kind))
+        for (method, path), (action, kind) in ACTIONS.items()
+    ]
+    rows.append(
+        ("`GET /_sim/journal`", "What happened, and what was done here, as NDJSON.", "`since`")
+    )
+    about = """`x402sim serve` has it at `/_sim`; a GET of that shows this list. A POST takes JSON, and a GET
+takes its fields in the query. Amounts are in base units where a field is named so, else in tokens, as text."""
+    return f"# Control API\n\n{about}\n\n{table(('action', 'what it does', 'takes'), rows)}"
+
+
+def _taken(method: str, kind: Any) -> str:
+    if kind is Any:
+        return "the fields of a [fault](faults.md)"
+    return ", ".join(
+        f"`{field.encode_name}`" + ("" if field.required else " (optional)")
+        for field in fields(kind)
+    )
 
 
 def errors() -> str:
@@ -134,6 +159,7 @@ def _sentence(value: object) -> str:
 
 PAGES: dict[str, Callable[[], str]] = {
     "commands": commands,
+    "control": control,
     "errors": errors,
     "events": events,
     "clauses": clauses,
