@@ -78,7 +78,7 @@ def control() -> str:
         ("`GET /_sim/journal`", "What happened, and what was done here, as NDJSON.", "`since`")
     )
     about = """`x402sim serve` has it at `/_sim`; a GET of that shows this list. A POST takes JSON, and a GET
-takes its fields in the query. Amounts are in base units where a field is named so, else in tokens, as text."""
+takes its fields in the query."""
     return f"# Control API\n\n{about}\n\n{table(('action', 'what it does', 'takes'), rows)}"
 
 

@@ -101,6 +101,25 @@ def test_the_lines_that_steer_a_server_do() -> None:
             assert done.returncode == 0, (line, done.stdout, done.stderr)
 
 
+def test_the_lines_that_pay_and_look_do() -> None:
+    """Each ends with exit code 0: what is to be served is served, and what is wrong is refused."""
+    shell = blocks("index", "sh") + blocks("payers", "sh")
+    shell += re.findall(r"^```sh\n(.*?)^```", LINKING[0].read_text(), re.DOTALL | re.MULTILINE)
+    calls = re.compile(r"x402sim (?:pay|doctor|decode) ")
+    lines = {re.sub(r" +#.*", "", line) for each in shell for line in each.splitlines()}
+    lines = {
+        re.sub(r"(?:\.venv/bin/)?x402sim ", "x402sim ", it) for it in lines if calls.search(it)
+    }
+    assert len(lines) == 5
+    with LocalServer() as server:
+        for line in sorted(lines):
+            here = line.replace("http://127.0.0.1:4020", server.url)
+            here = here.replace("x402sim ", f"'{sys.executable}' -m x402sim ")
+            done = subprocess.run(["bash", "-c", here], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, (line, done.stdout, done.stderr)
+        assert len(server.transfers(server.wallets[0].address)) == 1
+
+
 def options_of(words: list[str]) -> set[str] | None:
     """Return the options of the command that these words begin with; None if there is none."""
     command: Any = typer.main.get_command(app)

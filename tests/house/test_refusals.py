@@ -18,10 +18,10 @@ TABLE = PACKAGE / "protocol" / "refusals.py"
 REPORTS = sorted((PACKAGE / "report").rglob("*.py"))
 ERRORS = [*Refusal, *RequestError]
 OTHERS_WORDS = {
-    PACKAGE / "spec", PACKAGE / "protocol" / "cronos.py", *(GUIDE / f"{name}.md" for name in (*PAGES, "server"))
+    PACKAGE / "spec", PACKAGE / "protocol" / "cronos.py", *(GUIDE / f"{name}.md" for name in (*PAGES, "server", "scenarios"))
 }  # fmt: skip
 """Quotes of the specification, the errors of a facilitator that are worded like ours, and pages of the
-guide that are written from code or compared with a log."""
+guide that are written from code, or compared with a log or a scenario."""
 BOTH = pytest.mark.parametrize("choices", [Decisions(), alternatives()], ids=["ours", "others"])
 
 
