@@ -1,14 +1,30 @@
 """`python -m tests.campaign`: every campaign, one after another, with its table.
 
-Random worlds without and with an adversary, real crashes, hostile input. Exit code 1: one of them
-found a violation.
+Random worlds without and with an adversary, real crashes, hostile input, and the long tests at
+their full length. Exit code 1: one of them found a violation.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 
 from x402sim.clock import stopwatch
+
+FULL_LENGTH = "X402SIM_FULL_LENGTH"
+"""The variable of the environment with which the long tests do all that they can."""
+LONG = [
+    "tests/crash/test_hangups.py",
+    "tests/evm/test_behaviour.py",
+    "tests/evm/test_equality.py",
+    "tests/mutants/test_mutants.py",
+    "tests/suite/test_types.py",
+]
+
+
+def at_length(usual: int, full: int) -> int:
+    """Return how often a long test does something: in CI, or in `python -m tests.campaign`."""
+    return full if FULL_LENGTH in os.environ else usual
 
 
 def commands(given: argparse.Namespace) -> list[list[str]]:
@@ -20,6 +36,7 @@ def commands(given: argparse.Namespace) -> list[list[str]]:
         [*worlds, "--adversary"],
         ["tests.crash", "--cycles", str(given.cycles), *seed],
         ["tests.hostile", "--requests", str(given.requests), *seed],
+        ["pytest", "-n", "auto", "-m", "thorough", *LONG],
     ]
 
 
@@ -29,7 +46,8 @@ def main() -> int:
     for command in commands(_parser().parse_args()):
         print(f"\n== python -m {' '.join(command)}\n", flush=True)
         elapsed = stopwatch()
-        code = subprocess.run([sys.executable, "-m", *command]).returncode
+        env = os.environ | {FULL_LENGTH: "1"}
+        code = subprocess.run([sys.executable, "-m", *command], env=env).returncode
         done.append((code, elapsed(), command))
     print("\n== in all\n")
     for code, seconds, command in done:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench import __main__ as command
-from tests.bench import crowd, day, lifecycle, report, served, small
+from tests.bench import crowd, day, growth, lifecycle, report, served, small
 from tests.bench.rounds import Measured, NotMeasured, alternate, cpu, sized
 from tests.bench.rows import QUICK, ROWS, Bench
 from tests.evm import find
@@ -167,6 +167,18 @@ def test_the_page_has_every_row_and_a_date() -> None:
     assert re.search(r"^20\d\d-\d\d-\d\d, Python 3", page, re.M)
 
 
+def test_growth_is_measured_at_each_size_and_drawn(tmp_path: Path) -> None:
+    file = tmp_path / "growth.svg"
+    sizes = ["--payments", "20", "--records", "1000", "--blocks", "100"]
+    found = growth.main([str(file), *sizes])
+    counts = {name: [count for count, _ in curve] for name, curve in found.items()}
+    lookups = ("entitlement", "indexer's batch", "backlog", "reputation")
+    assert counts.pop("a payment") == list(range(4, 21, 2))
+    assert counts == {name: [100, 1000] for name in lookups} | {"logs": [100]}
+    assert all(cost_us > 0 for curve in found.values() for _, cost_us in curve)
+    assert file.read_text("utf-8").count("<!-- a payment -->") == 1
+
+
 # --- what takes long --------------------------------------------------------------------
 
 
@@ -174,8 +186,8 @@ def test_the_page_has_every_row_and_a_date() -> None:
 @pytest.mark.timeout(400)  # 10,000 payments take most of a minute
 def test_the_cost_and_the_memory_of_a_payment_do_not_grow() -> None:
     """A cost that grew with the run would be a multiple; other tests count the work exactly."""
-    growth, bytes_each = crowd.growth(100, 10_000)
-    assert growth < 2
+    ratio, bytes_each = crowd.growth(100, 10_000)
+    assert ratio < 2
     assert bytes_each <= 4000
 
 

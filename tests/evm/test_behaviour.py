@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.campaign import at_length
 from tests.chain.helpers import (
     ALICE,
     NOW_S,
@@ -65,7 +66,7 @@ def attempts(draw: Callable) -> Attempt:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("times", [5, pytest.param(200, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("times", [5, pytest.param(at_length(50, 200), marks=pytest.mark.thorough)])
 def test_the_token_on_anvil_accepts_and_refuses_the_same_payments(town: Town, times: int) -> None:
     @settings(max_examples=times, suppress_health_check=list(HealthCheck))
     @given(st.lists(attempts(), min_size=5, max_size=20))

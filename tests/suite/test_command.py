@@ -44,6 +44,7 @@ def test_the_printed_private_key_forges_no_payment_id(duo: Duo, amount_base: int
     assert "not issued" in answer.text
 
 
+@pytest.mark.waits
 @pytest.mark.thorough
 def test_with_a_world_everything_passes_in_time(duo: Duo, tmp_path: Path) -> None:
     files = {kind: tmp_path / f"report.{kind}" for kind in ("json-file", "junit", "html", "sarif")}

@@ -134,6 +134,7 @@ def test_a_user_and_password_in_the_url_reach_no_report(duo: Duo, tmp_path: Path
 # --- a rate limit --------------------------------------------------------------------------
 
 
+@pytest.mark.waits
 @pytest.mark.thorough
 @pytest.mark.parametrize("retry_after", ["1", None])
 def test_a_busy_gateway_is_waited_for(duo: Duo, retry_after: str | None) -> None:
@@ -325,6 +326,7 @@ def test_required_payments_must_fit_the_budget(duo: Duo) -> None:
     assert "the budget is 0.10; give --budget" in said
 
 
+@pytest.mark.waits
 @pytest.mark.thorough
 def test_an_own_key_with_the_default_budget_is_enough(duo: Duo) -> None:
     done = conformance(duo.url, "--json", "--require", "payments", key=duo.key)

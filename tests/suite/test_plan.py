@@ -23,6 +23,7 @@ PRICE = 10_000
 BUDGET = next(flag.default for flag in FLAGS if flag.name == "budget")
 
 
+@pytest.mark.waits
 @pytest.mark.thorough
 def test_no_case_signs_for_more_than_the_plan_says() -> None:
     duo = Duo()

@@ -80,6 +80,7 @@ def test_a_url(duo: Duo, tmp_path: Path) -> None:
     assert (tmp_path / "report.html").stat().st_size > 500
 
 
+@pytest.mark.waits
 @pytest.mark.thorough
 def test_a_url_and_a_key(duo: Duo, tmp_path: Path) -> None:
     key = duo.ready["accounts"][1]["privateKey"]
@@ -88,6 +89,7 @@ def test_a_url_and_a_key(duo: Duo, tmp_path: Path) -> None:
     assert (tmp_path / "report.html").stat().st_size > 500
 
 
+@pytest.mark.waits
 @pytest.mark.thorough
 def test_a_url_and_a_world(tmp_path: Path) -> None:
     port = str(free_port())
@@ -104,6 +106,7 @@ def test_a_url_and_a_world(tmp_path: Path) -> None:
             service.close()
 
 
+@pytest.mark.waits
 @pytest.mark.thorough
 def test_the_service_of_this_package(tmp_path: Path) -> None:
     port = str(free_port())

@@ -28,6 +28,7 @@ from x402sim.world.story import idle_timeout, invariants
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.payer import Payer
 from x402sim.world.story.scenario import Scenario, load
+from x402sim.world.transport.client import PartClient
 from x402sim.world.transport.latency import latency_of
 from x402sim.world.transport.link import Asgi
 
@@ -390,6 +391,41 @@ def test_an_application_that_does_not_answer_breaks_the_connection(raises: bool)
 
     with pytest.raises(httpx.RemoteProtocolError):
         over_asgi(app)
+
+
+async def moved(scope: Scope, _: Receive, send: Send) -> None:
+    status, headers = (307, [(b"location", b"/there")]) if scope["path"] == "/" else (200, [])
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": b""})
+
+
+@pytest.mark.parametrize("wants", ["a redirect", "every redirect", "a hook", "an auth"])
+def test_a_client_of_a_part_does_what_httpx_does_when_it_is_asked_to(wants: str) -> None:
+    async def main() -> list[Any]:
+        seen: list[Any] = []
+
+        async def hook(answer: httpx.Response) -> None:
+            seen.append("hook")
+
+        async with PartClient(Asgi(moved), "http://app", 5) as http:
+            seen.append((await http.get("/")).status_code)
+            http.follow_redirects = wants == "every redirect"
+            http.event_hooks = {"response": [hook]} if wants == "a hook" else {}
+            options: dict[str, Any] = {
+                "a redirect": {"follow_redirects": True}, "an auth": {"auth": ("ann", "word")},
+            }.get(wants, {})  # fmt: skip
+            answer = await http.get("/", **options)
+            return [*seen, answer.status_code, "authorization" in answer.request.headers]
+
+    assert (
+        asyncio.run(main())
+        == {
+            "a redirect": [307, 200, False],
+            "every redirect": [307, 200, False],
+            "a hook": [307, "hook", 307, False],
+            "an auth": [307, 307, True],
+        }[wants]
+    )
 
 
 # --- the journal ---------------------------------------------------------------------

@@ -46,6 +46,9 @@ class Response(msgspec.Struct, frozen=True):
 class Transport(httpx.AsyncBaseTransport, ABC):
     """Carries requests; an httpx client can use it, too."""
 
+    is_local = False
+    """Whether the part that answers is in this process."""
+
     @abstractmethod
     async def send(self, request: Request) -> Response:
         """Return the answer to a request; raises `httpx.TransportError`."""

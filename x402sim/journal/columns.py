@@ -50,6 +50,9 @@ class Batch:
         numbers = {kind: number for number, kind in enumerate(groups)}
         self._order = bytes(numbers[type(entry.event)] for entry in entries)
 
+    def __len__(self) -> int:
+        return len(self._order)
+
     def __iter__(self) -> Iterator[Entry]:
         return self.of(frozenset(self.columns))
 

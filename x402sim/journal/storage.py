@@ -32,12 +32,16 @@ class InMemory:
     def append(self, entry: Entry) -> None:
         """Add an entry."""
         self._newest.append(entry)
-        if len(self._newest) == EVERY and isinstance(self._newest, list):
+        if len(self._newest) == EVERY:
+            self._make_columns()
+
+    def _make_columns(self) -> None:
+        if self._newest and isinstance(self._newest, list):
             self._batches.append(Batch(self._newest, self._texts))
             self._newest = []
 
     def __len__(self) -> int:
-        return EVERY * len(self._batches) + len(self._newest)
+        return sum(map(len, self._batches)) + len(self._newest)
 
     def __iter__(self) -> Iterator[Entry]:
         for batch in self._batches:
@@ -52,7 +56,9 @@ class InMemory:
 
     def columns(self, name: str) -> tuple[Texts, list[Columns]]:
         """Return the entries of this name as columns, in parts, and their texts."""
-        parts = [*self._batches, Batch(self._newest, self._texts)]
+        self._make_columns()
+        newest = Batch(self._newest, self._texts)  # empty, unless there is a limit
+        parts = [*self._batches, newest]
         return self._texts, [each.columns[name] for each in parts if name in each.columns]
 
     def since(self, seq: int) -> list[Entry]:

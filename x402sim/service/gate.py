@@ -11,7 +11,6 @@ Clauses: 5/cache-first, 5/stored-records, 5/resource-binding, 5/session-debit.
 import logging
 import sqlite3
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -93,8 +92,7 @@ def is_entitled(service: Service, payment_id: str, resource: str) -> bool:
     return service.settings.policy.serve.serves(PaymentProof(service, payment_id, resource))
 
 
-@dataclass(frozen=True, slots=True)
-class PaymentProof:
+class PaymentProof(msgspec.Struct, frozen=True):
     """A payment id, shown for a resource."""
 
     service: Service
@@ -128,8 +126,7 @@ class PaymentProof:
         return self.service.draw(name, self.payment_id)
 
 
-@dataclass(frozen=True, slots=True)
-class SessionProof:
+class SessionProof(msgspec.Struct, frozen=True):
     """A session id, shown for a request of this amount."""
 
     service: Service

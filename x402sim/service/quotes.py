@@ -24,9 +24,7 @@ def quote(settings: Settings, order: QuoteRequest) -> Quote:
         reason = f"expected `{first}` or `{second}`, got {order.side[:40]!r} - at `$.side`"
         raise bad_body(reason)
     direction = 1 if order.side == first else -1
-    prices = {venue: _price(order.pair, venue) for venue in VENUES}
-    best = min(VENUES, key=lambda venue: direction * prices[venue])
-    entry = prices[best]
+    best, entry = _best(order.pair, direction)
     distance = max(0.0, 1 / order.leverage - _MAINTENANCE_MARGIN)
     return Quote(
         pair=order.pair,
@@ -43,11 +41,8 @@ def market() -> Market:
 
 
 def _pair(pair: str) -> MarketPair:
-    prices = {venue: _price(pair, venue) for venue in VENUES}
-    best = min(VENUES, key=prices.__getitem__)
-    return MarketPair(
-        pair=pair, price=prices[best], funding_rate=_funding_rate(pair), best_venue=best
-    )
+    best, price = _best(pair, 1)
+    return MarketPair(pair=pair, price=price, funding_rate=_funding_rate(pair), best_venue=best)
 
 
 def _funding_rate(pair: str) -> float:
@@ -55,6 +50,13 @@ def _funding_rate(pair: str) -> float:
 
 
 @lru_cache(maxsize=1024)
+def _best(pair: str, direction: int) -> tuple[str, float]:
+    """Return the cheapest venue and its price; for a seller (-1) the dearest."""
+    prices = {venue: _price(pair, venue) for venue in VENUES}
+    best = min(VENUES, key=lambda venue: direction * prices[venue])
+    return best, prices[best]
+
+
 def _price(pair: str, venue: str) -> float:
     """Return a pair's price at one venue: 0.01 to 100,000 dollars, within 0.1 % elsewhere."""
     level = 10 ** (_draw(pair, "level") * 7 - 2)

@@ -167,9 +167,9 @@ class ControlApi:
         found = await self._request("GET", asked, kind=list[ExplorerQuery])
         return [(each.tx_hash, each.at / 1000) for each in found]
 
-    async def first_queries(self, tx_hashes: Iterable[str]) -> dict[str, float]:
+    async def first_queries(self, tx_hashes: Iterable[str], since_s: float = 0) -> dict[str, float]:
         """Return when the explorer was first asked for each of these, if it was (Unix seconds)."""
-        times = dict(reversed(await self.queries()))
+        times = dict(reversed(await self.queries(since_s)))
         return {tx_hash: times[tx_hash] for tx_hash in tx_hashes if tx_hash in times}
 
     async def advance(self, seconds: float) -> None:

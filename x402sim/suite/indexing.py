@@ -63,11 +63,12 @@ async def held(probe: Probe, answer: dict[str, Any], payer: Wallet | None = None
     The query is made, and stands in the log. Raises `Skipped` if the indexer always comes first.
     """
     for _ in range(TRIES):
+        begun_s = probe.clock.now()
         bought = tx_hash(await probe.buy(payer))
         done = {"work_done": True} if answer["does"] == "answer" else {}
         fault = {"victim": "explorer", "times": None, **done, **answer}
         await probe.world.lasting_fault(fault, bought)
-        if not await probe.world.first_queries([bought]):
+        if not await probe.world.first_queries([bought], begun_s):
             return bought
     raise Skipped("the target asks the explorer for a payment as soon as it is settled")
 

@@ -6,6 +6,7 @@ from functools import partial
 
 import httpx
 
+from x402sim.service.settings import Settings
 from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, run
 from x402sim.suite.options import Options
@@ -30,6 +31,14 @@ HEARTBEAT_S = 300
 
 PENDING_WAIT_S = 15, 3600
 """Some checks leave payments that stay possible for days; once an hour is enough for those."""
+FINAL_DEPTH = 2
+"""These blocks are as long as twelve of a minute; until then the indexer looks at each payment."""
+
+
+def _calm(settings: Settings) -> Settings:
+    is_usual = settings.final_depth == Settings.final_depth
+    depth = FINAL_DEPTH if is_usual else settings.final_depth
+    return replace(settings, pending_wait_s=PENDING_WAIT_S, final_depth=depth)
 
 
 async def _crash(stage: OpenStage) -> None:
@@ -59,10 +68,7 @@ def judge(
         recipe,
         sweep_s=recipe.sweep_s or SWEEP_S,
         heartbeat_s=HEARTBEAT_S,
-        services={
-            name: replace(settings, pending_wait_s=PENDING_WAIT_S)
-            for name, settings in recipe.services.items()
-        },
+        services={name: _calm(settings) for name, settings in recipe.services.items()},
     )
 
     async def main() -> list[Result]:

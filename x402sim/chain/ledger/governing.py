@@ -1,7 +1,8 @@
 """Who may do what: the roles of Circle's token, which its owner gives to others."""
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from x402sim.chain.base import Reverted
 from x402sim.chain.ledger import wallets

@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import httpx
 from starlette.types import ASGIApp
 
 from x402sim.clock import Clock
@@ -27,6 +26,7 @@ from x402sim.world.control.context import Context
 from x402sim.world.loop import VirtualLoop, most_common, run_anywhere, run_virtual
 from x402sim.world.server.running import running
 from x402sim.world.stages.stage import START_S, Door, OpenStage, Plan
+from x402sim.world.transport.client import PartClient
 from x402sim.world.transport.link import Asgi, Link, Links
 
 T = TypeVar("T")
@@ -126,11 +126,8 @@ async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
             return Link(links, caller, name, Asgi(app), plan.latency_to(name), rng.stream(wire))
 
         parts = build(plan.recipe, clock, link, journal)
-        http = httpx.AsyncClient(
-            transport=Asgi(control_app(Context(parts), None)),
-            base_url="http://control",
-            timeout=None,  # noqa: S113 - in virtual time a timeout would only cost events
-        )
+        # in virtual time a timeout would only cost events
+        http = PartClient(Asgi(control_app(Context(parts), None)), "http://control", None)
         async with running(parts):
             yield OwnWorld(plan, parts, links, rng, ControlClient(http, most=sys.maxsize))
 

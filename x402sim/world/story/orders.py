@@ -17,6 +17,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.rng import Stream
 from x402sim.text.printable import described
 from x402sim.world.story.answers import Answer
+from x402sim.world.story.blocks import NewBlock
 from x402sim.world.story.payer_client import PayerClient
 
 Ask = Callable[[], Awaitable[Answer]]
@@ -90,6 +91,10 @@ class Order:
     async def wait(self, seconds: float) -> None:
         """Let time pass."""
         await self._payer.world.clock.sleep(seconds)
+
+    async def newest_block(self) -> NewBlock:
+        """Return the chain's newest block."""
+        return await self._payer.world.newest_block()
 
     def _sign(self) -> None:
         world = self._payer.world

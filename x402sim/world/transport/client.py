@@ -5,20 +5,19 @@ from typing import Any
 
 import httpx
 
-from x402sim.http.exchange import OverClient, Request, Response
-from x402sim.world.transport.link import Link
+from x402sim.http.exchange import OverClient, Request, Response, Transport
 
 MOST_KNOWN = 256
 
 
 class PartClient(httpx.AsyncClient):
-    """An httpx client over a link, with `ask` as a cheaper way in one process.
+    """An httpx client of a part, over a link or to the part itself; cheaper in one process.
 
-    There `ask` gives a request to the link itself, unless the client has an `auth`: it keeps no
-    cookies, and calls no event hooks.
+    There a request is given to the transport itself, unless there is an `auth`, an event hook or
+    a redirect to follow: no cookies are kept.
     """
 
-    def __init__(self, link: Link, base_url: str, timeout_s: float) -> None:
+    def __init__(self, link: Transport, base_url: str, timeout_s: float | None) -> None:
         super().__init__(transport=link, base_url=base_url, timeout=timeout_s)
         self._link, self._base = link, str(self.base_url).rstrip("/")
         self._known: dict[str, httpx.URL] = {}
@@ -42,10 +41,24 @@ class PartClient(httpx.AsyncClient):
         named = {b"host": url.netloc} | named | own
         return Request(method, url, list(named.items()), body, extensions)
 
+    @property
+    def _is_short(self) -> bool:
+        is_plain = self.auth is None and not self.follow_redirects
+        return self._link.is_local and is_plain and not any(self.event_hooks.values())
+
     async def ask(self, request: Request) -> Response:
         """Return the answer; raises `httpx.TransportError`."""
-        is_short = self._link.is_local and self.auth is None
-        return await (self._link if is_short else OverClient(self)).send(request)
+        return await (self._link if self._is_short else OverClient(self)).send(request)
+
+    async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        """Return the answer; raises `httpx.TransportError`."""
+        default = (httpx.USE_CLIENT_DEFAULT, False)
+        is_plain = all(options.get(each, False) in default for each in ("auth", "follow_redirects"))
+        if not (self._is_short and is_plain):
+            return await super().send(request, **options)
+        response = await self._link.handle_async_request(request)
+        response.request = request
+        return response
 
 
 @lru_cache(maxsize=MOST_KNOWN)

@@ -34,6 +34,8 @@ class Asgi(Transport):
     The application runs in its own task, which continues if the caller gives up.
     """
 
+    is_local = True
+
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
         self._tasks: set[asyncio.Task[None] | None] = set()
@@ -172,8 +174,7 @@ class Link(Transport):
     ) -> None:
         self._links, self._caller, self._to = links, caller, to
         self._inner, self._latency, self._stream = inner, latency, stream
-        self.is_local = isinstance(inner, Asgi)
-        """Whether the part is in this process."""
+        self.is_local = inner.is_local
 
     async def send(self, request: Request) -> Response:
         """Deliver a request and return its answer; raises `httpx.TransportError`."""
