@@ -209,6 +209,13 @@ def test_every_file_to_start_from_exists() -> None:
         assert (ROOT / path).exists() or (ROOT / "x402sim" / path).exists(), path
 
 
+def test_every_file_that_a_page_names_exists() -> None:
+    ours = r"`((?:x402sim|tests|conformance|notebooks|scenarios)/[\w./-]+\.\w+)`"
+    named = {path for page in WRITTEN for path in re.findall(ours, text(page))}
+    assert len(named) >= 10
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
 @pytest.mark.thorough
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     """In strict mode a page outside the contents, a dead link or a dead anchor is an error."""
