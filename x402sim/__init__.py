@@ -13,7 +13,6 @@ Every public name is loaded when it is first used, so that importing the package
 cheap.
 """
 
-import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +38,6 @@ if TYPE_CHECKING:
     from x402sim.world.story.scenario import Scenario, scenario
     from x402sim.world.story.world import World
     from x402sim.world.transport.faults import Fault
-
-if "httpx" not in sys.modules:  # without its command line, which loads more than all the rest of it
-    sys.modules["httpx._main"] = None  # type: ignore[assignment]
 
 __version__ = VERSION
 __all__ = [
