@@ -26,12 +26,16 @@ GUIDE = Path(__file__).parents[2] / "x402sim" / "guide"
 def commands() -> str:
     """Return every command with its arguments and options."""
     about = "`x402sim COMMAND --help` shows the same in a terminal, as does `python -m x402sim COMMAND`."
-    group: Any = typer.main.get_command(app)
-    return f"# Commands\n\n{about}\n" + "".join(
+    known = [*_commands(typer.main.get_command(app))]
+    rows = [
+        (f"[{name}](#x402sim-{name.replace(' ', '-')})", command.help.splitlines()[0])
+        for name, command in known
+    ]
+    return f"# Commands\n\n{about}\n\n{table(('command', 'what it does'), rows)}" + "".join(
         f"\n## x402sim {name}\n\n{_prose(command.help)}\n"
         + (f"\n{_table(command.params)}" if command.params else "")
         + (f"\n{_prose(command.epilog)}\n" if command.epilog else "")
-        for name, command in _commands(group)
+        for name, command in known
     )
 
 
