@@ -57,23 +57,18 @@ def picture() -> None:
         draw()
 
 
-def decisions() -> None:
-    """Write the README's table of decisions."""
-    asked = [sys.executable, "-m", "x402sim", "decisions", "--markdown"]
-    done = subprocess.run(asked, cwd=ROOT, check=True, capture_output=True, text=True)
-    readme = ROOT / "README.md"
-    head = done.stdout.splitlines(keepends=True)[0]
-    before, _, rest = readme.read_text("utf-8").partition(head)
-    _, gap, after = rest.partition("\n\n")
-    end = gap + after if gap else "\n"
-    readme.write_text(before + done.stdout.rstrip() + end, encoding="utf-8")
+def guide() -> None:
+    """Write the guide's reference pages."""
+    from tests.house.reference import write
+
+    write()
 
 
 MATRIX, STRANGERS = "conformance/mutation_matrix.csv", "conformance/strangers_matrix.csv"
 GENERATED = {
     "golden": Generated("golden journals", 0.1, ("tests/golden/*",), (golden,)),
     "picture": Generated("the README's plot", 0.1, ("scenarios/replay.png",), (picture,)),
-    "decisions": Generated("the README's decisions", 0.1, ("README.md",), (decisions,)),
+    "guide": Generated("the guide's reference pages", 0.1, ("x402sim/guide/*.md",), (guide,)),
     "gas": Generated(
         "tables of gas", 1, ("x402sim/chain/ledger/gas_*.json",), (module("tests.evm.measure"),)
     ),
@@ -84,7 +79,10 @@ GENERATED = {
         "the page of demands", 0.1, ("conformance/demands.md",), (module("tests.suite.demands"),)
     ),
     "interop": Generated(
-        "the README's other programs", 5, ("README.md",), (module("tests.interop"),)
+        "the guide's other programs",
+        5,
+        ("x402sim/guide/facilitator.md",),
+        (module("tests.interop"),),
     ),
     "mutants": Generated(
         "the matrix of mutants", 15, (MATRIX,), (module("tests.mutants", "--csv", MATRIX),)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.house.imports import parsed
+from tests.house.reference import GUIDE, PAGES
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.refusals import Refusal, RequestError, status_of
 from x402sim.service.docs import pages
@@ -16,8 +17,11 @@ PACKAGE = Path(__file__).parents[2] / "x402sim"
 TABLE = PACKAGE / "protocol" / "refusals.py"
 REPORTS = sorted((PACKAGE / "report").rglob("*.py"))
 ERRORS = [*Refusal, *RequestError]
-OTHERS_WORDS = {PACKAGE / "spec", PACKAGE / "protocol" / "cronos.py"}
-"""Quotes of the specification, and the errors of a facilitator that are worded like ours."""
+OTHERS_WORDS = {
+    PACKAGE / "spec", PACKAGE / "protocol" / "cronos.py", *(GUIDE / f"{name}.md" for name in (*PAGES, "server", "scenarios"))
+}  # fmt: skip
+"""Quotes of the specification, the errors of a facilitator that are worded like ours, and pages of the
+guide that are written from code, or compared with a log or a scenario."""
 BOTH = pytest.mark.parametrize("choices", [Decisions(), alternatives()], ids=["ours", "others"])
 
 

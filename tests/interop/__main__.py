@@ -1,4 +1,4 @@
-"""`python -m tests.interop`: run other people's programs, and write the README's table of them.
+"""`python -m tests.interop`: run other people's programs, and write the guide's table of them.
 
 It runs all tests of this folder, the thorough ones too, for some minutes; the table is written
 only if they all passed.
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.table import ROOT, Row, markdown, replaced, shown
+from tests.interop.table import PAGE, Row, markdown, replaced, shown
 
 
 class Shown:
@@ -36,8 +36,7 @@ def main() -> int:
     argparse.ArgumentParser(prog="python -m tests.interop", description=__doc__).parse_args()
     code, table = run()
     if code == 0:
-        readme = ROOT / "README.md"
-        readme.write_text(replaced(readme.read_text(), table))
+        PAGE.write_text(replaced(PAGE.read_text(), table))
     return code
 
 

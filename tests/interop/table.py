@@ -1,6 +1,6 @@
-"""The README's table of other people's programs: which work here, in which version, on which chain.
+"""The guide's table of other people's programs: which work here, in which version, on which chain.
 
-A test says what it shows with the mark `interop`, made by `shows`. The README's table is made of these marks, once all the tests have passed.
+A test says what it shows with the mark `interop`, made by `shows`. The guide's table is made of these marks, once all the tests have passed.
 """
 
 import json
@@ -15,6 +15,7 @@ import pytest
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
+PAGE = ROOT / "x402sim" / "guide" / "facilitator.md"
 CHAINS = ("ledger", "anvil")
 THOROUGH = pytest.mark.thorough
 """For what must install other people's programs first."""
@@ -93,8 +94,8 @@ def markdown(places: Iterable[tuple[Row, str]]) -> str:
     return HEAD + "".join(f"| {line} |\n" for line in lines)
 
 
-def replaced(readme: str, table: str) -> str:
-    """Return the README with this table in the place of its old one."""
-    before, _, rest = readme.partition(HEAD)
+def replaced(page: str, table: str) -> str:
+    """Return the page with this table in the place of its old one."""
+    before, _, rest = page.partition(HEAD)
     _, _, after = rest.partition("\n\n")
     return f"{before}{table}\n{after}"

@@ -1,4 +1,4 @@
-"""`doctor` and `pay` work on the shops of other people: README's two, and those of version 1."""
+"""`doctor` and `pay` work on the shops of other people: the guide's two, and those of version 1."""
 
 import json
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tests.interop import node, programs, venv
 from tests.interop.table import THOROUGH
-from tests.interop.test_readme import (
+from tests.interop.test_guide import (
     EXPRESS,
     FACILITATOR,
     FASTAPI,

@@ -1,25 +1,25 @@
-"""The README's table of other people's programs shows what the tests show."""
+"""The guide's table of other people's programs shows what the tests show."""
 
 import subprocess
 import sys
 
 import pytest
 
-from tests.interop.table import HEAD, ROOT, Row, markdown, replaced
+from tests.interop.table import HEAD, PAGE, ROOT, Row, markdown, replaced
 
 TABLE = (
     "from tests.interop.__main__ import run; print('TABLE', run('--collect-only')[1], sep='\\n')"
 )
 
 
-def test_the_readmes_table_is_current() -> None:
+def test_the_guides_table_is_current() -> None:
     """Each of its tests runs in CI, so that a row is there only if it is true."""
     done = subprocess.run(
         [sys.executable, "-c", TABLE], capture_output=True, text=True, cwd=ROOT, check=True
     )
     table = done.stdout.split("TABLE\n")[1].strip()
     assert table.count("\n") > 20
-    assert table in (ROOT / "README.md").read_text(), "python -m tests.renew --only interop"
+    assert table in PAGE.read_text(), "python -m tests.renew --only interop"
 
 
 ROW = Row("client", "`x` 1 (npm)", "x402 v2")

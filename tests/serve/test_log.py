@@ -24,7 +24,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.world.server.log import Form
 from x402sim.world.server.log_lines import Line, as_text
 
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+GUIDE = Path(__file__).parents[2] / "x402sim" / "guide" / "server.md"
 POOR = Wallet("0x" + "17" * 32)
 MASKS = (
     (r"\d\d:\d\d:\d\d ", "12:00:00 "),
@@ -157,8 +157,8 @@ def test_a_session_reads_line_by_line() -> None:
     assert max(map(len, found.splitlines())) <= 80
 
 
-def test_readmes_excerpt_is_the_beginning_of_that_session() -> None:
-    assert f"```console\n{SESSION}```" in README
+def test_the_guides_excerpt_is_the_beginning_of_that_session() -> None:
+    assert f"```console\n{SESSION}```" in GUIDE.read_text(encoding="utf-8")
 
 
 def test_polling_and_pages_are_left_out_unless_asked_for() -> None:

@@ -82,7 +82,9 @@ def test_the_index_lists_every_documentation_page_and_each_exists():
     links = re.findall(r"^- \[[^\]]+\]\((\S+)\): \S", text, re.MULTILINE)
     assert all(link.startswith("http://service.test/") for link in links)
     paths = [urlsplit(link).path for link in links]
-    assert set(paths) == {"/docs", "/openapi.json", *(f"/docs/{name}.md" for name in PAGES)}
+    assert set(paths) == {
+        "/docs", "/openapi.json", "/docs/guide/index.md", *(f"/docs/{name}.md" for name in PAGES)
+    }  # fmt: skip
     for path in paths:
         if path.endswith(".md"):
             assert page(path.removeprefix("/docs/"), Decisions())
@@ -104,7 +106,15 @@ def test_a_page_is_whole_and_its_links_and_tables_are(name, choices):
 
 
 def test_there_is_no_other_page():
-    for name in ("", "nothing", "../pages", "payment-flow.md.md", "docs.html"):
+    for name in (
+        "",
+        "nothing",
+        "../pages",
+        "payment-flow.md.md",
+        "docs.html",
+        "guide/../pages.py",
+        "guide/x",
+    ):
         assert page(name, Decisions()) is None
 
 
@@ -160,7 +170,7 @@ async def test_the_openapi_document_has_every_route_of_the_service(rig):
     routes = {(route.path, method) for route in service_app(rig.service).routes
               if isinstance(route, Route) for method in route.methods - {"HEAD"}}  # fmt: skip
     named = {"/api/sessions/session_{rest}": "/api/sessions/{sessionId}",
-             "/api/payments/{payment_id}": "/api/payments/{paymentId}", "/docs/{name}": "/docs/{page}"}  # fmt: skip
+             "/api/payments/{payment_id}": "/api/payments/{paymentId}", "/docs/{name:path}": "/docs/{page}"}  # fmt: skip
     documented = {(path, method.upper()) for path, method, _ in operations(document())}
     assert {(named.get(path, path), method) for path, method in routes} >= documented
     assert len(documented) == 12

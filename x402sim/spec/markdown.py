@@ -1,4 +1,4 @@
-"""The book as Markdown: the tables of the README and of the documentation pages."""
+"""The book as Markdown: the tables of the guide and of the documentation pages."""
 
 from collections.abc import Iterable, Sequence
 

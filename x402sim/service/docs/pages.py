@@ -1,12 +1,13 @@
 """The documentation pages.
 
-The plain-text index, six pages of Markdown and the interactive page. The words are the
-files of templates/. What a table of the product knows (refusals, decisions, clauses) is
-written from that table, under the decisions in force.
+The plain-text index, six pages of Markdown, the interactive page, and x402sim's guide. The
+words are the files of templates/ and guide/. What a table of the product knows (refusals,
+decisions, clauses) is written from that table, under the decisions in force.
 Clauses: 4.5/llms-txt.
 """
 
 from collections.abc import Callable
+from importlib.resources import files
 
 from x402sim.protocol import states
 from x402sim.protocol.networks import Network
@@ -27,6 +28,7 @@ _ABOUT = {
 }
 PAGES = tuple(_ABOUT)
 """The names of the Markdown pages, in reading order; each is served at /docs/{name}.md."""
+_GUIDE = files("x402sim") / "guide"
 
 
 def llms_txt(base: str) -> str:
@@ -46,10 +48,13 @@ def interactive_page() -> str:
 def page(name: str, decisions: Decisions, network: Network, base: str) -> str | None:
     """Return the Markdown page of that name, or None where there is none (4.5/llms-txt).
 
-    The name is as the index links it ("errors.md"), or without its ending. `network`
-    and `base`, the address of the service, are for the commands.
+    The name is as the index links it ("errors.md", "guide/index.md"), or without its ending.
+    `network` and `base`, the address of the service, are for the commands.
     """
     slug = name.removesuffix(".md")
+    if slug.startswith("guide/"):
+        wanted = slug.removeprefix("guide/") + ".md"
+        return next((it.read_text("utf-8") for it in _GUIDE.iterdir() if it.name == wanted), None)
     words = _WORDS.get(slug)
     if words is None:
         return None

@@ -32,7 +32,7 @@ def documentation(service: Service) -> list[Route]:
         Route("/docs", interactive),
         Route("/docs.js", _asset("docs.js", "text/javascript")),
         Route("/docs.css", _asset("docs.css", "text/css")),
-        Route("/docs/{name}", partial(markdown, service)),
+        Route("/docs/{name:path}", partial(markdown, service)),
         Route("/openapi.json", partial(openapi_json, service)),
         Route("/.well-known/x402", partial(well_known, service)),
     ]
@@ -55,7 +55,8 @@ async def markdown(service: Service, request: Request) -> Response:
     )
     if text is None:
         raise web.refused(RequestError.NOT_FOUND, "see /llms.txt for the documentation pages")
-    return Response(text, media_type="text/markdown")
+    is_browser = "text/html" in request.headers.get("accept", "")  # it would save Markdown
+    return Response(text, media_type="text/plain" if is_browser else "text/markdown")
 
 
 async def openapi_json(service: Service, _: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The programs of the README's section about the standard facilitator run, and pay each other."""
+"""The programs of the guide's page about the standard facilitator run, and pay each other."""
 
 import re
 from pathlib import Path
@@ -7,16 +7,15 @@ import pytest
 
 from tests import npm
 from tests.interop import node, programs, venv
-from tests.interop.table import THOROUGH
+from tests.interop.table import PAGE, THOROUGH
 from tests.serve.driver import PRICE, Server
 
 pytestmark = THOROUGH
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-SECTION = README.split("## Use it as your local x402 facilitator")[1].split("\n## ")[0]
-FASTAPI, PYTHON = re.findall(r"```python\n(.*?)```", SECTION, re.DOTALL)
-EXPRESS, FETCH = re.findall(r"```js\n(.*?)```", SECTION, re.DOTALL)
+PROGRAMS = PAGE.read_text(encoding="utf-8")
+FASTAPI, PYTHON = re.findall(r"```python\n(.*?)```", PROGRAMS, re.DOTALL)
+EXPRESS, FETCH = re.findall(r"```js\n(.*?)```", PROGRAMS, re.DOTALL)
 FACILITATOR, SHOP = "http://127.0.0.1:4020/facilitator", "http://127.0.0.1:8000"
-(PAY_TO,) = set(re.findall("0x[0-9a-fA-F]{40}(?![0-9a-fA-F])", SECTION))
+(PAY_TO,) = set(re.findall("0x[0-9a-fA-F]{40}(?![0-9a-fA-F])", PROGRAMS))
 SHOPS = {"fastapi": FASTAPI, "express": EXPRESS}
 CLIENTS = {"python": PYTHON, "fetch": FETCH}
 UVICORN = """

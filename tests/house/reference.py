@@ -1,0 +1,179 @@
+"""The guide's reference pages, written from the code: `python -m tests.renew --only guide`."""
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import typer.main
+from msgspec.structs import fields
+
+import x402sim
+from x402sim import Decisions
+from x402sim.cli import app
+from x402sim.commands.event_reference import GROUPS, as_markdown
+from x402sim.protocol.networks import TESTNET
+from x402sim.service.docs import pages
+from x402sim.spec import decisions as book
+from x402sim.spec.clauses import CLAUSES
+from x402sim.spec.markdown import table
+from x402sim.world.control.app import ACTIONS
+
+GUIDE = Path(__file__).parents[2] / "x402sim" / "guide"
+
+
+def commands() -> str:
+    """Return every command with its arguments and options."""
+    about = "`x402sim COMMAND --help` shows the same in a terminal, as does `python -m x402sim COMMAND`."
+    known = [*_commands(typer.main.get_command(app))]
+    rows = [
+        (f"[{name}](#x402sim-{name.replace(' ', '-')})", command.help.splitlines()[0])
+        for name, command in known
+    ]
+    return f"# Commands\n\n{about}\n\n{table(('command', 'what it does'), rows)}" + "".join(
+        f"\n## x402sim {name}\n\n{_prose(command.help)}\n"
+        + (f"\n{_table(command.params)}" if command.params else "")
+        + (f"\n{_prose(command.epilog)}\n" if command.epilog else "")
+        for name, command in known
+    )
+
+
+def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{before}{name} ")
+        else:
+            yield before + name, command
+
+
+def _prose(text: str) -> str:
+    """Return a help text as Markdown: what stands after a backspace is shown as it is."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(
+        f"```text\n{each.removeprefix(chr(8)).strip()}\n```" if each.startswith("\b") else each
+        for each in paragraphs
+    )
+
+
+def _table(params: Any) -> str:
+    rows = []
+    for each in params:
+        option = ", ".join(f"`{name}`" for name in [*each.opts, *each.secondary_opts])
+        is_argument = each.param_type_name == "argument"
+        name = f"`{each.metavar or each.name.upper()}`" if is_argument else option
+        value = "" if is_argument or not each.metavar else f" `{each.metavar}`"
+        default = each.default
+        simple = isinstance(default, int | float | str) and default not in (True, False, "", ...)
+        shown = f" [default: {default}]" if simple and each.show_default else ""
+        variable = f" [env var: {each.envvar}]" if each.envvar else ""
+        meaning = f"{each.help or ''}{shown}{variable}"
+        rows.append((name + value, meaning.replace("*", "\\*")))
+    return table(("argument or option", "meaning"), rows)
+
+
+def control() -> str:
+    """Return every action of the control API, with what it takes."""
+    rows = [
+        (f"`{method} /_sim{path}`", (action.__doc__ or "").splitlines()[0], _taken(method, kind))
+        for (method, path), (action, kind) in ACTIONS.items()
+    ]
+    rows.append(
+        ("`GET /_sim/journal`", "What happened, and what was done here, as NDJSON.", "`since`")
+    )
+    about = """`x402sim serve` has it at `/_sim`; a GET of that shows this list. A POST takes JSON, and a GET
+takes its fields in the query."""
+    return f"# Control API\n\n{about}\n\n{table(('action', 'what it does', 'takes'), rows)}"
+
+
+def _taken(method: str, kind: Any) -> str:
+    if kind is Any:
+        return "the fields of a [fault](faults.md)"
+    return ", ".join(
+        f"`{field.encode_name}`" + ("" if field.required else " (optional)")
+        for field in fields(kind)
+    )
+
+
+def errors() -> str:
+    """Return the page of errors that a service shows, under our decisions."""
+    page = pages.page("errors", Decisions(), TESTNET, "") or ""
+    return page.replace("(payment-flow.md)", "(x402.md)")
+
+
+def events() -> str:
+    """Return every event of a journal with its fields."""
+    return as_markdown(GROUPS)
+
+
+def clauses() -> str:
+    """Return every clause with the sentences that it comes from and its code."""
+    about = "The clauses of the specification in our words, by section, each with its code."
+    rows = [
+        (f"`{c.id}`", c.level, c.text, " ".join((f"{c.ground.kind};", *c.ground.told)), f"`{c.kept_by}`")
+        for c in CLAUSES
+    ]  # fmt: skip
+    titles = ("clause", "level", "text", "ground", "kept by")
+    return f"# Clauses\n\n{about}\n\n{table(titles, rows)}"
+
+
+def decisions() -> str:
+    """Return every decision; first those that can be switched, with the field that does it."""
+    known = list(book.decisions())
+    switched = [
+        (f"`{d.id}`", f"`{d.field}`", d.question, d.choice, f"`{d.alternative!r}`: {d.alternatives}", d.reason)
+        for d in known if d.field
+    ]  # fmt: skip
+    fixed = [
+        (f"`{d.id}`", d.question, d.choice, d.alternatives, d.reason) for d in known if not d.field
+    ]
+    titles = ("id", "question", "choice", "alternatives", "reason")
+    return f"""# Decisions
+
+Where the specification is silent, we decided. The number in front of an id is its section.
+
+## Those that can be switched
+
+Each is a field of `x402sim.Decisions`, as in `LocalServer(decisions=Decisions({switched[0][1].strip("`")}=...))`, so
+that an experiment can take the alternative.
+
+{table(("id", "field", *titles[1:]), switched)}
+## Those that are fixed
+
+{table(titles, fixed)}"""
+
+
+def python() -> str:
+    """Return the public names; the site fills in their docstrings."""
+    names = sorted(x402sim.__all__, key=str.lower)
+    about = [(f"`{name}`", _sentence(getattr(x402sim, name))) for name in names]
+    parts = [
+        "# Python\n",
+        "`import x402sim` offers these names; `help(x402sim.World)` shows one in full.\n",
+        table(("name", "what it is"), about),
+    ]
+    return "\n".join(parts)
+
+
+def _sentence(value: object) -> str:
+    if isinstance(value, x402sim.Network):
+        return f"The network `{value.name}`: chain id {value.chain_id}, token {value.token_name}."
+    return re.split(r"\n\s*\n|(?<=\.)\s", inspect.getdoc(value) or "")[0].replace("\n", " ")
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "commands": commands,
+    "control": control,
+    "errors": errors,
+    "events": events,
+    "clauses": clauses,
+    "decisions": decisions,
+    "python": python,
+}
+"""The generated pages, by their file's name."""
+
+
+def write() -> None:
+    """Write them all."""
+    for name, make in PAGES.items():
+        (GUIDE / f"{name}.md").write_text(make(), encoding="utf-8")

@@ -1,0 +1,234 @@
+"""The guide is true: its programs run, its commands exist, its links lead somewhere, its tables are current."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import typer.main
+
+from tests.house import picture
+from tests.house.reference import GUIDE, PAGES
+from x402sim import LocalServer
+from x402sim.cli import app
+
+ROOT = Path(__file__).parents[2]
+WRITTEN = sorted(page.stem for page in GUIDE.glob("*.md") if page.stem not in PAGES)
+LINKING = [
+    ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md",
+    ROOT / "conformance" / "README.md", ROOT / "notebooks" / "README.md", *sorted(GUIDE.glob("*.md")),
+]  # fmt: skip
+
+
+def text(page: str) -> str:
+    return (GUIDE / f"{page}.md").read_text(encoding="utf-8")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", text(page), re.DOTALL | re.MULTILINE)
+
+
+TESTED_ELSEWHERE = {
+    "payers": ["tests/test_pytest_plugin.py"],
+    "facilitator": ["tests/interop/test_guide.py"] * 2,
+    "scenarios": ["below"] * 2,
+    "experiments": ["below"],
+}
+"""Of the programs in Python of a page, those that do not run as they stand."""
+PROGRAMS = [
+    (page, program)
+    for page in WRITTEN
+    for program in blocks(page, "python")
+    if page not in TESTED_ELSEWHERE
+]
+SHOWS = {"index": "entryPrice", "x402": '"signature"|200\n200\n200', "faults": "^200 1$"}
+
+
+@pytest.mark.parametrize(("page", "program"), PROGRAMS, ids=[page for page, _ in PROGRAMS])
+def test_a_program_runs_and_shows_what_it_should(page: str, program: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd="/"
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(SHOWS[page], done.stdout), done.stdout
+
+
+def test_each_program_is_tested() -> None:
+    assert {page for page, _ in PROGRAMS} == SHOWS.keys()
+    assert len(PROGRAMS) == 4
+    for page, tests in TESTED_ELSEWHERE.items():
+        assert len(blocks(page, "python")) == len(tests), page
+
+
+def test_the_scenario_shown_is_the_file_and_its_plot_is_current() -> None:
+    assert blocks("scenarios", "python")[0] == (ROOT / "scenarios" / "replay.py").read_text("utf-8")
+    assert picture.drawn_from() == picture.journal_hash(), "python -m tests.renew --only picture"
+
+
+def test_the_story_plays() -> None:
+    story: dict[str, Any] = {}
+    exec(blocks("scenarios", "python")[1], story)
+    assert story["run"].outcome == "passed"
+    assert len(story["run"].latency) > 5
+
+
+def test_the_study_shows_what_it_says() -> None:
+    study: dict[str, Any] = {"__name__": "study"}
+    exec(blocks("experiments", "python")[0], study)
+    reconcile, forget = (
+        study["unserved"](lost=0.3, policy=each, seed=0) for each in ("reconcile", "forget")
+    )
+    assert reconcile == 0
+    assert 0.1 < forget < 0.5
+
+
+def test_the_lines_that_steer_a_server_do() -> None:
+    lines = [
+        line
+        for page in ("server", "faults")
+        for block in blocks(page, "sh")
+        for line in block.splitlines()
+        if "/_sim/" in line
+    ]
+    assert len(lines) == 6
+    with LocalServer() as server:
+        for line in lines:
+            here = line.replace("http://127.0.0.1:4020", server.url).replace("curl", "curl -f", 1)
+            done = subprocess.run(["bash", "-c", here], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, (line, done.stdout, done.stderr)
+
+
+def test_the_lines_that_pay_and_look_do() -> None:
+    """Each ends with exit code 0: what is to be served is served, and what is wrong is refused."""
+    shell = blocks("index", "sh") + blocks("payers", "sh")
+    shell += re.findall(r"^```sh\n(.*?)^```", LINKING[0].read_text(), re.DOTALL | re.MULTILINE)
+    calls = re.compile(r"x402sim (?:pay|doctor|decode) ")
+    lines = {re.sub(r" +#.*", "", line) for each in shell for line in each.splitlines()}
+    lines = {
+        re.sub(r"(?:\.venv/bin/)?x402sim ", "x402sim ", it) for it in lines if calls.search(it)
+    }
+    assert len(lines) == 5
+    with LocalServer() as server:
+        for line in sorted(lines):
+            here = line.replace("http://127.0.0.1:4020", server.url)
+            here = here.replace("x402sim ", f"'{sys.executable}' -m x402sim ")
+            done = subprocess.run(["bash", "-c", here], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, (line, done.stdout, done.stderr)
+        assert len(server.transfers(server.wallets[0].address)) == 1
+
+
+def options_of(words: list[str]) -> set[str] | None:
+    """Return the options of the command that these words begin with; None if there is none."""
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        if not hasattr(command, "commands"):
+            break
+        if word not in command.commands:
+            return None
+        command = command.commands[word]
+    return {name for each in command.params for name in [*each.opts, *each.secondary_opts]}
+
+
+def commands_in(page: Path) -> list[list[str]]:
+    """Return the words after `x402sim` of each command line in a shell block or in backquotes."""
+    written = page.read_text(encoding="utf-8")
+    shell = "\n".join(re.findall(r"^```sh\n(.*?)^```", written, re.DOTALL | re.MULTILINE))
+    shell = re.sub(r"\\\n", " ", shell)
+    lines = shell.splitlines() + re.findall(
+        r"`([^`\n]+)`", re.sub(r"```.*?```", "", written, flags=re.DOTALL)
+    )
+    found = []
+    for line in lines:
+        for call in re.findall(r"(?:^|[ /])x402sim ([a-z][^#&|]*)", line):
+            found.append(call.split())
+    return found
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_exist_with_their_options(page: Path) -> None:
+    for words in commands_in(page):
+        known = options_of(words)
+        assert known is not None, f"no command: {' '.join(words)}"
+        used = {word.split("=")[0] for word in words if word.startswith("--")}
+        assert used <= known | {"--help"}, f"{' '.join(words)}: {used - known}"
+
+
+def test_commands_are_found() -> None:
+    assert len(commands_in(ROOT / "README.md")) >= 8
+    assert options_of(["nothing"]) is None
+    assert "--out" in (options_of(["target", "init", "URL"]) or ())
+
+
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if link.startswith(("http://", "https://")):
+            continue
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        assert target.exists(), link
+        if page.parent == GUIDE:
+            assert target.parent == GUIDE, f"{link}: it is not in the wheel's guide"
+        if anchor:
+            titles = re.findall(r"^#+ (.+)$", target.read_text(encoding="utf-8"), re.MULTILINE)
+            anchors = [re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles]
+            assert anchor in anchors, link
+
+
+def test_the_start_leads_to_every_page() -> None:
+    linked = set(re.findall(r"\]\(([\w-]+)\.md", text("index")))
+    assert linked == {page.stem for page in GUIDE.glob("*.md")} - {"index"}
+
+
+def test_a_service_shows_every_page() -> None:
+    with LocalServer() as server, httpx.Client(base_url=server.url) as http:
+        for page in GUIDE.glob("*.md"):
+            shown = http.get(f"/docs/guide/{page.name}")
+            assert shown.text == page.read_text(encoding="utf-8")
+            assert shown.headers["content-type"].startswith("text/markdown")
+        browsers = http.get("/docs/guide/index.md", headers={"Accept": "text/html, */*"})
+        assert browsers.headers["content-type"].startswith("text/plain")
+        assert http.get("/docs/guide/pages.py").status_code == 404
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_reference_page_is_current(page: str) -> None:
+    written = PAGES[page]()
+    assert len(written) > 2000
+    assert text(page) == written, "python -m tests.renew --only guide"
+
+
+def test_every_file_to_start_from_exists() -> None:
+    table = text("contributing").split("| to add | start in | its test |")[1].split("\n\n")[0]
+    paths = re.findall(r"`((?:[\w.]+/)+[\w.]*)`", table)
+    assert len(paths) >= 10
+    for path in paths:
+        assert (ROOT / path).exists() or (ROOT / "x402sim" / path).exists(), path
+
+
+def test_every_file_that_a_page_names_exists() -> None:
+    ours = r"`((?:x402sim|tests|conformance|notebooks|scenarios)/[\w./-]+\.\w+)`"
+    named = {path for page in WRITTEN for path in re.findall(ours, text(page))}
+    assert len(named) >= 10
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.thorough
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    """In strict mode a page outside the contents, a dead link or a dead anchor is an error."""
+    config = ROOT / ".mkdocs.yml"
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(config)]
+    done = subprocess.run(
+        [*command, "-d", str(tmp_path / "site")],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stderr
+    python = (tmp_path / "site" / "python" / "index.html").read_text(encoding="utf-8")
+    assert "max_total" in python, "the docstring of PaymentAuth"
