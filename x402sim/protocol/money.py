@@ -4,6 +4,7 @@ Clauses: 2.1/amount (base units as a string), 4.4/max-spend (two fraction digits
 """
 
 import re
+from functools import lru_cache
 
 MAX_UINT256 = 2**256 - 1
 MAX_STORED = 2**63 - 1
@@ -42,6 +43,7 @@ def to_base(text: str, decimals: int, *, fraction_digits: int | None = None) -> 
     return int(whole) * scale + int(fraction[:decimals].ljust(decimals, "0") or 0)
 
 
+@lru_cache(maxsize=1024)
 def to_decimal(amount_base: int, decimals: int) -> str:
     """Return base units as a decimal string with at least two fraction digits.
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -37,6 +37,7 @@ _FROM = re.compile(rb'"from"\s*:\s*"(0x[0-9a-fA-F]{40})"')
 _HEADER = re.compile(rb'"paymentHeader"\s*:\s*"([^"\\]*)"')
 _PAYMENTS = (b"payment-signature", b"x-payment")
 _RECEIPTS = (b"payment-response", b"x-payment-response")
+_PAYERS = ("authorizer", "payer")
 _now = Clock().now
 _current: ContextVar["_Request | None"] = ContextVar("the request that the log waits for")
 
@@ -245,17 +246,25 @@ class Log:
 
     def _own(self, text: str) -> str:
         """Return what the log says of itself."""
-        return self._shown(Line(time=_iso(_now()), notes=[text]))
+        return self._shown(Line(time=self._time(_now()), notes=[text]))
 
     def _of_event(self, at_s: float, what: events.Event | str) -> str:
         text = note(what, self._names, in_request=False)
-        return self._shown(Line(time=_iso(at_s), notes=[text])) if text else ""
+        return self._shown(Line(time=self._time(at_s), notes=[text])) if text else ""
 
     def _of_request(self, request: _Request) -> str:
         line = self._line(request)
         if line.notes or self._form.is_verbose or _is_shown(line):
             return self._shown(line)
         return ""
+
+    def _time(self, at_s: float) -> str:
+        """Return a moment in local time: with date, milliseconds and offset in JSON."""
+        second = int(at_s)
+        date, clock, zone = _second(second)
+        if not self._form.is_json:
+            return clock
+        return f"{date}T{clock}.{int((at_s - second) * 1000):03}{zone}"
 
     def _shown(self, line: Line) -> str:
         if self._form.is_json:
@@ -265,32 +274,38 @@ class Log:
     def _line(self, request: _Request) -> Line:
         scope, status = request.scope, request.status
         headers = dict(scope["headers"])
-        notes, ids, payer = [], [], None
+        notes, ids, payer, paid = [], [], None, None
         for each in request.seen:
             if text := note(each, self._names, in_request=True):
                 notes.append(text)
-            payer = payer or getattr(each, "authorizer", None) or getattr(each, "payer", None)
-            ids += [getattr(each, "payment_id", None), getattr(each, "session_id", None)]
+            for name in _named_in(type(each)):
+                found = getattr(each, name)
+                if name in _PAYERS:
+                    payer = payer or found
+                    continue
+                ids.append(found)
+                if name == "payment_id":
+                    paid = paid or found
         if not request.seen and _is_paid(request, headers):
             notes.append("this authorization has paid before: nothing was charged again")
         line = Line(
-            time=_iso(request.ended),
+            time=self._time(request.ended),
             method=scope["method"],
             path=scope["path"],
             status=status,
             ms=round((request.ended - request.began) * 1000, 1),
             notes=notes,
         )
-        paid, session = headers.get(b"x-payment-id"), headers.get(b"x-session-id")
+        shown, session = headers.get(b"x-payment-id"), headers.get(b"x-session-id")
         body = _read(request.answered)
         line.payment_id = (
-            next(filter(None, ids[::2]), None)
-            or (paid and paid.decode("latin-1"))
+            paid
+            or (shown and shown.decode("latin-1"))
             or (body.text("payment_id") if body else None)
         )
         line.session_id = session.decode("latin-1") if session else None
         ids += [line.payment_id, line.session_id]
-        payer = self._remembered(payer or _signer(request.sent, headers), filter(None, ids))
+        payer = self._remembered(payer or _signer(request.sent, headers), ids)
         line.who = self._names.of(payer) if payer else (scope.get("client") or ("?",))[0]
         if body:
             _add_reason(line, body)
@@ -299,11 +314,15 @@ class Log:
             line.answered = _text(request.headers, request.answered)
         return line
 
-    def _remembered(self, payer: str | None, ids: Iterable[str]) -> str | None:
+    def _remembered(self, payer: str | None, ids: Iterable[str | None]) -> str | None:
         """Return who pays for one of these ids, or holds that session; keep it if it is known."""
+        known = [each for each in ids if each is not None]
         if payer is None:
-            return next(filter(None, map(self._payers.get, ids)), None)
-        self._payers.update(dict.fromkeys(ids, payer))
+            for each in known:
+                if found := self._payers.get(each):
+                    return found
+            return None
+        self._payers.update(dict.fromkeys(known, payer))
         while len(self._payers) > MAX_WAITING:
             del self._payers[next(iter(self._payers))]
         return payer
@@ -319,17 +338,18 @@ def _add_reason(line: Line, body: _Answer) -> None:
         line.reason = body.text(name + "_message") or line.reason
 
 
-def _iso(at_s: float) -> str:
-    """Return a moment in local time, with its offset."""
-    second, ms = divmod(int(at_s * 1000), 1000)
-    begin, zone = _second(second)
-    return f"{begin}.{ms:03}{zone}"
+@cache
+def _named_in(kind: type) -> tuple[str, ...]:
+    """Return the fields of an event that name a payer, a payment or a session."""
+    fields = getattr(kind, "__struct_fields__", ())
+    return tuple(name for name in (*_PAYERS, "payment_id", "session_id") if name in fields)
 
 
 @lru_cache(maxsize=8)  # many requests end in one second
-def _second(at_s: int) -> tuple[str, str]:
+def _second(at_s: int) -> tuple[str, str, str]:
+    """Return a moment's date, clock and offset in local time."""
     text = datetime.fromtimestamp(at_s).astimezone().isoformat()
-    return text[:19], text[19:]
+    return text[:10], text[11:19], text[19:]
 
 
 def _is_paid(request: _Request, headers: Mapping[bytes, bytes]) -> bool:

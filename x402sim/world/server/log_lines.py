@@ -48,7 +48,7 @@ class Line(msgspec.Struct, omit_defaults=True, rename="camel"):
     """A request that has ended, or something that happened on its own."""
 
     time: str
-    """Of its end, as in ISO 8601, with milliseconds."""
+    """Of its end: in JSON as in ISO 8601, with milliseconds; in text the clock."""
     who: str = ""
     method: str = ""
     path: str = ""
@@ -136,23 +136,20 @@ def as_json(line: Line) -> str:
 
 def as_text(line: Line, *, colours: bool = False) -> str:
     """Return a line with what belongs to it, in 80 columns, every character printable."""
-    at = line.time[11:19]
     if not line.method:
-        return "".join(_filled(text, f"{at} ") for text in line.notes)
+        return "".join(_filled(text, f"{line.time} ") for text in line.notes)
     proof = line.payment_id or line.session_id
-    what, who = _fitted(f"{line.method} {line.path}", 31), _fitted(line.who, 12)
-    colour = _colour(line.status) if colours else ""
-    status = f"{colour}{line.status or '---'}{_PLAIN if colour else ''}"
     end = f"  {_cut(printable(short(proof)), 11)}" if proof else ""
-    first = f"{at} {who} {what} {status} {line.ms:6.0f} ms{end}\n"
+    middle = _middle(line.who, line.method, line.path, line.status, colours)
+    first = f"{line.time} {middle} {line.ms:6.0f} ms{end}\n"
+    if not (line.error or line.reason or line.notes or line.sent or line.answered):
+        return first
     below = _below(line)
-    return first + (f"{_DIM}{below}{_PLAIN}" if colours and below else below)
+    return first + (f"{_DIM}{below}{_PLAIN}" if colours else below)
 
 
 def _below(line: Line) -> str:
     """Return the lines below the first one: reason, notes, and the messages themselves."""
-    if not (line.error or line.reason or line.notes or line.sent or line.answered):
-        return ""
     reason = ": ".join(filter(None, (line.error, line.reason)))
     below = "".join([_filled(text, _INDENT) for text in (reason, *line.notes) if text])
     for mark, lines in (("> ", line.sent), ("< ", line.answered)):
@@ -187,9 +184,12 @@ def _filled(text: str, begin: str) -> str:
     return shown + "\n"
 
 
-@lru_cache(maxsize=1024)  # the same paths and accounts again and again
-def _fitted(text: str, width: int) -> str:
-    return f"{_cut(printable(text), width):<{width}}"
+@lru_cache(maxsize=1024)  # the same accounts and paths again and again
+def _middle(who: str, method: str, path: str, status: int | None, colours: bool) -> str:
+    """Return what is between time and milliseconds: who asked for what, and the status."""
+    what, who = _cut(printable(f"{method} {path}"), 31), _cut(printable(who), 12)
+    colour = _colour(status) if colours else ""
+    return f"{who:<12} {what:<31} {colour}{status or '---'}{_PLAIN if colour else ''}"
 
 
 def _cut(text: str, most: int) -> str:
