@@ -75,7 +75,7 @@ async def pay(
     async with service.settling.hold(request.payment_id):
         stored, is_unused = await check(service, attempt)
         if stored is not None and stored.record.status == "settled":
-            return receipt(service, request.payment_id)
+            return stored_receipt(service, request.payment_id)
         try:
             if policy.claim.claims_before("verify"):
                 stored = stored or claim(service, attempt, seen_unused=is_unused)
@@ -90,11 +90,11 @@ async def pay(
             tx_hash = await settle(service, attempt)  # step 4
             stored = stored or claim(service, attempt, seen_unused=is_unused)
             if grant(service, stored, tx_hash):  # steps 5 and 6
-                return _receipt(stored, tx_hash)  # step 7
+                return receipt(stored, tx_hash)  # step 7
         except NotSettled as cause:
             service.presented.pop(request.payment_id, None)
             await refuse_unless_paid(service, attempt, stored, cause)
-        return receipt(service, request.payment_id)
+        return stored_receipt(service, request.payment_id)
 
 
 async def accept(service: Service, request: SettlementRequest, offered_id: str | None) -> None:
@@ -226,18 +226,19 @@ async def refuse_unless_paid(
     )
 
 
-def receipt(service: Service, payment_id: str) -> Receipt:
-    """Step 7: return the transaction hash (4.1/receipt).
+def stored_receipt(service: Service, payment_id: str) -> Receipt:
+    """Return the receipt of a payment that was settled before.
 
     Raises `SettlementRefused` if the control API restored an older database meanwhile.
     """
     stored = service.store.payments.get(payment_id)
     if stored is None:
         raise _gone()
-    return _receipt(stored, str(stored.record.tx_hash))
+    return receipt(stored, str(stored.record.tx_hash))
 
 
-def _receipt(stored: Stored, tx_hash: str) -> Receipt:
+def receipt(stored: Stored, tx_hash: str) -> Receipt:
+    """Step 7: return the transaction hash (4.1/receipt)."""
     payment_id, at_ms = stored.record.payment_id, stored.record.timestamp
     return Receipt(success=True, payment_id=payment_id, tx_hash=tx_hash, timestamp=at_ms)
 
@@ -258,7 +259,7 @@ def record_refusal(service: Service, payment_id: str, refused: SettlementRefused
 
 
 def _attempt(service: Service, stored: Stored) -> Stored:
-    """Return an attempt as it is now; raises `SettlementRefused` as `receipt` does."""
+    """Return an attempt as it is now; raises `SettlementRefused` as `stored_receipt` does."""
     now = service.store.payments.attempt(stored.attempt)
     if now is None or now.record.payment_id != stored.record.payment_id:
         raise _gone()

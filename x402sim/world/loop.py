@@ -10,6 +10,8 @@ without a delay, would go on forever at one moment: after `MAX_STEPS` it is an e
 import asyncio
 import heapq
 import itertools
+import linecache
+import re
 import selectors
 import sys
 import threading
@@ -263,16 +265,18 @@ def run_anywhere(
 def _require_no_import() -> None:
     """Raise `RuntimeError` for a file that a library imports in the place of its dependency.
 
-    A world that such a file plays waits for that import, which waits for the world.
+    A world that such a file plays waits for that import, which waits for the world. The library's
+    line names the module; one that runs a cell, a test or an application does not.
     """
     frame: FrameType | None = sys._getframe(2)
-    user = ""
+    user = module = ""
     while frame is not None:
         name = shown(frame.f_code.co_filename)
         if frame.f_code.co_name == "<module>" and is_users(name):
-            user = name
+            user, module = name, str(frame.f_globals.get("__name__"))
         elif user and not name.startswith("python/"):
-            if not is_users(name):
+            line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+            if not is_users(name) and re.search(rf"\b(from|import) +{re.escape(module)}\b", line):
                 raise RuntimeError(
                     f"{user} plays a world while {name} imports it, in the place of a package of "
                     "that name: neither can ever start. Rename the file"
