@@ -43,6 +43,7 @@ from x402sim.protocol.messages import PaymentRequired, Receipt
 from x402sim.protocol.money import parse_base, to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.protocol.x402 import AnyRequired, Settlement, Version
+from x402sim.text.arguments import explained
 
 DEADLINE_S = 120.0
 """Seconds for a purchase: more than a service waits for its facilitator."""
@@ -69,6 +70,7 @@ def _is_success(response: httpx.Response) -> bool:
     return response.is_success
 
 
+@explained
 class PaymentAuth(FlowAuth):
     """402 -> sign -> POST /api/pay -> repeat with X-Payment-Id (1/sign-settle-repeat).
 
@@ -127,8 +129,6 @@ class PaymentAuth(FlowAuth):
         max_answer_bytes: int = MIB,
         deadline_s: float = DEADLINE_S,
     ) -> None:
-        if not isinstance(wallet, Wallet):
-            raise TypeError(f"wallet must be a Wallet, not {type(wallet).__name__}")
         self.wallet = wallet
         self.network = network
         self.max_amount_base = to_base(max_amount, network.decimals)

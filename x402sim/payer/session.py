@@ -20,6 +20,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import BadMessage, SessionRequest, Wire, decode
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
+from x402sim.text.arguments import explained
 
 
 class _SessionAnswer(Wire, frozen=True):
@@ -37,6 +38,7 @@ class _Session:
     was_served: bool = False
 
 
+@explained
 class SessionAuth(FlowAuth):
     """Pay one deposit of `max_spend`, then send X-Session-Id (1/session-no-402).
 

@@ -86,7 +86,7 @@ def require_kind(argument: str, value: object, *kinds: Any) -> None:
     if any(_fits(value, kind) for kind in kinds):
         return
     words = [word for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
-    if words and isinstance(value, str):
+    if isinstance(value, str) and any(isinstance(word, str) for word in words):
         raise ValueError(f"{argument}: {unknown('word', value, words)}")
     wanted = " or ".join(map(_said, kinds))
     raise ValueError(f"{argument}: expected {wanted}, got {_seen(value)}{_meant(value, kinds)}")
@@ -128,7 +128,8 @@ def _meant(value: object, kinds: tuple[Any, ...]) -> str:
         return f"; did you mean {value.__name__}(…)?"
     if isinstance(value, int | float) and not isinstance(value, bool) and str in kinds:
         return f"; did you mean {str(value)!r}?"
-    if isinstance(value, str) and (int in kinds or float in kinds):
+    wanted = {type(word) for kind in kinds for word in get_args(kind)} | set(kinds)
+    if isinstance(value, str) and wanted & {int, float}:
         try:
             return f"; did you mean {float(value):g}?"
         except ValueError:

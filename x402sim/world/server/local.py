@@ -16,6 +16,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
+from x402sim.text.arguments import explained
 from x402sim.world.assembly.deploy import certificates
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
@@ -35,6 +36,7 @@ T = TypeVar("T")
 TIMEOUT_S = 30.0
 
 
+@explained
 class LocalServer:
     """A whole world on a free local port, in a thread of this process.
 
