@@ -25,7 +25,8 @@ and `run.orders` tell):
     serve=ServeBeforeSettle()      served and never paid: served-only-if-transferred
     claim=NoClaim()                one payment, many grants in one step: one-order-per-authorization
     both of the last two           the same in one step and in two
-    serve=ServeSettled()           served after a reorganisation: served-only-if-transferred
+    serve=ServeSettled()           served after a reorganisation, until the indexer looks:
+                                   served-only-if-transferred
     serve=FailToServe(p)           charged and not served
     refund=NeverRefund()           a session's unspent balance is kept
     verify=SkipVerify()            nothing is lost: a bad signature is refused later

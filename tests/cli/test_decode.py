@@ -317,6 +317,9 @@ def test_of_a_whole_answer_it_reads_the_header_of_a_payment_or_else_the_body() -
     )
     head = "HTTP/1.1 402 Payment Required\r\ncontent-type: application/json\r\n"
     assert recognize(f"{head}\r\n{body}").said == json.loads(body)
-    assert recognize(f"{head}Payment-Response: {receipt}\r\n\r\n{body}").kind is Kind.RECEIPT
+    assert (
+        recognize(f'{head}Payment-Response: {receipt}\r\n\r\n{{"quote": 1}}').kind is Kind.RECEIPT
+    )
+    assert recognize(f"{head}Payment-Response: {receipt}\r\n\r\n{body}").kind is Kind.REQUIRED
     with pytest.raises(BadMessage, match="empty"):
         recognize(f"{head}\r\n")

@@ -100,7 +100,7 @@ NOBODY = "http://127.0.0.1:9"
             "starts with http:// or https://, got 'localhost:1'; did you mean http://",
         ),
         ([NOBODY], f"no answer from {NOBODY}"),
-        ([NOBODY, "--target", "nowhere.toml"], "unknown target 'nowhere.toml'"),
+        ([NOBODY, "--target", "nowhere.toml"], "there is no file 'nowhere.toml'"),
         ([NOBODY, "--requirement", "11/"], "unknown id '11/'"),
         ([NOBODY, "--payer-key", "0x12"], "--payer-key: a private key is 0x and 64 hex digits"),
         ([NOBODY, "--payer-key", ""], "a private key is"),

@@ -183,6 +183,10 @@ def _of_resource(way: Way, url: str) -> Iterator[Finding]:
 # --- a payment ---------------------------------------------------------------------------
 
 
+MILLISECONDS = 10**11
+"""Unix seconds of the year 5138: whoever signs more has signed milliseconds."""
+
+
 def of_window(auth: Authorization, now_s: int) -> Iterator[Finding]:
     """Yield what is wrong with the window of an authorization at a time."""
     until, since = moment(auth.valid_before, now_s), moment(auth.valid_after, now_s)
@@ -191,6 +195,9 @@ def of_window(auth: Authorization, now_s: int) -> Iterator[Finding]:
         yield Finding("window", f"closes {until}", f"later than it opens, {since}", do)
     elif is_late(auth, now_s):
         yield Finding("validBefore", until, "a time to come", "Sign a new authorization.")
+    elif auth.valid_after > MILLISECONDS:
+        do = "Sign Unix seconds: these seem to be milliseconds."
+        yield Finding("validAfter", str(auth.valid_after), "seconds since 1970", do)
     elif is_early(auth, now_s):
         do = "Wait, or sign one that is valid already; 60 s ago is usual, for slow clocks."
         yield Finding("validAfter", since, "a time that has passed", do)

@@ -1,7 +1,7 @@
 """Tells which message of a payment a text is: a header, a body or a receipt, of any dialect.
 
 The text may be JSON, base64 of it or 0x-hex of it, with the name of its header before it. Of a
-whole HTTP answer it is the header of a payment, or else the body.
+whole HTTP answer it is the body that offers payments, the header of a payment, or any other body.
 """
 
 import re
@@ -21,6 +21,7 @@ _NAMED = re.compile(r"[<>]?\s*([A-Za-z][A-Za-z0-9-]{2,40}):\s+")
 _ANSWER = re.compile(r"HTTP/[0-9.]+ [0-9]{3}.*?\r?\n\r?\n", re.S)
 """The head of an HTTP answer, as `curl -i` prints it."""
 _IN_HEAD = re.compile(r"^(?:x-)?payment-(?:required|response):\s*(.+?)\s*$", re.I | re.M)
+_OFFERS = re.compile(r'"(?:accepts|paymentRequirements)"\s*:')
 
 
 class Kind(Enum):
@@ -47,8 +48,9 @@ class Recognized:
 def recognize(text: str) -> Recognized:
     """Return which message a text is; raises `BadMessage` that says how far it could be read."""
     if head := _ANSWER.match(text.lstrip()):
-        inside = _IN_HEAD.search(head[0])
-        text = inside[1] if inside else text.lstrip()[head.end() :]
+        inside, text = _IN_HEAD.search(head[0]), text.lstrip()[head.end() :]
+        if inside and not _OFFERS.search(text):
+            text = inside[1]
     value = text.strip().strip("'\"") if not text.lstrip().startswith("{") else text.strip()
     if named := _NAMED.match(value):
         value = value[named.end() :].strip()

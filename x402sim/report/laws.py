@@ -14,7 +14,7 @@ LAWS = {
     "invariant/granted-only-if-transferred": "access is granted for money that moved",
     "invariant/one-transfer-per-payment": "a payment id is paid at most once",
     "invariant/one-order-per-authorization": "an authorization buys one order",
-    "invariant/served-only-if-transferred": "what is served has a transfer that stands",
+    "invariant/served-only-if-transferred": "a transfer stands when what it pays is served",
 }
 """The invariants that a world checks after every event."""
 _ABOUT = re.compile(r"\b(?:pay_|session_)\w+|\b[0-9a-f]{64}\b")

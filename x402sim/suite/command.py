@@ -56,6 +56,10 @@ def find_target(name: str) -> targets.Target:
     shipped = {file.stem: file for file in sorted((folder() / "targets").glob("*.toml"))}
     file = shipped.get(name, Path(name))
     if not file.is_file():
+        if name.endswith(".toml") or "/" in name:
+            raise ValueError(
+                f"--target: there is no file {name!r}; `target init URL --out FILE` writes one"
+            )
         raise ValueError(
             f"--target: {unknown('target', name, shipped)}, or the path of a TOML file"
         )
