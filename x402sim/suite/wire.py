@@ -59,6 +59,33 @@ class Pace:
         self.free_at_s = max(self.free_at_s, clock.now() + seconds)
 
 
+class _Reconnecting(httpx.AsyncBaseTransport):
+    """Sends a request again that met a connection which its server closed after an error.
+
+    uvicorn closes one as soon as it has answered 500 for an application that raises; a request that
+    is sent at that moment is not read. Without an error shortly before, a broken connection counts.
+    """
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self._inner, self._clock, self._error_s = inner, Clock(), -KEPT_S
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        began_s = self._clock.now()
+        try:
+            response = await self._inner.handle_async_request(request)
+        except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+            if began_s - self._error_s >= KEPT_S:
+                raise
+            self._error_s = -KEPT_S
+            response = await self._inner.handle_async_request(request)
+        if response.status_code >= 500:
+            self._error_s = self._clock.now()
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
 def client(url: str, wire: Wire, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
     """Return a client for a URL; raises `ValueError` for a CA file that cannot be read."""
     verify = tls(wire) if url.startswith("https") else False
@@ -67,7 +94,7 @@ def client(url: str, wire: Wire, headers: dict[str, str] | None = None) -> httpx
     return httpx.AsyncClient(
         base_url=url,
         headers=headers,
-        transport=BoundedTransport(transport, wire.limits),
+        transport=BoundedTransport(_Reconnecting(transport), wire.limits),
         timeout=wire.limits.deadline_s,
     )
 
