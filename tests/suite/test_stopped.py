@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from contextlib import closing, suppress
 
 import httpx
 import pytest
@@ -141,22 +142,22 @@ def test_a_service_has_a_moment_to_come_back() -> None:
 @pytest.mark.parametrize("status", [500, 200])
 def test_only_after_an_error_a_closed_connection_is_made_anew(status: int) -> None:
     """A server that answers, and closes when the next request comes on that connection."""
-    answers = [status, None, 200]
+    answers, connections = [status, None, 200], []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while await reader.readuntil(b"\r\n\r\n"):
-            answer = answers.pop(0)
-            if answer is None:
-                break
-            writer.write(b"HTTP/1.1 %d Said\r\ncontent-length: 0\r\n\r\n" % answer)
-            await writer.drain()
-        writer.close()
+        connections.append(asyncio.current_task())
+        with suppress(asyncio.IncompleteReadError), closing(writer):
+            while await reader.readuntil(b"\r\n\r\n") and (answer := answers.pop(0)):
+                writer.write(b"HTTP/1.1 %d Said\r\ncontent-length: 0\r\n\r\n" % answer)
 
     async def main() -> list[int]:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        async with server, client(f"http://127.0.0.1:{port}", Wire()) as http:
-            return [(await http.get("/")).status_code for _ in range(2)]
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            async with server, client(url, Wire()) as http:
+                return [(await http.get("/")).status_code for _ in range(2)]
+        finally:
+            await asyncio.gather(*connections)
 
     if status == 500:
         assert asyncio.run(main()) == [500, 200]
