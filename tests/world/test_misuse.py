@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from x402sim import Fault, LiveWorld, Settings, World, sweep
@@ -113,6 +114,7 @@ STORIES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda w: w.fault(Fault(victim="facilitator", does="refuse", path="/setle")), "mean '/settle'"),
     (lambda w: w.fault(Fault(victim="facilitater", does="refuse")), "did you mean 'facilitator'?"),
     (lambda w: w.reorg(500), "cannot replace the last 500 blocks; the last"),
+    (lambda w: w.reorg(np.int64(2)), "depth: expected a whole number, got np.int64(2); did you mean 2"),
     (lambda w: w.reorg("2"), "depth: expected a whole number, got '2'; did you mean 2?"),
     (lambda w: w.mine(1.5), "blocks: expected a whole number, got 1.5"),
     (lambda w: w.mining("off"), "automine: expected True or False, got 'off'"),

@@ -6,13 +6,25 @@ invariants of every run see to that, too.
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.world.playing import play
-from x402sim import Fault, LiveWorld, PaymentAuth, PaymentFailed
+from x402sim import (
+    TESTNET,
+    Decisions,
+    Fault,
+    LiveWorld,
+    PaymentAuth,
+    PaymentFailed,
+    Settings,
+    World,
+)
+from x402sim.payer.standard import choose, read_standard, sign
+from x402sim.protocol.x402 import PAYMENT_HEADERS
 
 LATENCY = {"service": (0.1, 0.5), "facilitator": (0.05, 0.5), "explorer": 0.05, "rpc": [0.01, 0.02]}
 MARKET = "/api/perp/market"
@@ -70,3 +82,23 @@ async def shop(world: LiveWorld) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_everything_is_charged_once_and_served(seed: int) -> None:
     play(shop, seed=seed, latency=LATENCY)
+
+
+@pytest.mark.parametrize(("is_named", "state"), [(True, "held"), (False, "broken")])
+def test_a_kept_answer_is_no_second_order_and_any_other_is(is_named: bool, state: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        async with world.client(alice) as http:
+            required = read_standard(await http.get(MARKET), 2)
+            assert required is not None
+            offer = choose(required, TESTNET, lambda _: "")
+            if not is_named:
+                offer = replace(offer, takes_names=False)
+            text = sign(offer, alice.wallet, TESTNET, world.clock.now_s(), 300)
+            for _ in range(2):
+                answer = await http.get(MARKET, headers={PAYMENT_HEADERS[2]: text})
+                assert answer.status_code == 200
+
+    careless = Settings(decisions=Decisions(authorization_once=is_named))
+    summary = World(service=careless).play(story).summary.set_index("law")
+    assert summary.loc["invariant/one-order-per-authorization", "state"] == state

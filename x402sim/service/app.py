@@ -45,7 +45,7 @@ async def sell(
     before = None if service.settings.decisions.gate_before_body else prepare()
     try:
         headers = web.headers_of(request)
-        if getattr(service.setup.settings.policy.serve, "counts_confirmations", False):
+        if confirmations.are_counted(service):
             await confirmations.count_shown(service, headers)
         granted = gate.find_pass(service, headers, resource, price)
         content = before or prepare()

@@ -64,6 +64,7 @@ class _Reconnecting(httpx.AsyncBaseTransport):
 
     uvicorn closes one as soon as it has answered 500 for an application that raises; a request that
     is sent at that moment is not read. Without an error shortly before, a broken connection counts.
+    Whatever the method, it may have been read all the same: a service must bear a payment twice.
     """
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:

@@ -129,6 +129,8 @@ def _meant(value: object, kinds: tuple[Any, ...]) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool) and str in kinds:
         return f"; did you mean {str(value)!r}?"
     wanted = {type(word) for kind in kinds for word in get_args(kind)} | set(kinds)
+    if type(value).__module__ == "numpy" and int in kinds:  # a journal cannot hold it
+        return f"; did you mean {value}?"
     if isinstance(value, str) and wanted & {int, float}:
         try:
             return f"; did you mean {float(value):g}?"

@@ -30,6 +30,10 @@ class Answers:
         row: Any = self._db.one("SELECT answer FROM answers WHERE identifier = ?", identifier)
         return msgspec.msgpack.decode(row[0], type=KeptAnswer) if row else None
 
+    def is_kept(self, payment_id: str) -> bool:
+        """Tell whether the answer to a payment is kept."""
+        return self._db.one("SELECT 1 FROM answers WHERE payment_id = ?", payment_id) is not None
+
     def keep(
         self, identifier: str, answer: KeptAnswer, sold: tuple[str, str], until_s: int, now_s: int
     ) -> None:
@@ -40,6 +44,6 @@ class Answers:
         """
         with self._db.transaction():
             self._db.execute("DELETE FROM answers WHERE until_s < ?", now_s)
-            row = identifier, msgspec.msgpack.encode(answer), until_s
-            self._db.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?)", *row)
+            row = identifier, sold[0], msgspec.msgpack.encode(answer), until_s
+            self._db.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?)", *row)
             self._served.mark(*sold)

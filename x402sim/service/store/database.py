@@ -66,7 +66,8 @@ CREATE TABLE IF NOT EXISTS secrets(name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS reputation(resource_url TEXT PRIMARY KEY, payments INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS answering(payment_id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS answers(
-    identifier TEXT PRIMARY KEY, answer BLOB NOT NULL, until_s INTEGER NOT NULL);
+    identifier TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE, answer BLOB NOT NULL,
+    until_s INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS answers_ending ON answers(until_s);
 """
 _MATCHED = "{row}.status = 'settled' AND {row}.block_number IS NOT NULL"

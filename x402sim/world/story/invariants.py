@@ -124,7 +124,8 @@ class Invariants:
         price = to_base(service.settings.quote_price, service.setup.network.decimals)
         if not is_paid:
             yield SERVED_IF_PAID, STANDS, f"none by {authorization.hex()}{_at_stake(price)}"
-        if is_again:
+        is_kept = event.payment_id is not None and service.store.answers.is_kept(event.payment_id)
+        if is_again and not is_kept:  # a kept answer is the one order again
             seen = f"{authorization.hex()} in exchange {event.exchange}{_at_stake(price)}"
             yield ORDER_ONCE, "one order", seen
 
