@@ -208,7 +208,10 @@ def test_an_offer_that_nobody_can_pay(changes: dict[str, Any], about: str) -> No
         ({"resource": "http://elsewhere/page"}, "resource of offer 1"),
         ({"resource": ""}, "resource of offer 1"),
         ({"maxAmountRequired": "0"}, "maxAmountRequired of offer 1"),
-        ({"network": "base", "extra": {"name": "USD Coin", "version": "2"}}, "network of offer 1"),
+        (
+            {"network": "optimism", "extra": {"name": "USD Coin", "version": "2"}},
+            "network of offer 1",
+        ),
     ],
 )
 def test_a_note_stops_nobody(changes: dict[str, Any], about: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.interop import venv
 from tests.interop.table import THOROUGH, shows
-from tests.serve.driver import PRICE, Payer, Server
+from tests.serve.driver import PRICE, Payer, Server, started
 from x402sim import BASE_SEPOLIA
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import checksum
@@ -39,7 +39,7 @@ def test_servers_settle_at_our_facilitator(server: Server, shop: str, version: s
         "server": shop,
         "facilitator": server.ready["facilitator"],
         "payTo": merchant.address,
-        "network": NAMES[2],
+        "networks": [NAMES[2]],
         "price": "$0.01",
     }
     with venv.serving("sell.py", sells) as url:
@@ -51,6 +51,31 @@ def test_servers_settle_at_our_facilitator(server: Server, shop: str, version: s
     assert_moved(payer, merchant, told["transaction"])
     assert got["again"]["status"] == 402, "the same payment buys nothing twice"
     assert got["unreadable"]["status"] in (400, 402)
+
+
+@shows("server on two networks, fastapi", "PyPI x402", "x402 version 2", "ledger")
+def test_a_shop_on_two_networks_is_paid_on_either() -> None:
+    """The client takes the first network that is offered."""
+    with started("--network", "base-sepolia", "--network", "base") as server:
+        merchant, payer = server.payer(funds=None), server.account()
+        sells = {
+            "server": "fastapi",
+            "facilitator": server.ready["facilitator"],
+            "payTo": merchant.address,
+            "price": "$0.01",
+        }
+        for first, name in (("eip155:8453", "base"), (NAMES[2], "base-sepolia")):
+            networks = sorted(["eip155:8453", NAMES[2]], key=lambda each: each != first)
+            with venv.serving("sell.py", {**sells, "networks": networks}) as url:
+                got = venv.run(
+                    "visit.py", {"url": f"{url}/weather", "key": payer.wallet.private_key}
+                )
+            told = json.loads(base64.b64decode(got["paid"]["headers"]["payment-response"]))
+            assert (got["paid"]["status"], told["network"]) == (200, first)
+            got = server.http.get(f"/_sim/transfers?network={name}&account={merchant.address}")
+            assert [(each["sender"], each["amountBase"]) for each in got.json()] == [
+                (payer.address, str(PRICE))
+            ]
 
 
 def requirements(version: x402.Version, to: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@ import pytest
 
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import Domain
-from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, network_named
+from x402sim.protocol.networks import BASE, BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, network_named
 
 
 @pytest.mark.clause("2.8/networks")
@@ -41,12 +41,15 @@ def test_base_sepolia_is_what_the_public_clients_know():
     assert (BASE_SEPOLIA.name, BASE_SEPOLIA.caip2) == ("base-sepolia", "eip155:84532")
     assert checksum(BASE_SEPOLIA.asset) == "0x036CbD53842c5426634e7929541eC2318f3dCF7e"
     assert BASE_SEPOLIA.domain == Domain("USDC", "2", 84532, BASE_SEPOLIA.asset)
-    assert [each.is_test for each in NETWORKS.values()] == [True, False, True]
+    tests = [each.name for each in NETWORKS.values() if each.is_test]
+    assert tests == ["cronos-testnet", "base-sepolia", "avalanche-fuji"]
+    assert BASE.domain == Domain("USD Coin", "2", 8453, BASE.asset)
 
 
 @pytest.mark.clause("2.8/networks")
 def test_a_network_is_found_by_its_name():
-    assert [network_named(name) for name in NETWORKS] == [TESTNET, MAINNET, BASE_SEPOLIA]
+    assert [network_named(name) for name in NETWORKS] == list(NETWORKS.values())
+    assert len({each.chain_id for each in NETWORKS.values()}) == len(NETWORKS)
 
 
 @pytest.mark.clause("2.8/networks")

@@ -30,6 +30,7 @@ def show(ready: Ready, db: Path | None) -> None:
             ("", f"{ready.facilitator}{CRONOS_PATH}  (Cronos)"),
             ("explorer", ready.explorer),
             ("json-rpc", ready.rpc),
+            *(("", f"{each.rpc}  (chain id {each.chain_id})") for each in ready.networks[1:]),
             ("chain", ready.chain),
             ("page", f"{ready.control}/ui  (every payment, live)" if ready.control else "off"),
             ("control", ready.control or "off: on this host it needs --control-token"),
@@ -72,6 +73,9 @@ def _show_world(console: Console, ready: Ready) -> None:
     ]
     for name, value in settings:
         console.print(f"export {name}={value}")
+    for each in ready.networks[1:]:
+        console.print(f"\n(also {each.network}, chain id {each.chain_id}: {each.rpc}")
+        console.print(f" token {each.asset})")
     console.print(
         "\n(The last two are one funded account: your server wallet. More: /_sim/accounts)"
     )

@@ -86,11 +86,14 @@ Token = Annotated[
         metavar="ADDRESS",
     ),
 ]
+NETWORK_NAMES = (
+    "cronos-testnet, cronos-mainnet, base-sepolia, base, polygon, avalanche, avalanche-fuji"
+)
 NetworkName = Annotated[
     str | None,
     typer.Option(
-        help="Network: cronos-testnet (chain id 338), cronos-mainnet (25), base-sepolia (84532), "
-        "or one of --network-file. [default: cronos-testnet, or the file's only network]",
+        help=f"Network: {NETWORK_NAMES}, or one of --network-file. "
+        "[default: cronos-testnet, or the file's only network]",
         metavar="NAME",
         show_default=False,
     ),

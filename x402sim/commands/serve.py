@@ -10,12 +10,12 @@ import msgspec
 import typer
 
 from x402sim.commands.common import (
+    NETWORK_NAMES,
     BlockTime,
     Chain,
     Host,
     LogForm,
     NetworkFile,
-    NetworkName,
     Port,
     Quiet,
     Token,
@@ -41,6 +41,17 @@ Db = Annotated[
         help="Keep all data in this SQLite file, and the chain in FILE.chain. Without it, data "
         "is lost when the server stops.",
         metavar="FILE",
+    ),
+]
+Networks = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--network",
+        help=f"Network: {NETWORK_NAMES}, or one of --network-file. Repeatable: each has a chain "
+        "and a token, at /rpc/NAME; the facilitator settles on all, and the service is on the "
+        "first. [default: cronos-testnet, or the file's only network]",
+        metavar="NAME",
+        show_default=False,
     ),
 ]
 Seed = Annotated[
@@ -116,7 +127,7 @@ def serve(
     seed: Seed = None,
     mnemonic: Mnemonic = None,
     accounts: Accounts = 10,
-    network: NetworkName = None,
+    network: Networks = None,
     network_file: NetworkFile = None,
     block_time: BlockTime = None,
     chain: Chain = "ledger",
@@ -156,8 +167,10 @@ def serve(
             allow_origins=tuple(allow_origin or ()),
             rpc_origins=tuple(rpc_origin or ()),
         )
+        networks = [choose_network(each, network_file) for each in network or (None,)]
         recipe = Recipe(
-            network=choose_network(network, network_file),
+            network=networks[0],
+            also=tuple(networks[1:]),
             seed=seed,
             mnemonic=phrase_of(mnemonic, seed=seed, chain=backend, file=db),
             account_count=accounts,

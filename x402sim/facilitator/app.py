@@ -18,8 +18,11 @@ from x402sim.http import web
 DIALECTS = (standard, cronos)
 
 
-def facilitator_app(facilitator: Facilitator) -> Starlette:
-    """Return the ASGI application of a facilitator."""
+def facilitator_app(facilitator: Facilitator, *others: Facilitator) -> Starlette:
+    """Return the ASGI application of a facilitator, which may settle on several networks.
+
+    There is one for each; the dialect of Cronos has the first only.
+    """
 
     async def index(_: Request) -> Response:
         return PlainTextResponse("\n".join(dialect.INDEX for dialect in DIALECTS))
@@ -27,7 +30,8 @@ def facilitator_app(facilitator: Facilitator) -> Starlette:
     return web.application(
         [
             Route("/", index, methods=["GET"]),
-            *(route for dialect in DIALECTS for route in dialect.routes(facilitator)),
+            *standard.routes((facilitator, *others)),
+            *cronos.routes(facilitator),
         ],
         {ChainUnavailable: _on_chain_unavailable},
     )

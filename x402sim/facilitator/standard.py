@@ -7,6 +7,8 @@ object with the three fields is a 400. What was sent and is not mined in time is
 Decision: 4.1/standard-reasons.
 """
 
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import assert_never
 
 import msgspec
@@ -71,18 +73,20 @@ class _Read(msgspec.Struct, frozen=True):
     wanted: AnyRequirements
 
 
-def routes(facilitator: Facilitator) -> list[Route]:
-    """Return the routes of this dialect."""
-    catalogue = Catalogue(facilitator.clock)
+def routes(facilitators: Sequence[Facilitator]) -> list[Route]:
+    """Return the routes of this dialect, for a facilitator on each of some networks."""
+    catalogue = Catalogue(facilitators[0].clock)
 
     async def supported(_: Request) -> Response:
-        return web.answer(_supported(facilitator))
+        return web.answer(_supported(facilitators))
 
     async def verify(request: Request) -> Response:
-        return web.answer(await _verified(facilitator, await _body(request)))
+        body = await _body(request)
+        return web.answer(await _verified(_chosen(facilitators, body), body))
 
     async def settle(request: Request) -> Response:
-        return web.answer(await _settled(facilitator, await _body(request), catalogue))
+        body = await _body(request)
+        return web.answer(await _settled(_chosen(facilitators, body), body, catalogue))
 
     async def resources(request: Request) -> Response:
         try:
@@ -104,16 +108,35 @@ async def _body(request: Request) -> x402.FacilitatorRequest:
     return body
 
 
-def _supported(facilitator: Facilitator) -> x402.Supported:
+class _OnNetwork(msgspec.Struct, frozen=True):
+    """The network in the requirements of a request."""
+
+    network: str = ""
+
+
+def _chosen(facilitators: Sequence[Facilitator], body: x402.FacilitatorRequest) -> Facilitator:
+    """Return the facilitator on the network of the requirements; the first refuses any other."""
+    if len(facilitators) > 1:
+        with suppress(BadMessage):
+            named: _OnNetwork = decode(bytes(body.payment_requirements), _OnNetwork)
+            for each in facilitators:
+                if named.network in (each.network.name, each.network.caip2):
+                    return each
+    return facilitators[0]
+
+
+def _supported(facilitators: Sequence[Facilitator]) -> x402.Supported:
     kinds = [
         x402.SupportedKind(
             x402_version=version,
             scheme=x402.SCHEME,
-            network=x402.network_name(version, facilitator.network),
+            network=x402.network_name(version, each.network),
         )
+        for each in facilitators
         for version in x402.VERSIONS
     ]
-    signers = {"eip155:*": [checksum(facilitator.account)]}
+    accounts = dict.fromkeys(checksum(each.account) for each in facilitators)
+    signers = {"eip155:*": list(accounts)}
     return x402.Supported(kinds=kinds, extensions=[], signers=signers)
 
 

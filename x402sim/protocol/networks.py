@@ -1,7 +1,7 @@
 """The networks of section 2.8: chain id, token contract and its EIP-712 domain.
 
-Three are known by name; any other is a row in a file of the user's. A `Network` is handed on: its
-name is looked up where an option or a file is read, and nowhere else.
+Those that the public clients know are built in; any other is a row in a file of the user's. A
+`Network` is handed on: its name is looked up where an option or a file is read, and nowhere else.
 Clauses: 2.8/networks.
 """
 
@@ -70,11 +70,23 @@ BASE_SEPOLIA = Network(
     token_version="2",  # noqa: S106
 )
 """The test network that the public x402 clients and servers know by default."""
+
+
+def _usdc(name: str, chain_id: int, asset: str) -> Network:
+    """Return a network with Circle's own USDC."""
+    return Network(name, chain_id, parse_address(asset), "USD Coin", "USDC", "2")
+
+
+BASE = _usdc("base", 8453, "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913")
+POLYGON = _usdc("polygon", 137, "0x3c499c542cEF5E3811e1192ce70d8cC03d5c3359")
+AVALANCHE = _usdc("avalanche", 43114, "0xB97EF9Ef8734C71904D8002F8b6Bc66Dd9c48a6E")
+FUJI = _usdc("avalanche-fuji", 43113, "0x5425890298aed601595a70AB815c96711a31Bc65")
 NETWORKS: Mapping[str, Network] = {
-    network.name: network for network in (TESTNET, MAINNET, BASE_SEPOLIA)
+    network.name: network
+    for network in (TESTNET, MAINNET, BASE_SEPOLIA, BASE, POLYGON, AVALANCHE, FUJI)
 }
-TEST_CHAIN_IDS = frozenset({338, 84532, 11155111, 1337, 31337})
-"""Cronos testnet, Base Sepolia, Sepolia, and what local nodes use."""
+TEST_CHAIN_IDS = frozenset({338, 84532, 43113, 11155111, 1337, 31337})
+"""Cronos testnet, Base Sepolia, Fuji, Sepolia, and what local nodes use."""
 
 
 def network_named(name: str, networks: Mapping[str, Network] = NETWORKS) -> Network:

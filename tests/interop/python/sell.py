@@ -1,6 +1,6 @@
 """A shop with one paid page, behind the middleware of x402 for FastAPI or Flask.
 
-It reads a file with {"server", "facilitator", "payTo", "network", "price"}, and prints its URL.
+It reads a file with {"server", "facilitator", "payTo", "networks", "price"}, and prints its URL.
 """
 
 import json
@@ -15,10 +15,11 @@ from x402.server import x402ResourceServer, x402ResourceServerSync
 
 told = json.loads(Path(sys.argv[1]).read_text())
 config = FacilitatorConfig(url=told["facilitator"])
-option = PaymentOption(
-    scheme="exact", pay_to=told["payTo"], price=told["price"], network=told["network"]
-)
-routes = {"GET /weather": RouteConfig(accepts=option)}
+options = [
+    PaymentOption(scheme="exact", pay_to=told["payTo"], price=told["price"], network=network)
+    for network in told["networks"]
+]
+routes = {"GET /weather": RouteConfig(accepts=options)}
 sock = socket.socket()
 sock.bind(("127.0.0.1", 0))
 sock.listen()
@@ -31,7 +32,8 @@ def fastapi() -> None:
     from x402.http.middleware.fastapi import PaymentMiddlewareASGI
 
     server = x402ResourceServer(HTTPFacilitatorClient(config))
-    server.register(told["network"], ExactEvmServerScheme())
+    for network in told["networks"]:
+        server.register(network, ExactEvmServerScheme())
     app = FastAPI()
     app.add_middleware(PaymentMiddlewareASGI, routes=routes, server=server)
 
@@ -49,7 +51,8 @@ def flask() -> None:
     from x402.http.middleware.flask import payment_middleware
 
     server = x402ResourceServerSync(HTTPFacilitatorClientSync(config))
-    server.register(told["network"], ExactEvmServerScheme())
+    for network in told["networks"]:
+        server.register(network, ExactEvmServerScheme())
     app = Flask(__name__)
 
     @app.get("/weather")

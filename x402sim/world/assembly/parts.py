@@ -4,8 +4,9 @@ The parts communicate over HTTP even in one process: the service's link to a par
 request to its ASGI application, so that any of them can be replaced by a third party's.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import httpx
 from starlette.applications import Starlette
@@ -20,14 +21,14 @@ from x402sim.facilitator.app import facilitator_app
 from x402sim.facilitator.engine import Facilitator
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import Address
+from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
 from x402sim.service.state import Service
 from x402sim.service.store import Store
 from x402sim.spec.needs import Need
 from x402sim.world.assembly.chain_recorder import Watch
 from x402sim.world.assembly.deploy import Deploy, Deployed, MakeLink, plain_link
-from x402sim.world.assembly.process import Process
+from x402sim.world.assembly.process import Process, paths_of
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.assembly.site import Site
 from x402sim.world.chains.accounts import Accounts
@@ -45,6 +46,7 @@ class Parts:
 
     clock: Clock
     journal: Journal
+    network: Network
     chain: WorldChain
     watch: Watch
     clocks: Mapping[str, SkewedClock]
@@ -59,6 +61,11 @@ class Parts:
     deploy: Deploy
     services: dict[ServiceName, Deployed]
     """The services by name; the first is the one that payers use unless they are sent away."""
+
+    rpc_app: ASGIApp
+    """The node's JSON-RPC, with faults."""
+    also: "tuple[Parts, ...]" = ()
+    """The same world with another network's chain, for each further network."""
 
     @property
     def process(self) -> Process:
@@ -91,9 +98,9 @@ class Parts:
         return self._first.outside["explorer"]
 
     @property
-    def rpc_app(self) -> ASGIApp:
-        """The node's JSON-RPC, with faults."""
-        return self._first.outside["rpc"]
+    def chains(self) -> tuple[WorldChain, ...]:
+        """The chain of every network, this one's first."""
+        return (self.chain, *(each.chain for each in self.also))
 
     @property
     def _first(self) -> Deployed:
@@ -133,21 +140,22 @@ def build(
     )
     store = Store(recipe.file)
     secret = store.secret("ids", site.rng.secret("ids"))
-    opened = _open_chain(site, accounts, store, secret)
-    watch = Watch(opened.chain, site.journal, site.clock)
+    opened = _open_chain(site, accounts, store, secret, recipe.network)
+    further = [_open_chain(site, accounts, store, secret, each) for each in recipe.also]
     explorer = recipe.explorer
     index = Index(opened.chain, site.clocks["explorer"], explorer.lag_s, explorer.interval_s)
-    outside = _outside(site, opened, accounts, index)
+    outside = _outside(site, [opened, *further], accounts, index)
     deploy = Deploy(site=site, network=opened.network, parts=outside, link=link)
     services = {recipe.first: deploy.first(store, secret)}
     for name in recipe.services:
         if name not in services:
             services[name] = deploy.named(name)
-    return Parts(
+    parts = Parts(
         clock=site.clock,
         journal=site.journal,
+        network=opened.network,
         chain=opened.chain,
-        watch=watch,
+        watch=Watch(opened.chain, site.journal, site.clock),
         clocks=site.clocks,
         faults=site.faults,
         index=index,
@@ -159,21 +167,43 @@ def build(
         blocks=site.rng.stream("blocks"),
         deploy=deploy,
         services=services,
+        rpc_app=services[recipe.first].outside["rpc"],
+    )
+    return replace(parts, also=tuple(_on_another(parts, each) for each in further))
+
+
+def _on_another(parts: Parts, opened: OpenChain) -> Parts:
+    """Return the same world with the chain of a further network."""
+    return replace(
+        parts,
+        network=opened.network,
+        chain=opened.chain,
+        watch=Watch(opened.chain, parts.journal, parts.clock),
+        rpc_app=parts.deploy.site.with_faults("rpc", opened.rpc_app, paths_of(opened.rpc_app)),
     )
 
 
-def _open_chain(site: Site, accounts: Accounts, store: Store, secret: bytes) -> OpenChain:
-    """Open the chain, and advance the world's clock to its newest block."""
-    recipe = site.recipe
+def _open_chain(
+    site: Site, accounts: Accounts, store: Store, secret: bytes, network: Network
+) -> OpenChain:
+    """Open a network's chain, and advance the world's clock to its newest block.
+
+    The file of a further network's is FILE.NAME.chain.
+    """
+    recipe, file = site.recipe, site.recipe.file
+    is_first = network == recipe.network
+    if not is_first:
+        secret = hashlib.sha256(network.name.encode() + secret).digest()
+        file = file and file.with_name(f"{file.name}.{network.name}")
     try:
         opened = recipe.chain.open(
             ChainRequest(
-                network=recipe.network,
+                network=network,
                 clock=site.clocks["chain"],
                 accounts=accounts,
                 secret=secret,
-                has_payments=store.counts()["payments"] > 0,
-                file=recipe.file,
+                has_payments=is_first and store.counts()["payments"] > 0,
+                file=file,
                 has_block_time=recipe.blocks is not None,
                 unlocked=recipe.unlocked,
                 without_token_rules=recipe.without_token_rules,
@@ -189,29 +219,27 @@ def _open_chain(site: Site, accounts: Accounts, store: Store, secret: bytes) -> 
 
 
 def _outside(
-    site: Site, opened: OpenChain, accounts: Accounts, index: Index
+    site: Site, opened: Sequence[OpenChain], accounts: Accounts, index: Index
 ) -> dict[Victim, Starlette]:
     """Return the applications that a service calls, without faults."""
     recipe = site.recipe
-    apps: dict[Victim, Starlette] = {"explorer": explorer_app(index), "rpc": opened.rpc_app}
+    apps: dict[Victim, Starlette] = {"explorer": explorer_app(index), "rpc": opened[0].rpc_app}
 
-    def facilitator(name: str, account: Address) -> Starlette:
-        clock = site.clocks[name]
+    def facilitator(name: str, on: OpenChain) -> Facilitator:
+        clock, own = site.clocks[name], on.facilitator
+        if name != recipe.facilitator and recipe.chain.is_virtual:
+            own = accounts.facilitators[name].address_bytes
         made = Facilitator(
-            chain=opened.chain,
+            chain=on.chain,
             clock=clock,
-            network=opened.network,
-            account=account,
+            network=on.network,
+            account=own,
             started_s=clock.now(),
             rules=recipe.rules("verification"),
             settings=recipe.facilitators[name],
         )
-        return facilitator_app(recipe.hooks.facilitator(made))
+        return recipe.hooks.facilitator(made)
 
-    wallets = accounts.facilitators
-    own = {
-        name: wallets[name].address_bytes if recipe.chain.is_virtual else opened.facilitator
-        for name in recipe.facilitators
-    }
-    own[recipe.facilitator] = opened.facilitator
-    return {name: facilitator(name, account) for name, account in own.items()} | apps
+    for name in recipe.facilitators:
+        apps[name] = facilitator_app(*(facilitator(name, each) for each in opened))
+    return apps

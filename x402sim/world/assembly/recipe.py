@@ -41,6 +41,9 @@ class Recipe:
     """
 
     network: Network
+    also: tuple[Network, ...] = ()
+    """Further networks: each has a chain, a token and a JSON-RPC of its own, and the facilitators
+    settle there, too. The services, the explorer and the indexer are on the first."""
     seed: int | None = None
     file: Path | None = None
     """The service's SQLite database; None keeps it in memory."""
@@ -78,6 +81,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         _ = self.blocks  # an impossible block time is refused here
+        self._require_own_chains()
         if self.reorgs is not None and self.blocks is None:
             raise ValueError("reorgs: a chain that reorganises has blocks: give it a block_time_s")
         if not 1 <= self.account_count <= MOST_ACCOUNTS:
@@ -91,6 +95,15 @@ class Recipe:
             clauses = dict.fromkeys(rule.clause for rule in TABLES[table])
             if clause not in clauses:
                 raise ValueError(f"without: {unknown(f'rule of {table!r}', clause, clauses)}")
+
+    def _require_own_chains(self) -> None:
+        """Raise `ValueError` unless each network can have a chain of its own."""
+        for what in ("name", "chain_id"):
+            seen = [getattr(each, what) for each in (self.network, *self.also)]
+            if len(seen) != len(set(seen)):
+                raise ValueError(f"networks: each needs a {what} of its own, got {seen}")
+        if self.also and self.chain.kind == "node":
+            raise ValueError(f"networks: {self.chain.name} is one network, not several")
 
     @property
     def blocks(self) -> BlockTimes | None:

@@ -60,8 +60,9 @@ def control_app(
 ) -> Starlette:
     """Return the ASGI application of the control API; a `token` is required of every request.
 
-    `recorder` writes to the journal what was done here; a story does so itself. `pages` are more
-    routes, which look at the token themselves.
+    `?network=NAME` acts on another network than the first. `recorder` writes to the journal what
+    was done here; a story does so itself. `pages` are more routes, which look at the token
+    themselves.
     """
     parts = context.parts
 
@@ -72,7 +73,8 @@ def control_app(
                 asked = web.parse_query(request, kind)
             else:
                 asked = web.parse(await web.read_body(request) or b"{}", kind)
-            done = await action(context, asked)
+            network = request.query_params.get("network")
+            done = await action(context.on(network) if network else context, asked)
             if recorder is not None and method == "POST":
                 recorder.done(path, asked)
             return web.answer(done)

@@ -58,10 +58,11 @@ async def pass_time(context: Context, asked: Advance, *, mines: bool = False) ->
     parts = context.parts
     if parts.clock.now() + asked.seconds > LATEST_S:
         raise bad_body("the clock cannot go past the year 9000")
-    blocks = mining(parts)
+    chains = list(map(mining, context.networks))
     parts.clock.advance(asked.seconds)
-    if mines and blocks.automine:
-        await blocks.mine()
+    for blocks in chains:
+        if mines and blocks.automine:
+            await blocks.mine()
     parts.service.entitlements.sweep(parts.clock.now_ms())
     due = asyncio.create_task(_expire_and_reconcile(parts))
     context.running.add(due)

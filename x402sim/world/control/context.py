@@ -6,7 +6,7 @@ control.
 
 import asyncio
 import sqlite3
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -15,6 +15,7 @@ from x402sim.http.web import Refused, bad_body
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, parse_address
 from x402sim.service.entitlements import Entitlement
+from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
 
 
@@ -24,19 +25,37 @@ class Nothing(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A snapshot of the service's database and cache."""
+    """A snapshot of the service's database and cache, and its number on each network's chain."""
 
     database: sqlite3.Connection
     entitlements: list[Entitlement]
+    chains: list[int]
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One world, its snapshots by number, and the tasks that actions left running."""
+    """One world, its snapshots by number, and the tasks that actions left running.
+
+    `parts` has the chain that is acted on; `networks` have every network's, the first one first.
+    """
 
     parts: Parts
+    networks: tuple[Parts, ...]
     saved: dict[int, Saved] = field(default_factory=dict)
     running: set[asyncio.Task[None]] = field(default_factory=set)
+
+    @classmethod
+    def of(cls, parts: Parts) -> "Context":
+        """Return the context of a world, whose actions are on its first network."""
+        return cls(parts, (parts, *parts.also))
+
+    def on(self, network: str) -> "Context":
+        """Return the same for another network; raises `Refused` 400 for one that is not here."""
+        for each in self.networks:
+            if each.network.name == network:
+                return replace(self, parts=each)
+        known = [each.network.name for each in self.networks]
+        raise Refused(400, "Unknown network", unknown("network", network, known))
 
 
 def require_service(parts: Parts, action: str) -> None:

@@ -14,14 +14,13 @@ from x402sim.world.control.messages import Account, ChainState, ExplorerQuery, S
 async def who(context: Context, _: Nothing) -> Any:
     """Describe the world: merchant, token, owner, network, capabilities."""
     parts = context.parts
-    setup = parts.service.setup
     return Who(
         pay_to=checksum(merchant(parts)),
         asset=checksum(parts.chain.token),
         token_owner=checksum(parts.chain.owner),
         chain=parts.recipe.chain.kind,
-        network=setup.network.name,
-        token=token_info(setup.network),
+        network=parts.network.name,
+        token=token_info(parts.network),
         offers=sorted(parts.offers),
         now=parts.clock.now_ms(),
         journal=parts.journal.length,
@@ -80,7 +79,7 @@ async def state(context: Context, _: Nothing) -> Any:
         clock_advanced_seconds=parts.clock.offset_s,
         skews={name: clock.skew_s for name, clock in parts.clocks.items() if clock.skew_s},
         lag_seconds=parts.index.lag_s,
-        network=parts.service.setup.network.name,
+        network=parts.network.name,
         chain=ChainState(
             chain_id=chain.chain_id,
             height=head.number if head else None,

@@ -47,6 +47,16 @@ def network_of(who: Who) -> Network:
     )
 
 
+class OnNetwork(Wire, frozen=True):
+    """One network of a server: its chain's JSON-RPC, and its token."""
+
+    network: str
+    chain_id: int
+    rpc: str
+    asset: str
+    token: TokenInfo
+
+
 class Account(Wire, frozen=True):
     """A funded account."""
 
@@ -59,6 +69,7 @@ class Ready(Wire, frozen=True):
     """What `serve --json` prints first: the URLs, the addresses and the funded accounts.
 
     `service` is null in a world without a service, `control` where the control API is off.
+    `networks` are all that payers can pay on, that of the service first.
     """
 
     event: str
@@ -74,6 +85,7 @@ class Ready(Wire, frozen=True):
     chain_id: int
     token: TokenInfo
     accounts: list[Account]
+    networks: list[OnNetwork]
 
 
 class ChainState(Wire, frozen=True):

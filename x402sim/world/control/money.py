@@ -67,7 +67,7 @@ async def faucet(context: Context, asked: Faucet) -> Any:
     """
     parts = context.parts
     account = account_of(asked.address)
-    decimals = parts.service.setup.network.decimals
+    decimals = parts.network.decimals
     try:
         amount_base = to_base(asked.amount, decimals)
     except ValueError as error:

@@ -17,8 +17,9 @@ class Revert(msgspec.Struct, frozen=True):
 async def snapshot(context: Context, _: Nothing) -> Any:
     """Take a snapshot of chain, database and cache; answers {"snapshot": id}."""
     service = context.parts.service
-    number = await rewinding(context.parts).snapshot()
-    context.saved[number] = Saved(service.store.copy(), service.entitlements.all())
+    chains = [await rewinding(each).snapshot() for each in context.networks]
+    number = chains[0]
+    context.saved[number] = Saved(service.store.copy(), service.entitlements.all(), chains)
     return {"snapshot": number}
 
 
@@ -31,9 +32,10 @@ async def revert(context: Context, asked: Revert) -> Any:
     if saved is None:
         known = ", ".join(map(str, sorted(context.saved))) or "none"
         raise Refused(404, "Unknown snapshot", f"got {asked.snapshot}, there are: {known}")
-    chain, service = rewinding(context.parts), context.parts.service
+    chains, service = list(map(rewinding, context.networks)), context.parts.service
     service.store.restore(saved.database)  # the part that may fail comes first
-    await chain.revert(asked.snapshot)
+    for chain, number in zip(chains, saved.chains, strict=True):
+        await chain.revert(number)
     service.entitlements.clear()
     for entitlement in saved.entitlements:
         service.entitlements.add(entitlement)
@@ -48,9 +50,10 @@ async def reset(context: Context, _: Nothing) -> Any:
     Timers, the journal and clients have seen its time; `clockAdvancedSeconds` is how far it is
     ahead of real time. A payer with a right clock is refused then: restart the server.
     """
-    chain = rewinding(context.parts)
+    chains = list(map(rewinding, context.networks))
     context.parts.service.store.clear()  # if the chain then fails, reset again
-    await chain.reset()
+    for chain in chains:
+        await chain.reset()
     context.parts.service.entitlements.clear()
     for saved in context.saved.values():
         saved.database.close()

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
@@ -45,6 +45,7 @@ class LocalServer:
     `explorer_url`, `rpc_url` and `control_url` the rest. `clock` is the world's clock:
     give it to a payer if you advance it. `service` and `chain` are as for `World`: the settings of
     the service; "ledger", "anvil", the URL of a node, or an object of `x402sim.backends`.
+    `network` may be several: the service is on the first, and the facilitator settles on all.
     `parts` is what runs inside: read it only while no request is in flight.
 
     `fault`, `advance` and `reset` change the world; `transfers`, `balance` and `journal` tell what
@@ -56,7 +57,7 @@ class LocalServer:
         self,
         *,
         seed: int | None = None,
-        network: Network | str = TESTNET,
+        network: Network | str | Sequence[Network | str] = TESTNET,
         file: str | Path | None = None,
         port: int = 0,
         block_time_s: float | None = None,
@@ -70,8 +71,11 @@ class LocalServer:
         self._listen = Listen(port=port)
         database = Path(file) if file is not None else None
         backend = parse_chain(chain) if isinstance(chain, str) else chain
+        given = (network,) if isinstance(network, str | Network) else network
+        networks = [network_named(it) if isinstance(it, str) else it for it in given]
         self._recipe = Recipe(
-            network=network_named(network) if isinstance(network, str) else network,
+            network=networks[0],
+            also=tuple(networks[1:]),
             services={"service": service or Settings(phase=0)},
             seed=seed,
             mnemonic=phrase_of(mnemonic, seed=seed, chain=backend, file=database),

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import RedirectResponse
@@ -33,12 +34,12 @@ def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIA
     It answers 503 to requests that are unfinished when the server stops.
     """
     watch = watch or Watch(parts.journal, parts.clock)
-    world = Development(Context(parts), Recorder(parts))
-    rpc = _with_control(parts.rpc_app, listen, world)
+    world = Development(Context.of(parts), Recorder(parts))
+    rpc = {each.network.name: _rpc(each, listen, world) for each in (parts, *parts.also)}
     mounted: dict[str, ASGIApp] = {
         "/facilitator": parts.facilitator_app,
         "/explorer": parts.explorer_app,
-        "/rpc": own_programs_only(rpc, listen, listen.rpc_callers),
+        "/rpc": rpc[parts.network.name],
         "/_sim": own_programs_only(_control(world, listen, watch), listen, listen.allow_origins),
     }
     first_page: ASGIApp = _HOME if parts.recipe.has_service else RedirectResponse(PATH)
@@ -52,6 +53,8 @@ def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIA
         first = "/" + scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
         part = mounted.get(first)
         if part is not None:
+            if first == "/rpc" and (name := scope["path"][5:].strip("/")) in rpc:
+                first, part = f"/rpc/{name}", rpc[name]
             scope = {**scope, "root_path": scope.get("root_path", "") + first}
             if scope["path"] == first:
                 scope["path"] = first + "/"
@@ -102,8 +105,10 @@ def _is_of_a_browser(scope: Scope) -> bool:
     return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])
 
 
-def _with_control(rpc: ASGIApp, listen: Listen, world: Development) -> ASGIApp:
-    """Let those who may use /_sim control the world by the chain's JSON-RPC, too."""
+def _rpc(parts: Parts, listen: Listen, world: Development) -> ASGIApp:
+    """Return a network's JSON-RPC, by which those who may use /_sim control the world, too."""
+    world = replace(world, context=world.context.on(parts.network.name))
+    rpc = parts.rpc_app
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
@@ -113,7 +118,7 @@ def _with_control(rpc: ASGIApp, listen: Listen, world: Development) -> ASGIApp:
             scope = {**scope, DEVELOP: world.do}
         await rpc(scope, receive, send)
 
-    return app
+    return own_programs_only(app, listen, listen.rpc_callers)
 
 
 def _control(world: Development, listen: Listen, watch: Watch) -> ASGIApp:

@@ -25,21 +25,27 @@ LOOK_S = 2
 @asynccontextmanager
 async def running(parts: Parts) -> AsyncIterator[None]:
     """Run the world's background work in a `with` block; close everything at its end."""
-    if parts.chain.mining:
-        await parts.chain.mining.set_automine(parts.recipe.blocks is None)
+    for chain in parts.chains:
+        if chain.mining:
+            await chain.mining.set_automine(parts.recipe.blocks is None)
     if parts.recipe.has_service:
         for each in parts.services.values():
             each.process.start_background()
-    beating = asyncio.create_task(_beat(parts), context=periodic_context())
+    beating = [
+        asyncio.create_task(_beat(world), context=periodic_context())
+        for world in (parts, *parts.also)
+    ]
     try:
         yield
     finally:
-        beating.cancel()
-        with suppress(asyncio.CancelledError):
-            await beating
+        for beat in beating:
+            beat.cancel()
+            with suppress(asyncio.CancelledError):
+                await beat
         for each in parts.services.values():
             await close(each.process, each.http)
-        parts.chain.close()
+        for chain in parts.chains:
+            chain.close()
 
 
 async def close(process: Process, http: httpx.AsyncClient) -> None:

@@ -10,11 +10,12 @@ import uvicorn
 
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import checksum
+from x402sim.protocol.networks import Network
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.control.context import merchant
 from x402sim.world.control.look import funded_accounts, token_info
-from x402sim.world.control.messages import Ready
+from x402sim.world.control.messages import OnNetwork, Ready
 from x402sim.world.server.http import Server
 from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.log import Form, Log
@@ -42,7 +43,7 @@ def open_world(
 
 async def ready_message(parts: Parts, listen: Listen, url: str) -> Ready:
     """Return the ready message: the URLs, the addresses and the funded accounts."""
-    setup = parts.service.setup
+    network = parts.network
     return Ready(
         event="ready",
         service=url if parts.recipe.has_service else None,
@@ -51,12 +52,23 @@ async def ready_message(parts: Parts, listen: Listen, url: str) -> Ready:
         rpc=f"{url}/rpc",
         control=f"{url}/_sim" if listen.has_control else None,
         pay_to=checksum(merchant(parts)),
-        asset=checksum(setup.network.asset),
-        network=setup.network.name,
+        asset=checksum(network.asset),
+        network=network.name,
         chain=parts.recipe.chain.kind,
-        chain_id=setup.network.chain_id,
-        token=token_info(setup.network),
+        chain_id=network.chain_id,
+        token=token_info(network),
         accounts=await funded_accounts(parts),
+        networks=[_on(each.network, url) for each in (parts, *parts.also)],
+    )
+
+
+def _on(network: Network, url: str) -> OnNetwork:
+    return OnNetwork(
+        network=network.name,
+        chain_id=network.chain_id,
+        rpc=f"{url}/rpc/{network.name}",
+        asset=checksum(network.asset),
+        token=token_info(network),
     )
 
 
@@ -87,7 +99,7 @@ async def serve(
 
 def _log_of(parts: Parts, ready: Ready, form: Form) -> Log:
     """Return the log of a world, which names its accounts as the ready message numbers them."""
-    network = parts.service.setup.network
+    network = parts.network
     named = {each.address.lower(): f"account {n}" for n, each in enumerate(ready.accounts)}
     names = Names(
         {ready.pay_to.lower(): "merchant", **named}, network.token_symbol, network.decimals

@@ -127,7 +127,7 @@ async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
 
         parts = build(plan.recipe, clock, link, journal)
         # in virtual time a timeout would only cost events
-        http = PartClient(Asgi(control_app(Context(parts), None)), "http://control", None)
+        http = PartClient(Asgi(control_app(Context.of(parts), None)), "http://control", None)
         async with running(parts):
             yield OwnWorld(plan, parts, links, rng, ControlClient(http, most=sys.maxsize))
 

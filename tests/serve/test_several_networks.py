@@ -1,0 +1,134 @@
+"""A server on several networks: each has a chain and a token, and one facilitator settles on all."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from x402sim import LocalServer
+from x402sim.protocol import x402
+from x402sim.protocol.crypto import checksum, parse_address
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.messages import encode
+from x402sim.protocol.networks import NETWORKS
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.chains.parse import parse_chain
+
+FIRST, SECOND = NETWORKS["base-sepolia"], NETWORKS["base"]
+MERCHANT = "0x" + "77" * 20
+PRICE = 10_000
+
+
+@pytest.fixture
+def server() -> Iterator[LocalServer]:
+    with LocalServer(network=["base-sepolia", "base"]) as running:
+        yield running
+
+
+def settle(server: LocalServer, name: str, version: x402.Version = 2) -> dict[str, Any]:
+    """Let the facilitator settle a payment of account 0 on a network, and return its answer."""
+    network, now_s = NETWORKS[name], server.clock.now_s()
+    wallet = server.wallets[0]
+    said = {
+        "scheme": "exact",
+        "network": x402.network_name(version, network),
+        "payTo": MERCHANT,
+        "asset": checksum(network.asset),
+        "maxTimeoutSeconds": 300,
+        "extra": x402.domain_of(network),
+    }
+    said["maxAmountRequired" if version == 1 else "amount"] = str(PRICE)
+    kind = x402.RequirementsV1 if version == 1 else x402.RequirementsV2
+    wanted: x402.AnyRequirements = x402.decode(json.dumps(said).encode(), kind)
+    auth = Authorization(
+        from_=wallet.address_bytes,
+        to=parse_address(MERCHANT),
+        value=PRICE,
+        valid_after=now_s - 60,
+        valid_before=now_s + 300,
+        nonce=os.urandom(32),
+    )
+    payment = x402.encode_payment(auth, wallet.sign(auth, network.domain), wanted)
+    body = {
+        "x402Version": version,
+        "paymentPayload": json.loads(x402.from_base64(payment)),
+        "paymentRequirements": json.loads(encode(wanted)),
+    }
+    answer: dict[str, Any] = httpx.post(server.facilitator_url + "/settle", json=body).json()
+    return answer
+
+
+def sim(server: LocalServer, path: str, network: str = "", **asked: Any) -> Any:
+    answer = httpx.post(
+        f"{server.control_url}/{path}", json=asked, params={"network": network} if network else {}
+    )
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def balances(server: LocalServer) -> list[str]:
+    """Return what the merchant has on each network."""
+    return [sim(server, "balances", each.name, accounts=[MERCHANT])[0] for each in (FIRST, SECOND)]
+
+
+def test_it_says_what_it_has(server: LocalServer) -> None:
+    kinds = httpx.get(server.facilitator_url + "/supported").json()["kinds"]
+    assert [each["network"] for each in kinds] == [
+        "base-sepolia", "eip155:84532", "base", "eip155:8453",
+    ]  # fmt: skip
+    for each in server.info.networks:
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": []}
+        answer = httpx.post(each.rpc, json=asked).json()
+        assert int(answer["result"], 16) == each.chain_id == NETWORKS[each.network].chain_id
+        state = httpx.get(f"{server.control_url}/state", params={"network": each.network}).json()
+        assert state["chain"]["chainId"] == each.chain_id
+    unknown = httpx.get(f"{server.control_url}/state", params={"network": "bas"})
+    assert (unknown.status_code, "did you mean 'base'" in unknown.text) == (400, True)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_payment_moves_money_on_its_network_only(
+    server: LocalServer, version: x402.Version
+) -> None:
+    told = settle(server, "base", version)
+    assert (told["success"], told["network"]) == (True, x402.network_name(version, SECOND))
+    assert balances(server) == ["0", str(PRICE)]
+    assert settle(server, "base-sepolia", version)["success"]
+    assert balances(server) == [str(PRICE), str(PRICE)]
+    elsewhere = settle(server, "polygon", version)
+    assert (elsewhere["success"], elsewhere["errorReason"]) == (False, "invalid_network")
+
+
+def test_time_snapshots_and_reset_are_of_the_whole_world(server: LocalServer) -> None:
+    held = sim(server, "snapshot")["snapshot"]
+    assert settle(server, "base")["success"]
+    sim(server, "revert", snapshot=held)
+    assert balances(server) == ["0", "0"]
+    server.advance(1000)
+    times = [
+        httpx.get(f"{server.control_url}/state?network={each}").json()["chain"]["timestamp"]
+        for each in (FIRST.name, SECOND.name)
+    ]
+    assert max(times) - min(times) <= 1 <= times[0] - server.clock.now_s() + 2
+    assert settle(server, "base")["success"]
+    sim(server, "reset")
+    assert balances(server) == ["0", "0"]
+
+
+def test_each_chain_is_kept_in_a_file_of_its_own(tmp_path: Path) -> None:
+    for expected in (PRICE, 2 * PRICE):
+        with LocalServer(network=["base-sepolia", "base"], file=tmp_path / "w.db") as server:
+            assert settle(server, "base")["success"]
+            assert balances(server) == ["0", str(expected)]
+    assert (tmp_path / "w.db.base.chain").exists()
+
+
+def test_impossible_networks_are_refused() -> None:
+    with pytest.raises(ValueError, match="each needs a name of its own"):
+        LocalServer(network=["base", "base"])
+    with pytest.raises(ValueError, match="is one network, not several"):
+        Recipe(network=FIRST, also=(SECOND,), chain=parse_chain("http://127.0.0.1:1"))
