@@ -97,7 +97,7 @@ def test_run_plays_on_a_network_and_says_how_to_repeat_it(file: Path) -> None:
     assert done.exit_code == 0, done.output
     done = CliRunner().invoke(app, ["run", "replay", "--network", "base-sepolia"])
     assert done.exit_code == 0, done.output
-    done = CliRunner().invoke(app, ["run", "replay", "--network", "base"])
+    done = CliRunner().invoke(app, ["run", "replay", "--network", "bas"])
     assert (done.exit_code, "base-sepolia" in done.stderr) == (2, True)
 
 

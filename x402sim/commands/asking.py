@@ -96,7 +96,9 @@ def no_answer(url: "httpx.URL", error: Exception) -> str:
     todo = ""
     if "WRONG_VERSION_NUMBER" in str(error):
         return f"no answer from {url}: it does not speak TLS; give the URL with http://"
-    if url.host in LOCAL and isinstance(error, httpx.ConnectError):
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        todo = "; to trust its authority, set SSL_CERT_FILE to a file with its certificate"
+    elif url.host in LOCAL and isinstance(error, httpx.ConnectError):
         todo = "; start it, for example with `x402sim serve`"
     return f"no answer from {url}: {str(error) or type(error).__name__}{todo}"
 

@@ -58,7 +58,8 @@ def doctor(
     from x402sim.payer.diagnosis import examine
     from x402sim.protocol.network_file import known_networks
 
-    with httpx.Client(trust_env=False, timeout=30) as http:
+    trusted = httpx.create_ssl_context()  # SSL_CERT_FILE counts, and no proxy
+    with httpx.Client(verify=trusted, trust_env=False, timeout=30) as http:
         try:
             request = request_to(url, method, data, header)
             known = dict(known_networks(network_file))

@@ -110,7 +110,8 @@ def pay(
     from x402sim.protocol.network_file import known_networks
 
     told = _Told(as_json)
-    with httpx.Client(trust_env=False, timeout=30) as http:
+    trusted = httpx.create_ssl_context()  # SSL_CERT_FILE counts, and no proxy
+    with httpx.Client(verify=trusted, trust_env=False, timeout=30) as http:
         try:
             mistake = _mistake_of(wrong, session=session)
             if session and steps == 1:

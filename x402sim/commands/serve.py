@@ -83,6 +83,14 @@ ControlToken = Annotated[
         metavar="TOKEN",
     ),
 ]
+Tls = Annotated[
+    Path | None,
+    typer.Option(
+        help="Serve https with a certificate made for this run, and write the authority for "
+        "clients to trust into this file; needs the extra `tls`.",
+        metavar="FILE",
+    ),
+]
 NoService = Annotated[
     bool,
     typer.Option(
@@ -137,6 +145,7 @@ def serve(
     allow_origin: AllowOrigin = None,
     rpc_origin: RpcOrigin = None,
     no_service: NoService = False,
+    tls: Tls = None,
     as_json: AsJson = False,
     log: LogForm = "text",
     verbose: Verbose = False,
@@ -144,33 +153,26 @@ def serve(
 ) -> None:
     """Start a local mock server: a whole world on one port.
 
-    Service at `/`, facilitator at `/facilitator`, explorer at `/explorer`, the chain's
-    JSON-RPC at `/rpc`, the control API at `/_sim`. Ten accounts are funded, those that
-    users of anvil and Hardhat know. Ctrl-C stops the server. The log goes to stderr.
+    Service at `/`, facilitator at `/facilitator`, explorer at `/explorer`, the chain's JSON-RPC at
+    `/rpc`, the control API at `/_sim`. Ten accounts are funded, those that users of anvil and
+    Hardhat know. Ctrl-C stops the server. The log goes to stderr.
 
-    With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
-    pays for gas, and a minter's key, if listed, mints for payers.
+    With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first pays
+    for gas, and a minter's key, if listed, mints for payers.
     """
     from x402sim.protocol.network_file import choose_network
     from x402sim.world.assembly.recipe import Recipe
     from x402sim.world.chains.parse import DEFAULT_CHAIN
     from x402sim.world.server import serve as server
     from x402sim.world.server.accounts import phrase_of
-    from x402sim.world.server.listen import Listen
 
     backend = _chain_of(chain, token, deploy=deploy)
     with starting(db, None if backend == DEFAULT_CHAIN else backend.name):
-        listen = Listen(
-            host=host,
-            port=port,
-            control_token=_token_of(control_token),
-            allow_origins=tuple(allow_origin or ()),
-            rpc_origins=tuple(rpc_origin or ()),
-        )
-        networks = [choose_network(each, network_file) for each in network or (None,)]
+        listen = _listen(host, port, _token_of(control_token), (allow_origin, rpc_origin), tls)
+        first, *also = [choose_network(each, network_file) for each in network or (None,)]
         recipe = Recipe(
-            network=networks[0],
-            also=tuple(networks[1:]),
+            network=first,
+            also=tuple(also),
             seed=seed,
             mnemonic=phrase_of(mnemonic, seed=seed, chain=backend, file=db),
             account_count=accounts,
@@ -182,6 +184,26 @@ def serve(
         )
         parts, sock = server.open_world(recipe, listen)
     _run(parts, listen, sock, db, as_json, log_form(log, verbose=verbose, quiet=quiet))
+
+
+def _listen(
+    host: str,
+    port: int,
+    token: str | None,
+    origins: tuple[list[str] | None, list[str] | None],
+    tls: Path | None,
+) -> "Listen":
+    from x402sim.world.server.listen import Listen
+
+    pages, wallets = (tuple(each or ()) for each in origins)
+    return Listen(
+        host=host,
+        port=port,
+        control_token=token,
+        allow_origins=pages,
+        rpc_origins=wallets,
+        tls=tls,
+    )
 
 
 def _chain_of(chain: str, token: str | None, *, deploy: bool) -> "ChainBackend":

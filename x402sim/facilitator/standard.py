@@ -42,13 +42,14 @@ from x402sim.protocol.x402 import (
     Version,
 )
 
-SUPPORTED_PATH = "/supported"
+HEALTH_PATH, SUPPORTED_PATH = "/health", "/supported"
 VERIFY_PATH = "/verify"
 SETTLE_PATH = "/settle"
 _FIELDS = ", ".join(field.encode_name for field in msgspec.structs.fields(x402.FacilitatorRequest))
 WAITS = "it was sent, and is not mined yet: settle the same payment again to wait for it"
 INDEX = f"""\
 A facilitator of the x402 standard, versions 1 and 2.
+GET  {HEALTH_PATH}
 GET  {SUPPORTED_PATH}
 GET  {discovery.PATH}   ?type=http&limit=20&offset=0
 POST {VERIFY_PATH}   {{{_FIELDS}}}
@@ -94,7 +95,11 @@ def routes(facilitators: Sequence[Facilitator]) -> list[Route]:
         except ValueError as wrong:
             return web.error(400, "Invalid query", str(wrong))
 
+    async def health(_: Request) -> Response:
+        return web.answer({"status": "ok"})
+
     return [
+        Route(HEALTH_PATH, health, methods=["GET"]),
         Route(SUPPORTED_PATH, supported, methods=["GET"]),
         Route(VERIFY_PATH, verify, methods=["POST"]),
         Route(SETTLE_PATH, settle, methods=["POST"]),

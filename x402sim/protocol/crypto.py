@@ -114,6 +114,8 @@ def from_hex(text: str, size: int) -> bytes:
     """
     if len(text) != 2 + 2 * size or not _HEX.fullmatch(text):
         seen = repr(text) if len(text) <= LONGEST_SHOWN else f"{len(text)} characters"
+        if _HEX.fullmatch(f"0x{text}"):
+            seen += " without 0x in front"
         raise ValueError(f"expected 0x and {2 * size} hex digits, got {seen}")
     return bytes.fromhex(text[2:])
 

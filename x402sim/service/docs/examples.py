@@ -26,6 +26,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
+from x402sim.protocol.offers import offers
 from x402sim.service.docs.schemas import Json
 from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, SESSIONS
 from x402sim.spec.decisions import Decisions
@@ -137,8 +138,8 @@ def _deposit_base(decimals: int) -> int:
 
 
 def _required(resource: str, amount_base: int, network: Network) -> PaymentRequired:
-    """Return the 402 of a resource."""
-    return PaymentRequired(
+    """Return the 402 of a resource; a deposit is not paid in one step."""
+    required = PaymentRequired(
         error="Payment Required",
         payment_id=PAYMENT_ID,
         payment_requirements=PaymentRequirements(
@@ -154,6 +155,9 @@ def _required(resource: str, amount_base: int, network: Network) -> PaymentRequi
         message=f"Payment of {amount_base} base units is required to access {resource}",
         network=network.name,
     )
+    if resource == SESSIONS:
+        return required
+    return offers(required, network, url=f"https://api.example.com{resource}").body
 
 
 def _payment_header(network: Network, amount_base: int) -> str:

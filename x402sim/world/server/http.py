@@ -7,6 +7,7 @@ one, and after 75 seconds otherwise: later than clients stop using it.
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -329,6 +330,7 @@ class Server(uvicorn.Server):
         deadlines: Deadlines = DEADLINES,
         *,
         on_stop: Callable[[], None] = lambda: None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         protocol: Any = partial(HttpProtocol, deadlines=deadlines)
         config = uvicorn.Config(
@@ -344,7 +346,7 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=GRACE_S,
         )
         super().__init__(config)
-        self._on_ready, self._on_stop = on_ready, on_stop
+        self._on_ready, self._on_stop, self._tls = on_ready, on_stop, tls
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -353,6 +355,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start listening, then call `on_ready`."""
+        self.config.ssl = self._tls
         await super().startup(sockets)
         self._on_ready()
 

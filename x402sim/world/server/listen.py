@@ -4,6 +4,7 @@ import errno
 import socket
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from x402sim.world.server.origins import origin, rpc_origin
@@ -25,6 +26,9 @@ class Listen:
     rpc_origins: tuple[str, ...] = ()
     """The origins that may use the chain's JSON-RPC only, such as a wallet's chrome-extension://ID.
     chrome-extension://* and moz-extension://* are every extension of a browser."""
+
+    tls: Path | None = None
+    """Serve https, and write the authority to trust into this file; None serves http."""
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for a port, a token or an origin that cannot work."""
@@ -96,4 +100,5 @@ def base_url(listen: Listen, sock: socket.socket) -> str:
     port = sock.getsockname()[1]
     host = "127.0.0.1" if listen.host in ("0.0.0.0", "") else listen.host  # noqa: S104
     host = "::1" if host == "::" else host
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if listen.tls else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

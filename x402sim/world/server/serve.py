@@ -22,6 +22,7 @@ from x402sim.world.server.log import Form, Log
 from x402sim.world.server.log_lines import Names
 from x402sim.world.server.mount import world_app
 from x402sim.world.server.running import running
+from x402sim.world.server.tls import certified
 from x402sim.world.ui.watch import Watch
 
 
@@ -88,7 +89,8 @@ async def serve(
     app = world_app(parts, listen, watch)
     log = _log_of(parts, message, form) if form else None
     served = log.around(app) if log else app
-    server = Server(served, lambda: on_start(server, message), on_stop=watch.stop)
+    tls = certified(listen.host, listen.tls) if listen.tls else None
+    server = Server(served, lambda: on_start(server, message), on_stop=watch.stop, tls=tls)
     try:
         async with running(parts):
             await server.serve(sockets=[sock])

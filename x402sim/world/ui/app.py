@@ -44,7 +44,8 @@ def page_of(parts: Parts, watch: Watch, allow: Callable[[Request], None]) -> lis
         allow(request)
         asked = web.parse(await web.read_body(request) or b"{}", Pay)
         host, port = request.scope["server"]
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        scheme = request.url.scheme
+        url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
         return web.answer(await pay(parts, asked, url))
 
     routes = routes_of(watch, lambda: of_world(parts), allow)

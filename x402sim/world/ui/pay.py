@@ -52,7 +52,9 @@ async def pay(parts: Parts, asked: Pay, url: str) -> Paid:
         raise bad_body(unknown("mistake", asked.wrong, MISTAKES))
     if asked.wrong and asked.buys == "session":
         raise bad_body("a mistake is made with a quote or the market, not with a session")
-    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=DEADLINE_S) as http:
+    # what answers there is this process, with a certificate of its own
+    client = httpx.AsyncClient(base_url=url, trust_env=False, timeout=DEADLINE_S, verify=False)  # noqa: S501
+    async with client as http:
         buyer = _Buyer(parts, asked, http)
         try:
             if asked.wrong == "replay":
