@@ -1,5 +1,6 @@
 """The facilitator lists the resources that were paid for, as the standard's section 8 says."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ from tests.facilitator.test_facilitator import Desk
 from tests.facilitator.test_standard import COMMON, VERSIONS, WANTED, asking
 from x402sim.clock import Clock
 from x402sim.facilitator.discovery import MAX_RESOURCES, Catalogue
-from x402sim.protocol.x402 import RequirementsV2
+from x402sim.protocol.discovery import Item
+from x402sim.protocol.x402 import RequirementsV2, Resource, StandardPayment
 
 PATH, URL = "/discovery/resources", "http://shop.test/quote"
 TERMS = RequirementsV2("exact", "eip155:338", "10000", "0x00", "0x00", 300)
@@ -20,51 +22,95 @@ def desk() -> Desk:
     return Desk()
 
 
+DECLARED: dict[str, Any] = {
+    "bazaar": {
+        "info": {
+            "input": {"type": "http", "method": "GET"},
+            "output": {"type": "json", "example": {"price": 1}},
+        },
+        "schema": {"type": "object"},
+    }
+}
+SCHEMA = {"input": {"type": "http", "method": "GET", "discoverable": True}}
+
+
+def declaring(version: int, auth: Any) -> dict[str, Any]:
+    """Return a request whose resource declares itself, as its version does."""
+    if version == 1:
+        return asking(1, auth, outputSchema=SCHEMA)
+    asked = asking(2, auth)
+    asked["paymentPayload"]["extensions"] = DECLARED
+    return asked
+
+
 @VERSIONS
-def test_what_was_paid_for_is_listed_once_with_its_last_requirements(
+def test_what_declared_itself_and_was_paid_for_is_listed_once_with_its_last_requirements(
     desk: Desk, version: int
 ) -> None:
-    assert desk.request("GET", PATH).json()["items"] == []
-    desk.post("/verify", asking(version))
-    assert desk.request("GET", PATH).json()["items"] == [], "nothing was paid yet"
+    def listed() -> dict[str, Any]:
+        return desk.request("GET", PATH).json()
+
+    desk.post("/verify", declaring(version, authorization()))
+    assert listed()["items"] == [], "nothing was paid yet"
+    assert desk.post("/settle", asking(version, authorization(nonce=nonce("shy"))))["success"]
+    assert listed()["items"] == [], "it did not declare itself"
     for name in ("first", "second"):
-        auth = authorization(nonce=nonce(name))
-        assert desk.post("/settle", asking(version, auth))["success"]
-    listed = desk.request("GET", PATH).json()
-    assert listed["x402Version"] == 2
-    assert listed["pagination"] == {"limit": 20, "offset": 0, "total": 1}
-    (item,) = listed["items"]
-    (accepted,) = item.pop("accepts")
-    assert item == {
-        "resource": URL, "type": "http", "x402Version": version,
-        "lastUpdated": pytest.approx(NOW_S, abs=60),
-    }  # fmt: skip
+        assert desk.post("/settle", declaring(version, authorization(nonce=nonce(name))))["success"]
+    assert listed()["x402Version"] == 2
+    assert listed()["pagination"] == {"limit": 20, "offset": 0, "total": 1}
+    (item,) = listed()["items"]
+    (accepted,) = item["accepts"]
+    assert (item["resource"], item["type"], item["x402Version"]) == (URL, "http", version)
+    assert abs(datetime.fromisoformat(item["lastUpdated"]).timestamp() - NOW_S) < 60
+    assert item.get("extensions") == (DECLARED if version == 2 else None)
     assert {name: accepted[name] for name in COMMON} == {
         name: WANTED[version][name] for name in COMMON
     }
 
 
-def test_the_last_comes_first_and_a_page_is_a_part() -> None:
+def payment(url: str, kind: str = "http", about: str | None = None) -> StandardPayment:
+    declared = {"bazaar": {"info": {"input": {"type": kind}}}}
+    return StandardPayment(
+        version=2,
+        signed=None,  # type: ignore[arg-type] - the catalogue does not read it
+        resource=Resource(url, about),
+        extensions=declared,
+    )
+
+
+def test_the_last_comes_first_then_our_own_and_a_page_is_a_part() -> None:
     catalogue = Catalogue(Clock())
+    own = "http://here.test/own"
+    catalogue.own = lambda: [Item(own, "http", 2, [TERMS], "2026-01-01T00:00:00.000Z", "Weather")]
     for name in ("a", "b", "c", "a"):
-        catalogue.add(2, f"http://shop.test/{name}", TERMS)
-    catalogue.add(2, "mcp://tool/forecast", TERMS)
-    catalogue.add(2, "", TERMS)
-    catalogue.add(2, "http://shop.test/" + "x" * 10_000, TERMS)
+        catalogue.add(payment(f"http://shop.test/{name}"), TERMS)
+    catalogue.add(payment("mcp://tool/forecast", "mcp", "Rain and weather"), TERMS)
+    catalogue.add(payment(""), TERMS)
+    catalogue.add(payment("http://shop.test/" + "x" * 10_000), TERMS)
 
     def urls(**query: str) -> list[str]:
         return [item.resource.rpartition("/")[2] for item in catalogue.page(query).items]
 
-    assert urls() == ["forecast", "a", "c", "b"]
-    assert urls(type="http") == ["a", "c", "b"]
+    assert urls() == ["forecast", "a", "c", "b", "own"]
     assert urls(type="http", limit="1", offset="1") == ["c"]
-    assert urls(type="grpc") == []
+    assert urls(type="grpc") == urls(network="eip155:1") == urls(extensions="other") == []
+    assert urls(network="EIP155:338", scheme="exact", payTo="0x00", type="mcp") == ["forecast"]
+    assert urls(extensions="bazaar") == ["forecast", "a", "c", "b"]
+
+    def found(query: str, **more: str) -> list[str]:
+        items = catalogue.search({"query": query, **more}).resources
+        return [item.resource.rpartition("/")[2] for item in items]
+
+    assert found("rain weather") == ["forecast", "own"], "most words first"
+    assert found("WEATHER", type="http") == ["own"]
+    assert found("snow") == []
+    assert catalogue.search({"query": "weather", "limit": "1"}).partial_results
 
 
 def test_the_oldest_is_dropped() -> None:
     catalogue = Catalogue(Clock())
     for number in range(MAX_RESOURCES + 5):
-        catalogue.add(2, f"http://shop.test/{number}", TERMS)
+        catalogue.add(payment(f"http://shop.test/{number}"), TERMS)
     assert catalogue.page({"offset": str(MAX_RESOURCES - 1)}).items[0].resource.endswith("/5")
 
 

@@ -86,7 +86,7 @@ def test_supported_names_both_versions_and_the_signer(desk: Desk) -> None:
             {"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"},
             {"x402Version": 2, "scheme": "exact", "network": "eip155:338"},
         ],
-        "extensions": [],
+        "extensions": ["bazaar"],
         "signers": {"eip155:*": [RELAYER.address]},
     }
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.interop import venv
 from tests.interop.table import THOROUGH, shows
-from tests.serve.driver import PRICE, Payer, Server, started
+from tests.serve.driver import PRICE, QUOTE, Payer, Server, started
 from x402sim import BASE_SEPOLIA
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import checksum
@@ -78,6 +78,19 @@ def test_a_shop_on_two_networks_is_paid_on_either() -> None:
             ]
 
 
+@shows("client of discovery", "PyPI x402", "x402 version 2")
+def test_what_is_sold_here_is_found(server: Server) -> None:
+    asked = {"facilitator": server.ready["facilitator"], "query": "market snapshot"}
+    got = venv.run("discover.py", asked)
+    base = server.ready["service"]
+    urls = {each["resource"] for each in got["listed"]}
+    assert {f"{base}/api/perp/quote", f"{base}/api/perp/market"} <= urls
+    assert got["found"][0] == f"{base}/api/perp/market"
+    quote = next(each for each in got["listed"] if each["resource"].endswith("quote"))
+    asks = quote["extensions"]["bazaar"]["info"]["input"]
+    assert (asks["method"], server.http.post(QUOTE, json=asks["body"]).status_code) == ("POST", 402)
+
+
 def requirements(version: x402.Version, to: str) -> dict[str, Any]:
     common = {
         "scheme": "exact", "network": NAMES[version], "payTo": to, "maxTimeoutSeconds": 300,
@@ -104,7 +117,7 @@ def test_the_facilitator_client_is_answered(server: Server, version: x402.Versio
     )
     kinds = {(kind["x402Version"], kind["network"]) for kind in got["supported"]["kinds"]}
     assert kinds == set(NAMES.items())
-    assert got["supported"]["extensions"] == []
+    assert got["supported"]["extensions"] == ["bazaar"]
     (signer,) = got["supported"]["signers"]["eip155:*"]
     assert got["verified"]["isValid"] is True
     assert got["verified"]["payer"] == payer.address

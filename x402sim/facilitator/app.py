@@ -12,17 +12,22 @@ from starlette.routing import Route
 
 from x402sim.chain.base import ChainUnavailable
 from x402sim.facilitator import cronos, standard
+from x402sim.facilitator.discovery import Catalogue
 from x402sim.facilitator.engine import Facilitator
 from x402sim.http import web
 
 DIALECTS = (standard, cronos)
 
 
-def facilitator_app(facilitator: Facilitator, *others: Facilitator) -> Starlette:
+def facilitator_app(
+    facilitator: Facilitator, *others: Facilitator, catalogue: Catalogue | None = None
+) -> Starlette:
     """Return the ASGI application of a facilitator, which may settle on several networks.
 
-    There is one for each; the dialect of Cronos has the first only.
+    There is one for each; the dialect of Cronos has the first only. Without a `catalogue` it begins
+    an empty one.
     """
+    catalogue = catalogue or Catalogue(facilitator.clock)
 
     async def index(_: Request) -> Response:
         return PlainTextResponse("\n".join(dialect.INDEX for dialect in DIALECTS))
@@ -30,7 +35,7 @@ def facilitator_app(facilitator: Facilitator, *others: Facilitator) -> Starlette
     return web.application(
         [
             Route("/", index, methods=["GET"]),
-            *standard.routes((facilitator, *others)),
+            *standard.routes((facilitator, *others), catalogue),
             *cronos.routes(facilitator),
         ],
         {ChainUnavailable: _on_chain_unavailable},

@@ -1,32 +1,25 @@
-"""The catalogue of paid resources that GET /discovery/resources lists.
+"""The catalogue of paid resources, which /discovery/resources lists and /discovery/search searches.
 
-The standard lets a facilitator list what its payments name. A resource is listed when a payment for
-it has been settled, in either version, and the one that was paid for last comes first.
+A resource is listed when a payment for it has been settled, if it declared itself: by the extension
+bazaar in version 2, by its output schema in version 1. The one that was paid for last comes first,
+and what belongs to this server comes last.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import Literal
 
 from x402sim.clock import Clock
+from x402sim.protocol.discovery import BAZAAR, Item, declared_in
 from x402sim.protocol.messages import Wire, encode
-from x402sim.protocol.x402 import AnyRequirements, Version
+from x402sim.protocol.x402 import AnyRequirements, RequirementsV1, StandardPayment
 
-PATH = "/discovery/resources"
+PATH, SEARCH_PATH = "/discovery/resources", "/discovery/search"
 MOST, DEFAULT_LIMIT = 100, 20
 """How many resources one answer has, at most and by default."""
 MAX_RESOURCES = 1000
 """How many resources are kept; the one that was paid for longest ago is dropped first."""
 MAX_ITEM_BYTES = 8192
-
-
-class Item(Wire, frozen=True):
-    """One resource, with the requirements that its last payment met; `last_updated` in seconds."""
-
-    resource: str
-    type: Literal["http", "mcp"]
-    x402_version: Version
-    accepts: list[AnyRequirements]
-    last_updated: int
 
 
 class Pagination(Wire, frozen=True):
@@ -38,47 +31,114 @@ class Pagination(Wire, frozen=True):
 
 
 class Listed(Wire, frozen=True):
-    """The answer of discovery."""
+    """The answer of the list."""
 
     x402_version: Literal[2]
     items: list[Item]
     pagination: Pagination
 
 
+class Found(Wire, frozen=True):
+    """The answer of a search, best first."""
+
+    x402_version: Literal[2]
+    resources: list[Item]
+    partial_results: bool
+
+
 class Catalogue:
-    """The resources that were paid for, by URL."""
+    """The resources that were paid for, by URL, and those of this server."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._items: dict[str, Item] = {}
+        self.own: Callable[[], list[Item]] = list
+        """Returns the resources of this server."""
 
-    def add(self, version: Version, url: str, accepted: AnyRequirements) -> None:
-        """Note that a resource was paid for; one without a URL, or too large, is not listed."""
-        item = Item(
-            resource=url,
-            type="mcp" if url.startswith("mcp:") else "http",
-            x402_version=version,
-            accepts=[accepted],
-            last_updated=self._clock.now_s(),
-        )
-        if not url or len(encode(item)) > MAX_ITEM_BYTES:
+    def add(self, payment: StandardPayment, accepted: AnyRequirements) -> None:
+        """Note that a resource was paid for.
+
+        One that does not declare itself, has no URL or is too large is not listed.
+        """
+        item = _item(payment, accepted, datetime.fromtimestamp(self._clock.now(), UTC))
+        if item is None or not item.resource or len(encode(item)) > MAX_ITEM_BYTES:
             return
-        self._items.pop(url, None)
-        self._items[url] = item
+        self._items.pop(item.resource, None)
+        self._items[item.resource] = item
         if len(self._items) > MAX_RESOURCES:
             del self._items[next(iter(self._items))]
 
     def page(self, query: Mapping[str, str]) -> Listed:
-        """Return a part of the list, by `type`, `limit` and `offset`; raises `ValueError`."""
+        """Return a part of the list, by `limit`, `offset` and filters; raises `ValueError`."""
         limit = _number(query, "limit", DEFAULT_LIMIT, 1, MOST)
         offset = _number(query, "offset", 0, 0, MAX_RESOURCES)
-        wanted = query.get("type")
-        found = [it for it in reversed(self._items.values()) if wanted in (None, it.type)]
+        found = self._filtered(query)
         return Listed(
             x402_version=2,
             items=found[offset : offset + limit],
             pagination=Pagination(limit=limit, offset=offset, total=len(found)),
         )
+
+    def search(self, query: Mapping[str, str]) -> Found:
+        """Return the resources with most of the words of `query`; raises `ValueError`."""
+        words = query.get("query", "").lower().split()
+        if not words:
+            raise ValueError("query must have a word to search for")
+        limit = _number(query, "limit", DEFAULT_LIMIT, 1, MOST)
+        hits = [(_hits(item, words), item) for item in self._filtered(query)]
+        found = [item for count, item in sorted(hits, key=lambda hit: -hit[0]) if count]
+        return Found(2, found[:limit], partial_results=len(found) > limit)
+
+    def _filtered(self, query: Mapping[str, str]) -> list[Item]:
+        """Return the resources that pass the filters: type, payTo, scheme, network, extensions."""
+        own = [item for item in self.own() if item.resource not in self._items]
+        return [item for item in [*reversed(self._items.values()), *own] if _passes(item, query)]
+
+
+def _item(payment: StandardPayment, accepted: AnyRequirements, at: datetime) -> Item | None:
+    """Return the entry of what was paid for; None if it does not declare itself."""
+    if isinstance(accepted, RequirementsV1):
+        sent = (accepted.output_schema or {}).get("input")
+        if not (isinstance(sent, dict) and sent.get("discoverable", True)):
+            return None
+        url, about, mime = accepted.resource, accepted.description, accepted.mime_type
+        extensions, kind = None, sent.get("type")
+    else:
+        if payment.resource is None or (extensions := declared_in(payment.extensions)) is None:
+            return None
+        named = payment.resource
+        url, about, mime = named.url, named.description, named.mime_type
+        kind = extensions[BAZAAR]["info"]["input"]["type"]
+    return Item(
+        resource=url,
+        type="mcp" if kind == "mcp" else "http",
+        x402_version=payment.version,
+        accepts=[accepted],
+        last_updated=at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        description=about or None,
+        mime_type=mime or None,
+        extensions=extensions,
+    )
+
+
+def _passes(item: Item, query: Mapping[str, str]) -> bool:
+    def asks(name: str, *has: str) -> bool:
+        return name not in query or query[name].lower() in (each.lower() for each in has)
+
+    ways = item.accepts
+    return (
+        asks("type", item.type)
+        and asks("payTo", *(way.pay_to for way in ways))
+        and asks("scheme", *(way.scheme for way in ways))
+        and asks("network", *(way.network for way in ways))
+        and asks("extensions", *(item.extensions or {}))
+    )
+
+
+def _hits(item: Item, words: list[str]) -> int:
+    """Return how many of some words stand in what a resource says of itself."""
+    said = f"{item.resource} {item.description or ''}".lower()
+    return sum(word in said for word in words)
 
 
 def _number(query: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:

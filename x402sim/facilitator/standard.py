@@ -7,8 +7,9 @@ object with the three fields is a 400. What was sent and is not mined in time is
 Decision: 4.1/standard-reasons.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import assert_never
 
 import msgspec
@@ -32,6 +33,7 @@ from x402sim.facilitator.engine import (
 from x402sim.http import web
 from x402sim.protocol import abi, x402, x402_reasons
 from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.discovery import BAZAAR
 from x402sim.protocol.messages import BadMessage, RequiredPayment, decode
 from x402sim.protocol.rules import StandardTerms
 from x402sim.protocol.x402 import (
@@ -52,6 +54,7 @@ A facilitator of the x402 standard, versions 1 and 2.
 GET  {HEALTH_PATH}
 GET  {SUPPORTED_PATH}
 GET  {discovery.PATH}   ?type=http&limit=20&offset=0
+GET  {discovery.SEARCH_PATH}   ?query=market
 POST {VERIFY_PATH}   {{{_FIELDS}}}
 POST {SETTLE_PATH}   the same body
 """
@@ -70,13 +73,12 @@ class _Read(msgspec.Struct, frozen=True):
     version: Version
     asked: Asked
     payer: str
-    url: str
+    payment: StandardPayment
     wanted: AnyRequirements
 
 
-def routes(facilitators: Sequence[Facilitator]) -> list[Route]:
+def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Route]:
     """Return the routes of this dialect, for a facilitator on each of some networks."""
-    catalogue = Catalogue(facilitators[0].clock)
 
     async def supported(_: Request) -> Response:
         return web.answer(_supported(facilitators))
@@ -89,9 +91,9 @@ def routes(facilitators: Sequence[Facilitator]) -> list[Route]:
         body = await _body(request)
         return web.answer(await _settled(_chosen(facilitators, body), body, catalogue))
 
-    async def resources(request: Request) -> Response:
+    async def listed(look: Callable[[Mapping[str, str]], object], request: Request) -> Response:
         try:
-            return web.answer(catalogue.page(request.query_params))
+            return web.answer(look(request.query_params))
         except ValueError as wrong:
             return web.error(400, "Invalid query", str(wrong))
 
@@ -103,7 +105,8 @@ def routes(facilitators: Sequence[Facilitator]) -> list[Route]:
         Route(SUPPORTED_PATH, supported, methods=["GET"]),
         Route(VERIFY_PATH, verify, methods=["POST"]),
         Route(SETTLE_PATH, settle, methods=["POST"]),
-        Route(discovery.PATH, resources, methods=["GET"]),
+        Route(discovery.PATH, partial(listed, catalogue.page), methods=["GET"]),
+        Route(discovery.SEARCH_PATH, partial(listed, catalogue.search), methods=["GET"]),
     ]
 
 
@@ -142,7 +145,7 @@ def _supported(facilitators: Sequence[Facilitator]) -> x402.Supported:
     ]
     accounts = dict.fromkeys(checksum(each.account) for each in facilitators)
     signers = {"eip155:*": list(accounts)}
-    return x402.Supported(kinds=kinds, extensions=[], signers=signers)
+    return x402.Supported(kinds=kinds, extensions=[BAZAAR], signers=signers)
 
 
 async def _verified(facilitator: Facilitator, body: x402.FacilitatorRequest) -> x402.Verified:
@@ -185,7 +188,7 @@ async def _settled(
     except ChainUnavailable as error:  # nothing was sent
         return _settlement(facilitator, read, x402_reasons.UNEXPECTED_SETTLE, message=str(error))
     if isinstance(outcome, Transferred):
-        catalogue.add(read.version, read.url, read.wanted)
+        catalogue.add(read.payment, read.wanted)
     return await _outcome(facilitator, read, outcome)
 
 
@@ -296,9 +299,7 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read | _U
             may_exceed=version == 1, domain=wanted.extra or {}, now_s=facilitator.clock.now_s()
         ),
     )
-    return _Read(
-        version, asked, checksum(signed.authorization.from_), _url(payment, wanted), wanted
-    )
+    return _Read(version, asked, checksum(signed.authorization.from_), payment, wanted)
 
 
 def _version(body: x402.FacilitatorRequest) -> int | None:
@@ -310,15 +311,6 @@ def _version(body: x402.FacilitatorRequest) -> int | None:
     except BadMessage:
         return None
     return named.x402_version
-
-
-def _url(payment: StandardPayment, wanted: AnyRequirements) -> str:
-    """Return the URL of what a payment is for; empty if it does not say."""
-    match wanted:
-        case RequirementsV1(resource=url):
-            return url
-        case RequirementsV2():
-            return payment.resource.url if payment.resource else ""
 
 
 def _requirements(version: Version, body: bytes) -> RequirementsV1 | RequirementsV2:

@@ -190,6 +190,7 @@ class StandardPayment(msgspec.Struct, frozen=True, kw_only=True):
     signed: SignedPayment
     accepted: RequirementsV2 | None = None
     resource: Resource | None = None
+    extensions: dict[str, Any] | None = None
     identifier: str | None = None
     """What its payer names it, by the extension payment-identifier."""
 
@@ -242,6 +243,7 @@ def _payment_of(version: Version, body: bytes) -> StandardPayment:
         signed=_signed(accepted.scheme, accepted.network, accepted.asset, second.payload),
         accepted=accepted,
         resource=second.resource,
+        extensions=second.extensions,
         identifier=identifier_in(second.extensions),
     )
 

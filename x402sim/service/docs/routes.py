@@ -15,7 +15,6 @@ from starlette.routing import Route
 
 from x402sim.http import web
 from x402sim.protocol.refusals import RequestError
-from x402sim.service.issue import AGENTS, MARKET, QUOTE
 from x402sim.service.state import Service
 from x402sim.version import VERSION
 
@@ -75,11 +74,12 @@ async def openapi_json(service: Service, _: Request) -> Response:
 
 
 async def well_known(service: Service, request: Request) -> Response:
-    """GET /.well-known/x402: the addresses of what is sold here, as indexes of x402 read it."""
-    free = service.settings.decisions.agents_free
-    sold = [QUOTE, MARKET] if free else [QUOTE, MARKET, AGENTS]
-    base = _base(request)
-    return web.answer({"version": 1, "resources": [base + path for path in sold]})
+    """GET /.well-known/x402: what is sold here and how it is paid, as indexes of x402 read it."""
+    from x402sim.service.docs import listing
+
+    offered = listing.accepts(service, _base(request))
+    resources = [each.resource for each in offered]
+    return web.answer({"version": 1, "resources": resources, "accepts": offered})
 
 
 async def interactive(_: Request) -> Response:

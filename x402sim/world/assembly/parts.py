@@ -18,6 +18,7 @@ from x402sim.events import MOST_SERVICES, ServiceName, service_name
 from x402sim.explorer.app import explorer_app
 from x402sim.explorer.index import Index
 from x402sim.facilitator.app import facilitator_app
+from x402sim.facilitator.discovery import Catalogue
 from x402sim.facilitator.engine import Facilitator
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
@@ -62,6 +63,8 @@ class Parts:
     services: dict[ServiceName, Deployed]
     """The services by name; the first is the one that payers use unless they are sent away."""
 
+    catalogue: Catalogue
+    """What the first facilitator lists."""
     rpc_app: ASGIApp
     """The node's JSON-RPC, with faults."""
     also: "tuple[Parts, ...]" = ()
@@ -144,7 +147,8 @@ def build(
     further = [_open_chain(site, accounts, store, secret, each) for each in recipe.also]
     explorer = recipe.explorer
     index = Index(opened.chain, site.clocks["explorer"], explorer.lag_s, explorer.interval_s)
-    outside = _outside(site, [opened, *further], accounts, index)
+    catalogue = Catalogue(site.clocks["facilitator"])
+    outside = _outside(site, [opened, *further], accounts, index, catalogue)
     deploy = Deploy(site=site, network=opened.network, parts=outside, link=link)
     services = {recipe.first: deploy.first(store, secret)}
     for name in recipe.services:
@@ -167,6 +171,7 @@ def build(
         blocks=site.rng.stream("blocks"),
         deploy=deploy,
         services=services,
+        catalogue=catalogue,
         rpc_app=services[recipe.first].outside["rpc"],
     )
     return replace(parts, also=tuple(_on_another(parts, each) for each in further))
@@ -219,7 +224,11 @@ def _open_chain(
 
 
 def _outside(
-    site: Site, opened: Sequence[OpenChain], accounts: Accounts, index: Index
+    site: Site,
+    opened: Sequence[OpenChain],
+    accounts: Accounts,
+    index: Index,
+    catalogue: Catalogue,
 ) -> dict[Victim, Starlette]:
     """Return the applications that a service calls, without faults."""
     recipe = site.recipe
@@ -241,5 +250,8 @@ def _outside(
         return recipe.hooks.facilitator(made)
 
     for name in recipe.facilitators:
-        apps[name] = facilitator_app(*(facilitator(name, each) for each in opened))
+        listed = catalogue if name == recipe.facilitator else None
+        apps[name] = facilitator_app(
+            *(facilitator(name, each) for each in opened), catalogue=listed
+        )
     return apps

@@ -4,12 +4,14 @@ import asyncio
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import uvicorn
 
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import checksum
+from x402sim.protocol.discovery import Item
 from x402sim.protocol.networks import Network
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
@@ -63,6 +65,12 @@ async def ready_message(parts: Parts, listen: Listen, url: str) -> Ready:
     )
 
 
+def _sold(parts: Parts, url: str) -> list[Item]:
+    from x402sim.service.docs import listing  # with the whole book of examples
+
+    return listing.items(parts.service, url)
+
+
 def _on(network: Network, url: str) -> OnNetwork:
     return OnNetwork(
         network=network.name,
@@ -84,7 +92,10 @@ async def serve(
 
     It is silent unless the form of a log is given.
     """
-    message = await ready_message(parts, listen, base_url(listen, sock))
+    url = base_url(listen, sock)
+    message = await ready_message(parts, listen, url)
+    if parts.recipe.has_service:
+        parts.catalogue.own = partial(_sold, parts, url)
     watch = Watch(parts.journal, parts.clock)
     app = world_app(parts, listen, watch)
     log = _log_of(parts, message, form) if form else None

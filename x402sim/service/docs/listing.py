@@ -1,0 +1,56 @@
+"""What a service sells, as indexes of the x402 standard read it."""
+
+from datetime import UTC, datetime
+
+from x402sim.protocol.discovery import Item, declaration
+from x402sim.protocol.offers import MIME_TYPE
+from x402sim.protocol.x402 import RequirementsV1, requirements_v1, requirements_v2
+from x402sim.service.docs.examples import examples_of
+from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, IssuedTerms
+from x402sim.service.state import Service
+
+
+def sold(service: Service) -> list[str]:
+    """Return the paths of what is paid for by request."""
+    return [QUOTE, MARKET] if service.settings.decisions.agents_free else [QUOTE, MARKET, AGENTS]
+
+
+def accepts(service: Service, base: str) -> list[RequirementsV1]:
+    """Return how each resource is paid, in version 1; `base` is the service's URL."""
+    network = service.setup.network
+    return [
+        requirements_v1(
+            service.issuer.requirements(_terms(service, path)), network, url=base + path
+        )
+        for path in sold(service)
+    ]
+
+
+def items(service: Service, base: str) -> list[Item]:
+    """Return the entries of an index, in version 2, with examples of what each takes."""
+    setup, now = service.setup, datetime.fromtimestamp(service.clock.now(), UTC)
+    examples = examples_of(setup.settings.decisions, setup.quote_price_base, setup.network)
+    declared = {
+        QUOTE: declaration("POST", {"quote": examples["Quote"]}, examples["QuoteRequest"]),
+        MARKET: declaration("GET", examples["Market"]),
+        AGENTS: declaration("GET", {"agents": [examples["Agent"]]}),
+    }
+    return [
+        Item(
+            resource=base + path,
+            type="http",
+            x402_version=2,
+            accepts=[
+                requirements_v2(service.issuer.requirements(_terms(service, path)), setup.network)
+            ],
+            last_updated=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            description=RESOURCES[path].description,
+            mime_type=MIME_TYPE,
+            extensions=declared[path],
+        )
+        for path in sold(service)
+    ]
+
+
+def _terms(service: Service, path: str) -> IssuedTerms:
+    return IssuedTerms(path, service.setup.quote_price_base, expires_s=0)
