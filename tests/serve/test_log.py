@@ -216,12 +216,6 @@ def test_a_payment_that_is_sent_again_is_told_from_a_header_at_a_free_page() -> 
     assert log.index("has paid before") < log.index("/api/agents")
 
 
-def test_quiet_writes_nothing() -> None:
-    with started("--quiet") as server:
-        server.account().paid()
-        assert log_of(server) == ""
-
-
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_reader_who_leaves_or_never_reads_holds_nothing_up(leaves: bool) -> None:
     process = subprocess.Popen(
