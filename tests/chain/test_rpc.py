@@ -151,6 +151,26 @@ def test_no_parameters_break_the_server(method: str, params: Any) -> None:
 # --- objects -------------------------------------------------------------------------
 
 
+def test_the_receipt_of_a_payment(rpc: Rpc) -> None:
+    tx_hash = to_hex(rpc.send())
+    receipt = rpc.result("eth_getTransactionReceipt", tx_hash)
+    assert receipt["status"] == "0x1"
+    assert receipt["transactionHash"] == tx_hash
+    assert receipt["contractAddress"] is None
+    assert int(receipt["gasUsed"], 16) > 21_000
+    assert receipt["gasUsed"] == receipt["cumulativeGasUsed"]
+    assert receipt["effectiveGasPrice"] == rpc.result("eth_gasPrice")
+    used, moved = receipt["logs"]
+    assert used["topics"] == [
+        to_hex(abi.AUTHORIZATION_USED),
+        to_hex(bytes(12) + ALICE),
+        to_hex(NONCE),
+    ]
+    assert moved["topics"][0] == to_hex(abi.TRANSFER_EVENT)
+    assert moved["data"] == "0x" + f"{10_000:064x}"
+    assert (used["logIndex"], moved["logIndex"], moved["removed"]) == ("0x0", "0x1", False)
+
+
 def test_blocks_by_tag_number_and_hash(rpc: Rpc) -> None:
     tx_hash = to_hex(rpc.send())
     block = rpc.result("eth_getBlockByNumber", "0x1", False)

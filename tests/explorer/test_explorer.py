@@ -121,6 +121,14 @@ def test_a_late_explorer_knows_a_transaction_only_when_the_lag_is_over() -> None
     assert explorer.height() == 1
 
 
+def test_a_late_explorer_does_not_see_the_mempool() -> None:
+    explorer = new_explorer(lag_s=1)
+    explorer.hold()
+    tx_hash = explorer.send()
+    explorer.clock.advance(60)
+    assert explorer.both("TransactionByHash", tx_hash) is None
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_bad_hash_is_an_error_in_a_200_or_a_400(name: str) -> None:
     explorer = new_explorer()
