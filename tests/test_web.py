@@ -77,25 +77,6 @@ def status_and_text(error: RequestError) -> tuple[int, str]:
     return status_of(error, Decisions()), error.text
 
 
-def test_an_unknown_path_is_404_and_no_redirect():
-    for path in ("/", "/nothing", "/size/", "/SIZE", "//size"):
-        response = ask("POST", path)
-        assert error_of(response) == status_and_text(RequestError.NOT_FOUND), path
-        assert "location" not in response.headers
-    assert ask("POST", "/nothing").json()["reason"] == "POST /nothing"
-
-
-def test_a_wrong_method_is_405_and_says_which_are_allowed():
-    for method, path, allowed in (
-        ("GET", "/size", {"POST"}),
-        ("DELETE", "/size", {"POST"}),
-        ("POST", "/refuse", {"GET", "HEAD"}),
-    ):
-        response = ask(method, path)
-        assert error_of(response) == status_and_text(RequestError.METHOD_NOT_ALLOWED)
-        assert set(response.headers["allow"].replace(" ", "").split(",")) == allowed
-
-
 def test_a_refusal_is_an_error_and_its_reason_if_it_has_one():
     response = ask("GET", "/refuse")
     assert response.status_code == 409

@@ -159,10 +159,3 @@ def everything(driver: LedgerDriver) -> list[object]:
         return [blocks, read, waited, await ledger.logs(LogFilter(0, 99))]
 
     return asyncio.run(read())
-
-
-def test_an_unknown_transaction_is_in_no_archive():
-    driver = LedgerDriver()
-    assert asyncio.run(driver.ledger.transaction(nonce(1))) is None
-    assert asyncio.run(driver.ledger.receipt(nonce(1))) is None
-    driver.ledger.close()

@@ -23,7 +23,6 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash
 
-UNKNOWN = Hash(b"\xee" * 32)
 SHORT = payment("short", value=START_BASE + 1)
 
 
@@ -114,29 +113,6 @@ def test_native_currency_spent_while_waiting_reverts(on_demand):
 
 
 # --- waiting for a receipt -----------------------------------------------------------
-
-
-def test_waiting_ends_when_a_reorg_mines_the_transaction(on_demand):
-    mine(on_demand)
-    tx_hash = on_demand.put(payment())
-
-    async def wait_and_reorg() -> TxReceipt:
-        wait = asyncio.create_task(on_demand.ledger.wait(tx_hash, 5))
-        await asyncio.sleep(0)
-        await on_demand.ledger.reorg(1)
-        return await wait
-
-    assert asyncio.run(wait_and_reorg()).succeeded
-
-
-def test_waiting_times_out_and_does_no_harm(on_demand):
-    tx_hash = on_demand.put(payment())
-    for hopeless in (tx_hash, UNKNOWN):
-        with pytest.raises(TimeoutError):
-            asyncio.run(on_demand.ledger.wait(hopeless, 0.01))
-    assert on_demand.ledger._waiters == {}
-    mine(on_demand)
-    assert receipt(on_demand, tx_hash).succeeded
 
 
 # --- going back ----------------------------------------------------------------------
@@ -246,16 +222,6 @@ def test_a_snapshot_is_remembered_however_long_the_chain_grows(driver):
     mine(driver, 2 * KEPT_BLOCKS)
     assert driver.state._forgotten > 0
     assert driver.balance(SHOP) == 10_000
-
-
-def test_after_a_revert_the_reach_is_that_of_the_shorter_chain(driver):
-    mine(driver, 2 * KEPT_BLOCKS)
-    number = snapshot(driver)
-    mine(driver, 100)
-    revert(driver, number)
-    with pytest.raises(ChainError, match=f"the last {KEPT_BLOCKS} can be"):
-        reorg(driver, KEPT_BLOCKS + 1)
-    reorg(driver, KEPT_BLOCKS)
 
 
 def test_reset_begins_again(driver):

@@ -80,18 +80,6 @@ def test_an_opened_ledger_goes_on_as_the_first_would_have(file):
     interrupted.ledger.close()
 
 
-def test_block_times_do_not_follow_the_clock_back(file):
-    first = LedgerDriver(file=file)
-    first.now[0] += 86_400
-    first.send(payment(valid_before=NOW_S + 10**6))
-    first.ledger.close()
-    second = reopened(file)
-    assert second.clock.now_s() == NOW_S
-    asyncio.run(second.ledger.mine())
-    assert second.state.head.timestamp_s == NOW_S + 86_400
-    second.ledger.close()
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_kill_9_loses_nothing_that_was_acknowledged(file, seed):
     """At most one operation more is there: written, but killed before it was acknowledged."""
@@ -116,19 +104,6 @@ def test_kill_9_loses_nothing_that_was_acknowledged(file, seed):
         next(steps)
     assert contents(survivor) == contents(reference)
     survivor.ledger.close()
-
-
-def test_a_file_cut_off_before_its_first_line_is_a_new_chain(file):
-    LedgerDriver(file=file).ledger.close()
-    with sqlite3.connect(file) as database:
-        database.execute("DELETE FROM operations")
-    database.close()
-    driver = reopened(file)
-    assert driver.send(payment()).succeeded
-    driver.ledger.close()
-    again = reopened(file)
-    assert again.balance(SHOP) == 10_000
-    again.ledger.close()
 
 
 def open_as(driver: LedgerDriver, file: Path, network: Network, owner: Wallet) -> LedgerChain:
@@ -181,14 +156,6 @@ def test_one_file_belongs_to_one_open_ledger(file):
         other.execute("INSERT INTO operations(op) VALUES (x'00')")
     other.close()
     first.ledger.close()
-
-
-def test_a_number_too_large_to_write_down_is_refused_and_not_written(file):
-    first = LedgerDriver(file=file)
-    with pytest.raises(ChainError, match="reorg"):
-        asyncio.run(first.ledger.reorg(2**70))
-    first.ledger.close()
-    reopened(file).ledger.close()
 
 
 def test_a_file_that_is_no_database_is_an_error(file):

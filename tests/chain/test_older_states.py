@@ -80,15 +80,3 @@ def test_a_call_runs_at_the_time_of_its_block() -> None:
         asyncio.run(driver.ledger.call(late, 2))
     with pytest.raises(Reverted, match="expired"):
         asyncio.run(driver.ledger.call(late))
-
-
-def test_transactions_are_counted_in_a_block_without_those_that_waited() -> None:
-    driver = LedgerDriver()
-    driver.send(payment("first"))
-    asyncio.run(driver.ledger.set_automine(False))
-    driver.put(payment("second"))
-    driver.put(payment("third"))
-    asyncio.run(driver.ledger.mine())
-    sender = RELAYER.address_bytes
-    counts = [asyncio.run(driver.ledger.account_nonce(sender, number)) for number in (0, 1, 2)]
-    assert counts == [0, 1, 3]

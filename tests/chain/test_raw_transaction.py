@@ -59,14 +59,6 @@ def test_rlp_takes_what_the_reference_takes(data: bytes) -> None:
     assert ours == wanted or (ours is None and _depth(wanted) > rlp.MAX_DEPTH)
 
 
-def test_lists_are_not_nested_for_ever() -> None:
-    deep = b"\xc0"
-    for _ in range(300):
-        deep = reference.codec.length_prefix(len(deep), 192) + deep
-    with pytest.raises(ValueError, match="too deeply"):
-        rlp.decode(deep)
-
-
 def test_a_legacy_transaction_of_eth_account() -> None:
     raw = legacy()
     tx = read(raw)

@@ -129,9 +129,3 @@ def test_what_a_filter_remembers_is_bounded(rpc: Rpc) -> None:
     assert len(changes(rpc, name)) == 1
     rpc.run(rpc.ledger.reorg(501))
     assert [log["removed"] for log in changes(rpc, name)] == [True, False]
-
-
-def test_a_filter_by_block_hash_is_refused(rpc: Rpc) -> None:
-    error = rpc.error("eth_newFilter", {"blockHash": "0x" + "1" * 64})
-    assert error["code"] == -32602
-    assert "eth_getLogs" in error["message"]

@@ -169,27 +169,3 @@ def test_a_nonce_belongs_to_its_payer():
     assert driver.refusal(payment()) is None
     auth = authorization(from_=MALLORY.address_bytes)
     assert driver.refusal(transfer_call(auth, signature_of(auth, by=MALLORY))) is None
-
-
-def test_from_the_zero_address_dies_at_the_signature():
-    auth = authorization(from_=ZERO_ADDRESS, value=0)
-    assert LedgerDriver().refusal(transfer_call(auth, signature_of(auth))) == FORGED
-    no_rules = TokenRules(transfer=without(TRANSFER, "5/signature-proves"))
-    text = "ERC20: transfer from the zero address"
-    assert LedgerDriver(rules=no_rules).refusal(transfer_call(auth, signature_of(auth))) == text
-
-
-def test_a_cancellation_works_while_its_author_is_blacklisted_but_not_while_paused():
-    driver = LedgerDriver()
-    driver.send(abi.calldata(abi.BLACKLIST, ALICE.address_bytes), OWNER)
-    assert driver.refusal(cancel_call(nonce("first"))) is None
-    driver.send(abi.PAUSE, OWNER)
-    assert driver.refusal(cancel_call(nonce("second"))) == "Pausable: paused"
-
-
-def test_a_view_changes_nothing():
-    driver = LedgerDriver()
-    mark, height = driver.state.mark(), driver.state.head.number
-    driver.view(payment())
-    assert (driver.state.mark(), driver.state.head.number) == (mark, height)
-    assert (driver.balance(SHOP), driver.is_used(ALICE, nonce("first"))) == (0, False)

@@ -34,6 +34,8 @@ def serving(answers: Callable[[Asked], Reply]) -> Iterator[str]:
     """Serve until the end of the block; gives the shop's URL."""
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True
+
         def _answer(self) -> None:
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             headers = {name.lower(): value for name, value in self.headers.items()}

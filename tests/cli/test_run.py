@@ -141,14 +141,6 @@ def test_lines_have_at_most_80_columns(tmp_path: Path) -> None:
         assert len(line) <= 80 or line.startswith("  run it again: "), line
 
 
-def test_it_continues_after_a_failure_by_default(tmp_path: Path) -> None:
-    failing = stories.write(tmp_path, stories.FAILS)
-    assert "1 passed, 1 failed" in run(failing, "replay").stdout
-    stopped = run(failing, "replay", "--no-keep-going")
-    assert stopped.exit_code == 1
-    assert "\nreplay" not in stopped.stdout
-
-
 # --- JSON --------------------------------------------------------------------
 
 
@@ -345,14 +337,6 @@ def test_an_invalid_or_unreachable_stage() -> None:
         assert_misuse(run("replay", "--on", on, "--json"), says)
 
 
-def test_a_report_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    assert_misuse(
-        run("replay", "--out", str(file)), "--out", "a folder is wanted, and this is a file"
-    )
-
-
 def test_reports_without_their_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     out = tmp_path / "out"
@@ -452,18 +436,3 @@ def test_a_story_of_ones_own_takes_latencies_and_block_times(tmp_path: Path) -> 
 )
 def test_an_impossible_timing_is_misuse(options: list[str], says: str) -> None:
     assert_misuse(run("replay", *options), says)
-
-
-def test_completion_is_for_the_program_not_for_python() -> None:
-    named = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    told = subprocess.run(
-        command("--show-completion", "bash"), capture_output=True, text=True, check=True, env=named
-    ).stdout
-    assert "complete -o default -F _x402sim_completion x402sim" in told
-
-
-def test_plots_without_their_extra_say_what_to_install() -> None:
-    code = "import sys; sys.modules['matplotlib'] = None; import x402sim.report.plots"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    last = done.stderr.splitlines()[-1]
-    assert "plots need matplotlib: pip install 'x402sim[report]'" in last

@@ -15,12 +15,11 @@ from x402sim.chain.base import Call, ChainError, Reverted
 from x402sim.chain.node import evm_chain
 from x402sim.chain.node.evm import JsonRpcNode, NodeGone
 from x402sim.chain.node.evm_chain import EvmChain
-from x402sim.chain.node.sender import read_keys
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, Hash, from_hex, to_hex
-from x402sim.protocol.networks import MAINNET, TESTNET
+from x402sim.protocol.crypto import Hash, from_hex, to_hex
+from x402sim.protocol.networks import TESTNET
 
 KEYS = [from_hex(wallet.private_key, 32) for wallet in (RELAYER, ALICE, OWNER)]
 UNKNOWN = Hash(b"\x99" * 32)
@@ -106,13 +105,13 @@ def test_without_a_key_it_does_not_send(run, chain):
 
 def test_settlements_at_the_same_moment_each_get_a_nonce(run, chain):
     async def all_at_once() -> list:
-        sent = await asyncio.gather(*(chain.send(pay_call(n)) for n in range(10)))
+        sent = await asyncio.gather(*(chain.send(pay_call(n)) for n in range(4)))
         return await asyncio.gather(*(chain.wait(tx_hash, 10) for tx_hash in sent))
 
     receipts = run(all_at_once())
     assert all(receipt.succeeded for receipt in receipts)
     nonces = [run(chain.transaction(receipt.tx_hash)).nonce for receipt in receipts]
-    assert sorted(nonces) == list(range(10))
+    assert sorted(nonces) == list(range(4))
 
 
 def test_two_programs_with_the_same_key_get_along(run, between, opened):
@@ -158,35 +157,7 @@ def test_a_token_is_deployed_only_on_request_and_works(run, town, between, opene
     assert int.from_bytes(run(deployed.call(balance))) == 5
 
 
-def test_a_token_whose_name_is_too_long_cannot_be_deployed(run, chain):
-    network = replace(TESTNET, token_name="N" * 32)
-    with pytest.raises(Reverted):
-        run(chain.deploy(network, OWNER.address_bytes, RELAYER.address_bytes))
-
-
 # --- another chain or token than expected --------------------------------------------
-
-
-def test_the_right_chain_and_token_are_taken(run, chain):
-    run(chain.check(TESTNET))
-
-
-def test_another_chain_is_refused(run, chain):
-    with pytest.raises(ChainError, match=r"is chain 338, not 25 \(cronos-mainnet\)"):
-        run(chain.check(MAINNET))
-
-
-def test_an_address_without_code_is_refused(run, between, opened):
-    network = replace(TESTNET, asset=Address(b"\x12" * 20))
-    opened.append(EvmChain(JsonRpcNode(between.url), network, Clock()))
-    with pytest.raises(ChainError, match=f"no contract at 0x{'12' * 20}"):
-        run(opened[-1].check(network))
-
-
-@pytest.mark.parametrize("change", [{"token_version": "2"}, {"token_name": "USDC"}])
-def test_a_token_of_another_domain_is_refused(run, chain, change):
-    with pytest.raises(ChainError, match=r"says name 'Bridged USDC \(Stargate\)', version '1'"):
-        run(chain.check(replace(TESTNET, **change)))
 
 
 def test_a_token_whose_domain_is_not_of_what_it_says_is_refused(run, chain, between):
@@ -499,18 +470,3 @@ def test_a_revert_is_understood_in_every_nodes_dialect(run, chain, between, erro
 
 
 # --- keys ----------------------------------------------------------------------------
-
-
-def test_keys_are_read_from_text():
-    both = f" {RELAYER.private_key},{ALICE.private_key}, "
-    assert read_keys(both) == KEYS[:2]
-    assert read_keys("") == []
-
-
-@pytest.mark.parametrize("text", ["0x12", "secret", "0x" + "zz" * 32])
-def test_a_bad_key_is_an_error_that_does_not_show_it(text):
-    with pytest.raises(ValueError, match="expected private keys as 0x and 64 hex") as caught:
-        read_keys(f"{RELAYER.private_key},{text}")
-    shown = repr(caught.value) + str(caught.value.__cause__)
-    assert text not in shown
-    assert RELAYER.private_key not in shown

@@ -5,7 +5,7 @@ from dataclasses import fields
 import pytest
 from eth_abi import encode
 from eth_utils import keccak
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.chain import test_token
@@ -28,6 +28,7 @@ def selector(signature: str) -> bytes:
     return keccak(text=signature)[:4]
 
 
+@settings(max_examples=20)
 @given(data=st.data())
 @pytest.mark.parametrize(
     "signature", [s for s in ERRORS if "string" not in s], ids=lambda s: s.split("(")[0]

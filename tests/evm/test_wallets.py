@@ -162,11 +162,3 @@ def test_a_wallet_outlives_what_is_undone_but_not_a_reset(two):
     for chain in two:
         chain.run(chain.chain.rewinding.reset())
         assert chain.run(chain.chain.code(WALLET)) == b""
-
-
-def test_the_token_on_anvil_takes_no_contracts_signature(anvil: ChainDriver):
-    prepare(anvil)
-    anvil.send(abi.transfer(WALLET, 20_000), ALICE)
-    auth = authorization(from_=WALLET)
-    data = transfer_call(auth, signature_of(auth))
-    assert anvil.refusal(data) == "ERC3009InvalidSignature()"

@@ -83,12 +83,6 @@ def test_a_scenario_is_the_same_on_anvil_event_by_event(scenario: Scenario):
     assert told(run) == told(World(chain="ledger").play(scenario))
 
 
-def test_over_sockets_too():
-    assert told(World(chain="anvil", on="tcp").play("replay")) == told(
-        World(chain="ledger").play("replay")
-    )
-
-
 def test_the_same_seed_gives_the_same_journal():
     runs = [World(chain="anvil", seed=3).play("parallel_authorization") for _ in range(2)]
     assert runs[0].sha256 == runs[1].sha256
@@ -325,8 +319,3 @@ def test_conflicting_options_are_refused(
 def test_the_rules_of_a_real_token_stay():
     with pytest.raises(ChainError, match="rules of a real token cannot be left out: transfer"):
         World(chain="anvil", without=(("transfer", "5/nonce-once"),)).play("replay")
-
-
-def test_the_funded_accounts_are_those_of_the_ledger(server: LocalServer):
-    with LocalServer(seed=1) as other:
-        assert [w.address for w in server.wallets] == [w.address for w in other.wallets]

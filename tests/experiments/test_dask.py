@@ -35,6 +35,7 @@ def client() -> Iterator[Any]:
         yield client
 
 
+@pytest.mark.thorough
 def test_a_worker_that_is_killed_midway_changes_nothing(client: Any, tmp_path: Path) -> None:
     """The first worker that has begun a task is killed, while it plays that."""
     made = tmp_path / "made"

@@ -129,24 +129,6 @@ def test_a_late_explorer_does_not_see_the_mempool() -> None:
     assert explorer.both("TransactionByHash", tx_hash) is None
 
 
-def test_the_height_of_a_late_explorer_counts_only_blocks_it_has_seen() -> None:
-    explorer = new_explorer(lag_s=10)
-    for _ in range(4):
-        explorer.clock.advance(4)
-        explorer.mine()
-    assert explorer.height() == 1  # the blocks are 12, 8, 4 and 0 seconds old
-    explorer.clock.advance(100)
-    assert explorer.height() == 4
-
-
-def test_a_transaction_dropped_by_a_reorg_is_forgotten() -> None:
-    explorer = new_explorer()
-    tx_hash = explorer.send()
-    dropped = {bytes.fromhex(tx_hash[2:])}
-    asyncio.run(explorer.ledger.reorg(1, dropped))  # type: ignore[arg-type]
-    assert [explorer.both(name, tx_hash) for name in NAMES] == [None, None]
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_bad_hash_is_an_error_in_a_200_or_a_400(name: str) -> None:
     explorer = new_explorer()
@@ -160,11 +142,6 @@ def test_a_bad_hash_is_an_error_in_a_200_or_a_400(name: str) -> None:
         assert response.status_code == 400
         assert response.json()["error"] == "Invalid transaction hash"
         assert "64 hex digits" in response.json()["reason"]
-
-
-def test_etherscans_form_does_not_take_the_other_spelling() -> None:
-    body = new_explorer().etherscan("eth_getTransactionByHash", txHash=UNKNOWN)
-    assert body["error"]["code"] == -32602
 
 
 @pytest.mark.parametrize(
@@ -183,10 +160,6 @@ def test_an_unknown_question_is_not_ok_in_a_200(query: dict[str, str], text: str
     body = response.json()
     assert (body["status"], body["message"]) == ("0", "NOTOK")
     assert body["result"].startswith(f"Error! Missing Or invalid {text} name")
-
-
-def test_a_path_that_is_not_served_is_a_404() -> None:
-    assert new_explorer().http.get("/api/v1/ethproxy/getBalance").status_code == 404
 
 
 # --- blocks and outcomes -------------------------------------------------------------
@@ -315,10 +288,3 @@ def test_blockscout_fails_in_its_own_words(query: dict[str, str], text: str) -> 
     response = new_explorer().http.get("/blockscout/api", params=query)
     assert response.status_code == 200
     assert response.json() == {"status": "0", "message": text, "result": None}
-
-
-def test_blockscout_does_not_find_what_waits() -> None:
-    explorer = new_explorer()
-    explorer.hold()
-    told = transaction_of(explorer, "gettxinfo", explorer.send(), "/blockscout/api")
-    assert told["message"] == "Transaction not found"

@@ -48,20 +48,6 @@ def test_the_owner_of_a_smart_wallet_pays_with_it(desk: Desk):
     assert again["error"] == "Authorization already used"
 
 
-@pytest.mark.parametrize(
-    "signature",
-    [b"\x01" * 64, b"\x01" * 65, signature_of(PAID) + bytes.fromhex("6492" * 16)],
-    ids=["64 bytes", "nobody's", "wrapped"],
-)
-def test_what_the_wallet_refuses_is_refused(desk: Desk, signature: bytes):
-    assert verdict(desk, auth=PAID, signature=signature) == "Invalid EIP-3009 signature"
-    assert desk.driver.balance(SHOP) == 0
-
-
-def test_another_signer_is_refused(desk: Desk):
-    assert verdict(desk, auth=PAID, by=MALLORY) == "Invalid EIP-3009 signature"
-
-
 def test_an_account_with_code_is_asked_and_its_own_key_is_not_enough(desk: Desk):
     """EIP-7702: the code that an account delegates to decides, as it does at the token."""
     set_code(desk, ALICE.address_bytes, b"\xef\x01\x00" + DELEGATE, {})

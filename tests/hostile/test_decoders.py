@@ -18,25 +18,20 @@ from tests.hostile.values import anything, messages, texts
 from tests.rig import ServiceRig
 from tests.strategies import (
     addresses,
-    authorizations,
     bytes32,
     headers_authorizations,
-    json_values,
     uint256,
 )
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.rpc import jsonrpc
 from x402sim.http.web import Refused
-from x402sim.journal import Journal
 from x402sim.protocol import abi, cronos, money, rpc_values, x402
 from x402sim.protocol import messages as kinds
 from x402sim.protocol.crypto import checksum, from_hex, parse_address, to_hex
 from x402sim.protocol.header import decode_header, encode_header, present, read_header
 from x402sim.protocol.messages import BadMessage, Wire, decode, encode
-from x402sim.protocol.networks import NETWORKS, TESTNET, network_named
-from x402sim.protocol.rpc_values import BadParams
+from x402sim.protocol.networks import TESTNET
 from x402sim.service.issue import RESOURCES, IssuedTerms
-from x402sim.service.upstream.cronos import read_outcome, read_verdict
 from x402sim.world.control import messages as control_messages
 from x402sim.world.control.app import ACTIONS
 from x402sim.world.server.origins import origin
@@ -68,19 +63,7 @@ def or_raises(error: type[Exception], work: Callable[..., Any], *given_: Any) ->
         return None
 
 
-def test_there_are_kinds():
-    assert len(KINDS) >= 40
-
-
 # --- messages ------------------------------------------------------------------------
-
-
-@each_kind
-@DRAWN
-@given(body=st.binary(max_size=200))
-def test_bytes_are_a_message_or_a_bad_message(kind, body):
-    read = or_raises(BadMessage, decode, body, kind)
-    assert read is None or isinstance(read, kind)
 
 
 @each_kind
@@ -133,20 +116,6 @@ def test_any_text_is_hex_or_a_value_error(text, size):
 
 
 @DRAWN
-@given(raw=st.binary(max_size=40), address=addresses)
-def test_hex_comes_back(raw, address):
-    assert from_hex(to_hex(raw), len(raw)) == raw
-    assert parse_address(checksum(address)) == address
-
-
-@DRAWN
-@given(text=texts)
-def test_any_text_is_a_network_or_a_value_error(text):
-    network = or_raises(ValueError, network_named, text)
-    assert network is None or network.name == text
-
-
-@DRAWN
 @given(text=texts, body=st.binary(max_size=100) | anything.map(json.dumps))
 def test_any_text_is_a_message_of_the_standard_or_a_bad_message(text, body):
     raw = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
@@ -155,26 +124,6 @@ def test_any_text_is_a_message_of_the_standard_or_a_bad_message(text, body):
             or_raises(BadMessage, x402.read_payment, version, spelled)
         or_raises(BadMessage, x402.read_required, spelled)
         or_raises(BadMessage, x402.read_settlement, spelled)
-
-
-@DRAWN
-@given(auth=authorizations, signature=st.binary(max_size=100))
-def test_a_payment_of_the_standard_comes_back(auth, signature):
-    common = {"scheme": "exact", "asset": checksum(TESTNET.asset), "pay_to": checksum(auth.to)}
-    first = x402.RequirementsV1(
-        **common, network="cronos-testnet", max_amount_required="1", max_timeout_seconds=300
-    )
-    second = x402.RequirementsV2(
-        **common, network=TESTNET.caip2, amount="1", max_timeout_seconds=300
-    )
-    for version, accepted in ((1, first), (2, second)):
-        text = x402.encode_payment(auth, signature, accepted)
-        signed = x402.read_payment(version, text).signed
-        assert (signed.authorization, signed.signature) == (auth, signature)
-
-
-def test_a_network_comes_back():
-    assert all(network_named(each.name) == each for each in NETWORKS.values())
 
 
 @DRAWN
@@ -252,13 +201,6 @@ def test_an_issued_id_comes_back_and_no_other(issuer, resource, amount, now_s, d
 # --- what a facilitator answers, faults, journals ------------------------------------
 
 
-@DRAWN
-@given(body=st.binary(max_size=200) | anything.map(lambda it: json.dumps(it).encode()))
-def test_any_answer_of_a_facilitator_is_read_or_a_bad_message(body):
-    or_raises(BadMessage, read_verdict, body)
-    or_raises(BadMessage, read_outcome, body)
-
-
 FAULT = st.sampled_from(
     ["victim", "does", "path", "times", "chance", "after", "seconds", "status", "body", "x"]
 )
@@ -275,41 +217,7 @@ def test_anything_is_a_fault_or_a_value_error(asked):
     or_raises(ValueError, read_fault, asked)
 
 
-@DRAWN
-@given(
-    text=st.binary(max_size=200)
-    | json_values.map(lambda it: b'{"journal":"x402sim","version":2}\n' + json.dumps(it).encode())
-)
-def test_any_bytes_are_a_journal_or_a_value_error(text):
-    or_raises(ValueError, Journal.load, text)
-
-
 # --- JSON-RPC ------------------------------------------------------------------------
-
-READERS: list[Callable[[Any], Any]] = [
-    rpc_values.read_hash,
-    rpc_values.read_address,
-    rpc_values.read_quantity,
-    rpc_values.read_bytes,
-    lambda value: rpc_values.read_bool(value, "it"),
-    lambda value: rpc_values.read_object(value, "it"),
-    lambda value: jsonrpc.read_block_number(value, 10),
-    jsonrpc.read_call,
-    jsonrpc.read_addresses,
-    jsonrpc.read_topics,
-]
-CALL = st.dictionaries(
-    st.sampled_from(["from", "to", "data", "input", "value", "gas", "nonce", "chainId"]),
-    anything,
-    max_size=6,
-)
-
-
-@pytest.mark.parametrize("read", range(len(READERS)))
-@DRAWN
-@given(value=anything | CALL | st.lists(anything, max_size=5))
-def test_any_parameter_is_read_or_a_bad_parameter(read, value):
-    or_raises(BadParams, READERS[read], value)
 
 
 @DRAWN
@@ -321,12 +229,6 @@ def test_a_parameter_comes_back(number, raw, hashed, address):
     assert rpc_values.read_address(to_hex(address)) == address
     sent = {"from": to_hex(address), "to": to_hex(address), "data": to_hex(raw), "value": "0x1"}
     assert jsonrpc.read_call(sent) == Call(address, address, raw, 1)
-
-
-@DRAWN
-@given(request=anything | st.dictionaries(st.sampled_from(["jsonrpc", "id", "method"]), anything))
-def test_any_request_is_valid_or_says_why_not(request):
-    assert isinstance(jsonrpc.why_invalid(request), str | None)
 
 
 SELECTORS = [value for name, value in vars(abi).items() if name.isupper() and len(value) == 4]
@@ -344,13 +246,6 @@ def chain() -> Any:
     sender=addresses,
 )
 def test_any_calldata_is_run_or_reverted(chain, data, sender):
-    or_raises(Reverted, lambda: chain.machine.call(Call(sender, chain.token, data), 1_800_000_000))
-
-
-@DRAWN
-@given(auth=authorizations, signature=st.binary(max_size=100), sender=addresses)
-def test_any_authorization_is_run_or_reverted(chain, auth, signature, sender):
-    data = abi.transfer_with_authorization(auth, signature)
     or_raises(Reverted, lambda: chain.machine.call(Call(sender, chain.token, data), 1_800_000_000))
 
 

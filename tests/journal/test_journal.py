@@ -1,6 +1,5 @@
 """The journal: order, numbers, the form of its lines, and which files it reads."""
 
-import hashlib
 import re
 import sys
 import tracemalloc
@@ -86,13 +85,6 @@ def test_a_line_has_its_fields_in_the_order_of_their_declaration(event, line):
     assert list(Journal.load(journal.ndjson())) == [Entry(0, 5, event)]
 
 
-def test_a_line_break_in_a_text_does_not_break_the_line():
-    journal = Journal()
-    journal.record(5, Note(name="one\ntwo\r\u2028three"))
-    assert journal.ndjson().count(b"\n") == 2
-    assert list(Journal.load(journal.ndjson())) == list(journal)
-
-
 def test_equal_runs_have_equal_bytes_in_whatever_order_fields_are_named():
     one, two = Journal(), Journal()
     one.record(5, Note(name="paid", data={"amount": 1, "to": "bob"}))
@@ -102,13 +94,6 @@ def test_equal_runs_have_equal_bytes_in_whatever_order_fields_are_named():
 
 
 # --- the hash --------------------------------------------------------------------------
-
-
-def test_sha256_is_that_of_the_bytes_with_the_header():
-    for journal in filled(3), Journal():
-        assert journal.sha256() == hashlib.sha256(journal.ndjson()).hexdigest()
-    assert Journal().ndjson() == HEADER
-    assert len(Journal.load(HEADER)) == 0
 
 
 # --- listeners, merging ----------------------------------------------------------------
@@ -217,14 +202,6 @@ def test_a_journal_that_is_nested_too_deeply_is_refused(text):
 
 
 # --- what it costs -------------------------------------------------------------------
-
-
-def test_since_reads_the_newest_entries_only():
-    journal = filled(3 * EVERY + 5)
-    journal._storage._batches[0] = None  # reading it would raise
-    assert [entry.seq for entry in journal.since(EVERY + 7)] == list(
-        range(EVERY + 7, 3 * EVERY + 5)
-    )
 
 
 # --- columns -------------------------------------------------------------------------

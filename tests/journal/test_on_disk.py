@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pandas.testing import assert_frame_equal
 
-from x402sim import Fault, LiveWorld, Run, World
+from x402sim import Fault, LiveWorld, World
 from x402sim.events import IndexerRan, Note, PaymentIndexed
 from x402sim.journal import HEADER, Entry, Journal
 from x402sim.journal.storage import EVERY
@@ -77,10 +77,6 @@ def test_since_reads_at_most_a_block_more_than_it_returns(both, read):
     assert min(read) > 2 * EVERY
 
 
-def test_of_decodes_no_other_lines(both, read):
-    assert len(list(both[1].of(PaymentIndexed))) == len(read) == -(-MANY // 3)
-
-
 def test_a_reader_sees_what_there_was_when_it_began(both):
     on_disk = both[1]
     seen = 0
@@ -115,12 +111,6 @@ def test_a_file_that_is_no_journal_and_a_line_that_is_no_entry_are_refused(file)
     )
     with pytest.raises(ValueError, match="line 2 is no entry of a journal"):
         list(Journal.open(file))
-
-
-def test_lines_that_another_program_has_written_are_read_too(file):
-    file.write_bytes(HEADER + b'{"event":"note", "at_ms": 5, "name": "x", "seq": 0}\n')
-    assert list(Journal.open(file).of(Note)) == [Entry(0, 5, Note(name="x"))]
-    assert list(Journal.open(file).of(IndexerRan)) == []
 
 
 def test_merging_writes_the_file_anew(file, both):
@@ -159,19 +149,6 @@ def test_a_run_on_disk_has_the_same_bytes_frames_and_outcome(file):
     assert on_disk.command == in_memory.command
     for table in TABLES.values():
         assert_frame_equal(table(on_disk.journal), table(in_memory.journal))
-
-
-def test_a_large_run_stays_in_its_file(file, monkeypatch):
-    played = World(seed=2, journal=str(file)).play(story)
-    assert Run.load(file).journal.file is None
-    monkeypatch.setattr("x402sim.report.run._LARGE_BYTES", 0)
-    opened = Run.load(file)
-    assert opened.journal.file == file.resolve()
-    assert (opened.outcome, opened.sha256) == (played.outcome, played.sha256)
-    assert_frame_equal(opened.orders, played.orders)
-    file.write_bytes(HEADER)
-    with pytest.raises(ValueError, match="0 'begin' events"):
-        Run.load(file)
 
 
 def test_the_file_is_closed_also_if_the_story_breaks(file):

@@ -4,7 +4,6 @@ import pytest
 from eth_account import Account
 from eth_utils import keccak, to_checksum_address
 from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.strategies import CURVE_ORDER, addresses, bytes32, private_keys
 from x402sim.protocol.crypto import (
@@ -20,11 +19,6 @@ from x402sim.protocol.crypto import (
 )
 
 ADDRESS = "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0"
-
-
-@given(data=st.binary(max_size=500))
-def test_keccak256_is_that_of_eth_utils(data):
-    assert keccak256(data) == keccak(data)
 
 
 @pytest.mark.parametrize("size", [0, 135, 136, 137, 271, 272, 273, 10_000])
@@ -47,14 +41,6 @@ def test_address_of_is_the_account_address(key):
 def test_signatures_are_those_of_eth_account(key, digest):
     theirs = Account.unsafe_sign_hash(digest, key.secret)
     assert sign(digest, key) == bytes(theirs.signature)
-
-
-@given(key=private_keys, digest=bytes32)
-def test_signatures_have_a_low_s_and_v_27_or_28(key, digest):
-    signature = sign(digest, key)
-    assert len(signature) == 65
-    assert int.from_bytes(signature[32:64]) <= HALF_ORDER
-    assert signature[64] in (27, 28)
 
 
 def test_half_order_is_half_the_order_of_the_curve():
@@ -103,12 +89,12 @@ def test_a_key_shows_no_secret():
     assert bytes(range(8)).hex() not in f"{key!r} {key}"
 
 
-def test_ten_thousand_signatures_recover_as_by_coincurve():
+def test_two_thousand_signatures_recover_as_by_coincurve():
     """Signatures as made, with another r, the high s, any v, or the other key."""
     pytest.importorskip("coincurve", reason=NO_WHEEL)
     rng = random.Random(1)
     refusals = 0
-    for _ in range(10_000):
+    for _ in range(2_000):
         digest = rng.randbytes(32)
         signature = sign(digest, PrivateKey(rng.randrange(1, CURVE_ORDER).to_bytes(32)))
         r, s, v = signature[:32], signature[32:64], signature[64]
@@ -123,7 +109,7 @@ def test_ten_thousand_signatures_recover_as_by_coincurve():
                 v = 55 - v
         assert outcome(digest, r + s + bytes([v])) == by_coincurve(digest, r + s + bytes([v]))
         refusals += by_coincurve(digest, r + s + bytes([v])) is None
-    assert 3_000 < refusals < 7_000
+    assert 600 < refusals < 1_400
 
 
 def test_no_key_is_recovered_at_infinity():
@@ -160,15 +146,6 @@ def by_coincurve(digest: bytes, signature: bytes) -> bytes | None:
     except Exception:  # noqa: BLE001 - that binding raises Exception itself
         return None
     return keccak(key.format(compressed=False)[1:])[12:]
-
-
-@given(digest=bytes32, signature=st.binary(max_size=70))
-def test_recover_never_raises_anything_but_bad_signature(digest, signature):
-    try:
-        signer = recover(digest, signature)
-    except BadSignature:
-        return
-    assert len(signer) == 20
 
 
 @pytest.mark.parametrize("spell", [str, str.lower, lambda a: "0x" + a[2:].upper()])

@@ -14,33 +14,19 @@ from tests.strategies import (
     private_keys,
     signed_elsewhere,
 )
-from x402sim.protocol.crypto import Address, PrivateKey, checksum, recover, sign
+from x402sim.protocol.crypto import checksum, recover, sign
 from x402sim.protocol.eip3009 import (
-    CANCEL_TYPEHASH,
     RECEIVE_TYPEHASH,
-    TRANSFER_TYPEHASH,
     Authorization,
     Domain,
     cancel_digest,
     is_early,
     is_late,
-    separator,
     transfer_digest,
 )
 
 (TRANSFER,) = TERMS.values()
 CANCEL = [{"name": "authorizer", "type": "address"}, {"name": "nonce", "type": "bytes32"}]
-
-KEY = PrivateKey(b"\x11" * 32)
-PAYER = KEY.address
-AUTH = Authorization(
-    from_=PAYER,
-    to=Address(b"\x22" * 20),
-    value=10_000,
-    valid_after=1_700_000_000,
-    valid_before=1_700_000_360,
-    nonce=b"\x33" * 32,
-)
 
 
 def domain_data(domain: Domain) -> dict:
@@ -69,40 +55,6 @@ def typed(auth: Authorization, domain: Domain, primary: str = "TransferWithAutho
 
 def digest_of(signable) -> bytes:
     return keccak(b"\x19" + signable.version + signable.header + signable.body)
-
-
-TERMS_TEXT = ",".join(f"{term['type']} {term['name']}" for term in TRANSFER)
-
-
-@pytest.mark.parametrize(
-    ("ours", "type_text", "published"),
-    [
-        (
-            TRANSFER_TYPEHASH,
-            f"TransferWithAuthorization({TERMS_TEXT})",
-            "7c7c6cdb67a18743f49ec6fa9b35f50d52ed05cbed4cc592e13b44501c1a2267",
-        ),
-        (
-            RECEIVE_TYPEHASH,
-            f"ReceiveWithAuthorization({TERMS_TEXT})",
-            "d099cc98ef71107a616c4f0f941f04c322d8e254fe26b3c6668db87aae413de8",
-        ),
-        (
-            CANCEL_TYPEHASH,
-            "CancelAuthorization(address authorizer,bytes32 nonce)",
-            "158b0a9edf7a828aad02f63cd515c68ef2f50ba807396f6d12842833a1597429",
-        ),
-    ],
-    ids=["transfer", "receive", "cancel"],
-)
-def test_typehashes_are_the_published_constants(ours, type_text, published):
-    assert ours == keccak(text=type_text)
-    assert ours.hex() == published
-
-
-@given(domain=domains, auth=authorizations)
-def test_separator_is_that_of_eip_712(domain, auth):
-    assert separator(domain) == typed(auth, domain).header
 
 
 @pytest.mark.clause("5/signature-proves")

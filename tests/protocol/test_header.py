@@ -63,11 +63,6 @@ def test_the_header_is_0x_and_the_hex_of_the_published_json():
     assert json.loads(bytes.fromhex(text[2:])) == WIRE
 
 
-def test_the_base64_spelling_holds_the_same_json():
-    text = encode_header(AUTH, SIGNATURE, TESTNET, "base64")
-    assert json.loads(base64.b64decode(text, validate=True)) == WIRE
-
-
 @pytest.mark.clause("2.3/hex-header", "2.3/contents")
 @given(auth=headers_authorizations, signature=st.binary(max_size=70))
 def test_both_spellings_decode_to_the_authorization_that_was_encoded(auth, signature):

@@ -1,11 +1,9 @@
-from decimal import Decimal, localcontext
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import uint256
-from x402sim.protocol.money import MAX_UINT256, parse_base, to_base, to_decimal
+from x402sim.protocol.money import parse_base, to_base, to_decimal
 
 NOT_BASE_UNITS = {
     "exponent": "1e3",
@@ -42,11 +40,6 @@ def test_parse_base_refuses(text):
     assert len(str(refused.value)) < 250
 
 
-@pytest.mark.parametrize("amount", [0, 1, 10_000, 2**53 + 1, 2**63, MAX_UINT256])
-def test_parse_base_is_exact(amount):
-    assert parse_base(str(amount)) == amount
-
-
 @pytest.mark.parametrize("text", NOT_DECIMALS.values(), ids=NOT_DECIMALS)
 def test_to_base_refuses(text):
     with pytest.raises(ValueError, match="expected a plain decimal"):
@@ -69,13 +62,6 @@ def test_to_base_refuses(text):
 )
 def test_to_base_is_exact(text, amount_base):
     assert to_base(text, 6) == amount_base
-
-
-@pytest.mark.parametrize("text", ["5", "5.0", "5.000", "5.000000"])
-def test_max_spend_has_exactly_two_fraction_digits(text):
-    assert to_base("5.00", 6, fraction_digits=2) == 5_000_000
-    with pytest.raises(ValueError, match="expected exactly 2 fraction digits"):
-        to_base(text, 6, fraction_digits=2)
 
 
 def test_to_base_never_rounds_a_digit_away():
@@ -106,9 +92,3 @@ def test_a_token_may_have_no_decimals(text):
 @given(amount=uint256, decimals=st.integers(1, 30))
 def test_amounts_round_trip(amount, decimals):
     assert to_base(to_decimal(amount, decimals), decimals) == amount
-
-
-@given(amount=uint256, decimals=st.integers(0, 30))
-def test_to_decimal_says_the_amount(amount, decimals):
-    with localcontext(prec=200):
-        assert Decimal(to_decimal(amount, decimals)).scaleb(decimals) == amount

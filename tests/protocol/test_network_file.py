@@ -1,14 +1,10 @@
 """A file of networks: what it may say, what it is refused for, and the commands that read it."""
 
-import json
-from contextlib import ExitStack
 from pathlib import Path
 
-import httpx
 import pytest
 from typer.testing import CliRunner
 
-from tests.serve.driver import Running
 from x402sim import MAINNET, TESTNET, LocalServer, Network
 from x402sim.cli import app
 from x402sim.protocol.network_file import choose_network, known_networks
@@ -74,8 +70,8 @@ def test_a_bad_row_is_refused_and_named(file: Path, change: tuple[str, str], sai
 
 @pytest.mark.parametrize(
     "deep",
-    ["x = " + "[" * 9_000 + "]" * 9_000, "x = " + "{a=" * 9_000 + "1" + "}" * 9_000,
-     "a." * 9_000 + "a = 1", "[" + "a." * 9_000 + "a]"],
+    ["x = " + "[" * 3_000 + "]" * 3_000, "x = " + "{a=" * 3_000 + "1" + "}" * 3_000,
+     "a." * 3_000 + "a = 1", "[" + "a." * 3_000 + "a]"],
     ids=["lists", "tables", "dotted key", "dotted table"],
 )  # fmt: skip
 def test_a_file_that_is_nested_too_deeply_is_refused(file: Path, deep: str) -> None:
@@ -85,7 +81,13 @@ def test_a_file_that_is_nested_too_deeply_is_refused(file: Path, deep: str) -> N
 
 
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
-    for command in (["serve"], ["demo"], ["run", "replay"], ["conformance", "http://127.0.0.1:1"]):
+    for command in (
+        ["serve"],
+        ["service"],
+        ["demo"],
+        ["run", "replay"],
+        ["conformance", "http://h"],
+    ):
         done = CliRunner().invoke(app, [*command, "--network-file", str(tmp_path / "none.toml")])
         assert done.exit_code == 2, done.output
         assert done.stderr.count("\n") == 1
@@ -99,38 +101,6 @@ def test_run_plays_on_a_network_and_says_how_to_repeat_it(file: Path) -> None:
     assert done.exit_code == 0, done.output
     done = CliRunner().invoke(app, ["run", "replay", "--network", "bas"])
     assert (done.exit_code, "base-sepolia" in done.stderr) == (2, True)
-
-
-def test_demo_pays_in_the_networks_token(file: Path) -> None:
-    done = CliRunner().invoke(app, ["demo", "--network-file", str(file), "--json"])
-    assert done.exit_code == 0, done.output
-    steps = json.loads(done.stdout)["steps"]
-    assert steps[1]["price"] == "10000000000000000 base units = 0.01 MYD"
-    assert steps[4]["payer"] == "1000.00 MYD -> 999.99 MYD"
-
-
-def test_serve_service_and_conformance_take_a_file(file: Path) -> None:
-    """The service runs against a world of the same network, and the suite pays on it."""
-    file.write_text(ROW.replace("decimals = 18", "decimals = 6"))  # as the specification demands
-    with ExitStack() as running:
-        options = ("--port", "0", "--network-file", str(file))
-        world = Running("serve", *options, "--no-service", "--json")
-        running.callback(world.close)
-        ready = json.loads(world.line())
-        assert ready["token"]["name"] == "My Dollar"
-        env = {
-            "PRIVATE_KEY": ready["accounts"][-1]["privateKey"],
-            "FACILITATOR_URL": ready["facilitator"],
-            "EXPLORER_URL": ready["explorer"],
-            "RPC_URL": ready["rpc"],
-        }
-        service = Running("service", *options, env=env)
-        running.callback(service.close)
-        url = service.line().split()[3].rstrip(";")
-        assert httpx.get(f"{url}/healthz", trust_env=False).json()["network"] == "my-net"
-        judged = ["conformance", url, "--world", ready["control"], "--only", "1/sign-settle-repeat"]
-        done = CliRunner().invoke(app, judged)
-        assert done.exit_code == 0, done.output
 
 
 def test_the_suite_pays_with_no_key_in_tokens_that_its_budget_does_not_count(file: Path) -> None:

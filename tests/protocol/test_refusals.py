@@ -44,26 +44,8 @@ def test_each_status_is_the_one_decided(refusal, chosen):
     assert status_of(refusal, chosen) == getattr(chosen, SWITCHES[refusal])
 
 
-@pytest.mark.parametrize("chosen", [Decisions(), alternatives()], ids=["default", "alternative"])
-def test_every_refusal_has_an_error_status(chosen):
-    assert all(400 <= status_of(refusal, chosen) < 600 for refusal in Refusal)
-    assert status_of(Refusal.FAILED, chosen) == 502
-
-
 def test_every_status_that_a_decision_chooses_is_in_the_table_above():
     assert set(SWITCHES) == {r for r in Refusal if not isinstance(r.row.status, int)}
-
-
-@pytest.mark.parametrize("switch", SWITCHES.values())
-def test_one_switch_moves_one_status(switch):
-    changed = Decisions(**{switch: 418})
-    moved = [r for r in Refusal if status_of(r, changed) != status_of(r, Decisions())]
-    assert [SWITCHES[refusal] for refusal in moved] == [switch]
-
-
-def test_a_reason_follows_the_error_text():
-    refused = SettlementRefused(Refusal.MISMATCH, "scheme: issued exact, got upto")
-    assert str(refused) == "Payment requirements do not match: scheme: issued exact, got upto"
 
 
 # --- whether an attempt is over --------------------------------------------------------------

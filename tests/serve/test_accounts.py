@@ -1,7 +1,6 @@
 """The funded accounts of `serve`: those everybody knows, those of a phrase, and those of a seed."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from eth_account import Account
@@ -15,7 +14,6 @@ from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.phrase import KNOWN, keys_of
 from x402sim.world.assembly.parts import build
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.chains.accounts import Accounts
 from x402sim.world.chains.anvil import Anvil
 
 FIRST = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
@@ -50,21 +48,6 @@ def test_a_phrase_a_seed_and_a_number_may_be_given() -> None:
         assert local.wallets[0].address != FIRST
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"mnemonic": "test test test"}, "12 to 24 words of BIP-39"),
-        ({"mnemonic": f"{OTHER} wrong"}, "got 13 words that are none"),
-        ({"accounts": 0}, "fund 1 to 100 accounts, not 0"),
-        ({"accounts": 101}, "fund 1 to 100 accounts, not 101"),
-    ],
-)
-def test_what_is_no_phrase_or_number_is_refused(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(ValueError, match=says) as refused:
-        LocalServer(**options).start()
-    assert "sausage" not in str(refused.value)
-
-
 def addresses(file: Path, **more: str | int) -> list[str]:
     with LocalServer(file=file, **more) as server:  # type: ignore[arg-type]
         return [wallet.address for wallet in server.wallets]
@@ -90,14 +73,6 @@ def test_a_file_keeps_the_accounts_that_it_was_begun_with(tmp_path: Path) -> Non
             addresses(file, **more)
     assert addresses(tmp_path / "seeded.db", seed=3) == addresses(tmp_path / "seeded.db", seed=3)
     assert addresses(tmp_path / "seeded.db", seed=3) == drawn(3)
-
-
-def test_stories_draw_their_accounts_from_the_seed_as_ever() -> None:
-    parts = build(Recipe(network=TESTNET, seed=0))
-    assert parts.accounts[0].address == Accounts.drawn(parts.deploy.site.keys).funded[0].address
-    assert FIRST not in {wallet.address for wallet in parts.accounts}
-    parts.service.store.close()
-    parts.chain.close()
 
 
 def test_anvil_names_the_accounts_and_signs_for_them() -> None:

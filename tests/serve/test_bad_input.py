@@ -1,6 +1,5 @@
 """Bad input: a clear 4xx in JSON, nothing moved, nothing stored, and the server lives on."""
 
-import base64
 import http.client
 import json
 import socket
@@ -17,11 +16,10 @@ from tests.serve.driver import (
     QUOTE,
     SESSIONS,
     Server,
-    read_header,
     refusal,
 )
 from tests.serve.hosted import status_and_text
-from x402sim.protocol.refusals import Refusal, RequestError
+from x402sim.protocol.refusals import RequestError
 
 MIB = 1 << 20
 
@@ -139,27 +137,6 @@ def _fields(message: dict[str, Any], within: str = "") -> Iterator[tuple[str, st
             yield from _fields(value, f"{name}.")
 
 
-NO_OBJECTS = [
-    *(b"{", b"}", b"{}}", b"{,}", b"{'a': 1}", b'{"a"}', b'{"a": }', b"nul", b"undefined", b"a=b"),
-    *(b"null", b"true", b"[]", b"[{}]", b'""', b'"{}"', b"0", b"-1", b"1e3", b"1e999", b"NaN"),
-    *(b"Infinity", b"\0", b" ", b"\xff\xfe{\0}\0", b"\xef\xbb\xbf{}", b'{"a": "\xff"}'),
-    *(b'{"a": "\xed\xa0\x80"}', b'{"a": "\\ud800"}', b'{"\\udfff": 1}', b'{"a": "\\x00"}'),
-    *(b'{"a": 1e999}', b'{"a": NaN}', b'{"a": 01}', b'{"a": 1} {"b": 2}', b"<a/>", b"{" * 1000),
-    b"[" * 200_000,
-    b"[" * 200_000 + b"]" * 200_000,
-    b'{"":' * 200_000 + b"1" + b"}" * 200_000,
-    b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}",
-]
-NO_JSON_OBJECTS = (b"{", b"[]", b"null", b'""', b"1", b"\xff", b"[" * 200_000, b'{"a": ')
-"""What even an action refuses that needs no argument."""
-
-
-@pytest.mark.parametrize("path", [*MESSAGES, "/_sim/snapshot", "/_sim/reset", "/_sim/indexer/run"])
-def test_a_body_that_is_no_message_is_400(server, prepared, path):
-    for body in (b"", *NO_OBJECTS) if path in NEED_A_BODY else NO_JSON_OBJECTS:
-        _assert_refused(_send(server, prepared, path, body), body[:40])
-
-
 def test_a_body_over_1_mib_is_413_announced_or_not(server, prepared):
     big = b'{"a": "' + b"x" * MIB + b'"}'
     headers = {"X-Payment-Id": prepared["paid"]}
@@ -197,48 +174,6 @@ def test_a_command_out_of_range_is_refused(server):
 
 
 # --- the payment header ------------------------------------------------------------------
-
-
-def _hex(raw: bytes) -> str:
-    return "0x" + raw.hex()
-
-
-NO_HEADERS = [
-    *("", " ", "0x", "0x0", "0xzz", "0x 00", "0x7b7", "x", "=", "====", "a", "!!!!", "☃☃☃☃", "\0"),
-    *("{}", "null", "e30", "0x" + "0" * 9999, "A" * 100_000, "0X7B7D", "bnVsbA==", "W10="),
-    *(_hex(raw) for raw in (b"[]", b"null", b'""', b"1", b"{}", b"[{}]", b"{", b"\xff", b"NaN")),
-    _hex(b"[" * 200_000),
-    _hex(b'{"a":' + b"[" * 200_000 + b"]" * 200_000 + b"}"),
-    base64.b64encode(b"[" * 200_000).decode(),
-]
-
-
-IN_PAYLOAD = [
-    *(("payload", value) for value in (None, [], {}, "x", 1)),
-    *(("scheme", value) for value in (None, 1, [])),
-    *(("network", value) for value in (None, 338)),
-    *(("x402Version", value) for value in (None, "1", 1.5)),
-    *(("payload.value", value) for value in (10000, None, "", "010", " 1", "1e3", "-1", "0x1")),
-    *(("payload.value", value) for value in (str(2**256), "9" * 9999, "١", [], {})),
-    *((f"payload.{name}", "0x12") for name in ("from", "to", "nonce", "asset")),
-    *((f"payload.{name}", "0x" + "zz" * 20) for name in ("from", "to", "asset")),
-    *((f"payload.{name}", None) for name in ("from", "to", "nonce", "asset", "signature")),
-    *(("payload.signature", value) for value in ("0x1", "0xzz", "x", "", 7, "☃", "0x" + " 0" * 65)),
-    *(("payload.validAfter", value) for value in ("0", -1, 1.5, None, True, 2**256, 10**80)),
-    *(("payload.validBefore", value) for value in ("1", -1, 1.5, None, 2**256)),
-]
-
-
-@pytest.mark.clause("2.3/contents", "4.1/verify-signature")
-def test_a_header_that_cannot_be_read(server, prepared, valid):
-    written = read_header(valid[PAY]["paymentHeader"])
-    numbers = (Token(text) for text in ("NaN", "1e999", "-Infinity", "9" * 5000))
-    fields = [*IN_PAYLOAD, *(("payload.validBefore", number) for number in numbers)]
-    for text in (*NO_HEADERS, *(_hex(_with(written, name, value)) for name, value in fields)):
-        body = json.dumps(valid[PAY] | {"paymentHeader": text}).encode()
-        answer = _send(server, prepared, PAY, body)
-        assert refusal(answer) == status_and_text(Refusal.INVALID_SIGNATURE), text[:300]
-        assert answer.json()["reason"] == "Invalid Base64 paymentHeader"
 
 
 # --- methods, paths, headers -------------------------------------------------------------
@@ -295,13 +230,6 @@ def test_a_percent_encoded_path_is_the_path_it_spells(server):
     assert json.loads(body)["paymentRequirements"]["resource"] == QUOTE
     answer, _ = _ask(server, "GET", "/%5fsim/state", {"Origin": "http://elsewhere.example"})
     assert answer.status == 403, "an encoded path does not get around the guard"
-
-
-def test_a_strange_proof_is_no_proof(server):
-    for header in ("X-Payment-Id", "X-Session-Id"):
-        for value in (b"x" * 50_000, b"pay_" + b"a" * 50_000, b"\xff\xfe", b"a, b", "☃".encode()):
-            answer = server.http.post(QUOTE, json=ORDER, headers={header: value})
-            assert refusal(answer) == (402, "Payment Required")
 
 
 def _address(server: Server) -> tuple[str, int]:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.serve.driver import PAY, PRICE, QUOTE, in_parallel, refusal
+from tests.serve.driver import PAY, in_parallel, refusal
 from tests.serve.hosted import hosted, status_and_text
 from x402sim import Wallet
 from x402sim.protocol.refusals import RequestError
@@ -42,18 +42,6 @@ def test_transfers_are_those_of_an_account(server):
     assert server.http.get("/_sim/transfers?account=alice").status_code == 400
 
 
-def test_queries_to_the_explorer_are_those_since_a_time(server):
-    payer = server.payer()
-    payer.pay(payer.ask())
-    server.sim("indexer/run")
-    listed = server.http.get("/_sim/explorer/queries").json()
-    last = listed[-1]["at"]
-    later = server.http.get(f"/_sim/explorer/queries?since={last}").json()
-    assert later == [each for each in listed if each["at"] >= last]
-    assert server.http.get(f"/_sim/explorer/queries?since={last + 10_000_000}").json() == []
-    assert server.http.get("/_sim/explorer/queries?since=soon").status_code == 400
-
-
 def test_the_index_lists_every_command(server):
     for path in ("/_sim", "/_sim/"):
         answer = server.http.get(path)
@@ -62,14 +50,6 @@ def test_the_index_lists_every_command(server):
         assert sorted(lines) == sorted(
             [m, "/_sim" + path] for m, path in [*ACTIONS, ("GET", "/journal")]
         )
-
-
-def test_the_accounts_and_their_balances(server):
-    accounts = server.http.get("/_sim/accounts").json()
-    assert [a["address"] for a in accounts] == [a["address"] for a in server.ready["accounts"]]
-    server.account(3).paid()
-    after = server.http.get("/_sim/accounts").json()
-    assert int(after[3]["balance"]) == int(accounts[3]["balance"]) - PRICE
 
 
 def test_the_faucet(server):
@@ -181,20 +161,6 @@ def test_a_snapshot_brings_everything_back(server):
     assert refusal(answer) == (404, "Unknown snapshot")
 
 
-def test_an_earlier_snapshot_uses_up_the_later_ones(server):
-    payer = server.payer()
-    first = server.sim("snapshot")["snapshot"]
-    payer.paid()
-    second = server.sim("snapshot")["snapshot"]
-    payer.paid()
-    assert server.state()["snapshots"] == [first, second]
-    server.sim("revert", snapshot=second)
-    assert payer.transfers == 1
-    server.sim("revert", snapshot=first)
-    assert payer.transfers == 0
-    assert server.state()["snapshots"] == []
-
-
 def test_reset_begins_again_and_the_file_keeps_it(tmp_path):
     file = tmp_path / "world.db"
     with hosted(file=file) as server:
@@ -232,28 +198,6 @@ def test_a_reset_and_a_revert_leave_the_block_time_as_it_is():
         server.sim("reset")
         assert server.state()["chain"]["automine"] is False
         server.account().paid()
-
-
-def test_the_journal_has_the_events_since_a_number(server):
-    payer = server.payer()
-    payer.ask()
-    everything = server.journal()
-    assert [event["seq"] for event in everything] == list(
-        range(everything[0]["seq"], everything[0]["seq"] + len(everything))
-    )
-    mark = everything[-1]["seq"] + 1
-    asked = payer.ask()
-    assert payer.pay(asked).status_code == 200
-    refused = payer.pay(asked)
-    assert refused.status_code == 409
-    events = [e for e in server.journal(mark) if "/_sim" not in e.get("path", "")]
-    told = [(e["path"], e["status"]) for e in events if e["actor"] == "service" and "path" in e]
-    assert told == [(QUOTE, 402), (PAY, 200), (PAY, 409)]
-    assert server.journal(server.journal()[-1]["seq"] + 1000) == []
-    answer = server.http.get("/_sim/journal")
-    assert answer.headers["content-type"] == "application/x-ndjson"
-    assert payer.wallet.private_key not in answer.text
-    assert all(json.loads(line) for line in answer.text.splitlines())
 
 
 @pytest.fixture

@@ -117,11 +117,6 @@ def test_other_methods_name_the_way(node: Node) -> None:
     assert node.result("anvil_getAutomine") is False
 
 
-def test_who_may_not_use_the_control_api_may_not_use_these(server: LocalServer) -> None:
-    page = Node(server.rpc_url, {"Origin": "https://elsewhere.example"})
-    assert page.ask("evm_snapshot")["error"] == "Not for web pages"
-
-
 def test_a_wallet_that_is_let_in_to_the_chain_does_not_control_it() -> None:
     with started("--control-token", "secret") as server:
         stranger = Node(server.ready["rpc"])

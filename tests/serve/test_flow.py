@@ -3,7 +3,6 @@
 What must not work is in tests/service, tests/scenarios and the conformance suite.
 """
 
-import re
 import time
 from typing import Any
 
@@ -38,57 +37,6 @@ def test_no_cache_stores_what_may_hold_a_proof_of_payment(server, payer):
     assert {answer.headers["cache-control"] for answer in answers} == {"no-store"}
 
 
-@pytest.mark.clause("1/repeat-served", "4.1/receipt", "4.1/settle-on-chain", "4.2/quote")
-def test_a_paid_quote(server, payer):
-    before_ms = server.state()["now"]
-    merchant_had = server.balance(server.ready["payTo"])
-    asked = payer.ask()
-    answer = payer.pay(asked)
-    assert answer.status_code == 200
-    receipt = answer.json()
-    assert before_ms <= receipt.pop("timestamp") <= server.state()["now"]
-    assert re.fullmatch("0x[0-9a-f]{64}", receipt.pop("txHash"))
-    assert receipt == {"success": True, "paymentId": asked["paymentId"]}
-    assert (payer.balance, payer.transfers) == (FUNDS - PRICE, 1)
-    assert server.balance(server.ready["payTo"]) == merchant_had + PRICE
-
-    served = payer.quote(asked["paymentId"])
-    assert served.status_code == 200
-    assert served.json().keys() == {"quote"}
-    quote = served.json()["quote"]
-    assert {name: type(value) for name, value in quote.items()} == {
-        "pair": str,
-        "entryPrice": float,
-        "liquidationPrice": float,
-        "fundingRate": float,
-        "bestVenue": str,
-    }
-    assert quote["pair"] == "BTC-USD"
-    assert 0 < quote["liquidationPrice"] < quote["entryPrice"]
-
-
-@pytest.mark.clause("2.2/payment-id", "4.1/validate")
-def test_nobody_can_invent_an_id_or_change_its_price(server, payer):
-    """Every character counts, and so does whatever is added or missing."""
-    asked = payer.ask()
-    body, issued, rows = payer.settlement(asked), asked["paymentId"], server.state()["rows"]
-    flipped = [
-        issued[:place] + ("a" if issued[place] != "a" else "b") + issued[place + 1 :]
-        for place in range(4, len(issued))
-    ]
-    invented = [
-        "", "pay_" + "a2" * 36, issued.upper(), issued[:-1], issued + "a", issued + " ",
-        issued + "\0", issued[4:], issued.replace("pay_", "session_"), "pay_" + "☃" * 72,
-    ]  # fmt: skip
-    for unknown in (*flipped, *invented):
-        answer = server.http.post(PAY, json=body | {"paymentId": unknown})
-        assert refusal(answer) == status_and_text(Refusal.MISMATCH), unknown
-    cheaper = asked["paymentRequirements"] | {"maxAmountRequired": "1"}
-    answer = payer.pay(asked | {"paymentRequirements": cheaper})
-    assert refusal(answer) == status_and_text(Refusal.MISMATCH)
-    assert (payer.transfers, server.state()["rows"]["payments"]) == (0, rows["payments"])
-
-
 @pytest.mark.clause("4.1/order", "7/payment-already-settled")
 def test_twenty_requests_for_one_id_before_a_block(server, payer):
     """All twenty are inside at the same time: no block comes until all have arrived."""
@@ -101,12 +49,18 @@ def test_twenty_requests_for_one_id_before_a_block(server, payer):
     assert (payer.balance, payer.transfers) == (FUNDS - PRICE, 1)
 
 
-def test_forty_payments_at_once_all_settle(server, payer):
-    answers = _pay_at_once(server, [payer.settlement(payer.ask()) for _ in range(40)])
-    assert statuses(answers) == {200: 40}
-    assert len({answer.json()["txHash"] for answer in answers}) == 40
-    assert (payer.balance, payer.transfers) == (FUNDS - 40 * PRICE, 40)
-    server.assert_money_is_conserved(int(server.state()["chain"]["supply"]) - 10_000_000_000)
+@pytest.mark.clause("3/expiry-refund", "5/session-debit")
+def test_debits_that_race_with_the_expiry(server, payer):
+    """Whoever wins, what was served and what is refunded are the deposit."""
+    session_id = payer.open("0.20", 60)["sessionId"]
+    spend = [lambda: payer.quote(session_id=session_id)] * 19
+    *answers, _ = in_parallel(*spend, lambda: server.advance(60))
+    served = statuses(answers).get(200, 0)
+    ended = payer.session(session_id)
+    assert int(ended["released"]) == served * PRICE
+    refunds = server.transfers(server.ready["payTo"], payer.address)
+    assert [amount for *_, amount in refunds] == [200_000 - served * PRICE]
+    assert payer.balance == 100_000_000 - served * PRICE
 
 
 def _pay_at_once(server: Server, bodies: list[dict[str, Any]]) -> list[httpx.Response]:

@@ -3,21 +3,15 @@
 `tests/crash` kills at any moment, under load.
 """
 
-import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.serve.driver import (
-    PAY,
-    PRICE,
     Payer,
     Server,
-    in_parallel,
     refusal,
-    started,
 )
 from tests.serve.hosted import gives_up, hosted, status_and_text
 from x402sim.protocol.refusals import Refusal
@@ -108,14 +102,6 @@ def test_a_restart_with_the_same_seed_within_a_second_issues_no_payment_id_twice
         assert server.account(1).pay(second).status_code == 200
 
 
-def test_without_a_file_nothing_outlives_the_server():
-    with hosted(seed=5) as server:
-        payment_id = server.account().paid()
-    with hosted(seed=5) as server:
-        assert server.account().quote(payment_id).status_code == 402
-        assert server.state()["chain"]["height"] == 0
-
-
 def test_a_file_of_another_seed_or_in_use_is_refused_in_one_line(db):
     """Two servers with one chain log would each build blocks the other does not know."""
     with hosted(file=db, seed=1) as server:
@@ -128,68 +114,8 @@ def test_a_file_of_another_seed_or_in_use_is_refused_in_one_line(db):
         assert server.account().quote(payment_id).status_code == 200, "the file is unharmed"
 
 
-def test_a_chain_file_that_is_empty_or_older_than_its_database_is_refused(tmp_path):
-    db, chain = tmp_path / "world.db", tmp_path / "world.db.chain"
-    with hosted(file=db) as server:
-        server.account().paid()
-    older = chain.read_bytes()
-    with hosted(file=db) as server:
-        server.account().paid()
-    for leftover in (chain, *tmp_path.glob("*.chain-*")):
-        leftover.unlink()
-    gives_up("--db", str(db), says="the chain file is empty, but its database has payments")
-    chain.write_bytes(older)
-    says = "the chain file is older than its database: it ends at operation"
-    told = gives_up("--db", str(db), says=says)
-    assert "restore both from copies of the same moment" in told
-
-
 # --- a settlement whose answer is lost ---------------------------------------------------
-
-
-@pytest.mark.clause("3/pending-resolved", "3/deposit-makes-session")
-def test_a_kill_while_a_payment_and_a_deposit_wait_to_be_mined(db):
-    """Claimed and sent, not mined: after the restart they are mined, found and granted."""
-    with started("--db", db) as server:
-        payer = server.payer()
-        server.sim("mining", automine=False)
-        asked, deposit = payer.ask(), payer.ask_session("0.29")
-        body = payer.settlement(asked)
-        _pay_and_kill(server, body, payer.settlement(deposit))
-    with hosted(file=db) as server:
-        payer = Payer(server, payer.wallet)
-        _wait_until(lambda: server.state()["pendingPayments"] == 0)
-        assert _record(server, asked)["status"] == "settled"
-        assert payer.quote(asked["paymentId"]).status_code == 200
-        answer = server.http.post(PAY, json=body)
-        assert refusal(answer) == status_and_text(Refusal.ALREADY_SETTLED)
-        session = payer.create(deposit["paymentId"])
-        assert session.status_code == 201
-        assert session.json()["deposited"] == "290000"
-        assert server.state()["rows"]["sessions"] == 1
-        assert (payer.transfers, payer.balance) == (2, 100_000_000 - PRICE - 290_000)
-
-
-def _pay_and_kill(server: Server, *bodies: dict[str, Any]) -> None:
-    """Send payments, and kill the server while all of them wait to be mined."""
-
-    def pay(body: dict[str, Any]) -> None:
-        with pytest.raises(httpx.TransportError):
-            server.http.post(PAY, json=body)
-
-    def kill() -> None:
-        _wait_until(lambda: server.state()["chain"]["waiting"] == len(bodies))
-        server.kill()
-
-    in_parallel(*[lambda b=body: pay(b) for body in bodies], kill)
 
 
 def _record(server: Server, asked: dict[str, Any]) -> dict[str, Any]:
     return server.http.get(f"/api/payments/{asked['paymentId']}").json()
-
-
-def _wait_until(happened: Any, timeout_s: float = 10) -> None:
-    end = time.monotonic() + timeout_s
-    while not happened():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)

@@ -13,7 +13,6 @@ from tests.rig import (
     ORDER,
     ServiceRig,
     after,
-    answer,
     broken,
     lose_answer,
     lose_request,
@@ -335,17 +334,6 @@ async def test_a_lost_settlement_and_a_silent_node_are_resolved_by_the_same_head
     rig.now[0] += 3600 * (version - 1)  # however late
     served = await ask(rig, **payment)
     assert (served.status_code, rig.transfers()) == (200, 1)
-
-
-@scene
-async def test_a_facilitator_that_refuses_the_signature_is_believed(rig: ServiceRig) -> None:
-    no = answer(200, {"isValid": False, "invalidReason": "no"})
-    payment = sign(rig, 2, await ask(rig))
-    with broken(rig, "facilitator", only("/verify", no)):
-        refused = await ask(rig, **payment)
-    assert refused.status_code == 402
-    assert told(2, refused).error_reason == "invalid_exact_evm_payload_signature"
-    assert rig.transfers() == 0
 
 
 # --- clients that hang up, and kills ---------------------------------------------------------

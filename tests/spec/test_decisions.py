@@ -7,8 +7,6 @@ import dataclasses
 import re
 from dataclasses import fields
 
-import pytest
-
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import FIXED, Decisions, alternatives, decisions
 from x402sim.spec.dialect_decisions import DIALECTS
@@ -52,10 +50,3 @@ def test_the_alternatives_are_another_value_of_the_same_type_for_every_switch() 
         assert ours[decision.field] == decision.default, decision.id
         assert others[decision.field] == decision.alternative != decision.default, decision.id
         assert type(decision.alternative) is type(decision.default), decision.id
-
-
-def test_decisions_cannot_be_changed_once_made() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        Decisions().agents_free = False
-    with pytest.raises(TypeError):
-        Decisions(False)

@@ -50,6 +50,8 @@ def serving(body: bytes, status: int, at: dict[str, tuple[int, bytes]]) -> Itera
     """Serve one answer at every path, but for those in `at`; yields the URL."""
 
     class Handler(BaseHTTPRequestHandler):
+        disable_nagle_algorithm = True
+
         def _answer(self) -> None:
             self.rfile.read(int(self.headers.get("content-length", 0)))
             code, content = at.get(self.path, (status, body))
@@ -65,7 +67,7 @@ def serving(body: bytes, status: int, at: dict[str, tuple[int, bytes]]) -> Itera
     for method in ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"):
         setattr(Handler, f"do_{method}", Handler._answer)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

@@ -155,12 +155,6 @@ def test_pytest_in_a_checkout_has_the_same_results_and_shows_no_secret(
     assert "secret-value" not in done.stdout + done.stderr
 
 
-def test_pytest_without_a_url_is_misuse() -> None:
-    done = in_pytest("-k", "2.2")
-    assert done.returncode == 2
-    assert "no service to judge" in done.stdout + done.stderr
-
-
 def in_pytest(*options: str) -> Any:
     """Run `pytest conformance` without the plugins that are installed for these tests."""
     words = ["-q", "-p", "no:cacheprovider", "-c", "/dev/null", "--rootdir", ".", "conformance"]
@@ -169,13 +163,3 @@ def in_pytest(*options: str) -> Any:
         cwd=ROOT, capture_output=True, text=True, check=False,
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )  # fmt: skip
-
-
-def test_a_service_without_settings_names_the_missing_one() -> None:
-    env = {name: value for name, value in os.environ.items() if name != "PRIVATE_KEY"}
-    env |= dict.fromkeys(("FACILITATOR_URL", "EXPLORER_URL"), "http://127.0.0.1:9") | {
-        "RPC_URL": ""
-    }
-    done = run("service", env=env)
-    assert done.returncode == 2
-    assert "variables PRIVATE_KEY, RPC_URL are not set; `x402sim serve --no-service`" in done.stderr

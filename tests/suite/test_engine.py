@@ -199,12 +199,6 @@ def test_the_exit_code(outcomes: list[tuple[Any, str]], strict: bool, code: int)
     assert conclude(results, strict) == code
 
 
-def test_a_missing_need_skips_and_is_named() -> None:
-    (result,) = judged(refuses_all(), [a_refusal])
-    assert result.outcome is Outcome.SKIPPED
-    assert "--payer-key" in result.reason
-
-
 def test_a_bug_of_a_check_is_inconclusive() -> None:
     @a_check("2.1/timeout")
     async def buggy(probe: Probe) -> None:
@@ -244,12 +238,6 @@ def test_the_budget_is_never_exceeded() -> None:
             return probe.state.signed_base
 
     assert asyncio.run(main()) == 20_000
-
-
-def test_mainnet_is_refused_unless_allowed() -> None:
-    with pytest.raises(Skipped, match="mainnet"):
-        signed("cronos-mainnet")
-    assert signed("cronos-mainnet", allow_mainnet=True).startswith("0x")
 
 
 OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3")

@@ -144,16 +144,3 @@ def test_an_exchange_that_broke_is_in_the_report_with_its_size() -> None:
     assert "('')" not in result.reason
     assert "<no answer: " in result.exchange
     assert len(result.exchange) < 5000
-
-
-def test_what_goes_to_the_protected_endpoint_is_sent_once() -> None:
-    asked: list[Request] = []
-
-    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
-        asked.append(request)
-        return await serve(request)
-
-    judge(middleware(handler)(Recipe(network=TESTNET, seed=1)), checks=CHECKS)
-    times = [each.body for each in asked if each.path == "/api/perp/quote"]
-    assert times.count(BODIES["no JSON"]) == 1
-    assert len([each for each in asked if each.headers.get("x-payment-id") == "null"]) == 1

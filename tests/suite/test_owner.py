@@ -147,14 +147,6 @@ def test_a_busy_gateway_is_waited_for(duo: Duo, retry_after: str | None) -> None
     assert gateway.refused > 0
 
 
-def test_with_a_rate_below_the_limit_nothing_is_refused(duo: Duo) -> None:
-    with running(Gateway(duo.url, per_second=30)) as gateway:
-        done = conformance(gateway.url, *KEY_HEADER, "--only", "2.2/payment-id", "--rate", "25")
-    assert done.returncode == 0, done.all
-    assert gateway.refused == 0
-    assert max(b - a for a, b in zip(gateway.passed, gateway.passed[1:], strict=False)) >= 0.03
-
-
 def test_a_gateway_that_is_never_free_is_inconclusive_not_a_failure(duo: Duo) -> None:
     with running(Gateway(duo.url, per_second=0, retry_after="3600")) as gateway:
         assert "give --rate" in refused(gateway.url, *KEY_HEADER)
@@ -207,11 +199,12 @@ class BrokenPay(Gateway):
 
 
 OWN = [(422, "expected 10001, got 10000"), (500, "Internal Server Error")]
-CUT_OFF = [(502, "Bad Gateway"), (500, "fetch failed"), (500, "connect ECONNREFUSED 10.0.0.1:80")]
+CUT_OFF = [(502, "Bad Gateway"), (500, "connect ECONNREFUSED 10.0.0.1:80")]
 
 
-@pytest.mark.parametrize("said", OWN)
-@pytest.mark.parametrize("has_world", [True, False])
+@pytest.mark.parametrize(
+    ("said", "has_world"), [*zip(OWN, (False, True), strict=True), (OWN[1], False)]
+)
 def test_a_broken_settlement_is_judged(
     duo: Duo, tmp_path: Path, said: tuple[int, str], has_world: bool
 ) -> None:
@@ -303,13 +296,6 @@ def test_the_endpoint_instead_of_the_base_url_is_recognised(duo: Duo, tmp_path: 
     assert done.report["target"] == duo.url
 
 
-def test_the_endpoint_of_another_service_is_recognised(duo: Duo, tmp_path: Path) -> None:
-    target = tmp_path / "other.toml"
-    target.write_text("[protected]\npath = '/api/other'\n")
-    said = refused(f"{duo.url}/api/perp/quote", "--target", str(target))
-    assert "it is an endpoint, and not the base URL" in said
-
-
 # --- what must be there, and what is left out ----------------------------------------------
 
 
@@ -341,11 +327,11 @@ def test_an_own_key_with_the_default_budget_is_enough(duo: Duo) -> None:
 
 
 def test_what_does_not_fit_the_budget_is_left_out_and_said(duo: Duo) -> None:
-    done = conformance(duo.url, "--json", "--budget", "0.20", "--only", "2.,5/nonce", key=duo.key)
+    done = conformance(duo.url, "--json", "--budget", "0.05", "--only", "2.1,5/nonce", key=duo.key)
     results = done.report
     assert done.returncode == 0, done.all
     assert results["summary"]["inconclusive"] == 0
     assert any("left out: everything would sign for" in r["reason"] for r in results["results"])
     assert "Left out in part or in whole, because everything needs --budget" in done.words
-    assert "The budget is 0.20 tokens" in done.words
+    assert "The budget is 0.05 tokens" in done.words
     assert duo.key not in done.all

@@ -74,6 +74,8 @@ def _answers(url: str) -> bool:
         return False
 
 
+@pytest.mark.waits
+@pytest.mark.thorough
 def test_a_url(duo: Duo, tmp_path: Path) -> None:
     run(BLOCKS[0].replace("http://127.0.0.1:4021", duo.url), tmp_path)
     assert (tmp_path / "target.toml").stat().st_size > 500

@@ -1,18 +1,10 @@
 """What the suite tells is in the user's words: options, keys of target files, needs, ids."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.suite.duo import Duo, conformance
-from x402sim.suite.command import find_target, select
+from x402sim.suite.command import select
 from x402sim.suite.preflight import REQUIRABLE
-
-
-def test_ids_of_not_kept_may_be_written_as_they_are_printed(tmp_path: Path) -> None:
-    file = tmp_path / "mine.toml"
-    file.write_text('[not_kept]\n"spec/2.1/timeout" = "600 s"\n"2.1/asset" = "another"\n')
-    assert find_target(str(file)).not_kept == {"2.1/timeout": "600 s", "2.1/asset": "another"}
 
 
 @pytest.mark.parametrize(
@@ -52,10 +44,3 @@ def test_a_skipped_id_carries_the_users_reason_even_if_a_need_is_missing(duo: Du
         each["reason"] for each in done.report["results"] if each["id"].startswith("spec/5/")
     }
     assert reasons == {"--skip: later"}
-
-
-def test_the_service_given_as_its_world_is_told(duo: Duo) -> None:
-    done = conformance(duo.url, "--world", duo.url)
-    assert done.returncode == 2
-    assert "it is the service to judge: give the URL of its world" in done.stderr
-    assert "KeyError" not in done.stderr

@@ -19,9 +19,7 @@ from x402sim.policies import (
     AtMost,
     Forget,
     NewAuthorization,
-    OpenSessions,
     PayerPolicy,
-    ReusePayment,
     SameAuthorization,
     SameThenNew,
     ServicePolicy,
@@ -102,26 +100,6 @@ async def test_no_402_is_an_answer_of_fetch_and_an_error_of_buy(
     assert (await alice.fetch()).status is None
     with pytest.raises(PaymentFailed, match="no 402 to pay"):
         await alice.buy()
-
-
-@pytest.mark.parametrize(
-    ("sessions", "asked"),
-    [
-        (ReusePayment(), "quote pay quote quote quote"),
-        (
-            OpenSessions(deposit="0.02", duration_s=60),
-            "create pay create quote quote quote create pay create quote",
-        ),
-    ],
-    ids=repr,
-)
-def test_three_quotes(sessions: Any, asked: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        policy = PayerPolicy(sessions=sessions)
-        alice = await world.payer("alice", balance="1.00", policy=policy)
-        assert [(await alice.fetch()).status for _ in range(3)] == [200, 200, 200]
-
-    assert paths(play(story)) == asked.split()
 
 
 @pytest.mark.parametrize(
