@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
 
 from x402sim import events
-from x402sim.clock import Clock
+from x402sim.clock import real_now
 from x402sim.journal import Entry
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage
@@ -41,7 +41,13 @@ _HEADER = re.compile(rb'"paymentHeader"\s*:\s*"([^"\\]*)"')
 _PAYMENTS = (b"payment-signature", b"x-payment")
 _RECEIPTS = (b"payment-response", b"x-payment-response")
 _PAYERS = ("authorizer", "payer")
-_now = Clock().now
+_NAMED: Mapping[type, tuple[str, ...]] = {
+    kind: tuple(
+        name for name in (*_PAYERS, "payment_id", "session_id") if name in kind.__struct_fields__
+    )
+    for kind in events.KINDS
+}
+"""The fields of each event that name a payer, a payment or a session."""
 
 
 _Alone = tuple[float, Entry]
@@ -103,10 +109,11 @@ class Log:
         self._waiting: deque[Request | _Alone] = deque()
         self._left_out = 0
         self._wakes, self._closing = threading.Event(), threading.Event()
+        self._is_awake = False
         self._thread = threading.Thread(target=self._write, name="x402sim log", daemon=True)
         self._thread.start()
         requests.add(
-            Look(self._append, lambda entry: self._append((_now(), entry)), form.is_verbose)
+            Look(self._append, lambda entry: self._append((real_now(), entry)), form.is_verbose)
         )
 
     def close(self) -> None:
@@ -120,7 +127,8 @@ class Log:
             self._left_out += 1
             return
         self._waiting.append(what)
-        if not self._wakes.is_set():
+        if not self._is_awake:
+            self._is_awake = True
             self._wakes.set()
 
     # --- in the log's thread ---------------------------------------------------------
@@ -131,6 +139,7 @@ class Log:
             self._wakes.wait()
             is_last = self._closing.wait(PAUSE_S)
             self._wakes.clear()
+            self._is_awake = False
             lines = [self._safely(self._waiting.popleft()) for _ in range(len(self._waiting))]
             if self._left_out:
                 lines.append(self._own(f"{self._left_out} requests are left out of this log"))
@@ -149,7 +158,7 @@ class Log:
 
     def _own(self, text: str) -> str:
         """Return what the log says of itself."""
-        return self._shown(Line(self._time(_now()), notes=[text]))
+        return self._shown(Line(self._time(real_now()), notes=[text]))
 
     def _of_entry(self, at_s: float, entry: Entry) -> str:
         tell = ALONE.get(type(entry.event)) or self._tells.get(type(entry.event))
@@ -181,38 +190,42 @@ class Log:
         return f"clock: {event.seconds:+.10g} s, now {self._ahead_s:.10g} s ahead of real time"
 
     def _line(self, request: Request) -> Line:
-        headers, names = dict(request.headers), self._names
+        headers, names, tells = dict(request.headers), self._names, self._tells
+        notes, ids = [], []
+        payer = paid = None
+        for entry in request.seen:
+            event = entry.event
+            kind = type(event)
+            if (tell := tells.get(kind)) and (text := tell(event, names)):
+                notes.append(text)
+            for name in _NAMED[kind]:
+                found = getattr(event, name)
+                if name in _PAYERS:
+                    payer = payer or found
+                    continue
+                ids.append(found)
+                if name == "payment_id":
+                    paid = paid or found
+        is_paid = not headers.keys().isdisjoint(_PAYMENTS)  # in one step
+        if is_paid and _has_paid_before(request):
+            notes.append("this authorization has paid before: nothing was charged again")
         line = Line(
             self._time(request.ended),
             method=request.method,
             path=request.path,
             status=request.status,
-            ms=round((request.ended - request.began) * 1000, 1),
+            ms=(request.ended - request.began) * 1000,
+            payment_id=paid or _latin(headers, b"x-payment-id"),
+            session_id=_latin(headers, b"x-session-id"),
+            notes=notes,
         )
-        line.session_id = _latin(headers.get(b"x-session-id"))
-        payer, paid, others = None, None, [line.session_id]
-        for entry in request.seen:
-            event = entry.event
-            kind = type(event)
-            if (tell := self._tells.get(kind)) and (text := tell(event, names)):
-                line.notes.append(text)
-            for name in _named_in(kind):
-                found = getattr(event, name)
-                if name in _PAYERS:
-                    payer = payer or found
-                elif name == "payment_id" and not paid:
-                    paid = found
-                else:
-                    others.append(found)
-        if _has_paid_before(request, headers):
-            line.notes.append("this authorization has paid before: nothing was charged again")
-        body = _read(request.answered)
-        line.payment_id = paid or _latin(headers.get(b"x-payment-id"))
-        if body:
+        if request.answered and (body := _read(request.answered)):
             line.payment_id = line.payment_id or body.text("payment_id")
             _add_reason(line, body)
-        payer = payer or _signer(request.sent, headers)
-        payer = self._remembered(payer, (line.payment_id, *others))
+        ids += line.payment_id, line.session_id
+        if payer is None and (is_paid or request.sent):
+            payer = _signer(request.sent, headers)
+        payer = self._remembered(payer, ids)
         line.who = names.of(payer) if payer else request.client
         if self._form.is_verbose:
             line.sent = _text(request.headers, request.sent)
@@ -243,13 +256,6 @@ def _add_reason(line: Line, body: _Answer) -> None:
         line.reason = body.text(name + "_message") or line.reason
 
 
-@cache
-def _named_in(kind: type) -> tuple[str, ...]:
-    """Return the fields of an event that name a payer, a payment or a session."""
-    fields = getattr(kind, "__struct_fields__", ())
-    return tuple(name for name in (*_PAYERS, "payment_id", "session_id") if name in fields)
-
-
 @lru_cache(maxsize=8)  # many requests end in one second
 def _second(at_s: int) -> tuple[str, str, str]:
     """Return a moment's date, clock and offset in local time."""
@@ -257,11 +263,10 @@ def _second(at_s: int) -> tuple[str, str, str]:
     return text[:10], text[11:19], text[19:]
 
 
-def _has_paid_before(request: Request, headers: Mapping[bytes, bytes]) -> bool:
+def _has_paid_before(request: Request) -> bool:
     """Tell whether a payment in one step caused nothing but an answer with its receipt."""
-    if request.status != 200 or headers.keys().isdisjoint(_PAYMENTS):
-        return False
-    if any(type(each.event) is not events.AnswerSent for each in request.seen):
+    seen = {type(each.event) for each in request.seen}
+    if request.status != 200 or not seen <= {events.AnswerSent}:
         return False
     return not {name.lower() for name, _ in request.answer_headers}.isdisjoint(_RECEIPTS)
 
@@ -280,7 +285,8 @@ def _kind(method: str, path: str) -> Literal["shown", "page", "polling"]:
     return "page" if method in ("GET", "HEAD", "OPTIONS") and first not in _SPOKEN else "shown"
 
 
-def _latin(header: bytes | None) -> str | None:
+def _latin(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
+    header = headers.get(name)
     return header.decode("latin-1") if header else None
 
 
@@ -288,8 +294,6 @@ def _signer(body: bytes, headers: Mapping[bytes, bytes]) -> str | None:
     """Return the payer that a request's payment names, in any dialect."""
     found = _HEADER.search(body) if body else None
     header = found[1] if found else headers.get(_PAYMENTS[0]) or headers.get(_PAYMENTS[1])
-    if not (header or body):
-        return None
     try:
         read = body if header is None else json_of_header(header.decode())
     except (BadMessage, UnicodeDecodeError):

@@ -59,7 +59,7 @@ class Watch:
         self._journal, self._requests = journal, requests
         self._real = Clock()
         self._started_ms = self._real.now_ms()
-        self._look = Look(self._ended, lambda _: None, wants_bodies=True)
+        self._look = Look(self._ended, lambda _: None, wants_all=True)
         self._wakes: set[asyncio.Event] = set()
         self._kept: deque[tuple[int, Request]] = deque(maxlen=MOST_KEPT)
         self._count = 0
