@@ -7,65 +7,62 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 
-from tests.bench.rounds import Round
 from tests.bench.served import BODY, cpu_s, exchange, request
 from tests.serve.driver import PAY, QUOTE, Server, header
+from x402sim.cli import main as serve
 from x402sim.payer.core import proofs, settlement
 from x402sim.world.server.log import PAUSE_S
 from x402sim.world.server.requests import Look, Requests
 
 
-@contextmanager
-def purchases(times: int) -> Iterator[tuple[Round, Round]]:
-    """Serve; yield rounds of so many purchases that are logged, and of others that are not."""
-    server = Server("--seed", "1", program=[sys.executable, "-m", "tests.bench.logged"])
-    is_logged = True
+class Purchases(ExitStack):
+    """A server whose log goes to a file, and rounds of so many purchases."""
 
-    def bought(with_log: bool) -> float:
-        nonlocal is_logged
-        if with_log is not is_logged:
-            server.process.send_signal(signal.SIGUSR1)
-            server.http.get("/healthz")  # answered after the signal has worked
-            is_logged = with_log
-        return _buy(server, times) / times
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.server = Server("--seed", "1", program=[sys.executable, "-m", "tests.bench.logged"])
+        self.callback(self.server.close)
+        self._times, self._is_logged = times, True
+        self.logged(), self.unlogged()  # to warm up
 
-    try:
-        for with_log in (True, False):
-            bought(with_log)  # to warm up
-        yield lambda: bought(True), lambda: bought(False)
-    finally:
-        server.close()
+    def logged(self) -> float:
+        return self._bought(is_logged=True)
 
+    def unlogged(self) -> float:
+        return self._bought(is_logged=False)
 
-def _buy(server: Server, times: int) -> float:
-    """Buy quotes, each with a 402, a payment and the request that is served; signing is not counted.
+    def _bought(self, *, is_logged: bool) -> float:
+        """Buy quotes, each with a 402, a payment and the request that is served; do not count signing.
 
-    What the log still has to write afterwards is waited for.
-    """
-    pid, wallet = server.process.pid, server.account(1).wallet
-    port = int(server.ready["service"].rsplit(":", 1)[1])
-    began = cpu_s(pid)
-    offers = [json.loads(each) for each in exchange(port, [request(QUOTE, BODY)] * times, 402)]
-    asked_s = cpu_s(pid) - began
-    pays, shown = [], []
-    for each in offers:
-        wanted = each["paymentRequirements"]
-        signed = settlement(each["paymentId"], header(wallet, wanted, int(time.time())), wanted)
-        pays.append(request(PAY, json.dumps(signed).encode()))
-        shown.append(request(QUOTE, BODY, proofs(each["paymentId"])))
-    began = cpu_s(pid)
-    exchange(port, pays, 200)
-    exchange(port, shown, 200)
-    time.sleep(1.5 * PAUSE_S)
-    return asked_s + cpu_s(pid) - began
+        What the log still has to write afterwards is waited for.
+        """
+        if is_logged is not self._is_logged:
+            self.server.process.send_signal(signal.SIGUSR1)
+            self.server.http.get("/healthz")  # it answers after the signal
+            self._is_logged = is_logged
+        pid, wallet = self.server.process.pid, self.server.account(1).wallet
+        port = int(self.server.ready["service"].rsplit(":", 1)[1])
+        began_s, pays, shown = cpu_s(pid), [], []
+        offers = exchange(port, [request(QUOTE, BODY)] * self._times, 402)
+        asked_s = cpu_s(pid) - began_s
+        for offer in map(json.loads, offers):
+            payment_id, wanted = offer["paymentId"], offer["paymentRequirements"]
+            signed = settlement(payment_id, header(wallet, wanted, int(time.time())), wanted)
+            pays.append(request(PAY, json.dumps(signed).encode()))
+            shown.append(request(QUOTE, BODY, proofs(payment_id)))
+        began_s = cpu_s(pid)
+        exchange(port, pays, 200)
+        exchange(port, shown, 200)
+        time.sleep(1.5 * PAUSE_S)
+        return (asked_s + cpu_s(pid) - began_s) / self._times
 
 
 def main() -> None:
+    """Serve, and turn the log off and on: nobody looks at the requests without it."""
     looks: list[tuple[Requests, Look]] = []
-    add = Requests.add
+    add, is_on = Requests.add, True
 
     def added(requests: Requests, look: Look) -> None:
         looks.append((requests, look))
@@ -77,9 +74,6 @@ def main() -> None:
         for requests, look in looks:
             (add if is_on else Requests.remove)(requests, look)
 
-    from x402sim.cli import main as serve
-
-    is_on = True
     Requests.add = added  # type: ignore[method-assign]
     signal.signal(signal.SIGUSR1, toggled)
     serve()
