@@ -17,7 +17,7 @@ from tests.bench.rounds import NotMeasured
 from tests.bench.rows import FULL, QUICK, ROWS, Bench
 
 SLOW = (
-    "{name}: measured {measured:.3g} at the second try, guarded is {guarded:.3g}: more than 30 % worse. Find the "
+    "{name}: measured {measured:.3g} at the second try, guarded is {guarded:.3g}: too much worse. Find the "
     "change that did it, or put the new number into tests/bench/rows.py and say why."
 )
 

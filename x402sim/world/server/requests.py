@@ -1,0 +1,136 @@
+"""The requests of a server, for those who look: its log, and the readers of its page.
+
+One record of a request serves all of them. What an entry of the journal belongs to is known from
+its context: a request and all that it causes run in one. While nobody looks, nothing is kept.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from x402sim.clock import Clock, real_now
+from x402sim.journal import Entry, Journal
+from x402sim.service.issue import PAY
+
+MAX_BODY = 64 * 1024
+"""The bytes that are kept of a body."""
+Headers = Sequence[tuple[bytes, bytes]]
+_current: ContextVar["Request | None"] = ContextVar("the request that is looked at", default=None)
+
+
+class Request(msgspec.Struct, gc=False):
+    """A request and its answer, as they were, and the entries of the journal that it caused.
+
+    `began` and `ended` are real time, `at_s` is the world's if somebody wants all. It refers to
+    what is there anyway, and to nothing that refers to it: to keep many costs little.
+    """
+
+    method: str
+    path: str
+    client: str
+    headers: Headers
+    at_s: float
+    began: float
+    ended: float = 0.0
+    status: int | None = None
+    """None if the connection was broken."""
+    answer_headers: Headers = ()
+    sent: bytes = b""
+    """The body, if it is a payment, or somebody wants all."""
+    answered: bytes = b""
+    """The body, if it is an error, or somebody wants all."""
+    seen: list[Entry] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Who is told of requests as they end, and of entries outside of all requests."""
+
+    ended: Callable[[Request], object]
+    alone: Callable[[Entry], object]
+    wants_all: bool
+
+
+class Requests:
+    """Tells those who look of the requests of an application."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal, self._now = journal, clock.now
+        self._looks: tuple[Look, ...] = ()
+        self._wants_all = False
+
+    def add(self, look: Look) -> None:
+        """Begin to tell somebody."""
+        if not self._looks:
+            self._journal.listeners.append(self._on_entry)
+        self._set((*self._looks, look))
+
+    def remove(self, look: Look) -> None:
+        """Tell somebody no more."""
+        self._set(tuple(each for each in self._looks if each is not look))
+        if not self._looks:
+            self._journal.listeners.remove(self._on_entry)
+
+    def _set(self, looks: tuple[Look, ...]) -> None:
+        self._looks = looks
+        self._wants_all = any(each.wants_all for each in looks)
+
+    def _on_entry(self, entry: Entry) -> None:
+        request = _current.get()
+        if request is not None and not request.ended:
+            request.seen.append(entry)
+        else:
+            for look in self._looks:
+                look.alone(entry)
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """Return `app`, whose requests are told."""
+
+        async def told(scope: Scope, receive: Receive, send: Send) -> None:
+            if not self._looks or scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            path, client = scope["path"], scope.get("client")
+            request = Request(
+                scope["method"],
+                path,
+                client[0] if client else "?",
+                scope["headers"],
+                self._now() if self._wants_all else 0.0,
+                real_now(),
+            )
+            least = 400  # of the statuses whose body is kept
+            if path == PAY or self._wants_all or path.startswith("/facilitator"):
+                receive = _kept(receive, request)
+                least = 400 if path == PAY and not self._wants_all else 0
+
+            def answer(message: Message) -> Awaitable[None]:
+                if message["type"] == "http.response.start":
+                    request.status, request.answer_headers = message["status"], message["headers"]
+                elif (request.status or 0) >= least and len(request.answered) < MAX_BODY:
+                    request.answered += message.get("body", b"")[:MAX_BODY]
+                return send(message)
+
+            token = _current.set(request)
+            try:
+                await app(scope, receive, answer)
+            finally:
+                _current.reset(token)
+                request.ended = real_now()
+                for look in self._looks:
+                    look.ended(request)
+
+        return told
+
+
+def _kept(receive: Receive, request: Request) -> Receive:
+    async def asked() -> Message:
+        message = await receive()
+        if (body := message.get("body")) and len(request.sent) < MAX_BODY:
+            request.sent += body[:MAX_BODY]
+        return message
+
+    return asked
