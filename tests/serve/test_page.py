@@ -15,17 +15,17 @@ from tests.serve.driver import PAY, QUOTE, SESSIONS, Server
 from tests.serve.hosted import hosted
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.protocol.networks import TESTNET
+from x402sim.report.page import FILES
 from x402sim.world.assembly.parts import build
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.server.listen import Listen
 from x402sim.world.server.mount import world_app
 from x402sim.world.transport.faults import FaultKind
-from x402sim.world.ui.app import FILES
 from x402sim.world.ui.watch import MAX_BODY
 from x402sim.world.ui.words import DOES
 
 pytestmark = pytest.mark.timeout(30)
-STATIC = files("x402sim.world.ui") / "static"
+STATIC = files("x402sim.report") / "static"
 
 
 def told(lines: Iterator[str]) -> tuple[str, list[Any]]:

@@ -256,3 +256,30 @@ def test_behind_a_control_token_the_page_asks_for_it(browser: Browser) -> None:
         browser.sees(".lane .who", "account 1")
         browser.run("await page.goto('about:blank')")
     browser.said = [each for each in browser.said if "401" not in each]
+
+
+def copied(browser: Browser) -> dict[str, str]:
+    """Press every button that copies an exchange as a test or a scenario; return the texts."""
+    browser.run(
+        "await page.$eval('#search', (it) => { it.value = ''; it.dispatchEvent(new Event('input')); })"
+    )
+    texts: dict[str, str] = browser.run("""
+        return page.evaluate(async () => {
+          const found = {}, pause = () => new Promise((done) => setTimeout(done, 30));
+          let last = "";
+          navigator.clipboard.writeText = async (text) => { last = text; };
+          for (const lane of [...document.querySelectorAll(".lane")]) {
+            document.getElementById(lane.id).click();
+            await pause();
+            for (const button of document.querySelectorAll("#detail details button")) {
+              if (!/Copy as a (test|scenario)/.test(button.textContent)) continue;
+              const what = `${button.closest("details").querySelector("summary").textContent}: ${button.textContent}`;
+              button.click();
+              await pause();
+              found[`${lane.id} ${what}`] = last;
+            }
+          }
+          return found;
+        })
+    """)
+    return texts

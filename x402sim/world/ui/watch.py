@@ -165,6 +165,10 @@ class Watch:
             if not self._wakes:
                 self._journal.listeners.remove(self._on_entry)
 
+    def kept(self) -> list[bytes]:
+        """Return the exchanges that are kept, as JSON."""
+        return [text for _, text in self._kept]
+
     def _after(self, number: int) -> list[tuple[int, bytes]]:
         return [kept for kept in self._kept if kept[0] > number]
 

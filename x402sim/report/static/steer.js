@@ -1,5 +1,6 @@
 // What is done to the world, each with the same in curl and Python; and payments made from here.
 
+import { literal } from "./copies.js";
 import { ask, at, byId, copy, el, span, table, words } from "./dom.js";
 
 let last = null, fault = {};
@@ -49,7 +50,7 @@ export function buildSteering(model) {
     fault.times = data.get("times") === "" ? null : Number(data.get("times"));
     if (kind.startsWith("delay")) fault.seconds = Number(data.get("seconds"));
     if (kind === "answer") fault.status = Number(data.get("status"));
-    act("faults", fault, `server.fault(Fault(${Object.entries(fault).map(([name, value]) => `${name}=${python(value)}`).join(", ")}))`);
+    act("faults", fault, `server.fault(Fault(${Object.entries(fault).map(([name, value]) => `${name}=${literal(value)}`).join(", ")}))`);
   };
   const seconds = el("span", {}, field("seconds", number("seconds", 5, 0))), code = el("span", {}, field("status", number("status", 503, 200)));
   const fits = () => { seconds.hidden = !does.value.startsWith("delay"); code.hidden = does.value !== "answer"; };
@@ -68,8 +69,6 @@ export function buildSteering(model) {
   showFaults(model);
 }
 
-const python = (value) => (value === null ? "None" : JSON.stringify(value));
-
 export function showFaults(model) {
   const rows = model.faults.slice(-30).reverse().map((each) => ({ class: each.over ? "quiet" : "", cells: [each.does, `${each.victim} ${each.path}`, `${each.struck} of ${each.times ?? "any number"}`, each.over ? "over" : "waits"] }));
   byId("faults")?.replaceChildren(rows.length ? table("Faults that were injected", ["what", "where", "hits", "state"], rows) : el("p", { class: "quiet" }, "None so far."));
@@ -77,7 +76,7 @@ export function showFaults(model) {
 
 function same(path, body, inPython) {
   const json = JSON.stringify(body), quoted = json.replaceAll("'", `'\\''`);
-  const plain = `httpx.post("${at(path)}", json=${json.replace(/\b(null|true|false)\b(?=[,}\]])/g, (word) => ({ null: "None", true: "True", false: "False" })[word])})`;
+  const plain = `httpx.post("${at(path)}", json=${literal(body)})`;
   show([`curl ${at(path)} -H 'Content-Type: application/json' -d '${quoted}'`, inPython ?? plain]);
 }
 

@@ -1,6 +1,7 @@
 // One payment: what was asked for beside what was signed, the rule that refused, the transaction, the messages.
 
-import { byId, copy, decoded, el, money, named, parse, table, time, words } from "./dom.js";
+import { curl, har, python, scenario, test } from "./copies.js";
+import { byId, copy, decoded, el, money, named, parse, save, table, time, words } from "./dom.js";
 import { STAGES, status } from "./model.js";
 
 let wasOpen = new Set();
@@ -14,10 +15,18 @@ export function showDetail(lane, model, close) {
     el("div", { class: "bar" }, el("h2", {}, `${lane.payer ? named(lane.payer) : "Somebody"}: ${lane.resource ?? "a payment"}`),
       el("button", { type: "button", class: "small", onclick: () => showDetail.close() }, "Close")),
     ...refusal(lane), compared(lane), stages(lane), ids(lane), transaction(lane, model), ...lane.sessions.map((id) => session(model.sessions.get(id))),
-    el("h3", {}, "Requests"),
-    lane.exchanges.length ? el("div", {}, lane.exchanges.map(exchange))
-      : el("p", { class: "quiet" }, "Requests are kept while this page is open: these came before, or are of a saved run. What the journal says is above."));
+    el("h3", {}, "Requests ", lane.exchanges.length ? el("button", { type: "button", class: "small", onclick: () => save("payment.har", "application/json", har(lane.exchanges)) }, "Save as HAR") : ""),
+    lane.exchanges.length ? el("div", {}, lane.exchanges.map((seen) => exchange(lane, seen, model)))
+      : el("p", { class: "quiet" }, words.live ? "They are no longer kept." : "A run's journal tells who asked whom, not the messages."), journal(lane));
 }
+
+// What the journal says of a payment, with all that is not empty.
+function journal(lane) {
+  const said = (event) => Object.entries(event).filter(([name, value]) => !["seq", "at_ms", "event", "actor", "payment_id", "exchange"].includes(name) && value !== null && value !== "").map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
+  return lane.events.length ? folded("journal", `In the journal: ${lane.events.length} events`, table("Events of this payment", ["time", "who", "event", ""], lane.events.map((each) => [time(each.at_ms), each.actor, each.event, said(each)]))) : "";
+}
+
+const folded = (id, title, ...inside) => el("details", { open: wasOpen.has(id), ontoggle: (event) => (event.target.open ? wasOpen.add(id) : wasOpen.delete(id)) }, el("summary", {}, title), inside);
 
 const rowsOf = (lane) => {
   const wanted = lane.required, got = lane.signed, header = got?.payment;
@@ -67,12 +76,12 @@ function stages(lane) {
   }));
 }
 
-const line = (name, value) => (value ? el("div", {}, el("dt", {}, name), el("dd", {}, el("code", {}, value), " ", copy(value))) : "");
+const line = (name, value, ...more) => (value ? el("div", {}, el("dt", {}, name), el("dd", {}, el("code", {}, value), " ", copy(value), " ", more)) : "");
 
 function ids(lane) {
   const all = [...lane.keys];
   return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, `${status(lane)}, begun ${time(lane.at)}`)), line("payer", lane.payer),
-    all.filter((key) => key.startsWith("pay_")).map((key) => line("payment id", key)),
+    all.filter((key) => key.startsWith("pay_")).map((key) => line("payment id", key, copy(`${location.href.split("#")[0]}#payment=${key}`, "Copy link"))),
     all.filter((key) => key.startsWith("session_")).map((key) => line("session", key)), line("authorization", lane.signed?.nonce), line("transaction", lane.tx));
 }
 
@@ -96,19 +105,11 @@ export function session(found) {
     el("p", { class: "quiet" }, `${money(left)} left of ${money(found.deposited_base)}, ${money(found.released)} spent, ${money(found.refunded)} refunded; ends ${time(found.expires_ms)}`));
 }
 
-function exchange(seen) {
-  const title = `${seen.method} ${seen.path}`, id = `${seen.n}`;
+function exchange(lane, seen, model) {
+  const title = [el("span", { class: "mono" }, `${seen.method} ${seen.path}`), el("span", { class: seen.status >= 400 && seen.status !== 402 ? "bad" : "" }, ` ${seen.status ?? "broken"} `), el("span", { class: "quiet" }, `${seen.ms} ms, ${time(seen.at_ms)}`)];
   const payment = seen.payment && el("div", {}, el("h4", {}, "The payment, decoded"), el("pre", { tabindex: "0" }, JSON.stringify(seen.payment, null, 2)));
-  return el("details", { open: wasOpen.has(id), ontoggle: (event) => (event.target.open ? wasOpen.add(id) : wasOpen.delete(id)) },
-    el("summary", {}, el("span", { class: "mono" }, title), el("span", { class: seen.status >= 400 && seen.status !== 402 ? "bad" : "" }, ` ${seen.status ?? "broken"} `), el("span", { class: "quiet" }, `${seen.ms} ms, ${time(seen.at_ms)}`)),
-    copy(curl(seen), "Copy as curl"), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
-}
-
-const quote = (text) => `'${String(text).replaceAll("'", `'\\''`)}'`;
-
-function curl(seen) {
-  const headers = seen.sent.headers.filter(([name]) => !/^(host|content-length|connection|accept-encoding)$/i.test(name));
-  return [`curl -i -X ${seen.method}`, quote(`${location.origin}${seen.path}`), ...headers.map((each) => `-H ${quote(each.join(": "))}`), ...(seen.sent.body.length ? [`--data-raw ${quote(seen.sent.body)}`] : [])].join(" ");
+  const runs = [["a test", test], ["a scenario", scenario]].filter(([, make]) => make(lane, seen, model)).map(([name, make]) => copy(() => make(lane, seen, model), `Copy as ${name}`));
+  return folded(`${seen.n}`, title, el("p", { class: "bar" }, copy(() => curl(seen), "Copy as curl"), copy(() => python(seen), "Copy as Python"), runs), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
 }
 
 function half(name, { headers, body }) {
