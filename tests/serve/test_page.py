@@ -71,19 +71,21 @@ def test_a_browser_at_the_root_finds_it_and_a_program_finds_what_it_did(server: 
     assert server.http.get("/").text == server.http.get("/llms.txt").text
 
 
-def test_a_payment_is_told_with_its_requests_while_somebody_looks(server: Server) -> None:
-    server.account(0).paid()  # nobody looks
+def test_a_payment_is_told_with_its_requests(server: Server) -> None:
+    early = server.account(0).paid()  # nobody looks
     with server.http.stream("GET", "/_sim/ui/events") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         lines = answer.iter_lines()
         name, (hello,) = told(lines)
         assert (name, hello["length"]) == ("hello", len(server.journal()))
         assert told(lines)[1][-1]["seq"] == hello["length"] - 1
+        earlier = told(lines)[1]
+        assert json.loads(earlier[1]["answered"]["body"])["paymentId"] == early
         payment_id = server.account(1).paid()
         entries, exchanges = gathered(lines, QUOTE, PAY)
     paid = next(each for each in entries if each["event"] == "payment settled")
     asked, seen = exchanges[QUOTE], exchanges[PAY]
-    assert asked["n"] == 1, "what nobody saw is not kept"
+    assert asked["n"] == earlier[-1]["n"] + 1
     assert (seen["method"], seen["status"]) == ("POST", 200)
     assert paid["seq"] in seen["seen"]
     assert json.loads(seen["sent"]["body"])["paymentId"] == payment_id == paid["payment_id"]

@@ -69,7 +69,7 @@ def service(
         setup = setup_from_env(os.environ, _network(network, network_file))
         listen = at.Listen(host=host, port=port)
         sock = at.listening_socket(listen)
-        journal = Journal(limit=1)  # of which the log reads each event as it comes
+        journal = Journal(limit=1)  # of which the log is told each event as it comes
         process, http = standalone.open_service(setup, db, journal)
 
     def on_start(running: Any) -> None:
@@ -77,6 +77,5 @@ def service(
         typer.echo(f"x402sim service at {at.base_url(listen, sock)}; Ctrl-C stops it")
 
     form = log_form(log, verbose=verbose, quiet=quiet)
-    lines = standalone.log_of(setup, journal, form) if form else None
-    run(standalone.serve_alone(process, http, sock, on_start, lines))
+    run(standalone.serve_alone(process, http, sock, on_start, journal, form))
     typer.echo("stopped")

@@ -72,16 +72,6 @@ def short(text: str) -> str:
     return text if len(text) <= begin else text[:begin] + "…"
 
 
-def note(event: events.Event | str, names: Names, *, in_request: bool) -> str:
-    """Return what the log says of an event; nothing if the request's own line says it."""
-    if isinstance(event, str):
-        return event
-    told = _TOLD.get(type(event))
-    if told is None or (in_request and isinstance(event, _ANSWERED)):
-        return ""
-    return told(event, names)
-
-
 def _transfer(event: events.Transfer, names: Names) -> str:
     amount, to = names.amount(event.amount_base), names.of(event.to)
     moved = f"{names.of(event.sender)} to {to}" if event.sender != _ZERO else f"minted for {to}"
@@ -103,13 +93,24 @@ def _debited(event: events.SessionDebited, names: Names) -> str:
     return f"session {short(event.session_id)} spends {part}, {spent} in all"
 
 
-_TOLD: Mapping[type[events.Event], Callable[[Any, Names], str]] = {
+def _struck(event: events.Note, _: Names) -> str:
+    data = event.data
+    is_strike = event.name == "fault struck"
+    return f'fault: "{data["does"]}" struck {data["victim"]} {data["path"]}' if is_strike else ""
+
+
+Tell = Callable[[Any, Names], str]
+"""Returns what the log says of an event, or nothing."""
+ALONE: Mapping[type[events.Event], Tell] = {
+    events.PaymentSettled: _payment,
+    events.PaymentFailed: _payment,
+}
+"""What is told outside of a request only: the answer of a request says it anyway."""
+TOLD: Mapping[type[events.Event], Tell] = {
     events.Transfer: _transfer,
     events.TransactionMined: _mined,
     events.TransactionUndone: lambda event, _: f"transaction {short(event.tx_hash)} undone",
     events.SettlementAnswerLost: lambda *_: "the facilitator's answer did not arrive",
-    events.PaymentSettled: _payment,
-    events.PaymentFailed: _payment,
     events.PaymentUndone: _payment,
     events.PaidAgain: _payment,
     events.SessionOpened: lambda event, names: (
@@ -123,9 +124,11 @@ _TOLD: Mapping[type[events.Event], Callable[[Any, Names], str]] = {
     events.RefundDelayed: lambda event, _: (
         f"session {short(event.session_id)} not refunded yet: {event.reason}"
     ),
+    events.ClockSkewed: lambda event, _: (
+        f"clock of {event.victim}: skewed by {event.seconds:+.10g} s"
+    ),
+    events.Note: _struck,
 }
-_ANSWERED = events.PaymentSettled, events.PaymentFailed
-"""What the answer of a request says anyway."""
 
 
 def as_json(line: Line) -> str:

@@ -32,7 +32,7 @@ def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIA
 
     It answers 503 to requests that are unfinished when the server stops.
     """
-    watch = watch or Watch(parts.journal, parts.clock)
+    watch = watch or Watch(parts.journal)
     world = Development(Context(parts), Recorder(parts))
     rpc = _with_control(parts.rpc_app, listen, world)
     mounted: dict[str, ASGIApp] = {
@@ -70,7 +70,7 @@ def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIA
                 await stopped(scope, receive, send)
 
     if not listen.rpc_callers:
-        return watch.around(app)
+        return app
     pages = _readable(app, listen.allow_origins)
     wallets = _readable(app, listen.rpc_callers)
 
@@ -78,7 +78,7 @@ def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIA
         is_rpc = scope["path"] == "/rpc" or scope["path"].startswith("/rpc/")
         await (wallets if is_rpc else pages)(scope, receive, send)
 
-    return watch.around(by_path)
+    return by_path
 
 
 def _readable(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:

@@ -20,6 +20,7 @@ from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.log import Form, Log
 from x402sim.world.server.log_lines import Names
 from x402sim.world.server.mount import world_app
+from x402sim.world.server.requests import Requests
 from x402sim.world.server.running import running
 from x402sim.world.ui.watch import Watch
 
@@ -72,11 +73,11 @@ async def serve(
     It is silent unless the form of a log is given.
     """
     message = await ready_message(parts, listen, base_url(listen, sock))
-    watch = Watch(parts.journal, parts.clock)
-    app = world_app(parts, listen, watch)
-    log = _log_of(parts, message, form) if form else None
-    served = log.around(app) if log else app
-    server = Server(served, lambda: on_start(server, message), on_stop=watch.stop)
+    requests = Requests(parts.journal, parts.clock)
+    watch = Watch(parts.journal, requests)
+    log = _log_of(parts, message, form, requests) if form else None
+    app = requests.around(world_app(parts, listen, watch))
+    server = Server(app, lambda: on_start(server, message), on_stop=watch.stop)
     try:
         async with running(parts):
             await server.serve(sockets=[sock])
@@ -85,16 +86,14 @@ async def serve(
             log.close()
 
 
-def _log_of(parts: Parts, ready: Ready, form: Form) -> Log:
+def _log_of(parts: Parts, ready: Ready, form: Form, requests: Requests) -> Log:
     """Return the log of a world, which names its accounts as the ready message numbers them."""
     network = parts.service.setup.network
     named = {each.address.lower(): f"account {n}" for n, each in enumerate(ready.accounts)}
     names = Names(
         {ready.pay_to.lower(): "merchant", **named}, network.token_symbol, network.decimals
     )
-    log = Log(form, names, parts.journal, parts.clock, parts.clocks)
-    parts.faults.on_strike.append(log.struck)
-    return log
+    return Log(form, names, requests, parts.clock.offset_s)
 
 
 def run(main: Any) -> None:

@@ -22,6 +22,7 @@ from x402sim.world.assembly.process import Process
 from x402sim.world.server.http import Server
 from x402sim.world.server.log import Form, Log
 from x402sim.world.server.log_lines import Names
+from x402sim.world.server.requests import Requests
 from x402sim.world.server.running import close
 
 
@@ -51,10 +52,16 @@ async def serve_alone(
     http: httpx.AsyncClient,
     sock: socket.socket,
     on_start: Callable[[uvicorn.Server], None],
-    log: Log | None = None,
+    journal: Journal,
+    form: Form | None,
 ) -> None:
-    """Serve until `should_exit` is set on the server given to `on_start`; then close the log."""
-    server = Server(log.around(process) if log else process, lambda: on_start(server))
+    """Serve until `should_exit` is set on the server given to `on_start`.
+
+    It is silent unless the form of a log is given; `journal` is what the service records to.
+    """
+    requests = Requests(journal, Clock())
+    log = Log(form, _names(process.service.setup), requests) if form else None
+    server = Server(requests.around(process), lambda: on_start(server))
     process.start_background()
     try:
         await server.serve(sockets=[sock])
@@ -64,8 +71,6 @@ async def serve_alone(
             log.close()
 
 
-def log_of(setup: Setup, journal: Journal, form: Form) -> Log:
-    """Return the log of a service that records to this journal."""
+def _names(setup: Setup) -> Names:
     merchant = {to_hex(setup.pay_to): "merchant"}
-    names = Names(merchant, setup.network.token_symbol, setup.network.decimals)
-    return Log(form, names, journal, Clock(), {})
+    return Names(merchant, setup.network.token_symbol, setup.network.decimals)

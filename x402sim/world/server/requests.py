@@ -1,0 +1,132 @@
+"""The requests of a server, for those who look: its log, and the readers of its page.
+
+One record of a request serves all of them. What an entry of the journal belongs to is known from
+its context: a request and all that it causes run in one.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+import msgspec
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from x402sim.clock import Clock
+from x402sim.journal import Entry, Journal
+from x402sim.service.issue import PAY
+
+MAX_BODY = 64 * 1024
+"""The bytes that are kept of a body."""
+Headers = Sequence[tuple[bytes, bytes]]
+_now = Clock().now
+_current: ContextVar["Request | None"] = ContextVar("the request that is looked at", default=None)
+
+
+class Request(msgspec.Struct, gc=False):
+    """A request and its answer, as they were, and the entries of the journal that it caused.
+
+    `at_s` is the world's time, `began` and `ended` are real. It refers to what is there anyway, and
+    to nothing that refers to it: to keep many costs little.
+    """
+
+    method: str
+    path: str
+    query: str
+    client: str
+    headers: Headers
+    at_s: float
+    began: float
+    ended: float = 0.0
+    status: int | None = None
+    """None if the connection was broken."""
+    answer_headers: Headers = ()
+    sent: bytes = b""
+    """The body of a payment, or of any request if somebody wants all; that of an error, too."""
+    answered: bytes = b""
+    seen: list[Entry] = []
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Who is told of requests as they end, and of entries outside of all requests."""
+
+    ended: Callable[[Request], object]
+    alone: Callable[[Entry], object]
+    wants_bodies: bool
+
+
+class Requests:
+    """Tells those who look of the requests of an application."""
+
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal, self._now = journal, clock.now
+        self._looks: tuple[Look, ...] = ()
+        self._wants_bodies = False
+
+    def add(self, look: Look) -> None:
+        """Begin to tell somebody."""
+        if not self._looks:
+            self._journal.listeners.append(self._on_entry)
+        self._set((*self._looks, look))
+
+    def remove(self, look: Look) -> None:
+        """Tell somebody no more."""
+        self._set(tuple(each for each in self._looks if each is not look))
+        if not self._looks:
+            self._journal.listeners.remove(self._on_entry)
+
+    def _set(self, looks: tuple[Look, ...]) -> None:
+        self._looks = looks
+        self._wants_bodies = any(each.wants_bodies for each in looks)
+
+    def _on_entry(self, entry: Entry) -> None:
+        request = _current.get()
+        if request is not None and not request.ended:
+            request.seen.append(entry)
+        else:
+            for look in self._looks:
+                look.alone(entry)
+
+    def around(self, app: ASGIApp) -> ASGIApp:
+        """Return `app`, whose requests are told."""
+
+        async def told(scope: Scope, receive: Receive, send: Send) -> None:
+            if not self._looks or scope["type"] != "http":
+                await app(scope, receive, send)
+                return
+            path, client = scope["path"], scope.get("client")
+            request = Request(
+                scope["method"],
+                path,
+                scope["query_string"].decode("latin-1"),
+                client[0] if client else "?",
+                scope["headers"],
+                self._now(),
+                _now(),
+            )
+            wants_all = self._wants_bodies or path.startswith("/facilitator")
+            keeps_from = 0 if wants_all else 400
+
+            async def asked() -> Message:
+                message = await receive()
+                if (body := message.get("body")) and len(request.sent) < MAX_BODY:
+                    request.sent += body[:MAX_BODY]
+                return message
+
+            def answer(message: Message) -> Awaitable[None]:
+                if message["type"] == "http.response.start":
+                    request.status, request.answer_headers = message["status"], message["headers"]
+                elif (request.status or 0) >= keeps_from and len(request.answered) < MAX_BODY:
+                    request.answered += message.get("body", b"")[:MAX_BODY]
+                return send(message)
+
+            token = _current.set(request)
+            try:
+                await app(scope, asked if wants_all or path == PAY else receive, answer)
+            finally:
+                _current.reset(token)
+                request.ended = _now()
+                for look in self._looks:
+                    look.ended(request)
+
+        return told
