@@ -80,10 +80,11 @@ class Shown:
         self.page, self._above = page, above
 
     def _repr_html_(self) -> str:
+        page = escape(self.page).encode("ascii", "xmlcharrefreplace").decode()
         return (
             f'{self._above}<iframe sandbox="allow-scripts allow-downloads" '
             f'style="width:100%;height:{_FRAME_PX}px;border:0" title="Payments" '
-            f'srcdoc="{escape(self.page)}"></iframe>'
+            f'srcdoc="{page}"></iframe>'
         )
 
 

@@ -7,7 +7,7 @@ const AFTER_VERIFY = /^(Nonce already used|Insufficient|Settlement|Facilitator)/
 const MOST_EVENTS = 20000;
 
 export class Model {
-  constructor() { this.version = 0; this.rewind(); }
+  constructor() { this.version = this.begun = 0; this.rewind(); }
 
   // Forget everything: a tape begins anew.
   rewind() { this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); }
@@ -175,6 +175,7 @@ export class Model {
       const fault = this.faults.find((each) => !each.over && hit(each));
       if (fault && ++fault.struck === fault.times) fault.over = true;
     } else if (event.name === "faults cleared") for (const fault of this.faults) fault.over ||= !event.data.keep?.includes(fault.contains);
+    else if (event.name === "reset" && event.data.clock) { this.rewind(); this.begun = event.seq; }
     else if (event.name === "reset") for (const session of this.sessions.values()) session.status = "before the reset";
   }
 
@@ -202,6 +203,7 @@ export class Model {
   // --- requests that were seen -------------------------------------------------------------
 
   exchange(seen) {
+    if (Math.max(...seen.seen) < this.begun) return; // of a world whose clock was given back
     const head = (half, name) => half.headers.find(([each]) => each.toLowerCase() === name)?.[1];
     const body = parse(seen.sent.body) ?? {}, said = parse(seen.answered.body) ?? {};
     const isAside = seen.path.startsWith("/facilitator");

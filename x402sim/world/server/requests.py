@@ -69,12 +69,6 @@ class Requests:
             self._journal.listeners.append(self._on_entry)
         self._set((*self._looks, look))
 
-    def remove(self, look: Look) -> None:
-        """Tell somebody no more."""
-        self._set(tuple(each for each in self._looks if each is not look))
-        if not self._looks:
-            self._journal.listeners.remove(self._on_entry)
-
     def _set(self, looks: tuple[Look, ...]) -> None:
         self._looks = looks
         self._wants_bodies = any(each.wants_bodies for each in looks)

@@ -17,6 +17,7 @@ from x402sim.journal import Journal
 from x402sim.report.page import FILES, alone, lines_of, of_journal, read
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.ui.pay import Pay, pay
+from x402sim.world.ui.play import Play, play, playable
 from x402sim.world.ui.watch import Watch
 from x402sim.world.ui.words import of_world
 
@@ -39,9 +40,14 @@ def page_of(parts: Parts, watch: Watch, allow: Callable[[Request], None]) -> lis
     async def paid(request: Request) -> Response:
         allow(request)
         asked = web.parse(await web.read_body(request) or b"{}", Pay)
-        host, port = request.scope["server"]
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-        return web.answer(await pay(parts, asked, url))
+        return web.answer(await pay(parts, asked, _here(request)))
+
+    async def played(request: Request) -> Response:
+        allow(request)
+        if request.method == "GET":
+            return web.answer(playable(parts))
+        asked = web.parse(await web.read_body(request), Play)
+        return web.answer(await play(asked, _here(request)))
 
     async def saved(request: Request) -> Response:
         allow(request)
@@ -51,7 +57,18 @@ def page_of(parts: Parts, watch: Watch, allow: Callable[[Request], None]) -> lis
         return Response(alone(words, told), media_type="text/html", headers=headers)
 
     routes = routes_of(watch, lambda: of_world(parts), allow)
-    return [*routes, Route("/ui/pay", paid, methods=["POST"]), Route("/ui/saved", saved)]
+    return [
+        *routes,
+        Route("/ui/pay", paid, methods=["POST"]),
+        Route("/ui/play", played, methods=["GET", "POST"]),
+        Route("/ui/saved", saved),
+    ]
+
+
+def _here(request: Request) -> str:
+    """Return the URL of this server, for a client on this machine."""
+    host, port = request.scope["server"]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def routes_of(
