@@ -62,13 +62,13 @@ function draw() {
   setTimeout(() => requestAnimationFrame(draw), 150);
 }
 
-function choose() {
-  const [name, id] = location.hash.slice(1).split("=");
+function choose(hash) {
+  const [name, id] = hash.slice(1).split("=");
   view = VIEWS.includes(name) ? name : "payments";
   if (name === "payment" && id) list.want([decodeURIComponent(id)]);
   for (const name of VIEWS) byId(name).hidden = name !== view;
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.hash === `#${view}`) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+    if (link.getAttribute("href") === `#${view}`) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
   isDirty = list.isDirty = true;
 }
@@ -82,8 +82,12 @@ async function start() {
   const command = `x402sim pay ${origin}/api/perp/market`;
   byId("empty").replaceChildren(...(words.live ? [el("p", {}, "No payment is shown. Pay here, under ", el("a", { href: "#steering" }, "Steering"), ", or from a terminal:"), el("div", { class: "code" }, el("pre", {}, command), copy(command))] : [el("p", {}, "No payment is shown.")]));
   if (words.live) buildSteering(model); else document.querySelector("nav a[href='#steering']").hidden = true;
-  choose();
-  addEventListener("hashchange", choose);
+  choose(location.hash);
+  addEventListener("hashchange", () => choose(location.hash));
+  addEventListener("click", (event) => { // in a frame without a URL, a link within the page would leave it
+    const link = given && event.target.closest("a[href^='#']");
+    if (link) { event.preventDefault(); choose(link.getAttribute("href")); }
+  });
   byId("back").addEventListener("click", async () => { await ask("faults/clear", {}); await ask("reset", { clock: true }); refresh(); });
   setInterval(() => { isDirty = true; }, 3000);
   draw();

@@ -2,7 +2,7 @@
 
 import { curl, har, python, scenario, test } from "./copies.js";
 import { byId, copy, decoded, el, money, named, parse, save, table, time, words } from "./dom.js";
-import { STAGES, status } from "./model.js";
+import { STAGES, left, status } from "./model.js";
 
 let wasOpen = new Set();
 
@@ -24,6 +24,16 @@ export function showDetail(lane, model, close) {
 function journal(lane) {
   const said = (event) => Object.entries(event).filter(([name, value]) => !["seq", "at_ms", "event", "actor", "payment_id", "exchange"].includes(name) && value !== null && value !== "").map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
   return lane.events.length ? folded("journal", `In the journal: ${lane.events.length} events`, table("Events of this payment", ["time", "who", "event", ""], lane.events.map((each) => [time(each.at_ms), each.actor, each.event, said(each)]))) : "";
+}
+
+// What was left of a session after each change, as steps from its deposit down to nothing.
+function burnDown({ steps, deposited_base: all }) {
+  if (steps.length < 3) return "";
+  const svg = (tag, props) => { const node = document.createElementNS("http://www.w3.org/2000/svg", tag); for (const [name, value] of Object.entries(props)) node.setAttribute(name, value); return node; };
+  const y = (value) => 38 - 36 * (value / Number(all)), x = (n) => (n / steps.length) * 300;
+  const drawn = svg("svg", { viewBox: "0 0 300 40", class: "burn", role: "img", "aria-label": `What was left after each of ${steps.length - 1} changes` });
+  drawn.append(svg("path", { d: steps.map(([, value], n) => `${n ? "V" : "M0 "}${y(value)} H${x(n + 1)}`).join(" ") }));
+  return drawn;
 }
 
 const folded = (id, title, ...inside) => el("details", { open: wasOpen.has(id), ontoggle: (event) => (event.target.open ? wasOpen.add(id) : wasOpen.delete(id)) }, el("summary", {}, title), inside);
@@ -99,10 +109,10 @@ function transaction(lane, model) {
 
 export function session(found) {
   if (!found) return "";
-  const left = Number(found.deposited_base) - Number(found.released) - Number(found.refunded);
+  const rest = left(found);
   return el("div", { class: "session" }, el("p", {}, el("code", {}, found.session_id), ` ${named(found.payer)}, ${found.status}`),
-    el("meter", { min: 0, max: Number(found.deposited_base), value: left, "aria-label": "what is left" }),
-    el("p", { class: "quiet" }, `${money(left)} left of ${money(found.deposited_base)}, ${money(found.released)} spent, ${money(found.refunded)} refunded; ends ${time(found.expires_ms)}`));
+    el("meter", { min: 0, max: Number(found.deposited_base), value: rest, "aria-label": "what is left" }), burnDown(found),
+    el("p", { class: "quiet" }, `${money(rest)} left of ${money(found.deposited_base)}, ${money(found.released)} spent, ${money(found.refunded)} refunded; ends ${time(found.expires_ms)}`));
 }
 
 function exchange(lane, seen, model) {

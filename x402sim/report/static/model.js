@@ -137,7 +137,7 @@ export class Model {
       case "session opened":
         lane = of(); lane.sessions.push(event.session_id); this.find(lane, event.session_id);
         this.keys.set(event.session_id, lane); lane.keys.add(event.session_id);
-        this.sessions.set(event.session_id, { ...event, released: 0, refunded: 0, status: "open" });
+        this.sessions.set(event.session_id, { ...event, released: 0, refunded: 0, status: "open", steps: [[at, Number(event.deposited_base)]] });
         break;
       case "session debited": this.session(event, { released: event.released_base }); break;
       case "session refunded": this.session(event, { refunded: event.amount_base, status: "refunded" }); break;
@@ -157,7 +157,7 @@ export class Model {
 
   session(event, changes) {
     const session = this.sessions.get(event.session_id);
-    if (session) Object.assign(session, changes);
+    if (session) { Object.assign(session, changes); session.steps.push([event.at_ms, left(session)]); }
     const lane = this.keys.get(event.session_id);
     if (lane) lane.version = ++this.version;
   }
@@ -260,6 +260,8 @@ export class Model {
       this.stop(lane, tried || lane.stages.verified ? "settled" : "verified", no, why, seen.said.final);
   }
 }
+
+export const left = (session) => Number(session.deposited_base) - Number(session.released) - Number(session.refunded);
 
 export function status(lane) {
   if (lane.stopped) return lane.final === false ? "pending" : "refused";
