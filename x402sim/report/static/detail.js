@@ -14,10 +14,18 @@ export function showDetail(lane, model, close) {
   box.replaceChildren(
     el("div", { class: "bar" }, el("h2", {}, `${lane.payer ? named(lane.payer) : "Somebody"}: ${lane.resource ?? "a payment"}`),
       el("button", { type: "button", class: "small", onclick: () => showDetail.close() }, "Close")),
-    ...refusal(lane), compared(lane), stages(lane), ids(lane), transaction(lane, model), ...lane.sessions.map((id) => session(model.sessions.get(id))),
+    ...refusal(lane), reproduced(lane, model), compared(lane), stages(lane), ids(lane), transaction(lane, model), ...lane.sessions.map((id) => session(model.sessions.get(id))),
     el("h3", {}, "Requests ", lane.exchanges.length ? el("button", { type: "button", class: "small", onclick: () => save("payment.har", "application/json", har(lane.exchanges)) }, "Save as HAR") : ""),
     lane.exchanges.length ? el("div", {}, lane.exchanges.map((seen) => exchange(lane, seen, model)))
       : el("p", { class: "quiet" }, words.live ? "They are no longer kept." : "A run's journal tells who asked whom, not the messages."), journal(lane));
+}
+
+const copies = (lane, seen, model) => [["a test", test], ["a scenario", scenario]].filter(([, make]) => make(lane, seen, model)).map(([name, make]) => copy(() => make(lane, seen, model), `Copy as ${name}`));
+
+// What the payment came to, as a program that does it again.
+function reproduced(lane, model) {
+  const seen = lane.exchanges.findLast((each) => each.payment && !each.path.startsWith("/facilitator")) ?? lane.exchanges.at(-1);
+  return seen ? el("p", { class: "bar" }, el("span", { class: "quiet" }, `${seen.method} ${seen.path}, ${seen.status ?? "broken"}:`), copies(lane, seen, model)) : "";
 }
 
 // What the journal says of a payment, with all that is not empty.
@@ -118,8 +126,7 @@ export function session(found) {
 function exchange(lane, seen, model) {
   const title = [el("span", { class: "mono" }, `${seen.method} ${seen.path}`), el("span", { class: seen.status >= 400 && seen.status !== 402 ? "bad" : "" }, ` ${seen.status ?? "broken"} `), el("span", { class: "quiet" }, `${seen.ms} ms, ${time(seen.at_ms)}`)];
   const payment = seen.payment && el("div", {}, el("h4", {}, "The payment, decoded"), el("pre", { tabindex: "0" }, JSON.stringify(seen.payment, null, 2)));
-  const runs = [["a test", test], ["a scenario", scenario]].filter(([, make]) => make(lane, seen, model)).map(([name, make]) => copy(() => make(lane, seen, model), `Copy as ${name}`));
-  return folded(`${seen.n}`, title, el("p", { class: "bar" }, copy(() => curl(seen), "Copy as curl"), copy(() => python(seen), "Copy as Python"), runs), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
+  return folded(`${seen.n}`, title, el("p", { class: "bar" }, copy(() => curl(seen), "Copy as curl"), copy(() => python(seen), "Copy as Python"), copies(lane, seen, model)), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
 }
 
 function half(name, { headers, body }) {
