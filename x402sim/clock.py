@@ -65,6 +65,12 @@ class Clock:
         self._offset_s += seconds
         self._wake()
 
+    def give_back(self) -> None:
+        """Show the source's time again; whoever sleeps has as long to sleep as before."""
+        ahead_s, self._offset_s = self._offset_s, 0.0
+        self._sleepers = [(at - ahead_s, n, each, is_p) for at, n, each, is_p in self._sleepers]
+        self._wake()
+
     async def sleep(self, seconds: float) -> None:
         """Return `seconds` from now, or sooner if the clock is advanced."""
         await self.sleep_until(self.now() + seconds)

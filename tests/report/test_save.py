@@ -36,7 +36,7 @@ def test_a_run_has_all_its_files(saved: Path) -> None:
     shown = [each.name for each in PLOTS if each.has_content(run("sessions").journal)]
     drawn = {f"{name}.{kind}" for name in shown for kind in ("png", "svg", "pdf")}
     assert len(shown) >= 5
-    assert {*contents(saved)} == frames | drawn | {"journal.ndjson", "report.html"}
+    assert {*contents(saved)} == frames | drawn | {"journal.ndjson", "page.html", "report.html"}
     assert Run.load(saved / "journal.ndjson").sha256 == run("sessions").sha256
 
 

@@ -22,6 +22,8 @@ def test_the_state_describes_clock_chain_and_database(server):
         "chain",
         "rows",
         "pendingPayments",
+        "unindexedPayments",
+        "agents",
         "cachedEntitlements",
         "snapshots",
     }

@@ -3,29 +3,37 @@
 import asyncio
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterator
+from hashlib import sha256
+from html import unescape
 from importlib.resources import files
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, get_args
+from unittest.mock import AsyncMock
 
 import httpx
 import pytest
 
 from tests.serve.driver import PAY, QUOTE, SESSIONS, Server
 from tests.serve.hosted import hosted
+from x402sim import Journal, LocalServer, Settings, World
+from x402sim.clock import Clock
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.protocol.networks import TESTNET
+from x402sim.report.page import FILES
 from x402sim.world.assembly.parts import build
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.server.listen import Listen
 from x402sim.world.server.mount import world_app
+from x402sim.world.server.requests import Requests
+from x402sim.world.story.scenario import shipped_names
 from x402sim.world.transport.faults import FaultKind
-from x402sim.world.ui.app import FILES
-from x402sim.world.ui.watch import MAX_BODY
+from x402sim.world.ui.watch import MAX_BODY, MOST_BYTES, Watch
 from x402sim.world.ui.words import DOES
 
 pytestmark = pytest.mark.timeout(30)
-STATIC = files("x402sim.world.ui") / "static"
+STATIC = files("x402sim.report") / "static"
 
 
 def told(lines: Iterator[str]) -> tuple[str, list[Any]]:
@@ -71,19 +79,21 @@ def test_a_browser_at_the_root_finds_it_and_a_program_finds_what_it_did(server: 
     assert server.http.get("/").text == server.http.get("/llms.txt").text
 
 
-def test_a_payment_is_told_with_its_requests_while_somebody_looks(server: Server) -> None:
-    server.account(0).paid()  # nobody looks
+def test_a_payment_is_told_with_its_requests(server: Server) -> None:
+    early = server.account(0).paid()  # nobody looks
     with server.http.stream("GET", "/_sim/ui/events") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         lines = answer.iter_lines()
         name, (hello,) = told(lines)
         assert (name, hello["length"]) == ("hello", len(server.journal()))
         assert told(lines)[1][-1]["seq"] == hello["length"] - 1
+        earlier = told(lines)[1]
+        assert json.loads(earlier[1]["answered"]["body"])["paymentId"] == early
         payment_id = server.account(1).paid()
         entries, exchanges = gathered(lines, QUOTE, PAY)
     paid = next(each for each in entries if each["event"] == "payment settled")
     asked, seen = exchanges[QUOTE], exchanges[PAY]
-    assert asked["n"] == 1, "what nobody saw is not kept"
+    assert asked["n"] == earlier[-1]["n"] + 1
     assert (seen["method"], seen["status"]) == ("POST", 200)
     assert paid["seq"] in seen["seen"]
     assert json.loads(seen["sent"]["body"])["paymentId"] == payment_id == paid["payment_id"]
@@ -162,3 +172,80 @@ def test_it_has_the_rules_of_the_control_api(server: Server, path: str) -> None:
         return [bare.status_code, page.status_code, words.status_code]
 
     assert asyncio.run(main()) == [401, 200, 200]
+
+
+def test_a_run_and_a_server_are_shown_in_a_frame_that_reaches_nothing() -> None:
+    run = World().play("unpaid_request")
+    with LocalServer() as server:
+        answer = httpx.post(server.url + QUOTE, headers={"User-Agent": "</script><b>"})
+        shown = server.show()
+        saved = httpx.get(f"{server.control_url}/ui/saved")
+    assert answer.status_code == 402
+    assert f'href="{server_url(saved)}/_sim/ui"' in shown._repr_html_()
+    assert saved.headers["content-disposition"].startswith("attachment")
+    assert "frame-ancestors 'none'" in saved.headers["content-security-policy"]
+    for each in (run.show(), shown):
+        html = each._repr_html_()
+        assert 'sandbox="allow-scripts allow-downloads"' in html
+        assert html.isascii()
+        page = re.search(r'srcdoc="([^"]*)"', html)
+        assert page
+        assert unescape(page[1]) == each.page
+        (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', each.page)
+        (script,) = re.findall(r'<script type="module">(.*?)</script>', each.page, re.DOTALL)
+        digest = b64encode(sha256(script.encode()).digest()).decode()
+        assert f"default-src 'none'; script-src 'sha256-{digest}';" in policy
+        assert "connect-src" not in policy
+        (told,) = re.findall(r'id="tape">(.*?)</script>', each.page, re.DOTALL)
+        assert json.loads(told)["words"]["live"] is False
+    names = [name for name, _ in json.loads(told)["told"]]
+    assert names == ["journal", "exchanges"]
+
+
+def server_url(answer: httpx.Response) -> str:
+    return str(answer.url.copy_with(path="/")).removesuffix("/")
+
+
+def test_what_is_kept_of_requests_is_bounded() -> None:
+    journal = Journal()
+    requests = Requests(journal, Clock())
+    watch = Watch(journal, requests)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+
+    async def main() -> None:
+        sent = {"type": "http.request", "body": b"x" * (1 << 16)}
+        scope = {"type": "http", "method": "GET", "path": "/api/x", "query_string": b"a=1"}
+        scope["headers"] = []
+        for _ in range(200):
+            await requests.around(app)(scope, AsyncMock(return_value=sent), AsyncMock())
+
+    asyncio.run(main())
+    kept = [json.loads(text) for text in watch.kept()]
+    assert len(kept) == MOST_BYTES >> 16
+    assert kept[-1]["n"] == 200
+    assert (kept[-1]["path"], kept[-1]["status"]) == ("/api/x?a=1", None)
+
+
+def test_the_scenarios_that_can_be_played_are_listed(server: Server) -> None:
+    told = {each["name"]: each for each in server.http.get("/_sim/ui/play").json()}
+    assert set(told) == set(shipped_names())
+    assert (told["replay"]["takesTime"], told["session_exhaustion"]["takesTime"]) == (False, True)
+    assert told["expired_window"]["lacks"] != []
+    unknown = server.http.post("/_sim/ui/play", json={"scenario": "../evil"})
+    assert unknown.status_code == 400
+
+
+def test_a_reset_can_give_the_time_back_and_timers_go_on() -> None:
+    settings = Settings(phase=0, indexer_interval_s=1)
+    with hosted(service=settings) as server:
+        server.advance(7200)
+        assert server.state()["clockAdvancedSeconds"] == 7200
+        server.http.post("/_sim/reset", json={"clock": True})
+        assert server.state()["clockAdvancedSeconds"] == 0
+        server.account(0).paid()
+        ends = monotonic() + 8
+        while not any(each["event"] == "payment indexed" for each in server.journal()):
+            assert monotonic() < ends
+            sleep(0.1)

@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
@@ -14,11 +15,15 @@ from typing import Any
 
 import httpx
 import pytest
+from jsonschema import Draft6Validator
+from referencing import Registry
+from referencing.jsonschema import DRAFT6
 
 from tests.interop import node
 from tests.serve.driver import Running, Server, started
 from tests.serve.hosted import hosted
-from x402sim.events import PaymentRefused
+from x402sim import World
+from x402sim.events import PaymentRefused, SettlementAnswerLost
 from x402sim.journal import Journal
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
@@ -73,6 +78,33 @@ class Browser:
         self._process.stdin.close()
         self._process.wait(20)
         self._process.stdout.close()
+
+
+def copied(browser: Browser) -> dict[str, str]:
+    """Press every button that copies an exchange as a test or a scenario; return the texts."""
+    browser.run(
+        "await page.$eval('#search', (it) => { it.value = ''; it.dispatchEvent(new Event('input')); })"
+    )
+    texts: dict[str, str] = browser.run("""
+        return page.evaluate(async () => {
+          const found = {}, pause = () => new Promise((done) => setTimeout(done, 30));
+          let last = "";
+          navigator.clipboard.writeText = async (text) => { last = text; };
+          for (const lane of [...document.querySelectorAll(".lane")]) {
+            document.getElementById(lane.id).click();
+            await pause();
+            for (const button of document.querySelectorAll("#detail details button")) {
+              if (!/Copy as a (test|scenario)/.test(button.textContent)) continue;
+              const what = `${button.closest("details").querySelector("summary").textContent}: ${button.textContent}`;
+              button.click();
+              await pause();
+              found[`${lane.id} ${what}`] = last;
+            }
+          }
+          return found;
+        })
+    """)
+    return texts
 
 
 @pytest.fixture(scope="module")
@@ -256,3 +288,122 @@ def test_behind_a_control_token_the_page_asks_for_it(browser: Browser) -> None:
         browser.sees(".lane .who", "account 1")
         browser.run("await page.goto('about:blank')")
     browser.said = [each for each in browser.said if "401" not in each]
+
+
+def test_copied_tests_and_scenarios_run_unchanged(
+    browser: Browser, server: Server, tmp_path: Path
+) -> None:
+    for wrong in ("", "amount", "signature", "expired", "replay", "funds"):
+        assert server.http.post("/_sim/ui/pay", json={"wrong": wrong}).status_code == 200
+    lost = {"victim": "facilitator", "does": "lose answer", "path": "/v2/x402/verify"}
+    server.http.post("/_sim/faults", json=lost)
+    server.http.post("/_sim/ui/pay", json={"buys": "market", "account": 2})
+    server.http.post("/_sim/ui/pay", json={"buys": "session", "account": 2})
+    browser.run("await page.setViewport({ width: 1400, height: 4000 })")
+    browser.sees(".lane .what", "/api/sessions/create")
+    texts = copied(browser)
+    scenarios = {what: text for what, text in texts.items() if what.endswith("scenario")}
+    assert len(scenarios) == len(texts) / 2 > 15
+    for number, (what, text) in enumerate(texts.items()):
+        file = tmp_path / f"{'play' if what in scenarios else 'test'}_{number}.py"
+        file.write_text(text)
+        if what in scenarios:
+            assert World().play(str(file)).outcome == "passed", text
+    command = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), str(tmp_path)]
+    tested = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert f"{len(scenarios)} passed" in tested.stdout, tested.stdout
+    (half,) = [text for text in scenarios.values() if "price_base - 5000" in text]
+    (tmp_path / "half.py").write_text(half)
+    deaf = World(without=(("verification", "5/exact-amount"),))
+    assert deaf.play(str(tmp_path / "half.py")).outcome == "failed", "it would notice"
+
+
+def test_what_was_seen_is_saved_as_har(browser: Browser, server: Server) -> None:
+    """Its schema is the published one of HAR 1.2."""
+    browser.run("""
+      await page.evaluate(() => {
+        URL.createObjectURL = (blob) => { window.saved = blob; return "#payments"; };
+      })
+    """)
+    server.account(1).paid()
+    server.http.get("/api/perp/market?x=1", headers={"Authorization": "Bearer s3cret"})
+    browser.sees(".lane .what", "?x=1")
+    browser.run("await page.click('#har')")
+    har = json.loads(browser.run("return page.evaluate(() => window.saved.text())"))
+    folder = node.FOLDER / "npm_page" / "node_modules" / "har-schema" / "lib"
+    schemas = [json.loads(file.read_text()) for file in folder.glob("*.json")]
+    known = Registry().with_resources(
+        (each["$id"], DRAFT6.create_resource(each)) for each in schemas
+    )
+    (whole,) = [each for each in schemas if each["$id"] == "har.json#"]
+    Draft6Validator(whole, registry=known).validate(har)
+    asked, paid, market = har["log"]["entries"]
+    assert [each["response"]["status"] for each in (asked, paid, market)] == [402, 200, 402]
+    assert json.loads(paid["request"]["postData"]["text"])["paymentId"]
+    assert market["request"]["queryString"] == [{"name": "x", "value": "1"}]
+    assert "s3cret" not in json.dumps(har)
+
+
+def test_a_refusal_that_was_before_the_page_is_explained_by_its_link(browser: Browser) -> None:
+    with hosted() as server:
+        server.http.post("/_sim/ui/pay", json={"wrong": "payee"})
+        (refused,) = [each for each in server.journal() if each["event"] == "payment refused"]
+        browser.open(f"{server.ready['control']}/ui#payment={refused['payment_id']}")
+        for text in ("5/exact-recipient", "POST /api/pay", "Copy as a scenario"):
+            browser.sees("#detail", text)
+        browser.run("await page.goto('about:blank')")
+
+
+def test_a_scenario_is_played_from_the_page_and_its_time_given_back(
+    browser: Browser, server: Server
+) -> None:
+    browser.run("await page.click('a[href=\"#steering\"]')")
+    browser.sees("form[aria-label='Play a scenario']", "Play it here")
+    browser.run("await page.select('[name=scenario]', 'session_exhaustion')")
+    browser.sees("form[aria-label='Play a scenario']", "until you give the time back")
+    browser.run("await page.click(\"form[aria-label='Play a scenario'] button:not([type])\")")
+    done = "() => /passed; 17 of 17/.test(document.getElementById('said').innerText)"
+    browser.run(f"await page.waitForFunction({done}, {{ timeout: 60000 }})")
+    browser.sees("#alarm", "2 h ahead")
+    browser.run("await page.click('a[href=\"#payments\"]')")
+    browser.sees(".badge.served", "served")
+    browser.run("await page.click('#back')")
+    browser.run("await page.waitForFunction(() => document.getElementById('alarm').hidden)")
+    server.account(0).paid()
+    browser.sees("#count", "1 of 1")
+
+
+def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) -> None:
+    """Served by `open`, and in the frame of a notebook, which reaches nothing."""
+    run = World().play("lost_answer")
+    run.journal.save(tmp_path / "journal.ndjson")
+    (lost, *_) = [each.event for each in run.journal.of(SettlementAnswerLost)]
+    assert isinstance(lost, SettlementAnswerLost)
+    (tmp_path / "cell.html").write_text(f"<!doctype html>{run.show()._repr_html_()}")
+    running = Running("open", str(tmp_path))
+    try:
+        url = running.line().split()[-1]
+        browser.open(f"{url}#payment={lost.payment_id}", "saved run")
+        browser.sees("#detail", lost.payment_id)
+        browser.sees("#detail .note", "answer did not arrive")
+        browser.run("await page.focus('#moment'); await page.keyboard.press('Home')")
+        browser.sees("#at", "0 of")
+        browser.sees("#count", "0 of 0")
+        browser.run("await page.keyboard.press('ArrowRight'); await page.keyboard.press('Space')")
+        browser.sees("#play", "Pause")
+        browser.sees("#detail", lost.payment_id)
+        browser.run("await page.keyboard.press('Space')")
+        browser.sees("#play", "Play")
+        assert browser.run(AXE) == []
+    finally:
+        running.end(signal.SIGINT)
+        running.close()
+    browser.run(f"await page.goto({json.dumps((tmp_path / 'cell.html').as_uri())})")
+    inside = "const frame = await (await page.waitForSelector('iframe')).contentFrame();"
+    count = (
+        "await frame.waitForSelector('.lane'); return frame.$eval('#count', (it) => it.innerText)"
+    )
+    assert browser.run(inside + count).startswith("4 of 4")
+    state = "await frame.click('a[href=\"#state\"]'); await frame.waitForSelector('#state table');"
+    assert browser.run(f"{inside}{state} return frame.url()") == "about:srcdoc"
+    browser.run("await page.goto('about:blank')")

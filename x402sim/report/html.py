@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from struct import unpack
 from typing import Any
 
-from x402sim.events import StoryRaised
+from x402sim.events import RequestSent, StoryRaised
 from x402sim.journal import Journal
 from x402sim.report import plots
 from x402sim.report.plots.figure import DPI
@@ -69,6 +69,8 @@ class _View:
     checks: list[_Check]
     traces: dict[int, str]
     images: list[_Image]
+    page: str = ""
+    """Where its payments are shown as lanes: a file beside the page, opened at what failed."""
 
     @property
     def held(self) -> dict[str, bool]:
@@ -97,18 +99,19 @@ def page(
     title: str = "x402sim report",
     stories: Mapping[str, str] | None = None,
     drawn: Mapping[str, Mapping[str, bytes]] | None = None,
+    pages: Sequence[str] = (),
 ) -> str:
     """Return one HTML page about many runs, with its styles and images inside.
 
     `stories` are the scenarios' stories by name. `drawn` are plots that exist already (PNG by
-    name of the plot), by the hash of the run's journal.
+    name of the plot), by the hash of the run's journal. `pages` are links to their payments.
     """
     views = []
-    for run, name in zip(runs, anchors(runs), strict=True):
+    for run, name, link in zip(runs, anchors(runs), pages or [""] * len(runs), strict=True):
         images = (drawn or {}).get(run.sha256)
         if images is None:
             images = plots.draw_all(run.journal)
-        views.append(_view(run, name, images, (stories or {}).get(run.name, "")))
+        views.append(_view(run, name, images, (stories or {}).get(run.name, ""), link))
     outcomes = [run.outcome for run in runs]
     return render(
         "run_page.html.j2",
@@ -135,7 +138,9 @@ def anchors(runs: Sequence[Summary]) -> list[str]:
     ]
 
 
-def _view(run: Summary, name: str, images: Mapping[str, bytes], story: str = "") -> _View:
+def _view(
+    run: Summary, name: str, images: Mapping[str, bytes], story: str = "", page: str = ""
+) -> _View:
     return _View(
         run=run,
         name=name,
@@ -144,7 +149,17 @@ def _view(run: Summary, name: str, images: Mapping[str, bytes], story: str = "")
         checks=_checks(run),
         traces=_traces(run),
         images=[_image(plot, image) for plot, image in images.items()],
+        page=page and page + _failed_payment(run.journal),
     )
+
+
+def _failed_payment(journal: Journal) -> str:
+    """Return the end of a link to the payment of the first failed check: "#payment=pay_…"."""
+    failed = {check.exchange for check, _ in failed_checks(journal)} - {None}
+    for entry in journal.of(RequestSent):
+        if isinstance(asked := entry.event, RequestSent) and asked.exchange in failed:
+            return f"#payment={asked.payment_id}" if asked.payment_id else ""
+    return ""
 
 
 def _checks(run: Summary) -> list[_Check]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from x402sim.journal import Journal
 from x402sim.report import need_extra
 from x402sim.report.laws import laws
+from x402sim.report.page import Shown, of_run
 from x402sim.report.summary import Summary, checks_of, held_of
 from x402sim.report.table import Table
 
@@ -121,7 +122,8 @@ class Run(Summary):
         return replace(self, labels=(*self.labels, *labels.items()))
 
     def save(self, folder: str | Path) -> Path:
-        """Write journal, frames, plots (PNG, SVG, PDF) and report.html into a folder; return it.
+        """Write journal, frames, plots (PNG, SVG, PDF), page.html (its payments as lanes) and
+        report.html into a folder; return it.
 
         Raises `ModuleNotFoundError` without the extra `report`, and `OSError`.
         """
@@ -129,6 +131,13 @@ class Run(Summary):
         from x402sim.report import save
 
         return save.save_run(self, Path(folder))
+
+    def show(self) -> Shown:
+        """Return the payments as lanes with a slider of time, for a notebook: a frame of HTML.
+
+        It is the page that `x402sim open` shows; `.page` is its HTML.
+        """
+        return Shown(of_run(self.journal, self.name))
 
     @classmethod
     def load(cls, file: str | Path) -> "Run":

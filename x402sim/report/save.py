@@ -16,9 +16,11 @@ from pandas.api.types import is_object_dtype
 
 from x402sim.report import html, plots
 from x402sim.report.frames import TABLES
+from x402sim.report.page import of_run
 from x402sim.report.plots.figure import pdf, png, svg
 from x402sim.report.summary import Summary
 
+PAGE = "page.html"
 _ARROW_TYPES = {
     "float64": pa.float64(),
     "Int64": pa.int64(),
@@ -30,7 +32,7 @@ _ARROW_TYPES = {
 def save_run(run: Summary, folder: Path) -> Path:
     """Write a run's journal, frames, plots and report.html into a folder; return the folder."""
     drawn = _save_one(run, folder, for_papers=True)
-    _write_page([run], folder, {run.sha256: drawn}, None)
+    _write_page([run], folder, {run.sha256: drawn}, None, [PAGE])
     return folder
 
 
@@ -41,12 +43,12 @@ def save_runs(
 
     `stories` are the scenarios' stories by name, for the report. Returns the folder.
     """
+    names = html.anchors(runs)
     drawn = {
-        run.sha256: _save_one(run, folder / name)
-        for run, name in zip(runs, html.anchors(runs), strict=True)
+        run.sha256: _save_one(run, folder / name) for run, name in zip(runs, names, strict=True)
     }
     (folder / "outcomes.png").write_bytes(png(plots.outcomes(runs).figure))
-    _write_page(runs, folder, drawn, stories)
+    _write_page(runs, folder, drawn, stories, [f"{name}/{PAGE}" for name in names])
     return folder
 
 
@@ -54,6 +56,7 @@ def _save_one(run: Summary, folder: Path, *, for_papers: bool = False) -> dict[s
     """Write a run's files; `for_papers`, the plots also as SVG and PDF. Return them as PNG."""
     folder.mkdir(parents=True, exist_ok=True)
     run.journal.save(folder / "journal.ndjson")
+    _write_text(folder / PAGE, of_run(run.journal, run.name))
     for name, table in TABLES.items():  # one frame in memory at a time
         _write_frame(table(run.journal), folder / name)
     figures = plots.figures(run.journal)
@@ -76,10 +79,15 @@ def _write_page(
     folder: Path,
     drawn: Mapping[str, Mapping[str, bytes]],
     stories: Mapping[str, str] | None,
+    pages: Sequence[str],
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    text = html.page(runs, stories=stories, drawn=drawn)
-    (folder / "report.html").write_text(text, encoding="utf-8", newline="\n")
+    text = html.page(runs, stories=stories, drawn=drawn, pages=pages)
+    _write_text(folder / "report.html", text)
+
+
+def _write_text(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8", newline="\n")
 
 
 def _arrow(frame: pd.DataFrame) -> pa.Table:

@@ -99,6 +99,8 @@ class _Every:
                 if _trace(error) is not None:  # without this frame, which goes on
                     trace = error.__traceback__
                     self._service.on_bug(error.with_traceback(trace and trace.tb_next))
+            if clock.now() < turn_s - interval_s:  # time was given back while it worked or slept
+                turn_s = clock.now()
             missed = max(0.0, clock.now() - turn_s) // interval_s
             turn_s += (missed + 1) * interval_s
 

@@ -33,7 +33,7 @@ ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
     ("POST", "/indexer/run"): (faults.run_indexer, Nothing),
     ("POST", "/snapshot"): (snapshots.snapshot, Nothing),
     ("POST", "/revert"): (snapshots.revert, snapshots.Revert),
-    ("POST", "/reset"): (snapshots.reset, Nothing),
+    ("POST", "/reset"): (snapshots.reset, snapshots.Reset),
     ("GET", "/who"): (look.who, Nothing),
     ("GET", "/transfers"): (money.transfers, money.OfAccount),
     ("GET", "/explorer/queries"): (look.queries, look.Since),

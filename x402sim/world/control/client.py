@@ -99,6 +99,10 @@ class ControlClient:
         except ValueError as error:
             raise ControlError(f"the world's journal cannot be read: {error}", answer) from error
 
+    async def page(self) -> str:
+        """Return what the page at /_sim/ui shows now, as one page of HTML that stands alone."""
+        return (await self._sent("GET", "ui/saved")).text
+
     async def advance(self, seconds: float) -> None:
         """Move the world's clock forward; what falls due is done."""
         await self.request("POST", "clock/advance", {"seconds": seconds})

@@ -6,6 +6,7 @@ import msgspec
 
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.networks import Network
+from x402sim.service.agents import agents
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.control.context import Context, Nothing, balance_of, merchant
 from x402sim.world.control.messages import Account, ChainState, ExplorerQuery, State, TokenInfo, Who
@@ -90,6 +91,8 @@ async def state(context: Context, _: Nothing) -> Any:
         ),
         rows=parts.service.store.counts(),
         pending_payments=parts.service.store.payments.unresolved(),
+        unindexed_payments=parts.service.store.payments.backlog(),
+        agents=agents(parts.service) if parts.recipe.has_service else [],
         cached_entitlements=len(parts.service.entitlements),
         snapshots=sorted(context.saved),
     )

@@ -5,7 +5,7 @@ Amounts are base units as decimal strings, hashes and addresses are 0x-hex.
 """
 
 from x402sim.protocol.crypto import parse_address
-from x402sim.protocol.messages import Wire
+from x402sim.protocol.messages import Agent, Wire
 from x402sim.protocol.networks import Network
 
 
@@ -102,6 +102,7 @@ class ChainState(Wire, frozen=True):
 class State(Wire, frozen=True):
     """The state of a world: its clock (epoch ms), chain, database and cache.
 
+    `unindexed_payments` have no block yet: the indexer will ask for them.
     `skews` has the clocks that are wrong, by how many seconds; `lag_seconds` is the explorer's.
     """
 
@@ -113,6 +114,8 @@ class State(Wire, frozen=True):
     chain: ChainState
     rows: dict[str, int]
     pending_payments: int
+    unindexed_payments: int
+    agents: list[Agent]
     cached_entitlements: int
     snapshots: list[int]
 

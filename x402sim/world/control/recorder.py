@@ -24,7 +24,7 @@ _EVENTS: dict[str, Callable[[Any], events.StoryEvent]] = {
     "/drop": lambda _: events.MempoolDropped(),
     "/force-revert": lambda asked: events.RevertsForced(calls=asked.calls),
     "/revert": lambda asked: events.Note(name="reverted", data={"snapshot": asked.snapshot}),
-    "/reset": lambda _: events.Note(name="reset"),
+    "/reset": lambda asked: events.Note(name="reset", data={"clock": True} if asked.clock else {}),
 }
 """The event of an action that changes the world, by its path."""
 

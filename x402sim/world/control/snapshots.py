@@ -14,6 +14,12 @@ class Revert(msgspec.Struct, frozen=True):
     snapshot: int
 
 
+class Reset(msgspec.Struct, frozen=True):
+    """Whether the clock shows real time again."""
+
+    clock: bool = False
+
+
 async def snapshot(context: Context, _: Nothing) -> Any:
     """Take a snapshot of chain, database and cache; answers {"snapshot": id}."""
     service = context.parts.service
@@ -44,13 +50,16 @@ async def revert(context: Context, asked: Revert) -> Any:
     return {"reverted": asked.snapshot, "clockAdvancedSeconds": context.parts.clock.offset_s}
 
 
-async def reset(context: Context, _: Nothing) -> Any:
-    """Reset to block 0, an empty database and the initial balances. The clock never goes back.
+async def reset(context: Context, asked: Reset) -> Any:
+    """Reset to block 0, an empty database and the initial balances.
 
-    Timers, the journal and clients have seen its time; `clockAdvancedSeconds` is how far it is
-    ahead of real time. A payer with a right clock is refused then: restart the server.
+    {"clock": true} also gives the clock back, which no other action does: the journal and clients
+    have seen its time. Else `clockAdvancedSeconds` is how far it is ahead of real time, and a payer
+    with a right clock is refused.
     """
     chains = list(map(rewinding, context.networks))
+    if asked.clock:
+        context.parts.clock.give_back()
     context.parts.service.store.clear()  # if the chain then fails, reset again
     for chain in chains:
         await chain.reset()

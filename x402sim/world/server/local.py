@@ -14,6 +14,7 @@ from x402sim.clock import Clock
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import TESTNET, Network, network_named
+from x402sim.report.page import Shown
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 from x402sim.text.arguments import explained
@@ -49,8 +50,9 @@ class LocalServer:
     `parts` is what runs inside: read it only while no request is in flight.
 
     `fault`, `advance` and `reset` change the world; `transfers`, `balance` and `journal` tell what
-    happened. They raise `RuntimeError` with the reason if the server refuses. In async code,
-    `async with LocalServer() as server:` starts it, and `server.control` has them as coroutines.
+    happened, and `show` shows it in a notebook. They raise `RuntimeError` with the reason if the
+    server refuses. In async code, `async with LocalServer() as server:` starts it, and
+    `server.control` has them as coroutines.
     """
 
     def __init__(
@@ -209,6 +211,14 @@ class LocalServer:
     def journal(self) -> Journal:
         """What has happened, as `list(journal)` tells; `x402sim events` describes every event."""
         return self._ask(lambda control: control.journal())
+
+    def show(self) -> Shown:
+        """Return the payments until now as lanes, for a notebook, below a link to the live page.
+
+        It is a copy in a frame: no site may show the live page in one, as it has all keys.
+        """
+        link = f'<a href="{self.control_url}/ui" target="_blank" rel="noopener">The live page</a>'
+        return Shown(self._ask(lambda control: control.page()), link)
 
     @property
     def control(self) -> ControlClient:

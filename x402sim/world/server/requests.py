@@ -1,7 +1,7 @@
 """The requests of a server, for those who look: its log, and the readers of its page.
 
 One record of a request serves all of them. What an entry of the journal belongs to is known from
-its context: a request and all that it causes run in one. While nobody looks, nothing is kept.
+its context: a request and all that it causes run in one.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -30,6 +30,7 @@ class Request(msgspec.Struct, gc=False):
 
     method: str
     path: str
+    query: str
     client: str
     headers: Headers
     at_s: float
@@ -68,12 +69,6 @@ class Requests:
             self._journal.listeners.append(self._on_entry)
         self._set((*self._looks, look))
 
-    def remove(self, look: Look) -> None:
-        """Tell somebody no more."""
-        self._set(tuple(each for each in self._looks if each is not look))
-        if not self._looks:
-            self._journal.listeners.remove(self._on_entry)
-
     def _set(self, looks: tuple[Look, ...]) -> None:
         self._looks = looks
         self._wants_all = any(each.wants_all for each in looks)
@@ -97,6 +92,7 @@ class Requests:
             request = Request(
                 scope["method"],
                 path,
+                scope["query_string"].decode("latin-1"),
                 client[0] if client else "?",
                 scope["headers"],
                 self._now() if self._wants_all else 0.0,

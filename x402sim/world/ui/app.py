@@ -5,7 +5,6 @@ The files are for everybody who may reach the control API; all else needs its to
 
 from collections.abc import Callable
 from functools import partial
-from importlib.resources import files
 from typing import Any
 
 from starlette.applications import Starlette
@@ -15,16 +14,14 @@ from starlette.routing import Mount, Route
 
 from x402sim.http import web
 from x402sim.journal import Journal
+from x402sim.report.page import FILES, alone, lines_of, of_journal, read
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.ui.pay import Pay, pay
+from x402sim.world.ui.play import Play, play, playable
 from x402sim.world.ui.watch import Watch
-from x402sim.world.ui.words import of_journal, of_world
+from x402sim.world.ui.words import of_world
 
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
-FILES = (
-    "app.js", "detail.js", "dom.js", "list.js", "model.js", "state.js", "steer.js", "style.css",
-    "icon.svg",
-)  # fmt: skip
 PATH = "/_sim/ui"
 """Where the page is."""
 HEADERS = {
@@ -43,13 +40,35 @@ def page_of(parts: Parts, watch: Watch, allow: Callable[[Request], None]) -> lis
     async def paid(request: Request) -> Response:
         allow(request)
         asked = web.parse(await web.read_body(request) or b"{}", Pay)
-        host, port = request.scope["server"]
-        scheme = request.url.scheme
-        url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
-        return web.answer(await pay(parts, asked, url))
+        return web.answer(await pay(parts, asked, _here(request)))
+
+    async def played(request: Request) -> Response:
+        allow(request)
+        if request.method == "GET":
+            return web.answer(playable(parts))
+        asked = web.parse(await web.read_body(request), Play)
+        return web.answer(await play(asked, _here(request)))
+
+    async def saved(request: Request) -> Response:
+        allow(request)
+        words = of_world(parts) | {"live": False, "page": str(request.base_url.replace(path=PATH))}
+        told = [("journal", lines_of(parts.journal)), ("exchanges", watch.kept())]
+        headers = {**HEADERS, "Content-Disposition": 'attachment; filename="payments.html"'}
+        return Response(alone(words, told), media_type="text/html", headers=headers)
 
     routes = routes_of(watch, lambda: of_world(parts), allow)
-    return [*routes, Route("/ui/pay", paid, methods=["POST"])]
+    return [
+        *routes,
+        Route("/ui/pay", paid, methods=["POST"]),
+        Route("/ui/play", played, methods=["GET", "POST"]),
+        Route("/ui/saved", saved),
+    ]
+
+
+def _here(request: Request) -> str:
+    """Return the URL of this server, for a client on this machine."""
+    (host, port), scheme = request.scope["server"], request.url.scheme
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def routes_of(
@@ -92,8 +111,7 @@ async def home(request: Request) -> Response:
 
 
 async def _file(name: str, _: Request) -> Response:
-    content = (files("x402sim.world.ui") / "static" / name).read_bytes()
-    return Response(content, media_type=_TYPES[name.rpartition(".")[2]], headers=HEADERS)
+    return Response(read(name), media_type=_TYPES[name.rpartition(".")[2]], headers=HEADERS)
 
 
 def _number(request: Request, name: str) -> int:

@@ -1,6 +1,7 @@
 """What the page is told while somebody looks: the journal as it grows, and whole requests.
 
-While nobody looks, nothing is kept.
+The last requests are kept as they were, so that a page that is opened after a refusal shows both
+messages; they become text when somebody looks.
 """
 
 import asyncio
@@ -16,6 +17,8 @@ from x402sim.world.server.requests import Headers, Look, Request, Requests
 SHOWN = ("/api/", "/facilitator")
 """Where the paths of the requests begin that are shown."""
 MOST_KEPT = 500
+MOST_BYTES = 8 << 20
+"""The bytes of all bodies that are kept."""
 MAX_BODY = 16 * 1024
 MAX_EXCHANGE = 64 * 1024
 """The bytes of a request and its answer as JSON; of a longer one the headers are left out."""
@@ -56,13 +59,14 @@ class Watch:
     """Tells readers what a journal records, and the requests of a server, if there are any."""
 
     def __init__(self, journal: Journal, requests: Requests | None = None) -> None:
-        self._journal, self._requests = journal, requests
+        self._journal = journal
+        if requests:
+            requests.add(Look(self._ended, lambda _: None, wants_all=True))
         self._real = Clock()
         self._started_ms = self._real.now_ms()
-        self._look = Look(self._ended, lambda _: None, wants_all=True)
         self._wakes: set[asyncio.Event] = set()
-        self._kept: deque[tuple[int, Request]] = deque(maxlen=MOST_KEPT)
-        self._count = 0
+        self._kept: deque[tuple[int, Request]] = deque()
+        self._count = self._size = 0
         self._is_stopped = False
 
     def stop(self) -> None:
@@ -74,6 +78,10 @@ class Watch:
         if request.path.startswith(SHOWN):
             self._count += 1
             self._kept.append((self._count, request))
+            self._size += len(request.sent) + len(request.answered)
+            while len(self._kept) > MOST_KEPT or self._size > MOST_BYTES:
+                _, oldest = self._kept.popleft()
+                self._size -= len(oldest.sent) + len(oldest.answered)
             self._wake()
 
     # --- the readers -----------------------------------------------------------------
@@ -86,8 +94,6 @@ class Watch:
         wake = asyncio.Event()
         if not self._wakes:
             self._journal.listeners.append(self._wake)
-            if self._requests:
-                self._requests.add(self._look)
         self._wakes.add(wake)
         try:
             hello = {"started": self._started_ms, "length": self._journal.length}
@@ -110,8 +116,10 @@ class Watch:
             self._wakes.discard(wake)
             if not self._wakes:
                 self._journal.listeners.remove(self._wake)
-                if self._requests:
-                    self._requests.remove(self._look)
+
+    def kept(self) -> list[bytes]:
+        """Return the exchanges that are kept, as JSON."""
+        return [_exchange(*each) for each in self._kept]
 
     def _after(self, number: int) -> list[tuple[int, Request]]:
         return [kept for kept in self._kept if kept[0] > number]
@@ -129,7 +137,7 @@ def _exchange(number: int, request: Request) -> bytes:
         ms=int((request.ended - request.began) * 1000),
         client=request.client,
         method=request.method,
-        path=request.path,
+        path=request.path + (request.query and f"?{request.query}"),
         status=request.status,
         sent=_half(request.headers, request.sent),
         answered=_half(request.answer_headers, request.answered),

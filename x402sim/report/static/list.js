@@ -1,6 +1,7 @@
 // The lanes, the newest first: only those in sight are in the document.
 
-import { byId, el, money, named, time } from "./dom.js";
+import { har } from "./copies.js";
+import { byId, el, money, named, save, time } from "./dom.js";
 import { STAGES, status } from "./model.js";
 import { showDetail } from "./detail.js";
 
@@ -16,12 +17,15 @@ export class List {
     byId("status").addEventListener("change", again);
     byId("pause").addEventListener("click", () => { this.held = this.held ? null : [...this.model.lanes]; byId("pause").setAttribute("aria-pressed", String(!!this.held)); again(); });
     byId("clear").addEventListener("click", () => { this.model.clear(); this.held = this.held && []; this.choose(null); again(); });
+    byId("har").addEventListener("click", () => save("payments.har", "application/json", har(this.shown.flatMap((lane) => lane.exchanges))));
     this.box.addEventListener("scroll", () => requestAnimationFrame(() => this.draw()), { passive: true });
     this.box.addEventListener("click", (event) => { const row = event.target.closest("[data-n]"); if (row) this.choose(this.byNumber(+row.dataset.n), true); });
     this.box.addEventListener("keydown", (event) => this.key(event));
     byId("payments").addEventListener("keydown", (event) => { if (event.key === "Escape" && this.chosen) { this.choose(null); this.box.focus(); } });
     new ResizeObserver(() => { this.height = parseFloat(getComputedStyle(this.box).getPropertyValue("--row")) || 66; this.draw(); }).observe(this.box);
   }
+
+  isFar(at) { return at * this.height < this.box.scrollTop || (at + 1) * this.height > this.box.scrollTop + this.box.clientHeight; }
 
   byNumber(n) { return this.shown.find((lane) => lane.n === n); }
 
@@ -38,8 +42,12 @@ export class List {
     this.choose(this.shown[to]);
   }
 
+  // Choose the lane that has one of these keys, when there is one.
+  want(keys) { this.chosen = null; this.wanted = keys; this.isDirty = true; }
+
   choose(lane, isClicked) {
     this.chosen = lane ?? null;
+    this.wanted = null;
     byId("payments").classList.toggle("open", !!lane);
     showDetail(lane, this.model, () => { this.choose(null); this.box.focus(); });
     this.draw();
@@ -52,12 +60,16 @@ export class List {
     this.shown = lanes.filter((lane) => !lane.isGone && (kind === "all" || status(lane) === kind) && wanted.every((text) => lane.text.includes(text))).sort((a, b) => b.at - a.at || b.n - a.n);
     const more = this.held ? this.model.lanes.length - this.held.length : 0;
     byId("count").textContent = `${this.shown.length} of ${lanes.reduce((count, lane) => count + !lane.isGone, 0)}${this.held ? `, paused: ${more} more` : ""}`;
+    byId("har").hidden = !this.shown.some((lane) => lane.exchanges.length);
     byId("empty").hidden = this.shown.length > 0;
     this.isDirty = false;
   }
 
   draw() {
     if (this.isDirty) this.filter();
+    const found = this.wanted && !this.chosen && this.wanted.map((key) => this.model.keys.get(key)).find((lane) => lane && !lane.isGone);
+    if (found) { const at = this.shown.indexOf(found); if (at >= 0 && this.isFar(at)) this.box.scrollTop = at * this.height; this.choose(found); return; }
+    if (this.wanted && !this.chosen) { showDetail(null); byId("payments").classList.remove("open"); }
     this.sizer.style.height = `${this.shown.length * this.height}px`;
     const first = Math.max(0, Math.floor(this.box.scrollTop / this.height) - 4);
     const last = Math.min(this.shown.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / this.height) + 4);

@@ -48,11 +48,17 @@ export function span(seconds) {
 export function copy(text, label = "Copy") {
   const button = el("button", { class: "small", type: "button" }, label);
   button.addEventListener("click", async () => {
-    try { await navigator.clipboard.writeText(text); button.textContent = "Copied"; }
+    try { await navigator.clipboard.writeText(typeof text === "function" ? text() : text); button.textContent = "Copied"; }
     catch { button.textContent = "Not allowed"; }
     setTimeout(() => { button.textContent = label; }, 1200);
   });
   return button;
+}
+
+export function save(name, type, text) {
+  const link = el("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
 export const table = (caption, heads, rows) => el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
@@ -77,7 +83,10 @@ export function decoded(text) {
 
 // --- the server ----------------------------------------------------------------------------
 
-const base = new URL("../", import.meta.url); // /_sim/
+// What a page that stands alone shows: its words, and what a server would stream.
+export const given = parse(byId("tape")?.textContent ?? "");
+const base = new URL("../", given ? given.words.page ?? "http://127.0.0.1:4020/_sim/ui/" : import.meta.url); // /_sim/
+export const origin = base.origin;
 let token = "";
 export const setToken = (given) => { token = given; };
 const headers = () => (token ? { Authorization: `Bearer ${token}` } : {});

@@ -1,7 +1,8 @@
 // One payment: what was asked for beside what was signed, the rule that refused, the transaction, the messages.
 
-import { byId, copy, decoded, el, money, named, parse, table, time, words } from "./dom.js";
-import { STAGES, status } from "./model.js";
+import { curl, har, python, scenario, test } from "./copies.js";
+import { byId, copy, decoded, el, money, named, parse, save, table, time, words } from "./dom.js";
+import { STAGES, left, status } from "./model.js";
 
 let wasOpen = new Set();
 
@@ -13,11 +14,37 @@ export function showDetail(lane, model, close) {
   box.replaceChildren(
     el("div", { class: "bar" }, el("h2", {}, `${lane.payer ? named(lane.payer) : "Somebody"}: ${lane.resource ?? "a payment"}`),
       el("button", { type: "button", class: "small", onclick: () => showDetail.close() }, "Close")),
-    ...refusal(lane), compared(lane), stages(lane), ids(lane), transaction(lane, model), ...lane.sessions.map((id) => session(model.sessions.get(id))),
-    el("h3", {}, "Requests"),
-    lane.exchanges.length ? el("div", {}, lane.exchanges.map(exchange))
-      : el("p", { class: "quiet" }, "Requests are kept while this page is open: these came before, or are of a saved run. What the journal says is above."));
+    ...refusal(lane), reproduced(lane, model), compared(lane), stages(lane), ids(lane), transaction(lane, model), ...lane.sessions.map((id) => session(model.sessions.get(id))),
+    el("h3", {}, "Requests ", lane.exchanges.length ? el("button", { type: "button", class: "small", onclick: () => save("payment.har", "application/json", har(lane.exchanges)) }, "Save as HAR") : ""),
+    lane.exchanges.length ? el("div", {}, lane.exchanges.map((seen) => exchange(lane, seen, model)))
+      : el("p", { class: "quiet" }, words.live ? "They are no longer kept." : "A run's journal tells who asked whom, not the messages."), journal(lane));
 }
+
+const copies = (lane, seen, model) => [["a test", test], ["a scenario", scenario]].filter(([, make]) => make(lane, seen, model)).map(([name, make]) => copy(() => make(lane, seen, model), `Copy as ${name}`));
+
+// What the payment came to, as a program that does it again.
+function reproduced(lane, model) {
+  const seen = lane.exchanges.findLast((each) => each.payment && !each.path.startsWith("/facilitator")) ?? lane.exchanges.at(-1);
+  return seen ? el("p", { class: "bar" }, el("span", { class: "quiet" }, `${seen.method} ${seen.path}, ${seen.status ?? "broken"}:`), copies(lane, seen, model)) : "";
+}
+
+// What the journal says of a payment, with all that is not empty.
+function journal(lane) {
+  const said = (event) => Object.entries(event).filter(([name, value]) => !["seq", "at_ms", "event", "actor", "payment_id", "exchange"].includes(name) && value !== null && value !== "").map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
+  return lane.events.length ? folded("journal", `In the journal: ${lane.events.length} events`, table("Events of this payment", ["time", "who", "event", ""], lane.events.map((each) => [time(each.at_ms), each.actor, each.event, said(each)]))) : "";
+}
+
+// What was left of a session after each change, as steps from its deposit down to nothing.
+function burnDown({ steps, deposited_base: all }) {
+  if (steps.length < 3) return "";
+  const svg = (tag, props) => { const node = document.createElementNS("http://www.w3.org/2000/svg", tag); for (const [name, value] of Object.entries(props)) node.setAttribute(name, value); return node; };
+  const y = (value) => 38 - 36 * (value / Number(all)), x = (n) => (n / steps.length) * 300;
+  const drawn = svg("svg", { viewBox: "0 0 300 40", class: "burn", role: "img", "aria-label": `What was left after each of ${steps.length - 1} changes` });
+  drawn.append(svg("path", { d: steps.map(([, value], n) => `${n ? "V" : "M0 "}${y(value)} H${x(n + 1)}`).join(" ") }));
+  return drawn;
+}
+
+const folded = (id, title, ...inside) => el("details", { open: wasOpen.has(id), ontoggle: (event) => (event.target.open ? wasOpen.add(id) : wasOpen.delete(id)) }, el("summary", {}, title), inside);
 
 const rowsOf = (lane) => {
   const wanted = lane.required, got = lane.signed, header = got?.payment;
@@ -67,12 +94,12 @@ function stages(lane) {
   }));
 }
 
-const line = (name, value) => (value ? el("div", {}, el("dt", {}, name), el("dd", {}, el("code", {}, value), " ", copy(value))) : "");
+const line = (name, value, ...more) => (value ? el("div", {}, el("dt", {}, name), el("dd", {}, el("code", {}, value), " ", copy(value), " ", more)) : "");
 
 function ids(lane) {
   const all = [...lane.keys];
   return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, `${status(lane)}, begun ${time(lane.at)}`)), line("payer", lane.payer),
-    all.filter((key) => key.startsWith("pay_")).map((key) => line("payment id", key)),
+    all.filter((key) => key.startsWith("pay_")).map((key) => line("payment id", key, copy(`${location.href.split("#")[0]}#payment=${key}`, "Copy link"))),
     all.filter((key) => key.startsWith("session_")).map((key) => line("session", key)), line("authorization", lane.signed?.nonce), line("transaction", lane.tx));
 }
 
@@ -90,25 +117,16 @@ function transaction(lane, model) {
 
 export function session(found) {
   if (!found) return "";
-  const left = Number(found.deposited_base) - Number(found.released) - Number(found.refunded);
+  const rest = left(found);
   return el("div", { class: "session" }, el("p", {}, el("code", {}, found.session_id), ` ${named(found.payer)}, ${found.status}`),
-    el("meter", { min: 0, max: Number(found.deposited_base), value: left, "aria-label": "what is left" }),
-    el("p", { class: "quiet" }, `${money(left)} left of ${money(found.deposited_base)}, ${money(found.released)} spent, ${money(found.refunded)} refunded; ends ${time(found.expires_ms)}`));
+    el("meter", { min: 0, max: Number(found.deposited_base), value: rest, "aria-label": "what is left" }), burnDown(found),
+    el("p", { class: "quiet" }, `${money(rest)} left of ${money(found.deposited_base)}, ${money(found.released)} spent, ${money(found.refunded)} refunded; ends ${time(found.expires_ms)}`));
 }
 
-function exchange(seen) {
-  const title = `${seen.method} ${seen.path}`, id = `${seen.n}`;
+function exchange(lane, seen, model) {
+  const title = [el("span", { class: "mono" }, `${seen.method} ${seen.path}`), el("span", { class: seen.status >= 400 && seen.status !== 402 ? "bad" : "" }, ` ${seen.status ?? "broken"} `), el("span", { class: "quiet" }, `${seen.ms} ms, ${time(seen.at_ms)}`)];
   const payment = seen.payment && el("div", {}, el("h4", {}, "The payment, decoded"), el("pre", { tabindex: "0" }, JSON.stringify(seen.payment, null, 2)));
-  return el("details", { open: wasOpen.has(id), ontoggle: (event) => (event.target.open ? wasOpen.add(id) : wasOpen.delete(id)) },
-    el("summary", {}, el("span", { class: "mono" }, title), el("span", { class: seen.status >= 400 && seen.status !== 402 ? "bad" : "" }, ` ${seen.status ?? "broken"} `), el("span", { class: "quiet" }, `${seen.ms} ms, ${time(seen.at_ms)}`)),
-    copy(curl(seen), "Copy as curl"), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
-}
-
-const quote = (text) => `'${String(text).replaceAll("'", `'\\''`)}'`;
-
-function curl(seen) {
-  const headers = seen.sent.headers.filter(([name]) => !/^(host|content-length|connection|accept-encoding)$/i.test(name));
-  return [`curl -i -X ${seen.method}`, quote(`${location.origin}${seen.path}`), ...headers.map((each) => `-H ${quote(each.join(": "))}`), ...(seen.sent.body.length ? [`--data-raw ${quote(seen.sent.body)}`] : [])].join(" ");
+  return folded(`${seen.n}`, title, el("p", { class: "bar" }, copy(() => curl(seen), "Copy as curl"), copy(() => python(seen), "Copy as Python"), copies(lane, seen, model)), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
 }
 
 function half(name, { headers, body }) {

@@ -1,6 +1,7 @@
 // What is done to the world, each with the same in curl and Python; and payments made from here.
 
-import { ask, at, byId, copy, el, span, table, words } from "./dom.js";
+import { literal } from "./copies.js";
+import { ask, at, byId, copy, el, origin, span, table, words } from "./dom.js";
 
 let last = null, fault = {};
 const field = (label, control) => el("label", {}, label, control);
@@ -49,16 +50,18 @@ export function buildSteering(model) {
     fault.times = data.get("times") === "" ? null : Number(data.get("times"));
     if (kind.startsWith("delay")) fault.seconds = Number(data.get("seconds"));
     if (kind === "answer") fault.status = Number(data.get("status"));
-    act("faults", fault, `server.fault(Fault(${Object.entries(fault).map(([name, value]) => `${name}=${python(value)}`).join(", ")}))`);
+    act("faults", fault, `server.fault(Fault(${Object.entries(fault).map(([name, value]) => `${name}=${literal(value)}`).join(", ")}))`);
   };
   const seconds = el("span", {}, field("seconds", number("seconds", 5, 0))), code = el("span", {}, field("status", number("status", 503, 200)));
   const fits = () => { seconds.hidden = !does.value.startsWith("delay"); code.hidden = does.value !== "answer"; };
   does.addEventListener("change", fits);
   fits();
+  const play = form("Play a scenario", [], () => {});
   const advance = (amount) => act("clock/advance", { seconds: amount }, `server.advance(${amount})`);
   byId("steering").replaceChildren(said, el("div", { class: "cards" },
     ...(words.service ? [form("Pay", [field("from", select("account", accounts)), field("for", select("buys", [["quote", "a quote"], ["market", "the market"], ["session", "a quote, from a session of 0.10"]])),
       field("how", select("wrong", wrongs)), el("button", {}, "Pay")], buy)] : []), last,
+    ...(words.service ? [play] : []),
     form("Time", [el("p", {}, [60, 300, 3600, 86400].map((each) => button(`+${span(each)}`, () => advance(each)))), field("seconds", number("seconds", 30, 0)), el("button", {}, "Advance")], (data) => advance(Number(data.get("seconds")))),
     form("Faults", [field("where", victim), field("what", does), field("path", path), field("containing", el("input", { name: "contains", placeholder: "any, or payment" })),
       field("times (empty: always)", el("input", { name: "times", type: "number", min: "1", value: "1" })), seconds, code, el("button", {}, "Inject"), button("Clear all", () => act("faults/clear", {}, "httpx.post(server.control_url + \"/faults/clear\", json={})")), el("div", { id: "faults" })], inject),
@@ -66,9 +69,29 @@ export function buildSteering(model) {
     form("Blocks", [field("number", number("blocks", 1, 1)), el("button", {}, "Mine"), el("p", {}, button("Mine on demand", () => act("mining", { automine: false })), button("Mine at once", () => act("mining", { automine: true })), button("Undo the newest", () => act("reorg", { depth: 1 })), button("Run the indexer", () => act("indexer/run")))], (data) => act("mine", { blocks: Number(data.get("blocks")) })),
     el("div", { class: "card" }, el("h2", {}, "World"), el("p", {}, button("Snapshot", () => act("snapshot")), button("Back to it", async () => act("revert", { snapshot: (await ask("state")).snapshots.at(-1) ?? 0 })), button("Crash the service", () => act("crash")), button("Reset everything", async () => { await act("faults/clear"); await act("reset", {}, "server.reset()"); })))));
   showFaults(model);
+  showScenarios(play, said);
 }
 
-const python = (value) => (value === null ? "None" : JSON.stringify(value));
+async function showScenarios(card, said) {
+  const all = await ask("ui/play"), story = el("p", { class: "quiet" });
+  const name = select("scenario", all.map((each) => [each.name, each.lacks.length ? `${each.name} (skipped here)` : each.takesTime ? `${each.name} (moves the clock)` : each.name]));
+  const tell = () => {
+    const { title, story: text, takesTime, lacks } = all.find((each) => each.name === name.value);
+    story.textContent = [`${title}.`, text, lacks.length ? `It needs ${lacks.join(", ")}, which this server lacks.` : takesTime ? "It moves this server's clock ahead, which stays there: payers with a right clock are refused then, until you give the time back." : ""].join(" ");
+  };
+  name.addEventListener("change", tell);
+  tell();
+  card.append(field("scenario", name), story, el("button", {}, "Play it here"), el("a", { href: "#payments" }, "Watch its payments"));
+  card.addEventListener("submit", async () => {
+    said.className = ""; said.textContent = `Playing ${name.value}…`;
+    show([`x402sim run ${name.value} --on ${origin}`]);
+    try {
+      const { outcome, reason, checks, clockAheadSeconds } = await ask("ui/play", { scenario: name.value }), held = checks.filter((each) => each.ok).length;
+      said.className = outcome === "failed" ? "bad" : "";
+      said.textContent = `${name.value}: ${outcome}${reason ? `, ${reason}` : ""}; ${held} of ${checks.length} checks held.${clockAheadSeconds ? ` It left the clock ${span(clockAheadSeconds)} ahead.` : ""}`;
+    } catch (error) { said.className = "bad"; said.textContent = String(error.message); }
+  });
+}
 
 export function showFaults(model) {
   const rows = model.faults.slice(-30).reverse().map((each) => ({ class: each.over ? "quiet" : "", cells: [each.does, `${each.victim} ${each.path}`, `${each.struck} of ${each.times ?? "any number"}`, each.over ? "over" : "waits"] }));
@@ -77,7 +100,7 @@ export function showFaults(model) {
 
 function same(path, body, inPython) {
   const json = JSON.stringify(body), quoted = json.replaceAll("'", `'\\''`);
-  const plain = `httpx.post("${at(path)}", json=${json.replace(/\b(null|true|false)\b(?=[,}\]])/g, (word) => ({ null: "None", true: "True", false: "False" })[word])})`;
+  const plain = `httpx.post("${at(path)}", json=${literal(body)})`;
   show([`curl ${at(path)} -H 'Content-Type: application/json' -d '${quoted}'`, inPython ?? plain]);
 }
 

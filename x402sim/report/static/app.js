@@ -1,27 +1,34 @@
 // The page: it follows the server's stream, and shows one of three views.
 
-import { ask, byId, copy, el, setToken, streamed, words } from "./dom.js";
+import { ask, byId, copy, el, given, origin, setToken, streamed, words } from "./dom.js";
 import { Model } from "./model.js";
 import { List } from "./list.js";
 import { clocksOf, showState } from "./state.js";
 import { buildSteering, showFaults } from "./steer.js";
+import { Tape } from "./tape.js";
 
 const model = new Model(), list = new List(model), VIEWS = ["payments", "state", "steering"];
-let started = null, since = 0, after = 0, isDirty = true, view = "payments", isAsking = false;
+let tape = null, started = null, since = 0, after = 0, isDirty = true, view = "payments", isAsking = false;
 
 function tell(text, kind) { byId("link").textContent = text; byId("link").className = kind; }
 
+function take(name, lines) {
+  for (const each of lines) {
+    if (name === "journal") since = each.seq + 1; else after = each.n;
+    if (tape) tape.add(name, each); else if (name === "journal") model.event(each); else model.exchange(each);
+  }
+  tape?.draw();
+  isDirty = list.isDirty = true;
+}
+
 async function follow() {
+  if (given) { for (const each of given.told) take(...each); tell("saved run", "live"); return; }
   for (;;) {
     try {
       for await (const [name, lines] of streamed(`ui/events?since=${since}&after=${after}`)) {
         if (name === "hello" && started !== null && started !== lines[0].started) { location.reload(); return; }
         if (name === "hello") { started = lines[0].started; tell(words.live ? "live" : "saved run", "live"); continue; }
-        for (const each of lines) {
-          if (name === "journal") { since = each.seq + 1; model.event(each); }
-          else { after = each.n; model.exchange(each); }
-        }
-        isDirty = list.isDirty = true;
+        take(name, lines);
       }
       tell("not connected; trying again", "bad");
     } catch (error) {
@@ -40,7 +47,8 @@ async function refresh() {
     if (view === "state" && getSelection().type !== "Range") await showState(model, () => { isDirty = true; });
     const wrong = clocksOf(await ask("state"));
     byId("alarm").hidden = !wrong.length;
-    byId("alarm").textContent = wrong.join("; ");
+    byId("wrong").textContent = wrong.join("; ");
+    byId("back").hidden = !wrong[0]?.startsWith("the world's clock");
   } catch { /* the stream says whether the server is there */ } finally { isAsking = false; }
 }
 
@@ -54,25 +62,33 @@ function draw() {
   setTimeout(() => requestAnimationFrame(draw), 150);
 }
 
-function choose() {
-  view = VIEWS.includes(location.hash.slice(1)) ? location.hash.slice(1) : "payments";
+function choose(hash) {
+  const [name, id] = hash.slice(1).split("=");
+  view = VIEWS.includes(name) ? name : "payments";
+  if (name === "payment" && id) list.want([decodeURIComponent(id)]);
   for (const name of VIEWS) byId(name).hidden = name !== view;
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.hash === `#${view}`) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+    if (link.getAttribute("href") === `#${view}`) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
   isDirty = list.isDirty = true;
 }
 
 async function start() {
-  Object.assign(words, await ask("ui/words"));
+  Object.assign(words, given?.words ?? await ask("ui/words"));
+  if (!words.live) { tape = new Tape(model, () => { if (list.chosen) list.want([...list.chosen.keys]); isDirty = list.isDirty = true; }); byId("pause").hidden = byId("clear").hidden = true; }
   byId("token").hidden = true;
   byId("title").textContent = words.title;
   document.title = `x402sim, ${words.title}`;
-  const command = `x402sim pay ${location.origin}/api/perp/market`;
+  const command = `x402sim pay ${origin}/api/perp/market`;
   byId("empty").replaceChildren(...(words.live ? [el("p", {}, "No payment is shown. Pay here, under ", el("a", { href: "#steering" }, "Steering"), ", or from a terminal:"), el("div", { class: "code" }, el("pre", {}, command), copy(command))] : [el("p", {}, "No payment is shown.")]));
   if (words.live) buildSteering(model); else document.querySelector("nav a[href='#steering']").hidden = true;
-  choose();
-  addEventListener("hashchange", choose);
+  choose(location.hash);
+  addEventListener("hashchange", () => choose(location.hash));
+  addEventListener("click", (event) => { // in a frame without a URL, a link within the page would leave it
+    const link = given && event.target.closest("a[href^='#']");
+    if (link) { event.preventDefault(); choose(link.getAttribute("href")); }
+  });
+  byId("back").addEventListener("click", async () => { await ask("faults/clear", {}); await ask("reset", { clock: true }); refresh(); });
   setInterval(() => { isDirty = true; }, 3000);
   draw();
   await follow();

@@ -7,9 +7,12 @@ const AFTER_VERIFY = /^(Nonce already used|Insufficient|Settlement|Facilitator)/
 const MOST_EVENTS = 20000;
 
 export class Model {
-  constructor() { this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); }
+  constructor() { this.version = this.begun = 0; this.rewind(); }
 
-  clear() { this.lanes = []; this.keys = new Map(); this.asked = new Map(); this.version = 0; }
+  // Forget everything: a tape begins anew.
+  rewind() { this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); }
+
+  clear() { this.lanes = []; this.keys = new Map(); this.asked = new Map(); }
 
   // The lane with one of these keys (payment id, authorization, transaction); made if `at` is given.
   lane(keys, at) {
@@ -18,7 +21,7 @@ export class Model {
     let lane = found[0];
     if (!lane && at === undefined) return undefined;
     if (!lane) {
-      lane = { n: this.lanes.length, at, stages: {}, exchanges: [], told: [], sessions: [], keys: new Set(), text: "" };
+      lane = { n: this.lanes.length, at, stages: {}, exchanges: [], told: [], events: [], sessions: [], keys: new Set(), text: "" };
       this.lanes.push(lane);
     }
     for (const other of found.slice(1)) this.merge(lane, other);
@@ -42,6 +45,7 @@ export class Model {
     lane.exchanges.push(...other.exchanges);
     for (const [name, value] of Object.entries(other)) lane[name] ??= value;
     lane.told.push(...other.told);
+    lane.events = [...lane.events, ...other.events].sort((a, b) => a.seq - b.seq);
     lane.text += other.text;
     lane.at = Math.min(lane.at, other.at);
     other.isGone = true;
@@ -133,14 +137,14 @@ export class Model {
       case "session opened":
         lane = of(); lane.sessions.push(event.session_id); this.find(lane, event.session_id);
         this.keys.set(event.session_id, lane); lane.keys.add(event.session_id);
-        this.sessions.set(event.session_id, { ...event, released: 0, refunded: 0, status: "open" });
+        this.sessions.set(event.session_id, { ...event, released: 0, refunded: 0, status: "open", steps: [[at, Number(event.deposited_base)]] });
         break;
       case "session debited": this.session(event, { released: event.released_base }); break;
       case "session refunded": this.session(event, { refunded: event.amount_base, status: "refunded" }); break;
       case "refund delayed": this.session(event, { status: `refund delayed: ${event.reason}` }); break;
       case "refund undone": this.session(event, { refunded: 0, status: "expired" }); break;
-      case "request sent": this.asked.set(event.exchange, event); this.sent(event, at); break;
-      case "answer received": this.answered(this.asked.get(event.exchange), event, at); this.asked.delete(event.exchange); break;
+      case "request sent": this.asked.set(event.exchange, event); lane = this.sent(event, at); break;
+      case "answer received": lane = this.answered(this.asked.get(event.exchange), event, at); this.asked.delete(event.exchange); break;
       case "no answer":
         lane = this.lane([this.asked.get(event.exchange)?.payment_id]);
         lane?.told.push([at, `${event.actor} got no answer from ${event.to}: ${event.reason}`]);
@@ -148,12 +152,12 @@ export class Model {
       case "fault injected": this.faults.push({ ...event, struck: 0 }); break;
       case "note": this.note(event); break;
     }
-    if (lane) lane.version = ++this.version;
+    if (lane) { lane.version = ++this.version; lane.events.push(event); }
   }
 
   session(event, changes) {
     const session = this.sessions.get(event.session_id);
-    if (session) Object.assign(session, changes);
+    if (session) { Object.assign(session, changes); session.steps.push([event.at_ms, left(session)]); }
     const lane = this.keys.get(event.session_id);
     if (lane) lane.version = ++this.version;
   }
@@ -171,6 +175,7 @@ export class Model {
       const fault = this.faults.find((each) => !each.over && hit(each));
       if (fault && ++fault.struck === fault.times) fault.over = true;
     } else if (event.name === "faults cleared") for (const fault of this.faults) fault.over ||= !event.data.keep?.includes(fault.contains);
+    else if (event.name === "reset" && event.data.clock) { this.rewind(); this.begun = event.seq; }
     else if (event.name === "reset") for (const session of this.sessions.values()) session.status = "before the reset";
   }
 
@@ -178,24 +183,27 @@ export class Model {
   sent(event, at) {
     const nonce = event.authorization !== "unreadable" && event.authorization;
     const lane = this.lane(event.payment_id ? this.withNonce([event.payment_id], nonce) : [nonce], event.payment_id ? at : undefined);
-    if (!lane || !event.authorization) return;
+    if (!lane || !event.authorization) return lane;
     this.reach(lane, at, "402", "signed", "sent");
     if (event.to !== "facilitator") this.payer(lane, event.actor);
+    return lane;
   }
 
   answered(asked, event, at) {
-    if (!asked) return;
+    if (!asked) return undefined;
     const isAsking = event.status === 402, nonce = asked.payment_id ? null : asked.authorization;
     const lane = isAsking ? this.lane([event.payment_id], at) : this.lane([asked.payment_id ?? event.payment_id, nonce]);
-    if (!lane) return;
+    if (!lane) return undefined;
     if (isAsking) { this.reach(lane, at, "402"); this.payer(lane, event.actor); lane.resource ??= asked.path; this.find(lane, asked.path); }
     else if (asked.path.endsWith("/verify") && event.ok) this.reach(lane, at, "verified");
     else if (event.status < 300 && event.to !== "facilitator" && !asked.path.endsWith("/api/pay")) this.reach(lane, at, "served");
+    return lane;
   }
 
   // --- requests that were seen -------------------------------------------------------------
 
   exchange(seen) {
+    if (Math.max(...seen.seen) < this.begun) return; // of a world whose clock was given back
     const head = (half, name) => half.headers.find(([each]) => each.toLowerCase() === name)?.[1];
     const body = parse(seen.sent.body) ?? {}, said = parse(seen.answered.body) ?? {};
     const isAside = seen.path.startsWith("/facilitator");
@@ -213,7 +221,8 @@ export class Model {
     if (!all.some(Boolean)) return;
     const lane = this.lane(all, seen.at_ms), at = seen.at_ms, end = at + seen.ms;
     lane.at = Math.min(lane.at, at);
-    Object.assign(seen, { body, said, payment });
+    const refusal = seen.seen.map((seq) => this.recent.get(seq)).find((each) => each?.event === "payment refused");
+    Object.assign(seen, { body, said, payment, refused: refusal ? { error: refusal.refusal, reason: refusal.reason } : { error: said.error ?? said.invalidReason ?? said.errorReason, reason: said.reason ?? said.invalidMessage ?? said.errorMessage } });
     lane.exchanges.push(seen);
     if (isAside) lane.resource ??= body.paymentRequirements?.resource;
     else if (seen.path !== "/api/pay") { lane.resource ??= seen.path; this.find(lane, seen.path); }
@@ -246,12 +255,13 @@ export class Model {
     if (tried || (isAside && seen.said.isValid)) lane.stages.verified = tried ? asked[0].at_ms : end;
     if (seen.status === 200 && !isAside) { this.reach(lane, end, "verified", "settled"); if (seen.path !== "/api/pay") this.reach(lane, end, "served"); }
     if (isAside && seen.said.success) { this.reach(lane, end, "verified", "settled"); lane.tx ??= seen.said.transaction ?? seen.said.txHash; }
-    const no = seen.said.error ?? seen.said.invalidReason ?? seen.said.errorReason;
-    const why = seen.said.reason ?? seen.said.invalidMessage ?? seen.said.errorMessage;
+    const { error: no, reason: why } = seen.refused;
     if (no && (seen.status >= 400 || seen.said.isValid === false || seen.said.success === false))
       this.stop(lane, tried || lane.stages.verified ? "settled" : "verified", no, why, seen.said.final);
   }
 }
+
+export const left = (session) => Number(session.deposited_base) - Number(session.released) - Number(session.refunded);
 
 export function status(lane) {
   if (lane.stopped) return lane.final === false ? "pending" : "refused";

@@ -1,0 +1,145 @@
+"""Payments as lanes, in a browser: the files of the page, the words that explain a journal, and one
+page of HTML that shows a run without a server.
+
+A server streams what the page shows (`world/ui`). Here it stands in the page, whose policy runs
+nothing but its own script, so that a frame in a notebook can show it.
+"""
+
+import json
+import re
+from base64 import b64encode
+from collections.abc import Iterable
+from hashlib import sha256
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from x402sim import events
+from x402sim.journal import Entry, Journal, line
+from x402sim.protocol.cronos import invalid_reason
+from x402sim.protocol.messages import PaymentRequirements
+from x402sim.protocol.refusals import Refusal
+from x402sim.protocol.rules import SETTLEMENT, VERIFICATION, Presented
+from x402sim.spec.clauses import CLAUSES
+from x402sim.version import VERSION
+
+SCRIPTS = (
+    "dom.js", "model.js", "copies.js", "detail.js", "list.js", "state.js", "steer.js", "tape.js",
+    "app.js",
+)  # fmt: skip
+"""The modules of the page; each imports only from those before it."""
+FILES = (*SCRIPTS, "style.css", "icon.svg")
+_IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
+_EXPORT = re.compile(r"^export ", re.MULTILINE)
+_LINKS = re.compile(r" *<(link|script) .*\n")
+_FRAME_PX = 640
+
+
+def read(name: str) -> str:
+    """Return the text of a file of the page."""
+    return (files("x402sim.report") / "static" / name).read_text("utf-8")
+
+
+def alone(words: dict[str, Any], told: Iterable[tuple[str, Iterable[bytes]]]) -> str:
+    """Return one page of HTML with its scripts, its styles and what a server would stream.
+
+    `told` are the names of messages and their lines as JSON: "journal" and "exchanges".
+    """
+    code = "".join(_EXPORT.sub("", _IMPORT.sub("", read(name))) for name in SCRIPTS)
+    style = read("style.css")
+    policy = f"default-src 'none'; script-src {_hash(code)}; style-src {_hash(style)}; "
+    policy += "base-uri 'none'; form-action 'none'"
+    lines = ",".join(
+        f"[{json.dumps(name)},[{b','.join(each).decode()}]]" for name, each in told
+    ).replace("<", "\\u003c")
+    known = json.dumps(words).replace("<", "\\u003c")
+    head = (
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>\n'
+    )
+    tape = (
+        f'<script type="application/json" id="tape">{{"words":{known},"told":[{lines}]}}</script>'
+    )
+    html = _LINKS.sub("", read("index.html")).replace("</head>", head + "</head>")
+    return html.replace("</body>", f'{tape}\n<script type="module">{code}</script>\n</body>')
+
+
+def of_run(journal: Journal, title: str) -> str:
+    """Return the page of a run."""
+    return alone(of_journal(journal, title), [("journal", lines_of(journal))])
+
+
+def lines_of(entries: Iterable[Entry]) -> Iterable[bytes]:
+    """Return entries of a journal as JSON."""
+    return map(line, entries)
+
+
+class Shown:
+    """A page in a notebook: a frame without an origin, which can reach nothing."""
+
+    def __init__(self, page: str, above: str = "") -> None:
+        self.page, self._above = page, above
+
+    def _repr_html_(self) -> str:
+        page = escape(self.page).encode("ascii", "xmlcharrefreplace").decode()
+        return (
+            f'{self._above}<iframe sandbox="allow-scripts allow-downloads" '
+            f'style="width:100%;height:{_FRAME_PX}px;border:0" title="Payments" '
+            f'srcdoc="{page}"></iframe>'
+        )
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
+
+
+# --- the words that explain a journal ----------------------------------------------------
+
+
+def of_journal(journal: Journal, title: str) -> dict[str, Any]:
+    """Return the words for a run that was saved."""
+    begin = next((e.event for e in journal if isinstance(e.event, events.Begin)), None)
+    return tables() | {
+        "live": False,
+        "version": VERSION,
+        "title": title,
+        "service": True,
+        "symbol": begin.symbol if begin else "tokens",
+        "decimals": begin.decimals if begin else 6,
+        "names": _names(journal, begin),
+    }
+
+
+def _names(journal: Journal, begin: events.Begin | None) -> dict[str, str]:
+    names = {begin.merchant.lower(): "merchant"} if begin and begin.merchant else {}
+    for entry in journal.of(events.PayerJoined):
+        if isinstance(entry.event, events.PayerJoined):
+            names[entry.event.address.lower()] = entry.event.name
+    return names
+
+
+def tables() -> dict[str, Any]:
+    """Return what explains any journal: clauses, refusals, and the rules by their reasons."""
+    clauses = {each.id: each.text for each in CLAUSES}
+    refusals = {}
+    for each in Refusal:
+        clause = "7/" + each.text.lower().replace(" usdc", "").replace(" ", "-")
+        known = clause if clause in clauses else ""
+        refusals[each.text] = {"cause": each.row.cause, "do": each.row.remedy, "clause": known}
+    return {"clauses": clauses, "refusals": refusals, "reasons": _reasons()}
+
+
+def _reasons() -> dict[str, str]:
+    """Return the clause of the rule that refused, by the beginning of the reason it gives."""
+    same = PaymentRequirements(
+        scheme="",
+        network="",
+        pay_to="",
+        asset="",
+        max_amount_required="",
+        max_timeout_seconds=0,
+        resource="",
+    )
+    case = Presented(requirements=same, issued=same, expires_s=0, now_s=0)
+    found = {rule.reason(case).partition(" issued")[0]: rule.clause for rule in SETTLEMENT}
+    verified = {invalid_reason(rule.refusal): rule.clause for rule in VERIFICATION}
+    return found | verified

@@ -1,0 +1,148 @@
+// One exchange as text that runs: curl, Python, a test, a scenario; and many as a HAR file.
+
+import { origin, parse, words } from "./dom.js";
+
+const HIDDEN = /^(host|content-length|connection|accept-encoding|transfer-encoding)$/i;
+const sentHeaders = (seen) => seen.sent.headers.filter(([name, value]) => !HIDDEN.test(name) && value !== "***");
+const quote = (text) => `'${String(text).replaceAll("'", `'\\''`)}'`;
+
+export function curl(seen) {
+  return [`curl -i -X ${seen.method}`, quote(origin + seen.path), ...sentHeaders(seen).map((each) => `-H ${quote(each.join(": "))}`), ...(seen.sent.body ? [`--data-raw ${quote(seen.sent.body)}`] : [])].join(" ");
+}
+
+// A value of JSON as Python writes it.
+export function literal(value) {
+  if (value === null || value === undefined) return "None";
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
+  if (typeof value === "object") return `{${Object.entries(value).map(([name, each]) => `${JSON.stringify(name)}: ${literal(each)}`).join(", ")}}`;
+  return JSON.stringify(value);
+}
+
+export function python(seen) {
+  const headers = sentHeaders(seen).map(([name, value]) => `        (${literal(name)}, ${literal(value)}),\n`).join("");
+  const content = seen.sent.body ? `    content=${literal(seen.sent.body)},\n` : "";
+  return `import httpx\n\nanswer = httpx.request(\n    ${literal(seen.method)},\n    ${literal(origin + seen.path)},\n    headers=[\n${headers}    ],\n${content})\nprint(answer.status_code, answer.text)\n`;
+}
+
+// --- a story that does the same: it signs anew, with the same mistakes -----------------------
+
+const head = (half, name) => half.headers.find(([each]) => each.toLowerCase() === name)?.[1];
+const isEqual = (a, b) => String(a).toLowerCase() === String(b).toLowerCase();
+const plain = (text) => String(text ?? "").replace(/[^\x20-\x7e]|["\\]/g, "?").slice(0, 200);
+const sending = (seen) => `await alice.send(${literal(seen.method)}, ${literal(seen.path)}${seen.sent.body ? `, json=${parse(seen.sent.body) === undefined ? `${literal(seen.sent.body)}.encode()` : literal(seen.body)}` : ""})`;
+const moved = (by) => (by ? ` ${by < 0 ? "-" : "+"} ${by < 0 ? -by : by}` : "");
+
+// The request that was answered with the 402 that is paid; of the price list, if it was not seen.
+function asking(lane) {
+  const asked = lane.exchanges.find((each) => each.status === 402 && !each.payment && !each.path.startsWith("/facilitator"));
+  const path = lane.required?.resource ?? "/api/perp/quote";
+  return asked ? sending(asked) : path.startsWith("/api/perp/market") ? `await alice.send("GET", ${literal(path)})` : `await alice.ask(${literal(path.startsWith("/api/") && !path.includes("/sessions/") && lane.error !== "Payment requirements do not match" ? path : "/api/perp/quote")})`;
+}
+
+// The arguments of `sign` that make what was signed differ from what was asked for.
+function mistakes(lane, seen) {
+  const wanted = lane.required ?? {}, payment = seen.payment, signed = payment.payload?.authorization ?? payment.payload ?? {}, at = Math.round(seen.at_ms / 1000);
+  const given = [], by = BigInt(signed.value ?? 0) - BigInt(wanted.maxAmountRequired ?? wanted.amount ?? 0), least = Math.min(300, wanted.maxTimeoutSeconds ?? 300);
+  if (by) given.push(`value=required.price_base${moved(by)}`);
+  if (signed.to && !isEqual(signed.to, wanted.payTo)) given.push(`to=${isEqual(signed.to, signed.from) ? "alice.address" : literal(signed.to)}`);
+  const [after, before] = [Number(signed.validAfter) - at, Number(signed.validBefore) - at];
+  if (Math.abs(after + 60) > 5) given.push(`valid_after=${at + after < 1e9 ? Math.max(0, at + after) : `alice.now_s()${moved(after)}`}`);
+  if (Math.abs(before - least) > 5) given.push(`valid_before=${at + before > 1e11 || at + before < 1e9 ? at + before : `alice.now_s()${moved(before)}`}`);
+  const why = String(seen.refused.reason ?? "");
+  if (why.includes("another domain")) given.push('network=replace(world.network, token_version="0")');
+  else if (why.startsWith("Invalid EIP-3009 signature")) given.push("by=stranger.wallet");
+  return given;
+}
+
+function paying(lane, seen, lines) {
+  const { error, reason } = seen.refused, wanted = lane.required ?? {}, ask = asking(lane), raw = seen.body.paymentHeader;
+  const isReplay = error === "Nonce already used";
+  if (isReplay) lines.push(`earlier = ${ask}`, "header = alice.sign(earlier)", "await alice.pay(earlier, header)");
+  const given = seen.payment ? mistakes(lane, seen) : [], labels = ["scheme", "network"].filter((name) => raw && seen.payment && wanted[name] && seen.payment[name] !== wanted[name]).map((name) => `${name}=${literal(seen.payment[name])}`);
+  const asset = seen.payment?.payload?.asset;
+  if (raw && asset && !isEqual(asset, wanted.asset)) labels.push(`asset=${literal(asset)}`);
+  if (given.some((each) => each.startsWith("by="))) lines.push('stranger = await world.payer("stranger")');
+  lines.push(`required = ${ask}`);
+  if (raw && !seen.payment) lines.push(`header = ${literal(raw)}`);
+  else if (!isReplay) lines.push(`header = alice.sign(${["required", ...(raw && !raw.startsWith("0x") ? ['spelling="base64"'] : []), ...given].join(", ")})`);
+  if (labels.length) lines.push(`header = alice.relabel(header, ${labels.join(", ")})`);
+  const sent = seen.body.paymentRequirements ?? wanted, changed = {};
+  const issued = lane.exchanges.find((each) => each.status === 402 && !each.payment)?.said.paymentRequirements;
+  for (const name of Object.keys({ ...issued, ...sent })) if (issued && name !== "description" && literal(sent[name]) !== literal(issued[name])) changed[name] = sent[name] ?? null;
+  const options = ["required", "header"];
+  if (/^this payment id was not issued/.test(reason)) options.push(`payment_id=${literal(seen.body.paymentId)}`);
+  if (Object.keys(changed).length) options.push(`requirements=${literal(changed)}`);
+  if (error === "Payment already settled") lines.push("await alice.pay(required, header)");
+  lines.push(`answer = await alice.pay(${options.join(", ")})`);
+}
+
+// The story of one exchange, line by line; undefined for one that no payer sends.
+function story(lane, seen, model) {
+  if (seen.path.startsWith("/facilitator")) return undefined;
+  const { error, reason } = seen.refused, isPaying = seen.path === "/api/pay" ? typeof seen.body.paymentHeader === "string" && !!seen.body.paymentRequirements : !!seen.payment, isOk = seen.status >= 200 && seen.status < 300;
+  const struck = seen.seen.map((seq) => model.recent.get(seq)).filter((each) => each?.event === "note" && each.name === "fault struck").map((each) => each.data);
+  const lines = [`alice = await world.payer("alice"${/^Insufficient/.test(error) ? "" : ', balance="100.00"'})`], needs = ["funds"];
+  for (const { victim, does, path } of struck) {
+    const known = model.faults.findLast((each) => each.victim === victim && each.does === does && path.endsWith(each.path)) ?? {};
+    const more = [...(known.path ? ["path"] : []), ...(known.contains ? ["contains"] : []), ...(does.startsWith("delay") ? ["seconds"] : []), ...(does === "answer" ? ["status"] : [])].map((name) => `, ${name}=${literal(known[name])}`);
+    lines.push(`await world.fault(Fault(victim=${literal(victim)}, does=${literal(does)}${more.join("")}))`);
+    needs[1] = "faults";
+  }
+  const id = head(seen.sent, "x-payment-id"), session = head(seen.sent, "x-session-id"), isProof = id || session;
+  const isPaid = id && (isOk || lane.stages.settled), isOneStep = isPaying && seen.path !== "/api/pay";
+  if (isPaying) paying(lane, seen, lines);
+  else if (session && isOk) lines.push('opened = await alice.open_session("0.10", 3600)');
+  else if (id) lines.push(`required = ${asking(lane)}`, ...(isPaid ? ["await alice.pay(required)"] : []));
+  if (isOneStep && isOk) lines.push("receipt = answer  # it was paid in one step; a story takes two");
+  const shown = isPaid || (isOneStep && isOk) || id ? '{"X-Payment-Id": required.payment_id}' : session && isOk ? '{"X-Session-Id": opened.body["sessionId"]}' : session ? `{"X-Session-Id": ${literal(session)}}` : "";
+  if (!isPaying || (isOneStep && isOk)) lines.push(`answer = ${sending(seen).replace(/\)$/, shown ? `, headers=${shown})` : ")")}`);
+  const ruled = Object.entries(words.reasons).find(([begin]) => begin && String(reason ?? "").startsWith(begin));
+  const known = [words.refusals[error]?.clause, isOk && isPaying ? "4.1/receipt" : "", seen.status === 402 && !isProof && !isPaying ? "1/unpaid-402" : "", ruled?.[1], isProof ? "7/payment-required" : "", "4.1/validate"].filter((each) => each in words.clauses);
+  const covers = [...new Set([known[0], ...(ruled ? [ruled[1]] : [])])];
+  const isOther = isOneStep && !isOk; // in two steps it is refused with another status, and text
+  if (isOther) lines.push(`world.expect(answer.status == 200, False, "${known[0]}")`);
+  else lines.push(seen.status === null ? `world.expect(answer.status is None or answer.status < 500, True, "${known[0]}")` : `world.expect(answer.status, ${seen.status}, "${known[0]}")`);
+  if (error && !(isOther && error === "Payment Required")) lines.push(`world.expect(answer.error, ${literal(error)}, "${known[0]}")`);
+  if (ruled) lines.push(`world.expect(answer.reason.startswith(${literal(ruled[0])}), True, "${ruled[1]}")`);
+  if (isPaying && !struck.length) { lines.push(`world.expect(len(await world.transfers(alice)), ${isOk || /already/.test(error) ? 1 : 0}, "${known[0]}")`); needs.push("observe chain"); }
+  const name = `copied_${plain(error || (isPaying ? "payment" : "request")).toLowerCase().replace(/[^a-z0-9]+/g, "_").replace(/^_|_$/g, "")}`;
+  const title = `${plain(seen.method)} ${plain(seen.path)} is answered ${seen.status ?? "not at all"}${error ? `, ${plain(error)}` : ""}`;
+  const imports = ["LiveWorld", ...(struck.length ? ["Fault"] : [])], first = lines.some((line) => line.includes("network=replace(")) ? "from dataclasses import replace\n\n" : "";
+  return { name, title, why: plain(reason).split(";")[0], lines: lines.map((line) => `    ${line}\n`).join(""), needs: needs.join(", "), covers, imports, first };
+}
+
+export function scenario(lane, seen, model) {
+  const told = story(lane, seen, model);
+  if (!told) return undefined;
+  const network = words.title === "cronos-testnet" || !words.live ? "" : ` --network ${plain(words.title)}`;
+  return `# Save it as ${told.name}.py and play it: x402sim run ${told.name}.py${network}\n"""${told.title}.\n\nCovers: ${told.covers.join(", ")}.\nStory: Alice does what was seen on the page${told.why ? `: ${told.why}` : ""}.\n"""\n\n${told.first}from x402sim import ${told.imports.sort().join(", ")}, scenario\n\n\n@scenario(needs="${told.needs}")\nasync def ${told.name}(world: LiveWorld) -> None:\n${told.lines}`;
+}
+
+export function test(lane, seen, model) {
+  const told = story(lane, seen, model);
+  if (!told) return undefined;
+  const network = words.title === "cronos-testnet" || !words.live ? "" : `@pytest.mark.x402(network=${literal(words.title)})\n`, top = network ? "import pytest\n" : "";
+  const asked = lane.exchanges.find((each) => each.status === 402 && !each.payment && each.path.startsWith("/api/")) ?? seen;
+  if (seen.status === 200 && asked.path !== "/api/pay" && lane.stages.settled && told.imports.length < 2 && !head(seen.sent, "x-session-id"))
+    return `"""${told.title}."""\n\n${top && `${top}\n\n`}${network}def test_${told.name}(x402_server, x402_payer):\n    answer = x402_payer.client.request(${literal(asked.method)}, ${literal(asked.path)}${asked.sent.body ? `, json=${literal(asked.body)}` : ""})\n    assert answer.is_success\n    assert len(x402_server.transfers(x402_payer.address)) == 1\n`;
+  return `"""${told.title}."""\n\n${told.first}${top}from x402sim import ${[...told.imports, "World"].sort().join(", ")}\n\n\nasync def ${told.name}(world: LiveWorld) -> None:\n${told.lines}\n\n${network}def test_${told.name}(x402_server):\n    World(on=x402_server.url).play(${told.name}).raise_for_failure()\n`;
+}
+
+// --- HAR 1.2 -----------------------------------------------------------------------------------
+
+const pairs = (all) => [...all].map(([name, value]) => ({ name, value }));
+const version = "HTTP/1.1", rest = { cookies: [], headersSize: -1 };
+
+export function har(all) {
+  const entry = (seen) => {
+    const url = origin + seen.path, size = (half) => new TextEncoder().encode(half.body).length, kind = (half) => head(half, "content-type") ?? "";
+    return {
+      startedDateTime: new Date(seen.at_ms).toISOString(), time: seen.ms, cache: {}, timings: { send: 0, wait: seen.ms, receive: 0 },
+      request: { ...rest, method: seen.method, url, httpVersion: version, headers: pairs(seen.sent.headers), queryString: pairs(new URL(url).searchParams), bodySize: size(seen.sent), ...(seen.sent.body ? { postData: { mimeType: kind(seen.sent), text: seen.sent.body } } : {}) },
+      response: { ...rest, status: seen.status ?? 0, statusText: "", httpVersion: version, headers: pairs(seen.answered.headers), redirectURL: "", bodySize: size(seen.answered), content: { size: size(seen.answered), mimeType: kind(seen.answered), text: seen.answered.body } },
+    };
+  };
+  const entries = [...new Set(all)].sort((a, b) => a.n - b.n).map(entry);
+  return JSON.stringify({ log: { version: "1.2", creator: { name: "x402sim", version: words.version ?? "" }, entries } }, null, 1);
+}
