@@ -15,6 +15,7 @@ import msgspec
 
 from x402sim.clock import stopwatch
 from x402sim.payer.wallet import Wallet
+from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
 from x402sim.suite.check import COMES_WITH, HOW_TO_PROVIDE, KINDS, Baseline, Check
@@ -42,13 +43,6 @@ _WORST = (
 
 HOLDS = (Outcome.PASSED, Outcome.OBSERVED)
 """The outcomes that a baseline makes doubtful, if it is refused at the end of the run."""
-
-
-def folder() -> Path:
-    """Return the folder of the checks: in the checkout, or in the installed package."""
-    package = Path(__file__).parents[1]
-    places = (package / "conformance", package.parent / "conformance")
-    return next(place for place in places if (place / "targets").is_dir())
 
 
 def all_checks() -> list[Check]:

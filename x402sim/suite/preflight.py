@@ -18,11 +18,12 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.refusals import Refusal
+from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import HOW_TO_PROVIDE, Baseline, Check
 from x402sim.suite.deviations import deviations
-from x402sim.suite.engine import folder, try_baseline
+from x402sim.suite.engine import try_baseline
 from x402sim.suite.flags import KEY_VARIABLE
 from x402sim.suite.plan import Plan, costs, make_plan
 from x402sim.suite.probe import BAD_BODY, Probe
