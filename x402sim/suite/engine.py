@@ -335,7 +335,7 @@ async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = 
                 await probe.challenge()
             case Baseline.PAYMENT:
                 paid = await probe.buy(payer)
-                expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+                expect_served(await probe.opened(paid.challenge, paid.receipt))
             case Baseline.SESSION:
                 session = await probe.open_session(await probe.budget_for(2))
                 expect_served(await probe.ask(session_id=session.session_id))
