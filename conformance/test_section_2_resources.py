@@ -6,7 +6,7 @@ from typing import Any
 
 from x402sim.protocol.networks import NETWORKS
 from x402sim.spec.ground import derived, ours
-from x402sim.suite.answers import TargetAnswer, read_402
+from x402sim.suite.answers import CURE_OF_IDS, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import (
     expect,
@@ -18,7 +18,7 @@ from x402sim.suite.expect import (
 )
 from x402sim.suite.indexing import buy_late, turn_s
 from x402sim.suite.places import filled
-from x402sim.suite.probe import CURE_OF_IDS, Probe
+from x402sim.suite.probe import Probe
 from x402sim.suite.records import record_of, shown, snake
 from x402sim.suite.verdict import Inconclusive
 

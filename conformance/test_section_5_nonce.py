@@ -208,7 +208,8 @@ async def one_id_at_the_same_time(probe: Probe) -> None:
     answers = list(await asyncio.gather(*sent))
     _one_of(probe, answers)
     await probe.world.expect_payments(payer, challenge.amount_base)
-    expect_served(await probe.ask(payment_id=challenge.payment_id))
+    settled = next(answer for answer in answers if answer.is_receipt)
+    expect_served(await probe.opened(challenge, settled))
 
 
 @check("5/nonce-once", baseline="payment", needs="funds", pays=1)

@@ -11,9 +11,11 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 from eth_account import Account
+from starlette.requests import Request
 from starlette.routing import Route
 
 from tests.rig import scene
+from x402sim.http import page as text_page
 from x402sim.protocol import messages
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.header import read_header
@@ -299,3 +301,55 @@ def test_nothing_the_service_says_is_read_as_markup():
     script = shipped("docs.js")
     markup = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|DOMParser"
     assert not re.search(markup, script)
+
+
+# --- pages for browsers --------------------------------------------------------------
+
+
+def of_a_browser(name: str) -> str:
+    request = Request({"type": "http", "headers": [(b"accept", b"text/html,*/*")], "path": "/"})
+    text = page(name, OURS)
+    assert text is not None
+    told = text_page.answer(request, text, {"Guide": "/docs/guide/index.md"})
+    assert told.media_type == "text/html"
+    return bytes(told.body).decode()
+
+
+class Anchors(HTMLParser):
+    """The ids of a page and the addresses that it links to; it has no script and no handler."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        assert tag != "script"
+        told = dict(attrs)
+        assert not [name for name in told if name.startswith("on")]
+        self.ids |= {told["id"]} if "id" in told else set()
+        self.links += [told["href"]] if tag == "a" else []
+
+
+def test_the_links_between_the_pages_of_the_guide_lead_somewhere():
+    names = [
+        each.name for each in (files("x402sim") / "guide").iterdir() if each.name != "__init__.py"
+    ]
+    shown = {name: Anchors(of_a_browser(f"guide/{name}")) for name in names}
+    for name, each in shown.items():
+        for link in [link for link in each.links if "://" not in link and link[0] != "/"]:
+            to, _, anchor = link.partition("#")
+            assert not anchor or anchor in shown[to or name].ids, (name, link)
+            assert (to or name) in shown, (name, link)
+
+
+def test_html_in_a_text_is_text_and_others_get_the_text_itself():
+    request = Request({"type": "http", "headers": [(b"accept", b"text/html")], "path": "/"})
+    hostile = "# <b onclick=x>a</b>\n\n<script>1</script> [x](javascript:alert(1))\n"
+    shown = bytes(text_page.answer(request, hostile, {}).body).decode()
+    assert "<script" not in shown
+    assert "<b " not in shown
+    assert 'href="javascript' not in shown
+    plain = text_page.answer(Request({"type": "http", "headers": []}), hostile, {})
+    assert (bytes(plain.body).decode(), plain.media_type) == (hostile, "text/markdown")

@@ -248,15 +248,9 @@ def _payment_of(version: Version, body: bytes) -> StandardPayment:
     )
 
 
-def encode_payment(
-    auth: Authorization,
-    signature: bytes,
-    accepted: AnyRequirements,
-    resource: Resource | None = None,
-    extensions: dict[str, Any] | None = None,
-) -> str:
-    """Return the payment header for a signed authorization, in the version of `accepted`."""
-    payload = ExactPayload(
+def exact_payload(auth: Authorization, signature: bytes) -> ExactPayload:
+    """Return a signed authorization as the payload of a payment."""
+    return ExactPayload(
         signature=to_hex(signature),
         authorization=AuthorizationFields(
             from_=checksum(auth.from_),
@@ -267,6 +261,17 @@ def encode_payment(
             nonce=to_hex(auth.nonce),
         ),
     )
+
+
+def encode_payment(
+    auth: Authorization,
+    signature: bytes,
+    accepted: AnyRequirements,
+    resource: Resource | None = None,
+    extensions: dict[str, Any] | None = None,
+) -> str:
+    """Return the payment header for a signed authorization, in the version of `accepted`."""
+    payload = exact_payload(auth, signature)
     match accepted:
         case RequirementsV1(scheme=scheme, network=network):
             return to_base64(

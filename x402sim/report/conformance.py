@@ -5,12 +5,11 @@ Each is made from the results of `x402sim.suite` as plain dictionaries, with the
 target answered is in them: every report shows its text escaped (`printable_lines`).
 """
 
-import re
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree as ET
 
+from x402sim.report.causes import Results, causes, failures
 from x402sim.text.printable import printable, printable_lines
 from x402sim.version import VERSION
 
@@ -40,7 +39,6 @@ CASE_KEYS = (
     "exchange",
     "seconds",
 )
-Results = Sequence[dict[str, Any]]
 DEMANDS = "conformance/demands.md"
 """The page of all demands, in a checkout of this package."""
 
@@ -66,52 +64,6 @@ def _escaped(result: dict[str, Any]) -> dict[str, Any]:
         else value
         for key, value in result.items()
     }
-
-
-def failures(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the cases of a failed id that have failed, the clearest first."""
-    return [case for case in result["cases"] if case["outcome"] == "failed"] or [result]
-
-
-def by_cause(results: Results) -> list[list[dict[str, Any]]]:
-    """Return what failed or was inconclusive, together what has the same cause.
-
-    A cause is the same answer to the same demand, or the same reason; what could not be judged for
-    an answer that is a failure follows that. In each group failures come first, and a MUST.
-    """
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for result in results:
-        if result["outcome"] == "failed":
-            groups.setdefault(_cause(failures(result)[0]), []).append(result)
-    answers = {seen: demand for demand, seen in groups if _ANSWER.match(seen)}
-    for result in results:
-        if result["outcome"] == "inconclusive":
-            reason = _OWN.sub("_", _BASELINE.sub("", result["reason"]))
-            seen = next((each for each in answers if each in reason), "")
-            groups.setdefault((answers.get(seen, ""), seen or reason), []).append(result)
-    return [sorted(group, key=_urgency) for group in groups.values()]
-
-
-def _urgency(result: dict[str, Any]) -> tuple[bool, bool]:
-    return result["outcome"] != "failed", result["level"] != "MUST"
-
-
-_OWN = re.compile(r"\b(pay|session)_[\w-]+…?|0x[0-9a-fA-F]+…?|\d{4,}(\.\d+)?|: *\"[^\"]*\"")
-"""What differs from answer to answer: ids, hashes, times, and the texts of JSON."""
-_ANSWER = re.compile(r"\d{3} .{10}")
-"""An answer of a target, with some of its body."""
-_BASELINE = re.compile(r"^the baseline \(\w+\) was not accepted: ")
-
-
-def _cause(case: dict[str, Any]) -> tuple[str, str]:
-    """Return what was demanded, without the circumstances, and what was seen instead."""
-    demand, seen = str(case["expected"]).split(": "), _OWN.sub("_", str(case["actual"]))
-    return (demand[-2] if len(demand) > 1 else demand[0]), seen
-
-
-def causes(results: Results) -> dict[str, str]:
-    """Return the ids that have the same cause as one before, each with that one."""
-    return {each["id"]: first["id"] for first, *rest in by_cause(results) for each in rest}
 
 
 def counts_for_exit(level: str, strict: bool) -> bool:
@@ -179,13 +131,21 @@ def grounds(result: dict[str, Any]) -> list[str]:
 
 def as_json(target: str, started: str, results: Results) -> dict[str, Any]:
     """Return the report as one JSON object: target, started (ISO 8601), summary, results."""
-    first = causes(results)
+    results = readable(results)
+    found = causes(results)
+    first = _first(found)
     return {
         "target": target,
         "started": started,
         "summary": summary(results),
-        "results": [_as_json(each, first.get(each["id"], "")) for each in readable(results)],
+        "causes": found,
+        "results": [_as_json(each, first.get(each["id"], "")) for each in results],
     }
+
+
+def _first(found: Results) -> dict[str, str]:
+    """Return the ids that follow from another, each with that one."""
+    return {each: cause["id"] for cause in found for each in cause["follows"]}
 
 
 def _as_json(result: dict[str, Any], like: str) -> dict[str, Any]:
@@ -200,7 +160,8 @@ def as_junit(target: str, started: str, results: Results, *, strict: bool = Fals
     does what failed or was inconclusive and does not count for the exit code, with all of it in
     system-out: a CI that reads the report is red when the command is.
     """
-    results, first = readable(results), causes(results)
+    results = readable(results)
+    first = _first(causes(results))
     root = ET.Element("testsuites", {"name": "x402sim conformance", **_numbers(results, strict)})
     for section in sorted({str(result["section"]) for result in results}):
         mine = [result for result in results if result["section"] == section]

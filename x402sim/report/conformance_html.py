@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
+from x402sim.report.causes import Results, by_cause, failures
 from x402sim.report.conformance import (
     OUTCOMES,
-    Results,
-    by_cause,
-    failures,
     grounds,
     headline,
     left_out,
@@ -25,6 +23,7 @@ from x402sim.report.conformance import (
 )
 from x402sim.report.render import render
 from x402sim.spec.clauses import CLAUSES
+from x402sim.spec.sentences import TITLES
 
 MARKS = {"passed": "✓", "failed": "✗", "skipped": "·", "inconclusive": "?", "observed": "○"}
 _MEANINGS = {
@@ -34,7 +33,6 @@ _MEANINGS = {
     "inconclusive": "the check was interrupted before it could decide; this is not a pass",
     "observed": "the specification does not say; this is what the target does",
 }
-_URGENT, _LEVELS = ("failed", "inconclusive"), ("MUST", "SHOULD", "MAY")
 _TEXTS = {f"spec/{clause.id}": clause.text for clause in CLAUSES}
 
 
@@ -46,7 +44,6 @@ def page(target: str, started: str, results: Results, *, strict: bool = False) -
     """
     results = readable(results)
     counts = summary(results)
-    urgent = sorted(by_cause(results), key=lambda group: _urgency(group[0]))
     sections = groupby(results, key=lambda result: str(result["section"]))
     return render(
         "conformance.html.j2",
@@ -55,14 +52,17 @@ def page(target: str, started: str, results: Results, *, strict: bool = False) -
         total=len(results),
         verdict=verdict(results, strict),
         counts=[(name, MARKS[name], counts[name], _MEANINGS[name]) for name in OUTCOMES],
-        urgent=[(_detail(first), [_detail(each) for each in rest]) for first, *rest in urgent],
-        sections=[(section, _rows(list(found))) for section, found in sections],
+        urgent=[
+            (_detail(first), [_detail(each) for each in rest]) for first, *rest in by_cause(results)
+        ],
+        sections=[_section(section, list(found)) for section, found in sections],
     )
 
 
-def _urgency(result: dict[str, Any]) -> tuple[int, int]:
-    """Return the place in the list of urgent results: failed MUSTs come first."""
-    return _URGENT.index(result["outcome"]), _LEVELS.index(result["level"])
+def _section(section: str, results: Results) -> tuple[str, str, list[tuple[str, str]], Any]:
+    """Return the number and the title of a section, its outcomes counted, and its rows."""
+    tally = [(name, f"{count} {name}") for name, count in summary(results).items() if count]
+    return section, TITLES[section], tally, _rows(results)
 
 
 def _rows(results: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
@@ -106,6 +106,7 @@ def _detail(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _case(case: dict[str, Any]) -> dict[str, Any]:
+    lines = str(case["exchange"]).splitlines()
     facts = {
         "check": case["title"],
         "ground": "\n".join(told(case)),
@@ -115,7 +116,8 @@ def _case(case: dict[str, Any]) -> dict[str, Any]:
     }
     return {
         "facts": {name: value for name, value in facts.items() if value},
-        "exchange": "\n".join(map(_indented, str(case["exchange"]).splitlines())),
+        "exchange": "\n".join(map(_indented, lines)),
+        "began": " ".join([*lines[:1], *(line for line in lines if line.startswith("-> "))]),
     }
 
 

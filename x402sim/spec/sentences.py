@@ -55,6 +55,9 @@ def document() -> str:
 SENTENCES: tuple[Sentence, ...] = tuple(_read(document()))
 """Every sentence of the specification, in its order."""
 
+TITLES: dict[str, str] = dict(re.findall(r"^#+ ([\d.]*\d)\.? (.+)$", document(), re.MULTILINE))
+"""The title of each section."""
+
 
 def sentence(name: str) -> Sentence:
     """Return the sentence named "section: its opening words".

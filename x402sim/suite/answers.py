@@ -2,22 +2,31 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
 
 from x402sim.payer.core import settlement
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.money import parse_base
-from x402sim.suite import redact
+from x402sim.protocol.networks import Network
+from x402sim.suite import one_step, redact
 from x402sim.suite.places import begins, find, is_requirements
 from x402sim.suite.target import Target, at
 from x402sim.suite.verdict import Inconclusive
 
 LONGEST_READ, LONGEST_SAID = 2000, 160
 """Of an answer, how many characters are looked at for its summary, and how many stand in it."""
+CURE_OF_DEPOSITS = (
+    '; if a larger deposit or another duration is wanted, set sessions.smallest = "1.00" or '
+    "sessions.duration = 60 in the target file"
+)
+CURE_OF_IDS = (
+    '; say in the target file where it is: sessions.id = "/data/session/id" or a header\'s name, '
+    'and sessions.claim = "get" with sessions.claim_path = "/api/sessions/claim/{paymentId}" if '
+    "it is asked for there"
+)
 _PREFIX, _URL = "session_", ("/", "http://", "https://")
 _WORD = re.compile("session(_[a-z]{1,14})+")
 _NAMES = ("sessionid", "session")
@@ -38,8 +47,8 @@ class TargetAnswer:
     body: Any
     show: Callable[[], str]
     broken: str = ""
-    networks: Collection[str] = ()
-    """The names of the networks that can be paid on: of several requirements, one is chosen."""
+    networks: Mapping[str, Network] = field(default_factory=dict)
+    """The networks that can be paid on, by name: of several requirements, one is chosen."""
     cure: str = ""
     """Which key of the target file may help, if the answer is no use."""
 
@@ -50,6 +59,8 @@ class TargetAnswer:
     @property
     def requirements(self) -> Any:
         """The payment requirements of a 402; of several, those to pay (see the target file)."""
+        if self.target.is_one_step:
+            return _choose(one_step.offers(self.body, self.networks), self.target, self.networks)
         wanted = self.at(self.target.payment_required.requirements)
         return _choose(wanted, self.target, self.networks) if isinstance(wanted, list) else wanted
 
@@ -75,7 +86,8 @@ class TargetAnswer:
         places = self.target.receipt
         has_hash = isinstance(self.at(places.tx_hash), str)
         has_more = self.at(places.success) is True or has_hash or self.session_id is not None
-        return self.may_be_receipt and has_more
+        is_served = self.target.is_one_step and self.has_content
+        return self.may_be_receipt and (has_more or is_served)
 
     @property
     def may_be_receipt(self) -> bool:
@@ -145,6 +157,7 @@ def read_402(answer: TargetAnswer) -> Challenge:
         raise Inconclusive(f"expected a 402 to pay, got {answer.summary}{answer.cure}")
     places = answer.target.payment_required
     payment_id, wanted = answer.at(places.payment_id), answer.requirements
+    payment_id = "" if answer.target.is_one_step else payment_id
     if not isinstance(payment_id, str) or not isinstance(wanted, dict):
         raise Inconclusive(_unreadable(answer))
     amount = wanted.get("maxAmountRequired")
@@ -215,11 +228,3 @@ def _ids(body: Any) -> Iterator[tuple[bool, str]]:
 def _last(url: str) -> str:
     """Return the last segment of a URL's path."""
     return url.partition("?")[0].rstrip("/").rpartition("/")[2]
-
-
-def decoded(content: bytes) -> Any:
-    """Return the JSON of an answer; None if it is not JSON."""
-    try:
-        return decode(content, Any)
-    except BadMessage:
-        return None

@@ -17,12 +17,13 @@ from rich.markup import escape
 from x402sim.clock import Clock, stopwatch
 from x402sim.protocol.refusals import Refusal
 from x402sim.report import conformance as report
-from x402sim.suite import printing
+from x402sim.spec.folder import folder
+from x402sim.suite import one_step, printing
 from x402sim.suite import target as targets
 from x402sim.suite.check import DOCUMENT, KINDS, Check
 from x402sim.suite.completeness import lacking, not_in_full
 from x402sim.suite.demands import FILE
-from x402sim.suite.engine import all_checks, folder, matching, run
+from x402sim.suite.engine import all_checks, matching, run
 from x402sim.suite.options import Options
 from x402sim.suite.plan import is_left
 from x402sim.suite.preflight import examine
@@ -63,7 +64,7 @@ def find_target(name: str) -> targets.Target:
         raise ValueError(
             f"--target: {unknown('target', name, shipped)}, or the path of a TOML file"
         )
-    target = targets.load(file)
+    target = one_step.completed(targets.load(file))
     kept = {name.removeprefix(f"{DOCUMENT}/"): why for name, why in target.not_kept.items()}
     target = msgspec.structs.replace(target, not_kept=kept)
     clauses = dict.fromkeys(check.clause for check in all_checks())

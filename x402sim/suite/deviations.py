@@ -89,10 +89,16 @@ _RULES: tuple[tuple[str, str, Legal], ...] = (
 """A key, the sentence that gives its default, and which other values are legal all the same."""
 
 
+_OF_TWO_STEPS = ("payment_required.", "pay.", "receipt.")
+"""Tables of which a service that is paid in one step has nothing."""
+
+
 def deviations(target: Target) -> dict[str, Deviation]:
     """Return the keys of a target file that depart from a sentence, in the order of the file."""
     found = {}
     for key, name, is_legal in _RULES:
+        if target.is_one_step and key.startswith(_OF_TWO_STEPS):
+            continue
         value = _value(target, key)
         if value != _value(SPEC, key) and not is_legal(value, target):
             found[key] = Deviation(key, value, sentence(name))

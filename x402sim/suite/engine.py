@@ -15,6 +15,7 @@ import msgspec
 
 from x402sim.clock import stopwatch
 from x402sim.payer.wallet import Wallet
+from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
 from x402sim.suite.check import COMES_WITH, HOW_TO_PROVIDE, KINDS, Baseline, Check
@@ -42,13 +43,6 @@ _WORST = (
 
 HOLDS = (Outcome.PASSED, Outcome.OBSERVED)
 """The outcomes that a baseline makes doubtful, if it is refused at the end of the run."""
-
-
-def folder() -> Path:
-    """Return the folder of the checks: in the checkout, or in the installed package."""
-    package = Path(__file__).parents[1]
-    places = (package / "conformance", package.parent / "conformance")
-    return next(place for place in places if (place / "targets").is_dir())
 
 
 def all_checks() -> list[Check]:
@@ -341,7 +335,7 @@ async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = 
                 await probe.challenge()
             case Baseline.PAYMENT:
                 paid = await probe.buy(payer)
-                expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+                expect_served(await probe.opened(paid.challenge, paid.receipt))
             case Baseline.SESSION:
                 session = await probe.open_session(await probe.budget_for(2))
                 expect_served(await probe.ask(session_id=session.session_id))

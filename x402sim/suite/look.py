@@ -12,8 +12,10 @@ import httpx
 
 from x402sim.clock import Clock
 from x402sim.protocol.money import to_base
+from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.rng import Rng
-from x402sim.suite.answers import decoded
+from x402sim.suite import one_step
+from x402sim.suite.one_step import decoded
 from x402sim.suite.options import Options
 from x402sim.suite.places import begins, find, is_requirements, walk
 from x402sim.suite.preflight import todo
@@ -45,6 +47,8 @@ class _Seen:
     body: Any
     kind: str
     """Its Content-Type."""
+    is_one_step: bool = False
+    """Whether only its header has requirements: `body` is a list of those."""
 
 
 async def look(options: Options) -> Looked:
@@ -76,7 +80,7 @@ async def look(options: Options) -> Looked:
                 "protected": _protected(seen, prefix),
                 "payment_required": list(_required(seen)),
                 "pay": await _pay(below, seen),
-                "receipt": _receipt(),
+                "receipt": _receipt(seen),
                 "sessions": await _sessions(below),
                 "agents": await _agents(below),
                 "llms": await _llms(below),
@@ -104,8 +108,10 @@ async def _find_402(url: str, ask: Callable[..., Any], wire: Wire) -> tuple[str,
                 prefix = httpx.URL(base_url).path.rstrip("/")
                 kind = printable(answer.headers.get("content-type", "")[:80]) or "no Content-Type"
                 path = where.removeprefix(prefix)
-                seen = _Seen(method, path, body, decoded(answer.content), kind)
-                return base_url, seen
+                said, in_header = decoded(answer.content), one_step.offers_of(answer)
+                if _requirements(said)[1] is None and in_header:
+                    return base_url, _Seen(method, path, body, in_header, kind, True)
+                return base_url, _Seen(method, path, body, said, kind)
             tried.append(f"{method} {where} {answer.status_code}")
             last = answer
     raise NotReady(
@@ -151,6 +157,10 @@ def _protected(seen: _Seen, prefix: str) -> list[Finding]:
 def _required(seen: _Seen) -> Iterator[Finding]:
     """Yield where the parts of the 402 are."""
     place, wanted = _requirements(seen.body)
+    if seen.is_one_step and len(seen.body) > 1:
+        yield Finding("asset", str(seen.body[0]["asset"]), "several are accepted; the first")
+    if seen.is_one_step:
+        return
     if wanted is None:
         raise NotReady(
             f"{seen.method} {seen.path} answers 402 ({seen.kind}), with no payment requirements: "
@@ -216,6 +226,9 @@ def _without(body: Any, place: str) -> Any:
 
 
 async def _pay(ask: Callable[..., Any], seen: _Seen) -> list[Finding]:
+    if seen.is_one_step:
+        how = f"the 402 has its requirements in the header {REQUIRED_HEADER} only: paid in one step"
+        return [Finding("path", "", how)]
     path = DEFAULT.pay.path
     status = (await ask("POST", path, {})).status_code
     is_there = status not in ABSENT
@@ -232,7 +245,9 @@ async def _pay(ask: Callable[..., Any], seen: _Seen) -> list[Finding]:
     ]
 
 
-def _receipt() -> list[Finding]:
+def _receipt(seen: _Seen) -> list[Finding]:
+    if seen.is_one_step:
+        return []
     how = "only a payment shows it"
     names = ("success", "payment_id", "tx_hash", "timestamp")
     return [Finding(name, getattr(DEFAULT.receipt, name), how, False) for name in names]

@@ -177,7 +177,7 @@ def _base(url: str, target: Target) -> str:
     """Return the base URL, given it or the URL of an endpoint of the target."""
     known = [target.protected.path, target.pay.path]
     known += [target.sessions.path] if target.sessions.exists else []
-    for path in known:
+    for path in filter(None, known):
         if url.rstrip("/").endswith(path):
             return url.rstrip("/").removesuffix(path)
     return url

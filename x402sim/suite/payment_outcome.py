@@ -38,5 +38,5 @@ async def expect_nothing_or_as_issued(
         ]
         wanted = (str(challenge.requirements["payTo"]).lower(), challenge.amount_base)
         expect("what was settled, on the ledger: payee and amount", moved, [wanted])
-    expect_served(await probe.ask(payment_id=challenge.payment_id))
+    expect_served(await probe.opened(challenge, answer))
     return True

@@ -17,12 +17,13 @@ from x402sim.http.bounded import AnswerTooSlow
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.money import to_decimal
-from x402sim.protocol.refusals import Refusal
+from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
+from x402sim.suite import one_step
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
-from x402sim.suite.check import HOW_TO_PROVIDE, Baseline, Check
+from x402sim.suite.check import HOW_TO_PROVIDE, Check
 from x402sim.suite.deviations import deviations
-from x402sim.suite.engine import folder, try_baseline
+from x402sim.suite.first_payment import pay_once
 from x402sim.suite.flags import KEY_VARIABLE
 from x402sim.suite.plan import Plan, costs, make_plan
 from x402sim.suite.probe import BAD_BODY, Probe
@@ -50,13 +51,6 @@ SPEC_DECIMALS = 6
 """The decimals of the specification's token (2.1)."""
 BALANCE_OF = "0x70a08231"
 """The selector of balanceOf(address)."""
-BAD_GATEWAY = (502, 503, 504)
-_CUT_OFF = re.compile(
-    r"facilitator|upstream|econn|enotfound|eai_again|getaddrinfo|fetch failed|timed? ?out"
-    r"|connect(ion)? (error|refused|failed|attempt)|unreachable|no route",
-    re.IGNORECASE,
-)
-"""What a service says that cannot reach its facilitator, in an answer 5xx."""
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^(\]]+)")
 
 
@@ -82,6 +76,9 @@ async def examine(setting: Setting, checks: list[Check]) -> Ready:
 
 async def _examine(setting: Setting, checks: list[Check]) -> Ready:
     options = setting.options
+    not_apt = one_step.left_out(setting.target, [case.name for case in checks])
+    options = replace(options, skip={**not_apt, **options.skip})
+    setting = replace(setting, options=options)
     _require_needs(setting)
     state = RunState(pace=Pace(rate=options.wire.rate))
     probe = Probe(setting, state)
@@ -113,7 +110,7 @@ async def _examine(setting: Setting, checks: list[Check]) -> Ready:
         await _require_money(probe, challenge, plan)
         if not plan.payments:  # nothing fits the budget, so nothing is paid
             return ready
-    return replace(ready, notes=(*ready.notes, *await _pay_once(probe, challenge)))
+    return replace(ready, notes=(*ready.notes, *await pay_once(probe, challenge)))
 
 
 async def _round_trip_s(probe: Probe) -> float:
@@ -358,39 +355,6 @@ def _unfunded(setting: Setting, challenge: Challenge, plan: Plan, has: str) -> s
         f"{wanted.get('network')}, and the plan signs for {to_decimal(plan.signs_base, 6)}: "
         "fund it, or give a smaller --budget"
     )
-
-
-async def _pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
-    """Pay once, which is the checks' baseline too; return notes, and raise `NotReady`."""
-    setting, state = probe.setting, probe.state
-    with_world = setting.control is not None and setting.advance is None
-    payer = await probe.payer_of(challenge) if with_world else None
-    if payer is not None:
-        await probe.world.watch(payer)
-    problem = await try_baseline(probe, Baseline.PAYMENT, payer)
-    state.baselines[Baseline.PAYMENT] = problem
-    lacks_money = problem is not None and Refusal.INSUFFICIENT_BALANCE.text in problem
-    is_cut_off = problem is not None and probe.last is not None and _is_cut_off(probe.last)
-    if setting.control is None and lacks_money:
-        raise NotReady(f"the payer lacks money; {problem}")
-    if setting.control is None and is_cut_off:
-        raise NotReady(f"{_base(setting)}: {problem}; does its facilitator answer?")
-    if payer is None or await probe.world.was_asked_about(payer):
-        return ()
-    assert setting.control is not None
-    world = str(setting.control.http.base_url).rstrip("/").removesuffix("/_sim")
-    unused = f"the world's facilitator was not asked about it ({world}/facilitator)"
-    if is_cut_off or lacks_money:  # the world has given the payer money: another world is asked
-        raise NotReady(f"{unused}, and {problem}; set FACILITATOR_URL of the service to it")
-    if problem:
-        return (f"{problem}; {unused}, so the service has refused it by itself",)
-    return (f"a payment was settled, but {unused}: does the service use another?",)
-
-
-def _is_cut_off(answer: TargetAnswer) -> bool:
-    """Tell whether a service that cannot reach its facilitator answers so."""
-    is_broken = answer.broken != "" or answer.status in BAD_GATEWAY
-    return is_broken or (answer.status >= 500 and _CUT_OFF.search(answer.text) is not None)
 
 
 def _base(setting: Setting) -> str:

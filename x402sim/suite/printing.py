@@ -16,6 +16,7 @@ from rich.text import Text
 
 from x402sim.protocol.money import to_decimal
 from x402sim.report import conformance as report
+from x402sim.report.causes import causes
 from x402sim.spec.ground import Ground, Kind
 from x402sim.suite.check import Check, clause_text
 from x402sim.suite.demands import by_ground, by_id
@@ -130,12 +131,20 @@ def show_results(results: list[Result], strict: bool) -> None:
     console = Console(soft_wrap=True, highlight=False)
     with unread(console):
         by_id = {result.id: result for result in results}
-        for group in report.by_cause([msgspec.to_builtins(each) for each in results]):
-            _show_cause(console, [by_id[each["id"]] for each in group], strict)
+        found = causes([msgspec.to_builtins(each) for each in results])
+        for each in found:
+            group = [by_id[name] for name in (each["id"], *each["follows"])]
+            _show_cause(console, group, strict)
         for result in results:
             if result.outcome is Outcome.OBSERVED:
                 _show(console, f"[cyan]observed[/] {result.id}: ", result.actual or "", "  ")
         _show_not_begun(console, results)
+        if len(found) > 1:
+            console.print(f"\n{len(found)} probable causes:")
+        for place, each in enumerate(found if len(found) > 1 else (), start=1):
+            more = f" (and {len(each['follows'])} more)" if each["follows"] else ""
+            told = f"{each['outcome']}{more}: {each['title']}"
+            _show(console, f"{place:>3}. [bold]{each['id']}[/] ", told, "     ")
         numbers = Counter(result.outcome for result in results)
         line = ", ".join(f"[{_COLORS[o]}]{numbers[o]} {o}[/]" for o in Outcome if numbers[o])
         console.print(f"\n{len(results)} ids: {line}")
@@ -149,8 +158,7 @@ def _show_cause(console: Console, group: list[Result], strict: bool) -> None:
     if first.outcome is Outcome.FAILED:
         _show_failure(console, first, strict)
         if rest:
-            told = f"[red bold]for the same cause[/], {len(rest)} more: "
-            _show(console, told, "the same demand was answered alike", "  ")
+            console.print(f"[red bold]probably for the same cause[/], {len(rest)} more:")
             for each in rest:
                 note = "" if counts(each, strict) else " (does not count without --strict)"
                 said = f"{each.id} {each.level}, {each.outcome}{note}: {each.title}"

@@ -16,13 +16,14 @@ import msgspec
 from x402sim.payer import core
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.suite import redact, wire
+from x402sim.suite import one_step, redact, wire
 from x402sim.suite.answers import (
+    CURE_OF_DEPOSITS,
+    CURE_OF_IDS,
     Challenge,
     OpenSession,
     Paid,
     TargetAnswer,
-    decoded,
     read_402,
 )
 from x402sim.suite.chain_view import ChainView
@@ -42,18 +43,7 @@ POLL_S, POLLS = 0.25, 40
 """How often a condition is looked at, at most: in seconds, and within its time."""
 OFFER_S = 5.0
 """How long the 402 of a refusal is used instead of a new one."""
-CENT_BASE = 10_000
-"""A hundredth of the token, in base units."""
-CURE_OF_DEPOSITS = (
-    '; if a larger deposit or another duration is wanted, set sessions.smallest = "1.00" or '
-    "sessions.duration = 60 in the target file"
-)
-CURE_OF_IDS = (
-    '; say in the target file where it is: sessions.id = "/data/session/id" or a header\'s name, '
-    'and sessions.claim = "get" with sessions.claim_path = "/api/sessions/claim/{paymentId}" if '
-    "it is asked for there"
-)
-
+CENT_BASE = 10_000  # a hundredth of the token
 WORK_S = 10
 """How long a target works on what is due, once its clock was advanced."""
 
@@ -182,7 +172,7 @@ class Probe:
             response.status_code,
             response.headers,
             redact.without(response.text, self.setting.options.secrets),
-            decoded(response.content),
+            one_step.body_of(response, self.target),
             partial(redact.exchange, request, response, "", self.setting.options.secrets),
             networks=self.setting.options.networks,
         )
@@ -219,14 +209,15 @@ class Probe:
         session_id: str | None = None,
         path: str | None = None,
         body: Any = None,
+        payment: bytes | None = None,
         may_break: bool = False,
     ) -> TargetAnswer:
-        """Request the protected resource, with or without a proof of payment.
+        """Request the protected resource, with or without a proof of payment, or a `payment`.
 
         Without a `body`, send one that the target accepts. A target that validates bodies after
-        the payment shows only to a paid request which one it accepts.
+        the payment shows only to a paid request which one it accepts. A payment is sent once.
         """
-        headers = core.proofs(payment_id, session_id)
+        headers = core.proofs(None if self.target.is_one_step else payment_id, session_id)
         endpoint = self.target.protected
 
         async def send(body: Any) -> TargetAnswer:
@@ -234,7 +225,7 @@ class Probe:
                 endpoint.method,
                 path or endpoint.path,
                 json=body,
-                headers=headers,
+                headers=headers if payment is None else {one_step.PAYMENT: payment},
                 may_break=may_break,
             )
             self.last_served = answer if answer.has_content else self.last_served
@@ -319,12 +310,21 @@ class Probe:
     ) -> TargetAnswer:
         """Send a payment to the settlement endpoint; `requirements` replace single fields.
 
-        None leaves a field out.
+        None leaves a field out. In one step, the request itself carries the payment.
         """
+        if self.target.is_one_step:
+            payment = one_step.payment(header, challenge.requirements, requirements)
+            return await self.ask(payment=payment, may_break=may_break)
         body = challenge.settlement(header, requirements)
         if payment_id is not None:
             body["paymentId"] = payment_id
         return await self.send("POST", self.target.pay.path, json=body, may_break=may_break)
+
+    async def opened(self, challenge: Challenge, answer: TargetAnswer) -> TargetAnswer:
+        """Return what a settled payment opens; in one step, that is the answer to it."""
+        if self.target.is_one_step:
+            return answer
+        return await self.ask(payment_id=challenge.payment_id)
 
     async def buy(self, payer: Wallet | None = None) -> Paid:
         """Pay for the protected resource; raises `Inconclusive` if that fails."""

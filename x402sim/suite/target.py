@@ -75,6 +75,7 @@ class PayEndpoint(_Part, frozen=True, kw_only=True):
     """The settlement endpoint, and the encoding of the payment header."""
 
     path: str = "/api/pay"
+    """Empty if there is none: the request itself pays, as version 2 of the x402 standard has it."""
     spelling: Literal["hex", "base64"] = "hex"
 
 
@@ -163,6 +164,11 @@ class Target(_Part, frozen=True, kw_only=True):
     record: RecordEndpoint = RecordEndpoint()
     indexer: Indexer = Indexer()
     not_kept: dict[str, str] = {}
+
+    @property
+    def is_one_step(self) -> bool:
+        """Whether the request itself pays, in one step."""
+        return not self.pay.path
 
 
 def load(file: Path) -> Target:

@@ -59,43 +59,42 @@ class Pace:
         self.free_at_s = max(self.free_at_s, clock.now() + seconds)
 
 
-class _Reconnecting(httpx.AsyncBaseTransport):
-    """Sends a request again that met a connection which its server closed after an error.
+class _OneShotAfterErrors(httpx.AsyncBaseTransport):
+    """Sends what follows an error over connections of its own, for a moment; nothing twice.
 
-    uvicorn closes one as soon as it has answered 500 for an application that raises; a request that
-    is sent at that moment is not read. Without an error shortly before, a broken connection counts.
-    Whatever the method, it may have been read all the same: a service must bear a payment twice.
+    uvicorn closes a connection as soon as it has answered 500 for an application that raises; a
+    request that is sent on it at that moment is not read, or it is: nobody knows whether it paid.
     """
 
-    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
-        self._inner, self._clock, self._error_s = inner, Clock(), -KEPT_S
+    def __init__(self, kept: httpx.AsyncBaseTransport, fresh: httpx.AsyncBaseTransport) -> None:
+        self._kept, self._fresh, self._clock, self._error_s = kept, fresh, Clock(), -KEPT_S
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        began_s = self._clock.now()
-        try:
-            response = await self._inner.handle_async_request(request)
-        except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
-            if began_s - self._error_s >= KEPT_S:
-                raise
-            self._error_s = -KEPT_S
-            response = await self._inner.handle_async_request(request)
+        is_soon = self._clock.now() - self._error_s < KEPT_S
+        response = await (self._fresh if is_soon else self._kept).handle_async_request(request)
         if response.status_code >= 500:
             self._error_s = self._clock.now()
         return response
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        await self._kept.aclose()
+        await self._fresh.aclose()
 
 
 def client(url: str, wire: Wire, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
     """Return a client for a URL; raises `ValueError` for a CA file that cannot be read."""
     verify = tls(wire) if url.startswith("https") else False
-    pool = httpx.Limits(keepalive_expiry=KEPT_S)
-    transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=pool)
+    kept, fresh = (
+        httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)
+        for limits in (
+            httpx.Limits(keepalive_expiry=KEPT_S),
+            httpx.Limits(max_keepalive_connections=0),
+        )
+    )
     return httpx.AsyncClient(
         base_url=url,
         headers=headers,
-        transport=BoundedTransport(_Reconnecting(transport), wire.limits),
+        transport=BoundedTransport(_OneShotAfterErrors(kept, fresh), wire.limits),
         timeout=wire.limits.deadline_s,
     )
 

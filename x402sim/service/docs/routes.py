@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from x402sim.http import page as text_page
 from x402sim.http import web
 from x402sim.protocol.refusals import RequestError
 from x402sim.service.state import Service
@@ -41,11 +42,14 @@ async def llms(request: Request) -> Response:
     """GET /llms.txt, and GET /: the index of all documentation pages (4.5/llms-txt)."""
     from x402sim.service.docs.pages import llms_txt
 
-    return PlainTextResponse(llms_txt(_base(request)))
+    text = llms_txt(_base(request))
+    if request.url.path.endswith("/llms.txt"):
+        return PlainTextResponse(text)
+    return text_page.answer(request, text, _links(request), media_type="text/plain")
 
 
 async def markdown(service: Service, request: Request) -> Response:
-    """GET /docs/NAME.md: one documentation page."""
+    """GET /docs/NAME.md: one documentation page, which a browser gets as HTML."""
     from x402sim.service.docs.pages import page
 
     setup = service.setup
@@ -54,8 +58,7 @@ async def markdown(service: Service, request: Request) -> Response:
     )
     if text is None:
         raise web.refused(RequestError.NOT_FOUND, "see /llms.txt for the documentation pages")
-    is_browser = "text/html" in request.headers.get("accept", "")  # it would save Markdown
-    return Response(text, media_type="text/plain" if is_browser else "text/markdown")
+    return text_page.answer(request, text, _links(request))
 
 
 async def openapi_json(service: Service, _: Request) -> Response:
@@ -99,6 +102,16 @@ def _asset(name: str, media_type: str) -> Callable[[Request], Awaitable[Response
 async def _serve(content: bytes, media_type: str, _: Request) -> Response:
     headers = {"Content-Security-Policy": _CSP}
     return Response(content, media_type=media_type, headers=headers)
+
+
+def _links(request: Request) -> dict[str, str]:
+    """Return what is at the top of each page, and where it leads."""
+    root = request.scope.get("root_path", "")
+    return {
+        "Guide": f"{root}/docs/guide/index.md",
+        "API": f"{root}/docs",
+        "All pages": f"{root}/llms.txt",
+    }
 
 
 def _base(request: Request) -> str:

@@ -147,8 +147,8 @@ class Settings(BaseSettings):
     @field_validator("defect")
     @classmethod
     def _known_defect(cls, value: str) -> str:
-        if value and value not in DEFECTS:
-            raise ValueError(f"unknown defect: {value}")
+        if unknown := set(filter(None, value.split(","))) - DEFECTS:
+            raise ValueError(f"unknown defect: {', '.join(sorted(unknown))}")
         return value
 
     @field_validator("facilitator_url", "explorer_url", "rpc_url")
@@ -169,4 +169,4 @@ def on(choice: str) -> bool:
 
 def bug(name: str) -> bool:
     assert name in DEFECTS, name
-    return settings().defect == name
+    return name in settings().defect.split(",")

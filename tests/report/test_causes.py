@@ -1,0 +1,73 @@
+"""Failures of one cause stand together: the jury's mutants, the strangers' defects, a toy's five.
+
+`seen` makes results of the tables of what failed: without texts, so that the ids alone decide.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.mutants import matrix
+from tests.strangers.judging import Trial, try_one
+from tests.strangers.page import kept as strangers
+from x402sim.report.causes import by_cause, causes
+
+NAMES, *ROWS = matrix.kept()
+IDS = NAMES[len(matrix.FIRST) :]
+
+
+def seen(outcomes: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [
+        {"id": name, "outcome": outcomes.get(name) or "passed", "level": "MUST", "expected": name,
+         "actual": name, "reason": "it stopped", "title": name, "cases": []}
+        for name in IDS
+    ]  # fmt: skip
+
+
+def test_each_mutant_is_one_cause_and_most_are_called_by_what_they_break() -> None:
+    called, mutants = 0, [row for row in ROWS if row[2]]
+    for name, _, breaks, *cells in mutants:
+        (group,) = by_cause(seen(dict(zip(IDS, cells, strict=True))))
+        assert len(group) == sum(cell in ("failed", "inconclusive") for cell in cells), name
+        called += group[0]["id"] in breaks.split()
+    assert called >= 0.95 * len(mutants)
+
+
+def test_most_defects_of_others_are_one_cause_though_no_table_has_them() -> None:
+    groups = [
+        len(by_cause(seen(dict.fromkeys(failed, "failed"))))
+        for row in strangers()
+        if row["kind"] == "defect"
+        and (failed := (row["seen_by_text"] + " " + row["seen_by_us"]).split())
+    ]
+    assert groups.count(1) >= 0.85 * len(groups)
+
+
+def heads(failed: Collection[str]) -> list[str]:
+    return [each["id"] for each in causes(seen(dict.fromkeys(failed, "failed")))]
+
+
+def test_what_no_defect_has_in_common_is_apart() -> None:
+    apart = ["spec/2.4/record", "spec/4.5/llms-txt", "spec/8/timeout"]
+    assert heads(apart) == apart
+    assert heads([]) == []
+
+
+@pytest.mark.waits  # for sessions to end, in real time
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+def test_the_five_faults_of_a_toy_are_named_and_no_more() -> None:
+    faults = {
+        "bare_session_id": "spec/2.6/id-prefix",
+        "one_use": "spec/5/cache-first",
+        "entitled_after_verify": "spec/5/stored-records",
+        "expired_as_invalid": "spec/7/authorization-expired",
+        "timeout_3600": "spec/8/timeout",
+    }
+    toy = try_one(Trial(stranger="fastapi", defect=",".join(faults)))
+    results = [msgspec.to_builtins(each) for each in toy.results.values()]
+    found = causes(results)
+    assert [each["id"] for each in found] == list(faults.values())
+    assert sum(len(each["follows"]) for each in found) > 15, "what follows is not told as a cause"

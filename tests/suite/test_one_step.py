@@ -1,0 +1,94 @@
+"""Services that say what they want in a header, and are paid in one step: version 2 of x402."""
+
+import json
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.interop import venv
+from tests.mutants.jury import _quiet
+from tests.mutants.rows import MUTANTS
+from tests.serve.driver import started
+from tests.suite.duo import command
+from x402sim import TESTNET
+from x402sim.suite import one_step
+from x402sim.suite.engine import all_checks
+from x402sim.suite.local import judge
+from x402sim.suite.target import PayEndpoint, Target, load
+from x402sim.suite.verdict import Outcome, Result
+from x402sim.world.assembly.recipe import Recipe
+
+TARGET = one_step.completed(Target(pay=PayEndpoint(path="")))
+"""Our own service, which takes payments in one step, too."""
+
+
+def judged(*parts: str, recipe: Recipe | None = None) -> list[Result]:
+    """Judge our own service by the cases whose names contain a part."""
+    apt = [each for each in all_checks() if each.name in one_step.CASES]
+    checks = [each for each in apt if any(part in each.name for part in parts)]
+    recipe = recipe or Recipe(network=TESTNET, seed=1)
+    with _quiet():
+        return judge(recipe, target=TARGET, checks=checks)
+
+
+def test_every_case_exists_and_the_others_say_why_they_do_not_apply() -> None:
+    names = [each.name for each in all_checks()]
+    assert set(names) >= one_step.CASES
+    left = one_step.left_out(TARGET, names)
+    assert set(left) == set(names) - one_step.CASES
+    assert one_step.left_out(Target(), names) == {}
+
+
+def test_an_honest_service_has_passed_what_is_judged() -> None:
+    found = judged("2.1/", "receipt:the_receipt", "not_the_amount", "its_own_id", "before_valid")
+    assert [each.outcome for each in found] == [Outcome.PASSED] * len(found)
+    assert {each.id.rpartition("/")[0] for each in found} == {"spec/2.1", "spec/4.1", "spec/5"}
+
+
+@pytest.mark.parametrize(
+    ("mutant", "case"),
+    [("pending-id-opens", "without_money_no"), ("unpaid-is-served", "an_unpaid_request")],
+)
+def test_a_defect_is_seen_in_one_step_too(mutant: str, case: str) -> None:
+    found = judged(case, recipe=MUTANTS[mutant].recipe(Recipe(network=TESTNET, seed=1)))
+    assert [each.outcome for each in found] == [Outcome.FAILED]
+
+
+@pytest.mark.thorough
+def test_an_honest_service_has_passed_all_of_it() -> None:
+    assert {each.outcome for each in judged("")} == {Outcome.PASSED}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("shop", ["fastapi", "flask"])
+def test_of_a_shop_of_the_sdk_only_a_500_is_found(shop: str, tmp_path: Path) -> None:
+    file, report = tmp_path / "shop.toml", tmp_path / "report.json"
+    with started("--network", "base-sepolia") as world:
+        merchant, ready = world.payer(funds=None), world.ready
+        told = {
+            "server": shop,
+            "facilitator": ready["facilitator"],
+            "payTo": merchant.address,
+            "network": "eip155:84532",
+            "price": "$0.01",
+        }
+        with venv.serving("sell.py", told) as url:
+            assert "payment-required" in httpx.get(f"{url}/weather").headers
+            done = command("target", "init", f"{url}/weather", "--out", str(file))
+            assert done.returncode == 0, done.stderr
+            options = (url, "--target", str(file), "--world", ready["rpc"].removesuffix("/rpc"))
+            done = command("conformance", *options)
+            assert done.returncode == 2, done.all
+            assert "set it to where the content is (/weather) in the target file" in done.stderr
+            text = file.read_text("utf-8")
+            file.write_text(text.replace('# content = "/response"', 'content = "/weather"'))
+            done = command("conformance", *options, "--json-file", str(report))
+    assert load(file).is_one_step
+    assert done.returncode == 0, done.all
+    results = {each["id"]: each for each in json.loads(report.read_text("utf-8"))["results"]}
+    broken = results.pop("kit/7/malformed-header")
+    assert (broken["outcome"], broken["actual"][:4]) == ("failed", "500 "), "true of x402 2.25.0"
+    passed = {name for name, each in results.items() if each["outcome"] == "passed"}
+    assert {each["outcome"] for each in results.values()} == {"passed", "skipped"}, done.all
+    assert passed == {name.split(":")[0] for name in one_step.CASES} - {broken["id"]}

@@ -1,0 +1,157 @@
+"""Which failures have one probable cause: what every report shows together.
+
+What fails together when one thing is broken was measured: `conformance/mutation_matrix.csv` has a
+row for each service with one defect, and the checks that failed. The fewest rows that explain the
+failures of a run are its probable causes.
+"""
+
+import csv
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from x402sim.spec.folder import folder
+
+Results = Sequence[dict[str, Any]]
+FILE = "mutation_matrix.csv"
+ENOUGH = 0.5
+"""Which part of a defect's failures must be seen for it to be a probable cause."""
+_OWN = re.compile(r"\b(pay|session)_[\w-]+…?|0x[0-9a-fA-F]+…?|\d{4,}(\.\d+)?|: *\"[^\"]*\"")
+"""What differs from answer to answer: ids, hashes, times, and the texts of JSON."""
+_ANSWER = re.compile(r"\d{3} .{10}")
+"""An answer of a target, with some of its body."""
+_BASELINE = re.compile(r"^the baseline \(\w+\) was not accepted: ")
+_JUDGED = ("passed", "failed", "observed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Defect:
+    """What one broken thing makes fail, and which ids cannot be judged any more."""
+
+    breaks: frozenset[str]
+    """The clauses that it breaks."""
+    fails: frozenset[str]
+    stops: frozenset[str]
+
+
+def failures(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the cases of a failed id that have failed, the clearest first."""
+    return [case for case in result["cases"] if case["outcome"] == "failed"] or [result]
+
+
+def by_cause(results: Results) -> list[list[dict[str, Any]]]:
+    """Return what failed or was inconclusive, together what has one probable cause.
+
+    The first of a group is what is broken; what follows from it comes after it, a MUST first. What
+    no known defect explains is put to what gave the same answer to the same demand. What could not
+    be judged for an answer that is a failure follows that; else, the same reason is one cause.
+    """
+    failed = {each["id"]: each for each in results if each["outcome"] == "failed"}
+    judged = {each["id"] for each in results if each["outcome"] in _JUDGED}
+    groups = _alike([failed[name] for name in group] for group in _explained(failed, judged))
+    begun = {each["id"] for each in results if each["outcome"] != "skipped"}
+    reasons: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        if result["outcome"] == "inconclusive":
+            reason = _OWN.sub("_", _BASELINE.sub("", result["reason"]))
+            reasons.setdefault(reason, []).append(result)
+    for reason, stopped in reasons.items():
+        stopped.sort(key=_urgency)
+        group = next((each for each in groups if _is_behind(each, stopped, reason, begun)), None)
+        groups.append(stopped) if group is None else group.extend(stopped)
+    places = {each["id"]: place for place, each in enumerate(results)}
+    return sorted(groups, key=lambda group: (_urgency(group[0]), places[group[0]["id"]]))
+
+
+def causes(results: Results) -> list[dict[str, Any]]:
+    """Return each probable cause: the id that is broken, its case, and the ids that follow."""
+    return [
+        {
+            "id": first["id"],
+            "outcome": first["outcome"],
+            "title": failures(first)[0]["title"],
+            "follows": [each["id"] for each in rest],
+        }
+        for first, *rest in by_cause(results)
+    ]
+
+
+@cache
+def _defects() -> tuple[_Defect, ...]:
+    """Return the known defects."""
+    names, *rows = csv.reader((folder() / FILE).read_text(encoding="utf-8").splitlines())
+    found = []
+    for _, _, breaks, *cells in rows:
+        told = dict(zip(names[3:], cells, strict=True))
+        fails, stops = (
+            frozenset(name for name, outcome in told.items() if outcome == wanted)
+            for wanted in ("failed", "inconclusive")
+        )
+        if breaks:
+            found.append(_Defect(frozenset(breaks.split()), fails, stops))
+    return tuple(dict.fromkeys(found))
+
+
+def _explained(failed: Collection[str], judged: set[str]) -> Iterator[list[str]]:
+    """Yield the ids that failed, together what the fewest known defects explain; then the rest."""
+    left = dict.fromkeys(failed)
+    known = []
+    for each in _defects():
+        fails = each.fails & judged
+        seen = fails.intersection(failed)
+        if each.breaks & seen and len(seen) >= ENOUGH * len(fails):
+            known.append((each.breaks, seen, (len(fails) - len(seen)) / 10))
+    while known:
+        breaks, seen, _ = max(known, key=lambda each: len(each[1] & left.keys()) - each[2])
+        together = [name for name in left if name in seen]
+        if len(together) < 2:
+            break
+        yield sorted(together, key=lambda name: name not in breaks)
+        left = {name: None for name in left if name not in seen}
+    yield from ([name] for name in left)
+
+
+def _alike(groups: Iterable[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+    """Return groups in which a single failure follows another with the same demand and answer."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    kept = []
+    for group in sorted(groups, key=lambda each: (len(each) == 1, _urgency(each[0]))):
+        same = found.setdefault(_cause(group[0]), group)
+        if same is not group and len(group) == 1:
+            same += group
+        else:
+            kept.append(group)
+    return [[group[0], *sorted(group[1:], key=_urgency)] for group in kept]
+
+
+def _is_behind(
+    group: list[dict[str, Any]], stopped: list[dict[str, Any]], reason: str, begun: set[str]
+) -> bool:
+    """Tell whether what failed is why others could not be judged.
+
+    The reason names its answer, or a known defect that breaks the same stops most of them, and
+    little else that was begun.
+    """
+    failed = [each for each in group if each["outcome"] == "failed"]
+    answers = [_cause(each)[1] for each in failed]
+    if any(_ANSWER.match(answer) and answer in reason for answer in answers):
+        return True
+    ids, names = {each["id"] for each in stopped}, {each["id"] for each in failed}
+    return any(
+        len(each.stops & ids) >= ENOUGH * max(len(ids), len(each.stops & begun))
+        for each in _defects()
+        if each.breaks & names
+    )
+
+
+def _cause(result: dict[str, Any]) -> tuple[str, str]:
+    """Return what was demanded, without the circumstances, and what was seen instead."""
+    case = failures(result)[0]
+    demand, seen = str(case["expected"]).split(": "), _OWN.sub("_", str(case["actual"]))
+    return (demand[-2] if len(demand) > 1 else demand[0]), seen
+
+
+def _urgency(result: dict[str, Any]) -> tuple[bool, bool]:
+    return result["outcome"] != "failed", result["level"] != "MUST"
