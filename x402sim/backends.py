@@ -6,13 +6,15 @@ JSON-RPC node. Stages: `InProcess()`, `Tcp()`, `Deployment(url)`.
 Parts: `FacilitatorSettings`, `ExplorerSettings`, for `World(facilitator=..., explorer=...)`.
 Block times: `FixedBlocks(seconds, phase)`, `JitteredBlocks(seconds, share)`,
 `PoissonBlocks(seconds)`, for `World(block_time_s=...)`; `Reorgs(probability, deeper, drop)`, for
-`World(reorgs=...)`.
+`World(reorgs=...)`. The price of gas: `GasWalk(gwei, sigma, every_s, memory)`, for
+`World(gas_price_gwei=...)`.
 """
 
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.world.chains.anvil import Anvil
 from x402sim.world.chains.block_times import FixedBlocks, JitteredBlocks, PoissonBlocks
+from x402sim.world.chains.gas_prices import GasWalk
 from x402sim.world.chains.ledger import Ledger
 from x402sim.world.chains.node import Node
 from x402sim.world.chains.reorgs import Reorgs
@@ -26,6 +28,7 @@ __all__ = [
     "ExplorerSettings",
     "FacilitatorSettings",
     "FixedBlocks",
+    "GasWalk",
     "InProcess",
     "JitteredBlocks",
     "Ledger",

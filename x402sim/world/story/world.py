@@ -19,6 +19,7 @@ from x402sim.text.suggest import unknown
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
+from x402sim.world.chains.gas_prices import GasPrice
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.chains.reorgs import Reorganises
 from x402sim.world.stages.deployment import left_ahead
@@ -73,6 +74,12 @@ class World:
     reorgs
         How the chain reorganises by itself: `Reorgs(0.1, deeper=0.5)`, before each block with 10 %;
         needs block_time_s. Default None: only when a story says so (`world.reorg`).
+    gas_price_gwei
+        What a transaction that is sent now pays for a unit of gas, in gwei (10^-9 native coins):
+        a number, a function of the seconds since the world began, or `GasWalk(gwei, sigma)`, which
+        is drawn from the seed. Default 5000, Cronos's minimum.
+    coin_price
+        How many tokens a native coin costs, which `run.costs` needs to give fees in tokens.
     explorer
         `ExplorerSettings` of the explorer, such as `ExplorerSettings(lag_s=20)`.
     service
@@ -118,6 +125,8 @@ class World:
         latency: Mapping[str, LatencySpec] | None = None,
         block_time_s: float | BlockTimes | None = None,
         reorgs: Reorganises | None = None,
+        gas_price_gwei: GasPrice | None = None,
+        coin_price: float | None = None,
         service: Settings | Mapping[str, Settings] | None = None,
         facilitator: FacilitatorSettings | Mapping[str, FacilitatorSettings] | None = None,
         explorer: ExplorerSettings | None = None,
@@ -127,6 +136,8 @@ class World:
         journal: str | Path | None = None,
     ) -> None:
         _require_ndjson(journal)
+        if coin_price is not None and not coin_price > 0:
+            raise ValueError(f"coin_price: expected tokens above 0, got {described(coin_price)}")
         self.seed, self.on = seed, parse_stage(on) if isinstance(on, str) else on
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
         self.on.require(self.chain)
@@ -144,6 +155,7 @@ class World:
                 chain=self.chain,
                 block_time_s=_blocks(block_time_s),
                 reorgs=reorgs,
+                gas_price_gwei=gas_price_gwei,
                 without=without,
             ),
             journal=None if journal is None else Path(journal),
@@ -153,6 +165,8 @@ class World:
             latency=dict(latency or {}),
             block_time_s=block_time_s,
             reorgs=reorgs,
+            gas_price_gwei=gas_price_gwei,
+            coin_price=coin_price,
             **configured,
             network=None if network == TESTNET else network,
             without=without,
