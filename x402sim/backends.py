@@ -7,7 +7,8 @@ Parts: `FacilitatorSettings`, `ExplorerSettings`, for `World(facilitator=..., ex
 Block times: `FixedBlocks(seconds, phase)`, `JitteredBlocks(seconds, share)`,
 `PoissonBlocks(seconds)`, for `World(block_time_s=...)`; `Reorgs(probability, deeper, drop)`, for
 `World(reorgs=...)`. The price of gas: `GasWalk(gwei, sigma, every_s, memory)`, for
-`World(gas_price_gwei=...)`.
+`World(gas_price_gwei=...)`. A CDN before the services: `SharedCache(default_s, obeys_headers)`,
+for `World(cache=...)`.
 """
 
 from x402sim.explorer.settings import ExplorerSettings
@@ -21,6 +22,7 @@ from x402sim.world.chains.reorgs import Reorgs
 from x402sim.world.stages.deployment import Deployment
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.tcp import Tcp
+from x402sim.world.transport.cache import SharedCache
 
 __all__ = [
     "Anvil",
@@ -35,5 +37,6 @@ __all__ = [
     "Node",
     "PoissonBlocks",
     "Reorgs",
+    "SharedCache",
     "Tcp",
 ]

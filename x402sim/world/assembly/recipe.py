@@ -21,6 +21,7 @@ from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
 from x402sim.world.chains.gas_prices import GasPrice, require_gwei
 from x402sim.world.chains.parse import DEFAULT_CHAIN
 from x402sim.world.chains.reorgs import Reorganises
+from x402sim.world.transport.cache import SharedCache
 
 SERVICE_TABLES: dict[str, Any] = {
     "settlement": SETTLEMENT,
@@ -70,6 +71,8 @@ class Recipe:
     """When the chain reorganises by itself; needs a block time."""
     gas_price_gwei: GasPrice | None = None
     """What a unit of gas costs; None is the chain's own price."""
+    cache: SharedCache | None = None
+    """What stands between the payers and each service."""
     heartbeat_s: float = 60
     """Seconds between empty blocks, so that the chain's time advances."""
     sweep_s: int | None = None

@@ -32,6 +32,7 @@ from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, play_on
 from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
 from x402sim.world.story.silence import warnings_silenced
+from x402sim.world.transport.cache import SharedCache
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
 log = logging.getLogger("x402sim")
@@ -80,6 +81,9 @@ class World:
         is drawn from the seed. Default 5000, Cronos's minimum.
     coin_price
         How many tokens a native coin costs, which `run.costs` needs to give fees in tokens.
+    cache
+        `SharedCache()` between the payers and each service, such as a CDN, which may answer GET
+        requests with what somebody else has paid for. Default: none.
     explorer
         `ExplorerSettings` of the explorer, such as `ExplorerSettings(lag_s=20)`.
     service
@@ -127,6 +131,7 @@ class World:
         reorgs: Reorganises | None = None,
         gas_price_gwei: GasPrice | None = None,
         coin_price: float | None = None,
+        cache: SharedCache | None = None,
         service: Settings | Mapping[str, Settings] | None = None,
         facilitator: FacilitatorSettings | Mapping[str, FacilitatorSettings] | None = None,
         explorer: ExplorerSettings | None = None,
@@ -156,6 +161,7 @@ class World:
                 block_time_s=_blocks(block_time_s),
                 reorgs=reorgs,
                 gas_price_gwei=gas_price_gwei,
+                cache=cache,
                 without=without,
             ),
             journal=None if journal is None else Path(journal),
@@ -167,6 +173,7 @@ class World:
             reorgs=reorgs,
             gas_price_gwei=gas_price_gwei,
             coin_price=coin_price,
+            cache=cache,
             **configured,
             network=None if network == TESTNET else network,
             without=without,
