@@ -2,15 +2,16 @@
 
 `ServicePolicy` says what a service does about a lost answer (`lost_answer`), whether it verifies
 (`verify`), when it writes its claim (`claim`), what it pays back (`refund`) and what it serves
-(`serve`); `PayerPolicy` what a payer does about a payment that fails (`retry`), how it pays for
-many requests (`sessions`) and what it may spend (`budget`). Each is an object with one method; an
-own object with that method does as well.
+(`serve`), and what it tells caches (`cache`); `PayerPolicy` what a payer does about a payment that
+fails (`retry`), how it pays for many requests (`sessions`) and what it may spend (`budget`). Each
+is an object with one method; an own object with that method does as well.
 
     lost_answer  Reconcile, AskOnce, SettleAgain, Forget
     verify       VerifyFirst, SkipVerify
     claim        ClaimFirst, ClaimAfterVerify, ClaimAfterSettle, NoClaim
     refund       RefundAtExpiry, NeverRefund
     serve        ServeSettled, ServeConfirmed, ServeBeforeSettle, FailToServe
+    cache        NoStore, CacheControl
 
     retry        GiveUp, SameAuthorization, SameThenNew, NewAuthorization, StartOver
     sessions     PayEach, PayAndWait, ReusePayment, OpenSessions
@@ -29,6 +30,7 @@ and `run.orders` tell):
                                    served-only-if-transferred
     serve=FailToServe(p)           charged and not served
     refund=NeverRefund()           a session's unspent balance is kept
+    cache=CacheControl()           a shared cache serves it to everybody: served-only-if-transferred
     verify=SkipVerify()            nothing is lost: a bad signature is refused later
 
 `Settings(reputation=...)` is one of `MatchedPayments` (the
@@ -57,9 +59,11 @@ from x402sim.service.policies.lost_answer import (
 )
 from x402sim.service.policies.reputation import MatchedPayments, ServedPayments, ServedShare, Track
 from x402sim.service.policies.serving import (
+    CacheControl,
     EndedSession,
     FailToServe,
     NeverRefund,
+    NoStore,
     PayBack,
     RefundAtExpiry,
     ServeBeforeSettle,
@@ -78,6 +82,7 @@ from x402sim.service.policies.settling import (
 __all__ = [
     "AskOnce",
     "AtMost",
+    "CacheControl",
     "Choose",
     "ClaimAfterSettle",
     "ClaimAfterVerify",
@@ -91,6 +96,7 @@ __all__ = [
     "NewAuthorization",
     "NoClaim",
     "NoLimit",
+    "NoStore",
     "OpenSessions",
     "PayAndWait",
     "PayBack",

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from x402sim.chain.fees import BASE_FEE_WEI
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
 
@@ -104,6 +105,7 @@ class Block(msgspec.Struct, frozen=True):
     timestamp_s: int
     tx_hashes: tuple[Hash, ...]
     gas_used: int
+    base_fee_wei: int = BASE_FEE_WEI
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable
 
 from x402sim.chain.base import Block, LogFilter
-from x402sim.chain.fees import BASE_FEE_WEI
 from x402sim.chain.rpc.jsonrpc import read_block_number
 from x402sim.chain.rpc.objects import block_object, receipt_object, transaction_object
 from x402sim.explorer.index import Index
@@ -42,7 +41,6 @@ async def block(index: Index, tag: str, *, full: bool) -> Json | None:
         found,
         transactions=await _whole(index, found) if full else hashes,
         logs=logs,
-        base_fee_wei=BASE_FEE_WEI,
     )
 
 

@@ -20,17 +20,25 @@ class FacilitatorSettings:
     simulates
         Whether it simulates a call before it sends it. If not, a transfer that the token refuses
         is mined nevertheless, and costs the facilitator its gas.
+    native
+        Native coins that its account has for gas, 0 or more. Without enough for the gas limit of
+        another transaction, settle answers that it failed; verify does not look. Default None:
+        more than it can spend.
     """
 
     receipt_timeout_s: float = 120
     simulates: bool = True
     simulates_verify: bool = True
+    native: float | None = None
 
     def __post_init__(self) -> None:
         timeout = self.receipt_timeout_s
         is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool)
         if not is_number or not 0 < timeout < math.inf:
             raise ValueError(f"receipt_timeout_s: expected a number above 0, got {timeout!r}")
+        native = self.native
+        if native is not None and not 0 <= native < math.inf:
+            raise ValueError(f"native: expected coins from 0, or None, got {native!r}")
         for name in ("simulates", "simulates_verify"):
             value = getattr(self, name)
             if not isinstance(value, bool):

@@ -35,6 +35,7 @@ from x402sim.report.columns import (
     seconds,
     text,
 )
+from x402sim.report.costs import costs
 from x402sim.report.exchanges import exchanges
 from x402sim.report.money import TRANSFERS, balances, payments, sessions, transactions, transfers
 from x402sim.report.orders import WAYS, Order, Orders
@@ -47,6 +48,7 @@ __all__ = [
     "backlog",
     "balances",
     "checks",
+    "costs",
     "latency",
     "orders",
     "payments",
@@ -313,6 +315,6 @@ TABLES: dict[str, Callable[[Journal], pd.DataFrame]] = {
     table.__name__: table
     for table in (
         orders, steps, checks, transfers, payments, sessions, latency, balances, backlog,
-        transactions,
+        transactions, costs,
     )
 }  # fmt: skip

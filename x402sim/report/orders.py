@@ -37,6 +37,8 @@ class Order:
     nonces: list[str] = field(default_factory=list)
     debited_base: int = 0
     tx: str | None = None
+    txs: list[str] = field(default_factory=list)
+    """Every transaction that moved money to pay for it; `tx` is the last."""
     refund_tx: str | None = None
     paid_base: int | None = None
     returned_base: int | None = None
@@ -223,4 +225,5 @@ class Orders:
         if paid_base:
             taken.add(tx)
             order.tx, order.gas = tx, (order.gas or 0) + moved.gas
+            order.txs.append(tx)
             order.paid_base = (order.paid_base or 0) + paid_base

@@ -71,6 +71,7 @@ class Run(Summary):
     payments = Table("One row for each payment id that was issued or used.")
     sessions = Table("One row for each change of each session's budget.")
     latency = Table("One row for each exchange between any two parts.")
+    costs = Table("One row for each transaction: gas, fee and waiting, by order and who paid.")
     balances = Table("One row for each change of each party's balance.")
     backlog = Table("One row for each run of the payment indexer.")
     transactions = Table("One row for each transaction that was mined, with the gas it used.")

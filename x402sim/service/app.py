@@ -20,6 +20,7 @@ from x402sim.service import confirmations, gate, one_step, payments, quotes, ses
 from x402sim.service.agents import agents
 from x402sim.service.docs.routes import documentation
 from x402sim.service.issue import AGENTS, MARKET, PAY, QUOTE, SESSIONS
+from x402sim.service.policies.serving import NoStore
 from x402sim.service.state import Service
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
@@ -54,6 +55,10 @@ async def sell(
         return known.answer()
     except Unpaid as why:
         return payment_required(service, request, resource, price, why)
+    told = service.settings.policy.cache
+    if not isinstance(told, NoStore):  # which every answer says already
+        del content.headers["cache-control"]
+        content.headers.update(told.headers())
     return content if spent is None else spent.by(content)
 
 

@@ -7,7 +7,7 @@ queues nothing behind a gap in an account's nonces, as a test node that mines at
 from dataclasses import dataclass
 
 from x402sim.chain.base import Call, ChainError, Transaction
-from x402sim.chain.fees import BASE_FEE_WEI, BLOCK_GAS_LIMIT
+from x402sim.chain.fees import BLOCK_GAS_LIMIT
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.state import State
 from x402sim.protocol.crypto import checksum
@@ -28,6 +28,7 @@ class Arrival:
     next_nonce: int
     """The nonce after those of the sender's mined and waiting transactions."""
     held_wei: int
+    base_fee_wei: int
     rival: Transaction | None
     """The waiting transaction with the same sender and nonce."""
 
@@ -58,7 +59,7 @@ class Arrival:
 def _underpriced(case: Arrival) -> str:
     return (
         f"max fee per gas less than block base fee: address {checksum(case.signed.sender)}, "
-        f"maxFeePerGas: {case.signed.max_fee_wei}, baseFee: {BASE_FEE_WEI}"
+        f"maxFeePerGas: {case.signed.max_fee_wei}, baseFee: {case.base_fee_wei}"
     )
 
 
@@ -97,7 +98,7 @@ ADMISSION: Rules[Arrival, str] = (
     ),
     Rule(
         "tx/base-fee",
-        lambda a: a.signed.max_fee_wei >= BASE_FEE_WEI,
+        lambda a: a.signed.max_fee_wei >= a.base_fee_wei,
         "max fee per gas less than block base fee",
         _underpriced,
     ),
@@ -149,7 +150,7 @@ ADMISSION: Rules[Arrival, str] = (
 
 
 def admit(
-    state: State, chain_id: int, signed: SignedTransaction
+    state: State, chain_id: int, signed: SignedTransaction, base_fee_wei: int
 ) -> tuple[Transaction, Transaction | None]:
     """Return a signed transaction for the mempool, and the waiting one that it replaces, if any.
 
@@ -161,6 +162,7 @@ def admit(
         chain_id,
         next_nonce=state.account_nonces.get(signed.sender, 0),
         held_wei=state.native.get(signed.sender, 0),
+        base_fee_wei=base_fee_wei,
         rival=rival,
     )
     broken = first_broken(ADMISSION, case)
@@ -168,7 +170,7 @@ def admit(
         raise ChainError(broken.reason(case) or broken.refusal)
     assert signed.to is not None
     call = Call(signed.sender, signed.to, signed.data, signed.value)
-    price = signed.price_wei(BASE_FEE_WEI)
+    price = signed.price_wei(base_fee_wei)
     tx = Transaction(signed.hash, call, signed.nonce, signed.gas_limit, price, signed=signed)
     return tx, rival
 

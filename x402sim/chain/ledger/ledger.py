@@ -25,7 +25,7 @@ from x402sim.chain.base import (
     TxReceipt,
 )
 from x402sim.chain.contract import MULTICALL
-from x402sim.chain.fees import GAS_PRICE_WEI, PLENTY_WEI
+from x402sim.chain.fees import PLENTY_WEI, usual_gas_price
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.frame import Frame, Token
@@ -61,12 +61,14 @@ class LedgerChain:
         accounts: bytes = b"",
         has_history: bool = False,
         rules: TokenRules | None = None,
+        gas_price: Callable[[], int] = usual_gas_price,
     ) -> None:
         self.chain_id = network.chain_id
         self.token = network.asset
         self.owner = owner
         self._origin, self._accounts = origin, accounts
         self._has_history = has_history
+        self._gas_price = gas_price
         self._clock = clock
         self._new_machine: Callable[[int], Machine] = lambda genesis_s: Machine(
             Token(network, owner, rules),
@@ -132,6 +134,7 @@ class LedgerChain:
         """Put a transaction into the mempool; raises `ChainError`."""
         if call.value < 0:
             raise ChainError(f"a transaction cannot carry {call.value} wei")
+        await self._follow_gas_price()
         tx_hash: Hash = await self._apply("send", call.sender, call.to, call.data, str(call.value))
         return tx_hash
 
@@ -140,9 +143,16 @@ class LedgerChain:
 
         Raises `ChainError` in the words of real nodes.
         """
-        admit(self.machine.state, self.chain_id, signed_of(raw))  # nothing refused is logged
+        await self._follow_gas_price()
+        fee_wei = self.machine.base_fee_wei
+        admit(self.machine.state, self.chain_id, signed_of(raw), fee_wei)  # none refused is logged
         tx_hash: Hash = await self._apply("raw", raw)
         return tx_hash
+
+    async def _follow_gas_price(self) -> None:
+        price_wei = self._gas_price()
+        if price_wei != self.machine.gas_price_wei:
+            await self._apply("gas_price", str(price_wei))
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined; raises `TimeoutError`."""
@@ -189,7 +199,7 @@ class LedgerChain:
 
     async def gas_price(self) -> int:
         """Return the price of one unit of gas in wei."""
-        return GAS_PRICE_WEI
+        return self._gas_price()
 
     # --- what only a chain under test offers -----------------------------------------
 

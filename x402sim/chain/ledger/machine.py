@@ -19,7 +19,7 @@ from x402sim.chain.base import (
     TxReceipt,
 )
 from x402sim.chain.contract import MULTICALL
-from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI
+from x402sim.chain.fees import BASE_FEE_WEI, GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.chain.ledger import gas, governing, proxy, wallets
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive, Mined
@@ -55,6 +55,8 @@ class Machine:
         self.automine = True
         self.forced_reverts = 0
         """How many of the next calls of the token are forced to revert."""
+        self.gas_price_wei = GAS_PRICE_WEI
+        """What a transaction without a signature pays for a unit of gas, if it is sent now."""
         self._arrivals = 0
         self._block_marks: dict[int, int] = {}
         self._snapshots: dict[int, int] = {}
@@ -73,6 +75,11 @@ class Machine:
         self.state.blacklisted[token.network.asset] = True
         self._add_block(genesis_s, [])
 
+    @property
+    def base_fee_wei(self) -> int:
+        """The base fee of a block that is mined now."""
+        return min(BASE_FEE_WEI, self.gas_price_wei)
+
     # --- operations ------------------------------------------------------------------
 
     def send(self, at_s: int, call: Call) -> Hash:
@@ -82,7 +89,7 @@ class Machine:
         """
         if gas.intrinsic(call.data) > GAS_LIMIT:
             raise ChainError(f"intrinsic gas too high: {len(call.data)} bytes of calldata")
-        cost = GAS_LIMIT * GAS_PRICE_WEI + call.value
+        cost = GAS_LIMIT * self.gas_price_wei + call.value
         held = self.state.native.get(call.sender, 0)
         if held < cost:
             raise ChainError(
@@ -96,7 +103,7 @@ class Machine:
 
     def send_signed(self, at_s: int, signed: SignedTransaction) -> Hash:
         """Put a signed transaction into the mempool, as `send`; raises `ChainError`."""
-        tx, rival = admit(self.state, self.token.network.chain_id, signed)
+        tx, rival = admit(self.state, self.token.network.chain_id, signed, self.base_fee_wei)
         rank = self.state.waiting[rival.hash] if rival else None
         if rival:
             self.state.remove(self.state.waiting, rival.hash)
@@ -199,7 +206,9 @@ class Machine:
         head = self.state.head
         waiting = tuple(self._in_order_of_arrival())
         time_s = max(at_s, head.timestamp_s)
-        return Block(head.number + 1, Hash(bytes(32)), head.hash, time_s, waiting, 0)
+        return Block(
+            head.number + 1, Hash(bytes(32)), head.hash, time_s, waiting, 0, self.base_fee_wei
+        )
 
     def call(self, call: Call, at_s: int) -> tuple[bytes, Frame | None]:
         """Run a call and discard its effects; return its result, and of the token its frame.
@@ -254,7 +263,7 @@ class Machine:
                 call.data,
             )
         )
-        return Transaction(Hash(keccak256(identity)), call, nonce, GAS_LIMIT, GAS_PRICE_WEI)
+        return Transaction(Hash(keccak256(identity)), call, nonce, GAS_LIMIT, self.gas_price_wei)
 
     def _in_order_of_arrival(self) -> list[Hash]:
         return sorted(self.state.waiting, key=self.state.waiting.__getitem__)
@@ -302,7 +311,9 @@ class Machine:
             self._log_index.add(receipt.logs)
             gas_used, logs = receipt.cumulative_gas_used, logs + len(receipt.logs)
             included.append(tx_hash)
-        block = Block(number, block_hash, parent_hash, timestamp_s, tuple(included), gas_used)
+        prices = [state.transactions[tx_hash].gas_price for tx_hash in included]
+        fee = min(self.base_fee_wei, *prices) if prices else self.base_fee_wei
+        block = Block(number, block_hash, parent_hash, timestamp_s, tuple(included), gas_used, fee)
         state.put(state.blocks, number, block)
         state.put(state.block_numbers, block_hash, number)
         self._forget_old_marks(number)

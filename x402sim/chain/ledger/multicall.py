@@ -10,7 +10,7 @@ from typing import Any
 
 from x402sim.chain.base import Block, Call, Reverted
 from x402sim.chain.contract import MULTICALL
-from x402sim.chain.fees import BASE_FEE_WEI, BLOCK_GAS_LIMIT
+from x402sim.chain.fees import BLOCK_GAS_LIMIT
 from x402sim.chain.ledger import wallets
 from x402sim.chain.ledger.frame import Frame, Token
 from x402sim.chain.ledger.state import State
@@ -119,7 +119,7 @@ _FUNCTIONS: dict[bytes, tuple[tuple[str, ...], Callable[..., Sequence[Any]], tup
         ("getCurrentBlockTimestamp", (), lambda m: [m.now_s], ("uint256",)),
         ("getEthBalance", ("address",), _balance, ("uint256",)),
         ("getLastBlockHash", (), lambda m: [m._hash(_head(m) - 1)], ("bytes32",)),
-        ("getBasefee", (), lambda _: [BASE_FEE_WEI], ("uint256",)),
+        ("getBasefee", (), lambda m: [m.state.head.base_fee_wei], ("uint256",)),
         ("getChainId", (), lambda m: [m.token.network.chain_id], ("uint256",)),
     )
 }

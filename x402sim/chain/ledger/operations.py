@@ -43,6 +43,10 @@ def _set_native_balance(machine: Machine, _: int, account: bytes, amount_wei: st
     machine.state.put(machine.state.native, Address(account), int(amount_wei))
 
 
+def _set_gas_price(machine: Machine, _: int, price_wei: str) -> None:
+    machine.gas_price_wei = int(price_wei)
+
+
 def _set_code(
     machine: Machine, _: int, account: bytes, code: bytes, slots: dict[bytes, bytes]
 ) -> None:
@@ -68,6 +72,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "drop": _drop,
     "force_revert": _force_revert,
     "set_native_balance": _set_native_balance,
+    "gas_price": _set_gas_price,
     "code": _set_code,
     "snapshot": _snapshot,
     "revert": _revert,

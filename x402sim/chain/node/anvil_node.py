@@ -51,6 +51,10 @@ class AnvilNode:
         """Set an account's native balance."""
         self.rpc.ask_now("anvil_setBalance", to_hex(account), quantity(amount_wei))
 
+    def set_base_fee_now(self, fee_wei: int) -> None:
+        """Set the base fee of the next block, near which those after it stay if not full."""
+        self.rpc.ask_now("anvil_setNextBlockBaseFeePerGas", quantity(fee_wei))
+
     async def set_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance."""
         await self.rpc.ask("anvil_setBalance", to_hex(account), quantity(amount_wei))

@@ -6,10 +6,10 @@ key. What only anvil understands is in `AnvilNode`.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from x402sim.chain.base import Block, Call, ChainError, Mining, Minting, Rewinding
-from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI, PLENTY_WEI
+from x402sim.chain.fees import GAS_LIMIT, PLENTY_WEI, usual_gas_price
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
 from x402sim.chain.node.anvil_node import AnvilNode
@@ -40,6 +40,7 @@ class LocalChain(EvmChain):
         balances: Mapping[Address, int] | None = None,
         native: Mapping[Address, int] | None = None,
         install: Install = install_stablecoin,
+        gas_price: Callable[[], int] = usual_gas_price,
     ) -> None:
         """Write the token and the balances into block 0 of an empty node; blocks until done.
 
@@ -49,7 +50,7 @@ class LocalChain(EvmChain):
         """
         super().__init__(node.rpc, network, clock)
         self.owner = owner
-        self._local = node
+        self._local, self._gas_price = node, gas_price
         self._wakers: set[asyncio.Future[None]] = set()
         held, rich = dict(balances or {}), {owner: PLENTY_WEI, **(native or {})}
         try:
@@ -79,7 +80,7 @@ class LocalChain(EvmChain):
 
     async def gas_price(self) -> int:
         """Return the price of one unit of gas in wei."""
-        return GAS_PRICE_WEI
+        return self._gas_price()
 
     async def send(self, call: Call) -> Hash:
         """Put a transaction of any account into the mempool; raises `ChainError`."""
@@ -89,7 +90,7 @@ class LocalChain(EvmChain):
                 **objects.call_object(call),
                 "nonce": quantity(await self.account_nonce(call.sender)),
                 "gas": quantity(self._gas_limit(call)),
-                "gasPrice": quantity(GAS_PRICE_WEI),
+                "gasPrice": quantity(self._gas_price()),
             }
             if self._mining.automine:
                 await self._mining.set_time()

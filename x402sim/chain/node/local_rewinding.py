@@ -29,7 +29,8 @@ class LocalRewinding:
     ) -> None:
         """Take over a node in block 0, given the id of its snapshot and the native balances."""
         self._node, self._rpc, self._mining = node, node.rpc, mining
-        self._genesis, self._native = genesis, dict(native)
+        self._genesis = genesis
+        self._native = {account: (0, amount_wei) for account, amount_wei in native.items()}
         self._snapshots: dict[int, _Saved] = {}
         self._codes: dict[Address, tuple[bytes, Mapping[bytes, bytes]]] = {}
         self._reorgs = self._forced_reverts = 0
@@ -75,7 +76,7 @@ class LocalRewinding:
             await self._node.roll_back(depth)
             self._keep_snapshots(lambda _, saved: saved.height <= base)
             await self._change_coinbase()
-            await self._restore_native()
+            await self._restore_native(base)
             await self._restore_codes()
             await mining.replace_mempool([])
             if depth > 1:
@@ -112,7 +113,7 @@ class LocalRewinding:
 
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
-        self._native[account] = amount_wei
+        self._native[account] = await self._mining.height(), amount_wei
         await self._node.set_balance(account, amount_wei)
 
     async def set_code(
@@ -134,10 +135,11 @@ class LocalRewinding:
         self._reorgs += 1
         await self._node.set_coinbase(Address(MINER + self._reorgs.to_bytes(8)))
 
-    async def _restore_native(self) -> None:
-        """Set again the native balances that were set without a transaction."""
-        for account, amount_wei in self._native.items():
-            await self._node.set_balance(account, amount_wei)
+    async def _restore_native(self, base: int) -> None:
+        """Set again the native balances that were set without a transaction, after block `base`."""
+        for account, (height, amount_wei) in self._native.items():
+            if height >= base:
+                await self._node.set_balance(account, amount_wei)
 
     async def _restore_codes(self) -> None:
         """Set again the contracts that were set without a transaction."""

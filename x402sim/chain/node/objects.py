@@ -23,6 +23,7 @@ def block(given: Json) -> Block:
         timestamp_s=read_quantity(given["timestamp"]),
         tx_hashes=tuple(map(read_hash, given["transactions"])),
         gas_used=read_quantity(given["gasUsed"]),
+        base_fee_wei=read_quantity(given.get("baseFeePerGas") or "0x0"),
     )
 
 

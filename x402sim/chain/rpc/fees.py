@@ -1,10 +1,10 @@
-"""The methods about fees. The base fee is the same in every block; tips are what was bid."""
+"""The methods about fees. Tips are what was bid above the base fee."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from x402sim.chain.base import Block, ChainError
-from x402sim.chain.fees import BASE_FEE_WEI, BLOCK_GAS_LIMIT
+from x402sim.chain.fees import BLOCK_GAS_LIMIT
 from x402sim.chain.rpc.context import RpcContext, number
 from x402sim.protocol.rpc_values import BadParams, Json, quantity, read_quantity, shown
 
@@ -34,10 +34,11 @@ async def fee_history(rpc: RpcContext, count: Any, newest: Any, percentiles: Any
         raise ChainError(f"block {last} is not mined yet; the newest is block {head}")
     numbers = range(max(0, last - size + 1), last + 1)
     blocks = [block for n in numbers if (block := await rpc.chain.block(n))]
+    after = await rpc.chain.block(last + 1) or rpc.chain.pending_block()
     tips = {} if wanted is None else {"reward": [await _tips(rpc, b, wanted) for b in blocks]}
     return {
         "oldestBlock": quantity(numbers.start),
-        "baseFeePerGas": [quantity(BASE_FEE_WEI)] * (len(blocks) + 1),
+        "baseFeePerGas": [quantity(b.base_fee_wei) for b in (*blocks, after)],
         "gasUsedRatio": [b.gas_used / BLOCK_GAS_LIMIT for b in blocks],
         **tips,
     }
@@ -61,7 +62,7 @@ def _percentiles(given: Any) -> list[float] | None:
 async def _tips(rpc: RpcContext, block: Block, percentiles: Sequence[float]) -> list[Any]:
     """Return the tip of the transaction in which each percentile of a block's gas falls."""
     found = [await rpc.chain.receipt(tx_hash) for tx_hash in block.tx_hashes]
-    paid = sorted((each.gas_price - BASE_FEE_WEI, each.gas_used) for each in found if each)
+    paid = sorted((each.gas_price - block.base_fee_wei, each.gas_used) for each in found if each)
     return [quantity(_tip(paid, block.gas_used * p / 100)) for p in percentiles]
 
 

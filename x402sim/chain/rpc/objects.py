@@ -114,13 +114,7 @@ def receipt_object(receipt: TxReceipt) -> Json:
     }
 
 
-def block_object(
-    block: Block,
-    *,
-    transactions: Sequence[str | Json],
-    logs: Sequence[Log],
-    base_fee_wei: int,
-) -> Json:
+def block_object(block: Block, *, transactions: Sequence[str | Json], logs: Sequence[Log]) -> Json:
     """Return a block with its transactions, given as hashes or as whole objects.
 
     `logs` are those of the block. The roots are zero, as the chain has no tries. The size is that
@@ -134,7 +128,7 @@ def block_object(
         "transactions": list(transactions),
         "gasUsed": quantity(block.gas_used),
         "gasLimit": quantity(BLOCK_GAS_LIMIT),
-        "baseFeePerGas": quantity(base_fee_wei),
+        "baseFeePerGas": quantity(block.base_fee_wei),
         "logsBloom": to_hex(bloom(logs)),
         "size": quantity(_HEADER_BYTES + sum(map(_size, transactions))),
         "miner": to_hex(ZERO_ADDRESS),
@@ -156,11 +150,9 @@ def block_object(
     }
 
 
-def pending_block_object(
-    block: Block, *, transactions: Sequence[str | Json], base_fee_wei: int
-) -> Json:
+def pending_block_object(block: Block, *, transactions: Sequence[str | Json]) -> Json:
     """Return the block that would be mined now; what only mining gives it is null."""
-    found = block_object(block, transactions=transactions, logs=(), base_fee_wei=base_fee_wei)
+    found = block_object(block, transactions=transactions, logs=())
     return {**found, "hash": None, "nonce": None, "logsBloom": None, "miner": None}
 
 

@@ -6,7 +6,6 @@ The chain has the states of its newest blocks: a request for an older one is an 
 from typing import Any
 
 from x402sim.chain.base import Block, LogFilter
-from x402sim.chain.fees import BASE_FEE_WEI
 from x402sim.chain.rpc.context import RpcContext, known_block, number, state
 from x402sim.chain.rpc.filters import FilterKind
 from x402sim.chain.rpc.jsonrpc import read_addresses, read_block_number, read_call, read_topics
@@ -86,7 +85,6 @@ async def _block_object(rpc: RpcContext, block: Block | None, full: Any) -> Json
         block,
         transactions=await _transactions(rpc, block.tx_hashes, whole),
         logs=await rpc.chain.logs(LogFilter(block.number, block.number)),
-        base_fee_wei=BASE_FEE_WEI,
     )
 
 
@@ -94,7 +92,7 @@ async def _pending_block(rpc: RpcContext, full: Any) -> Json:
     whole = read_bool(full, "whether to give whole transactions")
     block = rpc.chain.pending_block()
     transactions = await _transactions(rpc, block.tx_hashes, whole)
-    return pending_block_object(block, transactions=transactions, base_fee_wei=BASE_FEE_WEI)
+    return pending_block_object(block, transactions=transactions)
 
 
 async def _transactions(

@@ -1,15 +1,17 @@
 """The policies of a service: one small object for each choice that the specification leaves.
 
-`ServicePolicy` holds five of them: lost answers, verification, the claim, refunds, and what is
-served. Each is an object with one method, and replaces one step of the service; an object of your
-own with that method works, too. The defaults keep every law; those called naive break one, to
-show what that costs.
+`ServicePolicy` holds six of them: lost answers, verification, the claim, refunds, what is served,
+and what caches are told. Each is an object with one method, and replaces one step of the service;
+an object of your own with that method works, too. The defaults keep every law; those called naive
+break one, to show what that costs.
 """
 
 from typing import ClassVar
 
 from x402sim.service.policies.lost_answer import LostAnswerPolicy, Reconcile
 from x402sim.service.policies.serving import (
+    CachePolicy,
+    NoStore,
     RefundAtExpiry,
     RefundPolicy,
     ServePolicy,
@@ -36,6 +38,9 @@ class ServicePolicy(Choices, frozen=True, kw_only=True, metaclass=ExplainedMeta)
     serve
         Which paid requests to serve: `ServeSettled()` (the default), `ServeConfirmed(...)`,
         `ServeBeforeSettle()`, `FailToServe(...)`.
+    cache
+        What to tell caches of a protected content: `NoStore()` (the default), or
+        `CacheControl("public, max-age=60")` and the like.
 
     All are in `x402sim.policies`, and each has one method; an object of your own with that method
     works, too.
@@ -55,10 +60,12 @@ class ServicePolicy(Choices, frozen=True, kw_only=True, metaclass=ExplainedMeta)
     claim: ClaimPolicy = ClaimFirst()
     refund: RefundPolicy = RefundAtExpiry()
     serve: ServePolicy = ServeSettled()
+    cache: CachePolicy = NoStore()
     METHODS: ClassVar[dict[str, str]] = {
         "lost_answer": "resolve",
         "verify": "verifies",
         "claim": "claims_before",
         "refund": "refund",
         "serve": "serves",
+        "cache": "headers",
     }

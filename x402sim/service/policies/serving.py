@@ -105,6 +105,46 @@ class FailToServe:
         return proof.is_settled() and proof.draw("serve") >= self.probability
 
 
+# --- what caches are told ----------------------------------------------------------------
+
+
+class CachePolicy(Protocol):
+    """What the headers of a protected content tell the caches on its way."""
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoStore:
+    """The default: no cache stores it."""
+
+    def headers(self) -> dict[str, str]:
+        """Return the header that says so."""
+        return {"cache-control": "no-store"}
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class CacheControl:
+    """Naive, unless it says private: headers with which a shared cache may store it.
+
+    control
+        The text of Cache-Control, such as "public, max-age=60" or "private"; default None, which
+        sends no such header, so that a cache may store it for as long as it likes.
+    vary
+        The request's headers on which the content depends, such as "X-Payment-Id"; default None.
+    """
+
+    control: str | None = None
+    vary: str | None = None
+
+    def headers(self) -> dict[str, str]:
+        """Return those of the two that are given."""
+        given = {"cache-control": self.control, "vary": self.vary}
+        return {name: text for name, text in given.items() if text is not None}
+
+
 # --- what is paid back of a session ------------------------------------------------------
 
 

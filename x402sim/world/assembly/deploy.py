@@ -19,6 +19,7 @@ from x402sim.service.state import Service, connected
 from x402sim.service.store import Store
 from x402sim.world.assembly.process import Process, paths_of
 from x402sim.world.assembly.site import Site
+from x402sim.world.transport.cache import cached
 from x402sim.world.transport.faults import Victim
 from x402sim.world.transport.link import Asgi
 
@@ -113,6 +114,8 @@ class Deploy:
             app = site.with_faults(name, _no_service, (), crash)
         else:
             app = site.with_faults(name, process, process.paths, crash)
+        if recipe.cache is not None:
+            app = cached(app, recipe.cache, site.clock)
         return Deployed(process=process, app=app, http=http, outside=outside)
 
     def _setup(self, name: ServiceName, private_key: bytes, secret: bytes) -> Setup:

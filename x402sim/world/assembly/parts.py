@@ -5,7 +5,7 @@ request to its ASGI application, so that any of them can be replaced by a third 
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import httpx
@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from x402sim.chain.base import WorldChain
+from x402sim.chain.fees import usual_gas_price
 from x402sim.clock import Clock, SkewedClock
 from x402sim.events import MOST_SERVICES, ServiceName, service_name
 from x402sim.explorer.app import explorer_app
@@ -34,6 +35,7 @@ from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.assembly.site import Site
 from x402sim.world.chains.accounts import Accounts
 from x402sim.world.chains.backend import ChainRequest, OpenChain
+from x402sim.world.chains.gas_prices import gas_price_wei
 from x402sim.world.transport.faults import Faults, Victim
 
 JOURNAL_LIMIT = 100_000
@@ -140,6 +142,11 @@ def build(
         list(recipe.facilitators),
         mnemonic=recipe.mnemonic,
         count=recipe.account_count,
+        held_wei={
+            name: round(settings.native * 10**18)
+            for name, settings in recipe.facilitators.items()
+            if settings.native is not None
+        },
     )
     store = Store(recipe.file)
     secret = store.secret("ids", site.rng.secret("ids"))
@@ -211,6 +218,7 @@ def _open_chain(
                 file=file,
                 has_block_time=recipe.blocks is not None,
                 unlocked=recipe.unlocked,
+                gas_price=_gas_price(site),
                 without_token_rules=recipe.without_token_rules,
             )
         )
@@ -221,6 +229,13 @@ def _open_chain(
         blocks, _ = opened.chain.at_first()
         site.clock.advance(max(0.0, blocks[-1].timestamp_s - site.clock.now()))
     return opened
+
+
+def _gas_price(site: Site) -> Callable[[], int]:
+    given = site.recipe.gas_price_gwei
+    if given is None:
+        return usual_gas_price
+    return gas_price_wei(given, site.rng.stream("gas price"), site.clocks["chain"].now)
 
 
 def _outside(

@@ -18,8 +18,10 @@ from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.chains.accounts import ACCOUNTS, MOST_ACCOUNTS
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
+from x402sim.world.chains.gas_prices import GasPrice, require_gwei
 from x402sim.world.chains.parse import DEFAULT_CHAIN
 from x402sim.world.chains.reorgs import Reorganises
+from x402sim.world.transport.cache import SharedCache
 
 SERVICE_TABLES: dict[str, Any] = {
     "settlement": SETTLEMENT,
@@ -70,6 +72,10 @@ class Recipe:
     transaction immediately."""
     reorgs: Reorganises | None = None
     """When the chain reorganises by itself; needs a block time."""
+    gas_price_gwei: GasPrice | None = None
+    """What a unit of gas costs; None is the chain's own price."""
+    cache: SharedCache | None = None
+    """What stands between the payers and each service."""
     heartbeat_s: float = 60
     """Seconds between empty blocks, so that the chain's time advances."""
     sweep_s: int | None = None
@@ -82,6 +88,9 @@ class Recipe:
     def __post_init__(self) -> None:
         _ = self.blocks  # an impossible block time is refused here
         self._require_own_chains()
+        price = self.gas_price_gwei
+        if price is not None and not callable(price) and not hasattr(price, "prices"):
+            require_gwei("gas_price_gwei", price)
         if self.reorgs is not None and self.blocks is None:
             raise ValueError("reorgs: a chain that reorganises has blocks: give it a block_time_s")
         if not 1 <= self.account_count <= MOST_ACCOUNTS:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from x402sim.chain.fees import PLENTY_WEI
 from x402sim.payer.wallet import Wallet
@@ -25,6 +26,8 @@ class Accounts:
     owner: Wallet
     facilitators: Mapping[str, Wallet]
     """The facilitators by name; the first is the one that an existing node's key stands for."""
+    held_wei: Mapping[str, int]
+    """The native balances of those facilitators that have no plenty."""
 
     @classmethod
     def drawn(
@@ -32,6 +35,7 @@ class Accounts:
         keys: Rng,
         facilitators: Sequence[str] = ("facilitator",),
         *,
+        held_wei: Mapping[str, int] = MappingProxyType({}),
         mnemonic: str | None = None,
         count: int = ACCOUNTS,
     ) -> "Accounts":
@@ -49,6 +53,7 @@ class Accounts:
             mnemonic=mnemonic,
             owner=Wallet(keys.secret("token owner")),
             facilitators={facilitators[0]: Wallet(keys.secret("facilitator")), **others},
+            held_wei=held_wei,
         )
 
     @property
@@ -68,9 +73,9 @@ class Accounts:
     @property
     def native(self) -> dict[Address, int]:
         """Their initial native balances, in wei, to pay for gas."""
-        return {
-            wallet.address_bytes: PLENTY_WEI
-            for wallet in (*self.funded, *self.facilitators.values())
+        return {wallet.address_bytes: PLENTY_WEI for wallet in self.funded} | {
+            wallet.address_bytes: self.held_wei.get(name, PLENTY_WEI)
+            for name, wallet in self.facilitators.items()
         }
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from x402sim.chain.base import ChainError
+from x402sim.chain.fees import usual_gas_price
 from x402sim.spec.needs import Need
 from x402sim.world.chains.backend import ChainRequest, OpenChain
 from x402sim.world.chains.evm import require_evm
@@ -43,6 +44,8 @@ class Anvil:
             in_line=_is_time_virtual(),
             accounts=DevAccounts(words, count) if words is not None else None,
         )
+        if request.gas_price is not usual_gas_price:
+            node.set_base_fee_now(0)  # the price is fixed when a transaction is sent: all of it tip
         chain = LocalChain(
             node,
             network,
@@ -50,6 +53,7 @@ class Anvil:
             owner=accounts.owner.address_bytes,
             balances=request.balances,
             native=accounts.native,
+            gas_price=request.gas_price,
         )
         return OpenChain(
             chain=chain,

@@ -4,6 +4,7 @@ A backend declares its capabilities: `is_virtual` and `is_persistent` before it 
 `OpenChain.offers` afterwards. No other code depends on which backend it is.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +12,7 @@ from typing import Protocol
 from starlette.applications import Starlette
 
 from x402sim.chain.base import WorldChain
+from x402sim.chain.fees import usual_gas_price
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.networks import Network
@@ -34,6 +36,8 @@ class ChainRequest:
     """Whether the world decides when blocks come."""
     unlocked: bool
     """Whether the RPC signs transactions for the funded accounts."""
+    gas_price: Callable[[], int] = usual_gas_price
+    """The price in wei of a unit of gas now."""
     without_token_rules: tuple[tuple[str, str], ...] = ()
     """The token's rules to leave out: (name of the table, clause)."""
 

@@ -42,6 +42,7 @@ class Ledger:
             file=chain_file(request.file) if request.file else None,
             database=request.file,
             rules=_rules(request.without_token_rules),
+            gas_price=request.gas_price,
         )
         keys = [from_hex(wallet.private_key, 32) for wallet in accounts.funded]
         return OpenChain(

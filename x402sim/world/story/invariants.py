@@ -12,7 +12,7 @@ from typing import Any, assert_never, get_args
 from x402sim import events
 from x402sim.journal import Entry
 from x402sim.protocol.money import to_base
-from x402sim.service.issue import PAY
+from x402sim.service.issue import MARKET, PAY, QUOTE
 from x402sim.service.store import Store
 from x402sim.world.assembly.parts import Parts
 
@@ -59,6 +59,8 @@ class Invariants:
         """The payment ids that open requests show."""
         self._paying: dict[int, bytes] = {}
         """The authorizations of open requests that pay in one step."""
+        self._without_proof: set[int] = set()
+        """Open requests for what is sold that show no proof of payment."""
         self._reported: set[tuple[str, str]] = set()
         self._looks: dict[type[events.Event], Callable[[Any], Iterable[Broken]]] = {
             **dict.fromkeys(get_args(events.ChainEvent), self._look_at_chain),
@@ -90,7 +92,8 @@ class Invariants:
         if authorization is not None and self._is_one_step(event):
             self._paying[event.exchange] = self._known(authorization)
         elif payment_id is None:
-            pass
+            if event.session_id is None and event.path in (MARKET, QUOTE):
+                self._without_proof.add(event.exchange)
         elif authorization is not None:
             self._offer(_packed(authorization), payment_id)
         elif event.method == "POST":
@@ -101,6 +104,12 @@ class Invariants:
         paying = self._paying.pop(event.exchange, None)
         shown = self._shown.pop(event.exchange, None)
         found: list[Broken] = []
+        if event.exchange in self._without_proof:
+            self._without_proof.remove(event.exchange)
+            if isinstance(event, events.AnswerReceived) and event.status == 200:
+                at_stake = _at_stake(self._quote_price(event.to))
+                seen = f"none in exchange {event.exchange}{at_stake}"
+                found.append((SERVED_IF_PAID, "a proof of payment", seen))
         if isinstance(event, events.AnswerReceived):
             found += () if paying is None else self._served_in_one_step(event, paying)
             found += () if shown is None else self._served_if_paid(event, shown)
@@ -120,14 +129,17 @@ class Invariants:
         self._served.add(authorization)
         if is_paid and not is_again:
             return
-        service = self._parts.services[event.to].process.service
-        price = to_base(service.settings.quote_price, service.setup.network.decimals)
+        service, price = self._parts.services[event.to].process.service, self._quote_price(event.to)
         if not is_paid:
             yield SERVED_IF_PAID, STANDS, f"none by {authorization.hex()}{_at_stake(price)}"
         is_kept = event.payment_id is not None and service.store.answers.is_kept(event.payment_id)
         if is_again and not is_kept:  # a kept answer is the one order again
             seen = f"{authorization.hex()} in exchange {event.exchange}{_at_stake(price)}"
             yield ORDER_ONCE, "one order", seen
+
+    def _quote_price(self, name: events.ServiceName) -> int:
+        service = self._parts.services[name].process.service
+        return to_base(service.settings.quote_price, service.setup.network.decimals)
 
     def _offer(self, authorization: bytes, payment_id: str) -> None:
         ids = self._presented.get(authorization, ())

@@ -19,6 +19,7 @@ from x402sim.text.suggest import unknown
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
+from x402sim.world.chains.gas_prices import GasPrice
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.chains.reorgs import Reorganises
 from x402sim.world.stages.deployment import left_ahead
@@ -31,6 +32,7 @@ from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, play_on
 from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
 from x402sim.world.story.silence import warnings_silenced
+from x402sim.world.transport.cache import SharedCache
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
 log = logging.getLogger("x402sim")
@@ -73,6 +75,15 @@ class World:
     reorgs
         How the chain reorganises by itself: `Reorgs(0.1, deeper=0.5)`, before each block with 10 %;
         needs block_time_s. Default None: only when a story says so (`world.reorg`).
+    gas_price_gwei
+        What a transaction that is sent now pays for a unit of gas, in gwei (10^-9 native coins):
+        a number, a function of the seconds since the world began, or `GasWalk(gwei, sigma)`, which
+        is drawn from the seed. Default 5000, Cronos's minimum.
+    coin_price
+        How many tokens a native coin costs, which `run.costs` needs to give fees in tokens.
+    cache
+        `SharedCache()` between the payers and each service, such as a CDN, which may answer GET
+        requests with what somebody else has paid for. Default: none.
     explorer
         `ExplorerSettings` of the explorer, such as `ExplorerSettings(lag_s=20)`.
     service
@@ -118,6 +129,9 @@ class World:
         latency: Mapping[str, LatencySpec] | None = None,
         block_time_s: float | BlockTimes | None = None,
         reorgs: Reorganises | None = None,
+        gas_price_gwei: GasPrice | None = None,
+        coin_price: float | None = None,
+        cache: SharedCache | None = None,
         service: Settings | Mapping[str, Settings] | None = None,
         facilitator: FacilitatorSettings | Mapping[str, FacilitatorSettings] | None = None,
         explorer: ExplorerSettings | None = None,
@@ -127,6 +141,8 @@ class World:
         journal: str | Path | None = None,
     ) -> None:
         _require_ndjson(journal)
+        if coin_price is not None and not coin_price > 0:
+            raise ValueError(f"coin_price: expected tokens above 0, got {described(coin_price)}")
         self.seed, self.on = seed, parse_stage(on) if isinstance(on, str) else on
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
         self.on.require(self.chain)
@@ -144,6 +160,8 @@ class World:
                 chain=self.chain,
                 block_time_s=_blocks(block_time_s),
                 reorgs=reorgs,
+                gas_price_gwei=gas_price_gwei,
+                cache=cache,
                 without=without,
             ),
             journal=None if journal is None else Path(journal),
@@ -153,6 +171,9 @@ class World:
             latency=dict(latency or {}),
             block_time_s=block_time_s,
             reorgs=reorgs,
+            gas_price_gwei=gas_price_gwei,
+            coin_price=coin_price,
+            cache=cache,
             **configured,
             network=None if network == TESTNET else network,
             without=without,

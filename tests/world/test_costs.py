@@ -1,0 +1,139 @@
+"""Gas prices, a facilitator whose coins run out, and what `run.costs` says of both."""
+
+import math
+import statistics
+
+import pytest
+
+from tests.evm import find
+from x402sim import LiveWorld, Run, World
+from x402sim.backends import FacilitatorSettings, GasWalk
+from x402sim.chain.fees import GAS_LIMIT, PLENTY_WEI
+from x402sim.chain.node.anvil import VARIABLE
+from x402sim.population import Every, Session
+from x402sim.rng import Rng
+from x402sim.world.story.answers import Answer
+
+CHAINS = ["ledger", pytest.param("anvil", marks=pytest.mark.thorough)]
+COIN, HELD_WEI = 2500.0, 5 * 10**17
+Losses = dict[str, int]
+
+
+@pytest.fixture(scope="module", params=CHAINS)
+def bought(request: pytest.FixtureRequest) -> tuple[Run, Losses]:
+    """Payments, one that reverts, sessions and a replaced block, at prices that change; and how
+    much native money each sender has lost.
+    """
+    lost: Losses = {}
+
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await alice.buy()
+        parts = world.stage.parts
+        assert parts is not None
+        chain = parts.chain
+        head = await chain.block(await chain.height())
+        assert head is not None
+        sent = await chain.transaction(head.tx_hashes[0])
+        assert sent is not None
+        await world.force_revert(1)
+        asked = await alice.ask()
+        await alice.pay(asked, alice.sign(asked))
+        visits = Session(deposit="0.10", requests=4, wait=3, duration_s=300)
+        await world.population(3, arrivals=Every(7), behaviour=visits)
+        await world.reorg(1)
+        await world.advance(900)
+        lost["facilitator"] = HELD_WEI - await chain.native_balance(sent.call.sender)
+        lost["token owner"] = PLENTY_WEI - await chain.native_balance(chain.owner)
+
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "anvil":
+            patch.setenv(VARIABLE, str(find.anvil()))
+        world = World(
+            seed=1,
+            chain=request.param,
+            block_time_s=5,
+            gas_price_gwei=GasWalk(0.02, 0.5),
+            coin_price=COIN,
+            facilitator=FacilitatorSettings(native=HELD_WEI / 10**18),
+        )
+        return world.play(story).raise_for_failure(), lost
+
+
+def test_the_fees_are_what_the_native_balances_have_lost(bought: tuple[Run, Losses]) -> None:
+    run, lost = bought
+    costs = run.costs
+    paid = dict.fromkeys(lost, 0)
+    for row in costs.dropna(subset="tx").itertuples():
+        paid[row.party] += row.gas * row.gas_price_wei
+    assert paid == lost
+    assert min(lost.values()) > 0
+    assert costs["fee"].sum() == pytest.approx(sum(lost.values()) / 1e18 * COIN)
+    assert costs["gas_price_wei"].nunique() >= 3
+
+
+def test_each_order_and_transaction_is_there_once(bought: tuple[Run, Losses]) -> None:
+    run, _ = bought
+    costs, orders = run.costs, run.orders
+    assert set(costs["order"].dropna()) == set(orders["order"])
+    assert costs["tx"].dropna().is_unique
+    by_order = costs.groupby("order")[["gas", "waiting_s"]].sum()
+    assert (by_order["gas"] == orders.set_index("order")["gas"].fillna(0)).all()
+    assert costs["waiting_s"].sum() == pytest.approx(orders["waiting_s"].sum())
+    counts = costs["step"].value_counts()
+    assert counts[["deposit", "refund", "session", "failed"]].to_list() == [3, 3, 12, 1]
+    assert costs.query("step == 'refund'")["session_id"].notna().all()
+
+
+# --- what gas costs ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("price", [0.5, 7000, lambda at_s: 40 if at_s < 100 else 6000.5])
+def test_a_payment_pays_the_price_of_the_moment(price) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await alice.buy()
+        await world.advance(200)
+        await alice.buy()
+
+    paid = World(gas_price_gwei=price).play(story).transactions
+    wei = [round((price(t_s) if callable(price) else price) * 10**9) for t_s in paid["t_s"]]
+    assert paid["gas_price_wei"].to_list() == wei
+    assert len(wei) == 3
+
+
+def test_a_walk_is_lognormal_and_remembers() -> None:
+    walk = GasWalk(20, 0.4, every_s=12, memory=0.8)
+    price = walk.prices(Rng(1).stream("gas price"))
+    logs = [math.log(price(12 * step) / 20) for step in range(20_000)]
+    assert statistics.fmean(logs) == pytest.approx(0, abs=0.03)
+    assert statistics.stdev(logs) == pytest.approx(0.4, rel=0.03)
+    assert statistics.correlation(logs, logs[1:] + logs[:1]) == pytest.approx(0.8, abs=0.02)
+    assert price(12 * 20_000 + 1) == price(12 * 20_000 + 11.9)
+
+
+def test_a_facilitator_without_coins_settles_nothing_more() -> None:
+    """It says that the transaction failed, as Cronos's does, and nobody is charged."""
+    price_gwei, used = 10, 102_888
+    coins = (GAS_LIMIT + used) * price_gwei / 1e9  # for one payment, and the limit of another
+    answers: list[Answer] = []
+
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        for _ in range(3):
+            asked = await alice.ask()
+            answers.append(await alice.pay(asked, alice.sign(asked)))
+        await world.advance(3600)
+
+    settings = FacilitatorSettings(native=coins)
+    run = World(gas_price_gwei=price_gwei, facilitator=settings).play(story)
+    assert [answer.status for answer in answers] == [200, 200, 502]
+    assert "Transaction failed on-chain" in str(answers[-1].body)
+    assert run.payments["status"].to_list() == ["settled", "settled", "failed"]
+    assert run.orders["charged"].to_list() == [True, True, False]
+
+
+@pytest.mark.parametrize("wrong", [0, -1, float("nan"), "5 gwei"])
+def test_what_is_no_price_is_refused_by_name(wrong: object) -> None:
+    with pytest.raises(ValueError, match="gas_price_gwei: expected"):
+        World(gas_price_gwei=wrong)

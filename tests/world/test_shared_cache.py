@@ -1,0 +1,120 @@
+"""A shared cache in front of a service: what it serves to whom did not pay, by headers."""
+
+import pytest
+
+from x402sim import LiveWorld, Settings, World
+from x402sim.backends import SharedCache
+from x402sim.policies import CacheControl, NoStore, ServicePolicy
+from x402sim.world.story.answers import Answer
+from x402sim.world.story.payer import Payer
+
+MARKET = "/api/perp/market"
+NAIVE = SharedCache(default_s=60, obeys_headers=False)
+LAW = "invariant/served-only-if-transferred"
+
+
+async def paid(payer: Payer, **headers: str) -> Answer:
+    asked = await payer.send("GET", MARKET)
+    await payer.pay(asked)
+    shown = {"X-Payment-Id": str(asked.payment_id), **headers}
+    return await payer.send("GET", MARKET, headers=shown)
+
+
+def served(
+    cache: SharedCache, told: CacheControl | NoStore, *, on: str = "in-process", **sent: str
+) -> bool:
+    """Tell whether Eve, who paid nothing, gets what Alice has paid for."""
+    answers = []
+
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        eve = await world.payer("eve", balance="1.00")
+        answers.append(await paid(alice, **sent))
+        answers.append(await eve.send("GET", MARKET))
+
+    settings = Settings(policy=ServicePolicy(cache=told))
+    run = World(cache=cache, service=settings, on=on).play(story)
+    first, second = answers
+    leaked = second.status == 200
+    assert first.status == 200
+    assert second.status == (200 if leaked else 402)
+    assert not leaked or second.body == first.body
+    broken = run.summary.query("state == 'broken'")["law"].to_list()
+    assert broken == ([LAW] if leaked else [])
+    assert (run.outcome == "failed") == leaked, "a run with a leak has not passed"
+    return leaked
+
+
+@pytest.mark.parametrize(
+    ("control", "vary", "leaks"),
+    [
+        ("no-store", None, False),
+        (None, None, True),
+        ("public, max-age=60", None, True),
+        ("Max-Age=60", None, True),
+        ("private, max-age=60", None, False),
+        ("no-cache", None, False),
+        ("max-age=60, s-maxage=0", None, False),
+        ("max-age=0, s-maxage=60", None, True),
+        ("max-age=soon", None, False),
+        ("public, max-age=60", "Accept, X-Payment-Id", False),
+        ("public, max-age=60", "Accept", True),
+        ("public, max-age=60", "*", False),
+    ],
+)
+def test_a_cache_that_obeys_leaks_what_the_headers_allow(
+    control: str | None, vary: str | None, leaks: bool
+) -> None:
+    told = CacheControl(control, vary)
+    assert served(SharedCache(), told) is leaks
+
+
+def test_a_cache_that_ignores_headers_leaks_all() -> None:
+    assert served(NAIVE, NoStore())
+
+
+@pytest.mark.parametrize(
+    ("sent", "control", "leaks"),
+    [
+        ({"Authorization": "Bearer x"}, "max-age=60", False),
+        ({"Authorization": "Bearer x"}, "public, max-age=60", True),
+        ({"Authorization": "Bearer x"}, "s-maxage=60", True),
+        ({"Cache-Control": "no-store"}, "public, max-age=60", False),
+    ],
+)
+def test_the_requests_headers_count_too(sent: dict[str, str], control: str, leaks: bool) -> None:
+    assert served(SharedCache(), CacheControl(control), **sent) is leaks
+
+
+def test_it_is_the_same_over_a_socket() -> None:
+    assert served(SharedCache(), CacheControl(None), on="tcp")
+    assert not served(SharedCache(), NoStore(), on="tcp")
+
+
+def test_an_answer_is_kept_as_long_as_it_is_fresh_and_says_its_age() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await paid(alice)
+        await world.advance(59)
+        fresh = await alice.send("GET", MARKET)
+        renewed = await alice.send("GET", MARKET, headers={"Cache-Control": "no-cache"})
+        await world.advance(2)
+        stale = await alice.send("GET", MARKET)
+        found = [answer.status for answer in (fresh, renewed, stale)]
+        world.expect(found, [200, 402, 402], clause="1/unpaid-402")
+        world.expect((await paid(alice)).status, 200, clause="1/repeat-served")
+
+    told = ServicePolicy(cache=CacheControl("max-age=60"))
+    world = World(cache=SharedCache(0), service=Settings(policy=told), invariants=False)
+    world.play(story).raise_for_failure()
+
+
+def test_a_402_is_stored_by_nobody_and_a_quote_neither() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        ids = {(await alice.send("GET", MARKET)).payment_id for _ in range(3)}
+        world.expect(len(ids), 3, clause="1/unpaid-402")
+        await alice.buy()
+        world.expect((await alice.ask()).status, 402, clause="1/unpaid-402")
+
+    World(cache=NAIVE).play(story).raise_for_failure()

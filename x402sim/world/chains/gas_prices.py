@@ -1,0 +1,92 @@
+"""The price of gas over time: a number, a function of time, or a random process.
+
+A process is an object whose `prices` makes the function from a stream; an object of your own with
+such a method can be given instead of `GasWalk`.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from x402sim.rng import Stream
+from x402sim.text.arguments import explained
+from x402sim.text.printable import described
+
+GWEI = 10**9
+MOST_GWEI = 10**9
+"""A whole coin of 18 decimals for a unit of gas."""
+
+
+class RandomPrices(Protocol):
+    """A price of gas that is drawn from a stream."""
+
+    def prices(self, stream: Stream) -> Callable[[float], float]:
+        """Return the price in gwei by the seconds since the world began, which never decrease."""
+
+
+GasPrice = float | Callable[[float], float] | RandomPrices
+"""Gwei for a unit of gas: always, by the seconds since the world began, or drawn."""
+
+
+@explained
+@dataclass(frozen=True, slots=True)
+class GasWalk:
+    """A price of gas that walks at random about a median, and is lognormal at any time.
+
+    gwei
+        The median price; the mean is gwei · exp(sigma² / 2).
+    sigma
+        Standard deviation of the price's logarithm.
+    every_s
+        Seconds after which the price changes; default 12.
+    memory
+        Correlation of the logarithms of one price and the next, 0 to below 1; default 0.9.
+    """
+
+    gwei: float
+    sigma: float
+    every_s: float = 12
+    memory: float = 0.9
+
+    def __post_init__(self) -> None:
+        require_gwei("gwei", self.gwei)
+        for name, least, most in ("sigma", 0, 5), ("every_s", 0.01, 86_400), ("memory", 0, 0.9999):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not least <= value <= most:
+                raise ValueError(f"{name}: expected {least} to {most}, got {described(value)}")
+
+    def prices(self, stream: Stream) -> Callable[[float], float]:
+        """Return the price in gwei by the seconds since the world began, which never decrease."""
+        steps, deviation = 0, stream.gauss(0, 1)
+
+        def price(at_s: float) -> float:
+            nonlocal steps, deviation
+            while steps < at_s // self.every_s:
+                new = math.sqrt(1 - self.memory**2) * stream.gauss(0, 1)
+                steps, deviation = steps + 1, self.memory * deviation + new
+            return self.gwei * math.exp(self.sigma * deviation)
+
+        return price
+
+
+def gas_price_wei(given: GasPrice, stream: Stream, now: Callable[[], float]) -> Callable[[], int]:
+    """Return the price in wei of a unit of gas now, of a world that begins now."""
+    start_s = now()
+    by_time = given.prices(stream) if hasattr(given, "prices") else given
+
+    def price_wei() -> int:
+        gwei = by_time(now() - start_s) if callable(by_time) else by_time
+        return round(require_gwei("gas_price_gwei", gwei) * GWEI)
+
+    return price_wei
+
+
+def require_gwei(name: str, given: object) -> float:
+    """Return a price; raises `ValueError` for what is none."""
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    if not is_number or not 0 < given <= MOST_GWEI:  # type: ignore[operator]
+        raise ValueError(
+            f"{name}: expected gwei above 0, such as 0.01 or 5000, got {described(given)}"
+        )
+    return given  # type: ignore[return-value]
