@@ -4,7 +4,8 @@
 (`verify`), when it writes its claim (`claim`), what it pays back (`refund`) and what it serves
 (`serve`), and what it tells caches (`cache`); `PayerPolicy` what a payer does about a payment that
 fails (`retry`), how it pays for many requests (`sessions`) and what it may spend (`budget`). Each
-is an object with one method; an own object with that method does as well.
+is an object with one method; an own object with that method does as well. A payer's `steps` and
+`timeout_s` are numbers.
 
     lost_answer  Reconcile, AskOnce, SettleAgain, Forget
     verify       VerifyFirst, SkipVerify

@@ -141,6 +141,10 @@ def test_how_three_requests_are_paid_for(policy: Any, done: str) -> None:
         (AtMost(each="0.05"), "0.06", "0", "0", False),
         (AtMost("0.10", seconds=60), "0.01", "9", "0.09", True),
         (AtMost("0.10", seconds=60), "0.01", "9", "0.10", False),
+        (AtMost("0.10", counts="paid"), "0.02", "9", "9", True),
+        (AtMost("0.10", counts="paid"), "0.03", "9", "9", False),
+        (AtMost("0.10", counts="exposed"), "0.01", "9", "9", True),
+        (AtMost("0.10", counts="exposed"), "0.02", "9", "9", False),
     ],
     ids=str,
 )
@@ -148,7 +152,11 @@ def test_what_a_budget_allows(
     budget: Any, price: str, signed: str, lately: str, allowed: bool
 ) -> None:
     bill = Bill(
-        price=Decimal(price), signed=Decimal(signed), signed_since=lambda _: Decimal(lately)
+        price=Decimal(price),
+        signed=Decimal(signed),
+        signed_since=lambda _: Decimal(lately),
+        paid=Decimal("0.08"),
+        unsure=Decimal("0.01"),
     )
     assert budget.allows(bill) is allowed
 
@@ -160,6 +168,10 @@ def test_what_a_budget_allows(
         (lambda: AtMost("much"), "total: expected tokens as text"),
         (lambda: AtMost(each="-1"), "each: expected tokens as text"),
         (lambda: AtMost("1.00", seconds=0), "seconds: expected a time above 0, got 0"),
+        (lambda: AtMost("1", seconds=9, counts="paid"), 'counts: with `seconds` it is "signed"'),
+        (lambda: AtMost("1", counts="all"), "counts: unknown word 'all'. Possible: signed, exp"),  # type: ignore[arg-type]
+        (lambda: PayerPolicy(steps=3), "steps: expected 1 or 2, got 3"),  # type: ignore[arg-type]
+        (lambda: PayerPolicy(timeout_s=0), "timeout_s: expected seconds above 0, got 0"),
         (lambda: PayerPolicy(retry=AtMost("1")), "retry: expected an object with the method 'pay'"),  # type: ignore[arg-type]
         (lambda: PayerPolicy(budget=AtMost), "budget: .* such as NoLimit\\(\\), got AtMost"),  # type: ignore[arg-type]
     ],

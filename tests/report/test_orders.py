@@ -1,14 +1,16 @@
 """The outcomes of orders: what was asked, paid, served and refunded, reconciled to the ledger."""
 
 import asyncio
+from contextlib import suppress
 from functools import cache
 
 import pandas as pd
 import pytest
 
-from x402sim import Fault, LiveWorld, Run, World
+from x402sim import Fault, LiveWorld, PaymentAuth, PaymentFailed, Run, Settings, World
 from x402sim.chain.base import LogFilter
 from x402sim.journal import Journal
+from x402sim.policies import Forget, NewAuthorization, PayerPolicy, ServicePolicy
 from x402sim.population import Buy, Every, Poisson, Session
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, to_hex
@@ -122,6 +124,67 @@ def test_every_request_of_a_payer_that_can_be_paid_for_belongs_to_one_order(tabl
 def test_an_empty_journal_has_no_orders():
     assert Run(journal=Journal()).orders.empty
     assert list(Run(journal=Journal()).orders) == list(day()[0].orders)
+
+
+MARKET, QUOTE = "/api/perp/market", "/api/perp/quote"
+
+
+@pytest.mark.parametrize("version", [None, 1, 2])
+def test_however_and_for_whatever_an_order_is_paid_its_row_is_the_chains(version):
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        pays = PaymentAuth(alice.wallet, clock=world.clock, version=version, reuse=False)
+        http = world.client(alice, pays)
+        for _ in range(2):
+            await http.get("/api/agents")
+            assert (await http.get(MARKET)).status_code == 200
+            order = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+            assert (await http.post(QUOTE, json=order)).status_code == 200
+        await alice.open_session("0.05", 600)  # a deposit takes two steps
+        await world.fault(Fault(victim="facilitator", does="refuse", times=None))
+        with suppress(PaymentFailed):
+            assert (await http.get(MARKET)).status_code >= 500
+        await world.heal()
+        await world.advance(3600)
+
+    run = World().play(story)
+    table, paid = run.orders, run.transfers[run.transfers["kind"] == "payment"]
+    assert list(table["resource"]) == [MARKET, QUOTE] * 2 + ["/api/sessions/create", MARKET]
+    for column in "charged", "granted", "served":
+        assert list(table[column]) == [True] * 5 + [False], column
+    assert list(table["tx"][:5]) == list(paid["tx"])
+    assert list(table["paid"][:5]) == list(paid["amount"])
+    assert list(table["payments"]) == [1] * 5 + [0]
+    assert list(table["attempts"]) == [1] * 6
+    assert list(table["refunded"]) == [False] * 4 + [True, False]
+    steps = run.steps
+    assert table["requests"].sum() == (steps["path"] != "/api/agents").sum()
+
+
+def test_who_sends_a_strangers_header_is_served_and_its_payer_is_charged():
+    async def story(world: LiveWorld) -> None:
+        alice, mallory = [await world.payer(name, balance="1.00") for name in ("alice", "mallory")]
+        header = alice.sign(await alice.ask(), steps=1)
+        assert (await mallory.ask(header=header)).status == 200
+        assert (await alice.ask(payment_id=(await mallory.ask()).payment_id)).status == 402
+
+    table = World().play(story).orders
+    assert list(table["payer"]) == ["alice", "mallory", "mallory", "alice"]
+    assert list(table["served"]) == [False, True, False, False]
+    assert table["charged"].sum() == table["payments"].sum() == 1
+    assert table["paid"].sum() == 0.01
+
+
+def test_an_order_that_was_paid_twice_says_so():
+    async def story(world: LiveWorld) -> None:
+        policy = PayerPolicy(retry=NewAuthorization(times=1))
+        alice = await world.payer("alice", balance="1.00", policy=policy)
+        await world.fault(Fault(victim="facilitator", does="lose answer", path="/settle"))
+        await alice.fetch()
+
+    forgets = Settings(policy=ServicePolicy(lost_answer=Forget()))
+    (order,) = World(service=forgets, invariants=False).play(story).orders.itertuples()
+    assert (order.payments, order.paid, order.served, order.attempts) == (2, 0.02, True, 2)
 
 
 def test_an_authorization_used_twice_is_charged_once():

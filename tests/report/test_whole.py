@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from x402sim import Fault, LiveWorld, Run, Settings, World, summarize, sweep
+from x402sim import Fault, LiveWorld, PaymentAuth, Run, Settings, World, summarize, sweep
 from x402sim.policies import ServeBeforeSettle, ServicePolicy
 
 
@@ -31,7 +31,7 @@ def state_of(run: Run) -> dict[str, Any]:
     return {row["law"]: row for row in run.summary.to_dict("records")}
 
 
-SERVED = "invariant/served-only-if-transferred"
+SERVED, UNDONE = "invariant/served-only-if-transferred", "undone after serving"
 
 
 async def drops(world: LiveWorld) -> None:
@@ -55,8 +55,30 @@ def test_who_serves_a_payment_whose_transfer_was_dropped_has_broken_a_law() -> N
     row = state_of(run)[SERVED]
     assert (row["state"], row["cases"]) == ("broken", 4)
     assert row["money"] == pytest.approx(2 * (0.01 + 0.01)), "two quotes and two requests"
-    others = {row["state"] for law, row in state_of(run).items() if law != SERVED}
+    others = {row["state"] for law, row in state_of(run).items() if law not in (SERVED, UNDONE)}
     assert others == {"held"}
+
+
+def test_what_the_chain_undid_after_it_was_served_is_told_and_is_no_broken_law() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice, bob = [await world.payer(name, balance="1.00") for name in ("alice", "bob")]
+        await alice.fetch()
+        http = world.client(bob, PaymentAuth(bob.wallet, clock=world.clock, version=2))
+        await http.get("/api/perp/market")
+        await alice.buy()
+        lost = [each.tx_hash for each in await world.transfers()]
+        await world.reorg(3, drop=lost[1:])
+
+    run = World(seed=1).play(story)
+    assert run.outcome == "passed"
+    assert {row["state"] for law, row in state_of(run).items() if law != UNDONE} == {"held"}
+    row = state_of(run)[UNDONE]
+    assert (row["state"], row["cases"], row["money"]) == ("seen", 1, 0.01)
+    assert row["meaning"].endswith("of the orders 2")
+    orders = run.orders
+    assert list(orders["lost"]) == [0, 0.01, 0], "the third was never served"
+    assert list(orders["paid"]) == [0.01, 0, 0]
+    assert list(orders["served"]) == [True, True, False]
 
 
 async def never_paid(world: LiveWorld) -> None:

@@ -6,6 +6,7 @@ invariants of every run see to that, too.
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from x402sim import (
     World,
 )
 from x402sim.payer.standard import choose, read_standard, sign
+from x402sim.policies import OpenSessions, PayerPolicy
 from x402sim.protocol.x402 import PAYMENT_HEADERS
 
 LATENCY = {"service": (0.1, 0.5), "facilitator": (0.05, 0.5), "explorer": 0.05, "rpc": [0.01, 0.02]}
@@ -102,3 +104,46 @@ def test_a_kept_answer_is_no_second_order_and_any_other_is(is_named: bool, state
     careless = Settings(decisions=Decisions(authorization_once=is_named))
     summary = World(service=careless).play(story).summary.set_index("law")
     assert summary.loc["invariant/one-order-per-authorization", "state"] == state
+
+
+def test_one_header_that_many_send_at_once_pays_once() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        required = await alice.ask()
+        for defect in {"value": 9_999}, {"by": (await world.payer("bob")).wallet}:
+            refused = await alice.ask(header=alice.sign(required, steps=1, **defect))
+            assert refused.status == 402
+        header = alice.sign(required, steps=1)
+        answers = await asyncio.gather(*(alice.ask(header=header) for _ in range(20)))
+        assert {answer.status for answer in answers} == {200, 402}
+        with pytest.raises(ValueError, match="receive are for steps=2"):
+            alice.sign(required, steps=1, receive=True)
+        with pytest.raises(PaymentFailed, match="no payment in one step is offered: None"):
+            alice.sign(next(each for each in answers if each.status == 200), steps=1)
+
+    (order,) = World(seed=1, latency=LATENCY).play(story).orders.itertuples()
+    assert (order.attempts, order.payments, order.paid, order.served) == (22, 1, 0.01, True)
+
+
+@pytest.mark.parametrize(
+    ("policy", "requests"),
+    [
+        (PayerPolicy(timeout_s=5, steps=1), 2),
+        (PayerPolicy(timeout_s=5), 3),
+        (PayerPolicy(timeout_s=5, sessions=OpenSessions()), 3),
+    ],
+    ids=("one step", "two steps", "session"),
+)
+def test_each_request_waits_as_long_as_the_policy_says(policy: PayerPolicy, requests: int) -> None:
+    async def story(world: LiveWorld) -> None:
+        slow = Fault(victim="service", does="delay answer", seconds=60, times=None, skip=1)
+        await world.fault(slow)
+        there = (await world.payer("alice", balance="1.00", policy=policy)).at("service")
+        with suppress(PaymentFailed):
+            await there.fetch()
+        assert there.clock.now() == world.clock.now()
+
+    steps = World().play(story).raise_for_failure().steps
+    late = steps[steps["outcome"] == "lost"]
+    assert len(steps) == requests
+    assert list(late["ended_s"] - late["t_s"]) == [5.0] * (requests - 1)

@@ -4,13 +4,13 @@ A payer chooses one of the ways to pay that a 402 offers, signs it, and reads wh
 of it. A server may be hostile or broken, so every field is checked before it is used.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
-from x402sim.payer.core import proofs
+from x402sim.payer.core import changed, proofs
 from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
 from x402sim.payer.reading import (
     UNKNOWN,
@@ -228,11 +228,19 @@ def _in_words(offered: AnyRequirements) -> str:
 
 
 def sign(
-    offer: StandardOffer, wallet: Wallet, network: Network, now_s: int, max_window_s: int
+    offer: StandardOffer,
+    wallet: Wallet,
+    network: Network,
+    now_s: int,
+    max_window_s: int,
+    *,
+    by: Wallet | None = None,
+    changes: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the payment header for an offer, with a new authorization; raises `ValueError`.
 
-    Its window ends when the server says, but at most `max_window_s` from now.
+    Its window ends when the server says, but at most `max_window_s` from now. A defective payer
+    makes `changes` to the authorization, or lets another wallet sign: `by`.
     """
     auth = wallet.authorization(
         to=parse_address(offer.accepted.pay_to),
@@ -240,8 +248,9 @@ def sign(
         valid_after=now_s - BEFORE_SIGNING_S,
         valid_before=now_s + min(offer.accepted.max_timeout_seconds, max_window_s),
     )
+    auth = changed(auth, changes or {})
     extensions = named(wallet.name_of(auth)) if offer.takes_names else None
-    signature = wallet.sign(auth, network.domain)
+    signature = (by or wallet).sign(auth, network.domain)
     return encode_payment(auth, signature, offer.accepted, offer.about, extensions)
 
 

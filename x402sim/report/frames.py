@@ -196,7 +196,9 @@ _ORDERS: dict[str, Kind] = {
     "requests": integer,
     "attempts": integer,
     "waiting_s": seconds,
+    "payments": integer,
     "paid_base": amount,
+    "lost_base": amount,
     "returned_base": amount,
     "debited_base": amount,
     "gas": integer,
@@ -208,8 +210,8 @@ _ORDERS: dict[str, Kind] = {
 def orders(journal: Journal) -> pd.DataFrame:
     """Return one row for each order, in the order of asking: what was asked, paid and served.
 
-    An order is one payment id that a payer was asked to pay, or one request on a session's
-    budget. Sums of the bool columns are counts; `paid_base` less `returned_base` is what the
+    An order is one 402 that a payer was asked to pay, in one step or in two, or one request on a
+    session's budget. Sums of the bool columns are counts; `paid_base` less `returned_base` is what the
     merchants have earned on the chain.
 
     | column | dtype | meaning |
@@ -225,9 +227,11 @@ def orders(journal: Journal) -> pd.DataFrame:
     | granted | bool | whether the service granted access at the end of the run |
     | served | bool | whether the resource's 2xx answer reached the payer |
     | refunded | bool | whether money came back on the chain |
-    | requests, attempts | Int64 | all its requests to the service, and those of them that were payments (POST /api/pay) |
+    | requests, attempts | Int64 | all its requests to the service, and those of them that paid: POST /api/pay, or with a payment in their own header |
     | waiting_s | float64 | from asking first to being served; NaN if it was not |
+    | payments | Int64 | how many transfers paid for it and stand in the chain; 2: it was charged twice; NA as below |
     | paid_base, paid | Int64, float64 | what moved from the payer on the chain; NA for a session's request, or if the chain cannot be seen |
+    | lost_base, lost | Int64, float64 | what had paid for it, and the chain undid after it was served; NA as above |
     | returned_base, returned | Int64, float64 | what moved back on the chain; NA as above |
     | debited_base, debited | Int64, float64 | what a session's request took from its budget |
     | gas | Int64 | gas of the payment and of the refund; NA as above |
@@ -270,7 +274,9 @@ def _order(reading: Reading, number: int, order: Order) -> Sequence[Any]:
         order.requests,
         order.attempts,
         None if waited_ms is None else waited_ms / 1000,
+        order.payments,
         order.paid_base,
+        order.lost_base,
         order.returned_base,
         order.debited_base,
         order.gas,

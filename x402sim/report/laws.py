@@ -1,12 +1,14 @@
 """The laws of a run: which held, which were switched off, and which broke, in cases and money."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from decimal import Decimal
 from typing import Any
 
 from x402sim.events import Begin, Check
 from x402sim.journal import Journal
+from x402sim.report.orders import Orders
+from x402sim.report.reading import Reading
 
 LAWS = {
     "invariant/value-conserved": "the sum of all balances is what was minted",
@@ -17,12 +19,17 @@ LAWS = {
     "invariant/served-only-if-transferred": "a transfer stands when what it pays is served",
 }
 """The invariants that a world checks after every event."""
+UNDONE = "undone after serving"
+_MOST_NAMED = 10
 _ABOUT = re.compile(r"\b(?:pay_|session_)\w+|\b[0-9a-f]{64}\b")
 _AT_STAKE = re.compile(r"; (\d+) base units at stake$")
 
 
 def laws(journal: Journal, begin: Begin, *, is_ours: bool) -> Iterator[dict[str, Any]]:
-    """Yield a row for each law, as `Run.summary` shows it; `is_ours`: the world was built here."""
+    """Yield a row for each law, as `Run.summary` shows it; `is_ours`: the world was built here.
+
+    And one for money that the chain took back when it was served for already, if there is any.
+    """
     state = "off" if begin.options.get("invariants") == "False" else "held"
     broken: dict[str, dict[str, int]] = {}
     for entry in journal.of(Check):
@@ -33,10 +40,18 @@ def laws(journal: Journal, begin: Begin, *, is_ours: bool) -> Iterator[dict[str,
             cases[about[0] if about else ""] = int(stake[1]) if stake else 0  # the newest counts
     for law, meaning in LAWS.items():
         found = broken.get(law, {})
-        yield {
-            "law": law,
-            "state": "broken" if found else state if is_ours else "not checked",
-            "cases": len(found),
-            "money": float(Decimal(sum(found.values())).scaleb(-begin.decimals)),
-            "meaning": meaning,
-        }
+        is_broken = "broken" if found else state if is_ours else "not checked"
+        yield _row(law, is_broken, found.values(), begin.decimals, meaning)
+    orders = enumerate(Orders(Reading(journal)).found, 1)
+    lost = {number: order.lost_base for number, order in orders if order.lost_base}
+    if lost:
+        named = ", ".join(map(str, list(lost)[:_MOST_NAMED])) + ", …" * (len(lost) > _MOST_NAMED)
+        meaning = f"no law: the chain undid a payment after it was served, of the orders {named}"
+        yield _row(UNDONE, "seen", lost.values(), begin.decimals, meaning)
+
+
+def _row(
+    law: str, state: str, stakes: Collection[int], decimals: int, meaning: str
+) -> dict[str, Any]:
+    money = float(Decimal(sum(stakes)).scaleb(-decimals))
+    return {"law": law, "state": state, "cases": len(stakes), "money": money, "meaning": meaning}

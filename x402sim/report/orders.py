@@ -1,8 +1,10 @@
 """Follows each order: what a payer asked for, what the chain moved for it, what it got.
 
-An order is one payment id that a payer was asked to pay, or one request on a session's budget. A
-request that never got its 402 is an order of its own. Money is counted on the chain: by the
-authorizations that were presented for a payment id, whatever the service says of them.
+An order is one 402 that a payer was asked to pay, or one request on a session's budget. A request
+that never got its 402 is an order of its own. A request that pays in one step belongs to the 402
+whose id it shows, or else to what its authorization was sent for before, or to the newest 402 that
+its payer has not paid. Money is counted on the chain: by the authorizations that were presented for
+an order, in one step or in two, whatever the service says of them.
 """
 
 from dataclasses import dataclass, field
@@ -32,6 +34,7 @@ class Order:
     requests: int = 0
     unanswered: int = 0
     attempts: int = 0
+    may_be_free: bool = False
     is_granted: bool = False
     has_receipt: bool = False
     nonces: list[str] = field(default_factory=list)
@@ -40,9 +43,19 @@ class Order:
     txs: list[str] = field(default_factory=list)
     """Every transaction that moved money to pay for it; `tx` is the last."""
     refund_tx: str | None = None
+    payments: int | None = None
+    undone_base: int | None = None
+    undone_ms: int | None = None
     paid_base: int | None = None
     returned_base: int | None = None
     gas: int | None = None
+
+    @property
+    def lost_base(self) -> int | None:
+        """What paid for it when it was served, and was undone afterwards; None as `paid_base`."""
+        if self.served_ms is None or self.undone_ms is None or self.undone_ms < self.served_ms:
+            return None if self.undone_base is None else 0
+        return self.undone_base
 
     @property
     def is_charged(self) -> bool:
@@ -54,10 +67,15 @@ class Order:
 
 @dataclass(slots=True)
 class _Moved:
-    """What stands in the chain of one transaction: its gas, and what it moved from whom."""
+    """A transaction: its gas, what it moved from whom, and when it was undone, if it was."""
 
     gas: int
     transfers: list[tuple[str, int]] = field(default_factory=list)
+    undone_ms: int | None = None
+
+    def by(self, sender: str) -> int:
+        """Return what it moved from a sender, in base units."""
+        return sum(amount_base for each, amount_base in self.transfers if each == sender)
 
 
 class Orders:
@@ -65,15 +83,26 @@ class Orders:
 
     def __init__(self, reading: Reading) -> None:
         self.found: list[Order] = []
-        self._by_payment: dict[str, Order] = {}
-        self._by_session: dict[str, Order] = {}
-        self._open: dict[int, Order] = {}
+        self._by_payment: dict[str, dict[str, Order]] = {}
+        """By payment id and payer: who shows a stranger's payment has an order of its own."""
+        self._by_nonce: dict[tuple[str, str, str], Order] = {}
+        """By payer, service and authorization: what was paid in one step, without a payment id."""
+        self._asked: dict[tuple[str, str, str], list[Order]] = {}
+        """By payer, service and path: what there was a 402 for."""
+        self._open: dict[int, tuple[Order, events.RequestSent]] = {}
         self._undebited: dict[str, list[Order]] = {}
-        self._standing: dict[str, _Moved] = {}
-        self._used: dict[str, tuple[str, str]] = {}
-        """The transaction that used a nonce, and whose authorization it was."""
+        self._granted: dict[str, bool] = {}
+        self._deposits: dict[str, str] = {}
+        """The payment id of each session's deposit."""
+        self._refunds: dict[str, str | None] = {}
         self._settled: dict[str, str] = {}
         """The payment id that the service settled with a transaction."""
+        self._presented: dict[str, list[Order]] = {}
+        """By authorization: what it was sent for."""
+        self._standing: dict[str, _Moved] = {}
+        self._undone: dict[str, _Moved] = {}
+        self._used: dict[str, tuple[str, str]] = {}
+        """The transaction that used a nonce, and whose authorization it was."""
         self._services = reading.services
         for entry in reading.journal.of(*FOLLOWED, to=reading.services):
             event = entry.event
@@ -85,77 +114,105 @@ class Orders:
                 self._end(event.exchange)
             elif isinstance(event, events.ServiceEvent):
                 self._by_service(event)
+        self._drop_free()
         self._read_chain(reading)
+        self._read_service()
         if any(True for kind in CHAIN for _ in reading.journal.rows(kind, "seq")):
             self._count_money()
 
     # --- what a payer sees -----------------------------------------------------------
 
     def _request(self, sent: events.RequestSent, at_ms: int) -> None:
-        if sent.actor in self._services or sent.to not in self._services or sent.method != "POST":
+        is_order = sent.to in self._services and sent.method not in ("HEAD", "OPTIONS")
+        if not is_order or sent.actor in self._services:
             return
         order = self._order_of(sent, at_ms)
         order.requests += 1
         order.unanswered += 1
-        self._open[sent.exchange] = order
-        if sent.path.endswith(PAY):
+        self._open[sent.exchange] = order, sent
+        if sent.authorization or sent.path.endswith(PAY):
             order.attempts += 1
             if sent.authorization and sent.authorization not in order.nonces:
                 order.nonces.append(sent.authorization)
 
     def _order_of(self, sent: events.RequestSent, at_ms: int) -> Order:
-        """Return the order that a request belongs to; a new one unless its payment id is known."""
-        if sent.payment_id in self._by_payment:
-            return self._by_payment[sent.payment_id]
+        """Return the order that a request belongs to; a new one unless it is known."""
+        known = self._by_payment.get(sent.payment_id or "", {}).get(sent.actor)
+        if known is None and sent.payment_id is None and sent.authorization:
+            known = self._paid_in_one_step(sent)
+        if known is not None:
+            return known
         way = "deposit" if sent.path.endswith(CREATE_SESSION) else "payment"
         if sent.payment_id is None and sent.session_id is not None:
             way = "session"
         order = Order(sent.actor, sent.to, sent.path, at_ms, way, sent.payment_id)
+        order.may_be_free = sent.method == "GET" and not (sent.session_id or sent.authorization)
         self.found.append(order)
         if sent.payment_id is not None:
-            self._by_payment[sent.payment_id] = order
+            self._by_payment.setdefault(sent.payment_id, {})[sent.actor] = order
+        elif sent.authorization:
+            self._by_nonce[sent.actor, sent.to, sent.authorization] = order
         elif sent.session_id is not None:
             order.session_id = sent.session_id
             self._undebited.setdefault(sent.session_id, []).append(order)
         return order
 
-    def _end(self, exchange: int) -> Order | None:
-        order = self._open.pop(exchange, None)
-        if order is not None:
-            order.unanswered -= 1
-        return order
+    def _paid_in_one_step(self, sent: events.RequestSent) -> Order | None:
+        """Return what a request pays that shows an authorization and no payment id."""
+        key = sent.actor, sent.to, str(sent.authorization)
+        asked = self._asked.get((sent.actor, sent.to, sent.path), [])
+        while asked and key not in self._by_nonce:
+            order = asked.pop()
+            if not order.attempts:
+                self._by_nonce[key] = order
+        return self._by_nonce.get(key)
+
+    def _end(self, exchange: int) -> tuple[Order, events.RequestSent] | None:
+        found = self._open.pop(exchange, None)
+        if found is not None:
+            found[0].unanswered -= 1
+        return found
 
     def _answer(self, answer: events.AnswerReceived, at_ms: int) -> None:
-        order = self._end(answer.exchange)
-        if order is None:
+        ended = self._end(answer.exchange)
+        if ended is None:
             return
-        if order.payment_id is None and asks_for_payment(order.path, answer):
+        order, sent = ended
+        is_asked = sent.authorization is None and asks_for_payment(order.path, answer)
+        if order.payment_id is None and is_asked:
             order.payment_id = str(answer.payment_id)
-            self._by_payment[order.payment_id] = order
-        elif answer.status < 300 and answer.tx_hash is not None:
-            order.has_receipt = True
-        elif answer.status < 300 and order.served_ms is None:
-            order.served_ms = at_ms
+            self._by_payment.setdefault(order.payment_id, {})[order.payer] = order
+            self._asked.setdefault((order.payer, order.service, order.path), []).append(order)
+        elif answer.status < 300:
+            order.has_receipt |= (answer.tx_hash or sent.authorization) is not None
+            if answer.tx_hash is None and order.served_ms is None:
+                order.served_ms = at_ms
+            if sent.authorization and answer.payment_id:  # one step gives the payment its own id
+                self._by_payment.setdefault(answer.payment_id, {})[order.payer] = order
+
+    def _drop_free(self) -> None:
+        """Drop what is no order: GETs of paths that were never asked to be paid, nor were paid."""
+        sold = {order.path for order in self.found if order.payment_id is not None}
+        kept = (each for each in self.found if not each.may_be_free or each.path in sold)
+        self.found = list(kept)
 
     # --- what the service and the chain say ------------------------------------------
 
     def _by_service(self, event: events.ServiceEvent) -> None:
         match event:
             case events.PaymentSettled() | events.TransactionReplaced():
-                self._settled[event.tx_hash] = event.payment_id
-                self._grant(event.payment_id, is_granted=True)
+                self._settled.setdefault(event.tx_hash, event.payment_id)
+                self._granted[event.payment_id] = True
             case events.PaymentUndone() | events.PaymentFailed():
-                self._grant(event.payment_id, is_granted=False)
+                self._granted[event.payment_id] = False
             case events.SessionOpened():
-                if event.payment_id in self._by_payment:
-                    self._by_session[event.session_id] = self._by_payment[event.payment_id]
-                    self._by_session[event.session_id].session_id = event.session_id
+                self._deposits[event.session_id] = event.payment_id
             case events.SessionDebited():
                 self._debit(event)
             case events.SessionRefunded():
-                self._refund(event.session_id, event.tx_hash)
+                self._refunds[event.session_id] = event.tx_hash
             case events.RefundUndone():
-                self._refund(event.session_id, None)
+                self._refunds[event.session_id] = None
             case events.PaymentRefused() | events.PaidAgain() | events.PaymentIndexed():
                 pass
             case events.SettlementAnswerLost() | events.SessionsExpired():
@@ -164,14 +221,6 @@ class Orders:
                 pass
             case _:
                 assert_never(event)
-
-    def _grant(self, payment_id: str, *, is_granted: bool) -> None:
-        if payment_id in self._by_payment:
-            self._by_payment[payment_id].is_granted = is_granted
-
-    def _refund(self, session_id: str, tx: str | None) -> None:
-        if session_id in self._by_session:
-            self._by_session[session_id].refund_tx = tx
 
     def _debit(self, debited: events.SessionDebited) -> None:
         """Book a debit on the oldest request of the session that has none and is still open."""
@@ -195,6 +244,29 @@ class Orders:
         ):
             if use == "used":
                 self._used[nonce] = tx, authorizer
+        if any(True for _ in reading.journal.rows(events.TransactionUndone, "seq")):
+            for each in reading.movements():
+                if each.is_undone and each.transfer.tx_hash not in self._standing:
+                    gone = _Moved(0, undone_ms=each.entry.at_ms)
+                    gone = self._undone.setdefault(each.transfer.tx_hash, gone)
+                    gone.transfers.append((each.transfer.sender, int(each.transfer.amount_base)))
+
+    def _read_service(self) -> None:
+        """Tell the orders what the service said of their payments, under whatever id."""
+        nonces = {tx: nonce for nonce, (tx, _) in self._used.items()}
+        for order in self.found:
+            for nonce in order.nonces:
+                self._presented.setdefault(nonce, []).append(order)
+        for tx, payment_id in self._settled.items():
+            for order in self._presented.get(nonces.get(tx, ""), [])[:1]:
+                self._by_payment.setdefault(payment_id, {order.payer: order})
+        for payment_id, orders in self._by_payment.items():
+            for order in orders.values():
+                order.payment_id = order.payment_id or payment_id
+                order.is_granted |= self._granted.get(payment_id, False)
+        for session_id, payment_id in self._deposits.items():
+            for deposit in list(self._by_payment.get(payment_id, {}).values())[:1]:
+                deposit.session_id, deposit.refund_tx = session_id, self._refunds.get(session_id)
 
     # --- the money ---------------------------------------------------------------------
 
@@ -205,6 +277,7 @@ class Orders:
             if order.way == "session":
                 continue
             order.paid_base = order.returned_base = order.gas = 0
+            order.payments = order.undone_base = 0
             for nonce in order.nonces:
                 self._pay(order, nonce, taken)
             refund = self._standing.get(order.refund_tx or "")
@@ -217,13 +290,19 @@ class Orders:
     def _pay(self, order: Order, nonce: str, taken: set[str]) -> None:
         """Count an authorization, for the order that it settled or else for the first."""
         tx, authorizer = self._used.get(nonce, ("", ""))
-        moved = self._standing.get(tx)
-        owner = self._settled.get(tx, order.payment_id)
-        if moved is None or tx in taken or owner != order.payment_id:
+        settled = self._by_payment.get(self._settled.get(tx, ""), {})
+        presented = self._presented[nonce]
+        owners = (each for each in presented if settled.get(each.payer) is each)
+        if tx in taken or order is not next(owners, presented[0]):
             return
-        paid_base = sum(amount for sender, amount in moved.transfers if sender == authorizer)
-        if paid_base:
+        moved, gone = self._standing.get(tx), self._undone.get(tx)
+        if gone is not None and gone.by(authorizer):
+            taken.add(tx)
+            order.undone_base = (order.undone_base or 0) + gone.by(authorizer)
+            order.undone_ms = gone.undone_ms
+        if moved is not None and moved.by(authorizer):
             taken.add(tx)
             order.tx, order.gas = tx, (order.gas or 0) + moved.gas
             order.txs.append(tx)
-            order.paid_base = (order.paid_base or 0) + paid_base
+            order.payments = (order.payments or 0) + 1
+            order.paid_base = (order.paid_base or 0) + moved.by(authorizer)

@@ -96,11 +96,14 @@ class Run(Summary):
     def summary(self) -> "DataFrame":
         """Which laws held, which were switched off, and which broke: one row for each.
 
+        One more row tells of payments that the chain undid after they were served, if there are
+        any: no law of the service forbids that.
+
         | column | dtype | meaning |
         | --- | --- | --- |
         | law | object | its name in checks, "invariant/…" |
-        | state | object | held, broken, off (`invariants=False`), not checked (behind a URL) |
-        | cases | int64 | the payments and sessions with which it broke |
+        | state | object | held, broken, off (`invariants=False`), not checked (at a URL), seen |
+        | cases | int64 | the payments and sessions with which it broke; the orders undone |
         | money | float64 | tokens at stake in these: served and not paid, or paid too often |
         | meaning | object | the law |
         """

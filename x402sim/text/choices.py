@@ -11,6 +11,8 @@ from x402sim.text.printable import described
 class Choices(msgspec.Struct, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     """One object for each choice; it must have the method that `METHODS` names for its field.
 
+    A field that is not in `METHODS` is a plain value.
+
     Raises `ValueError` for any other object. Its text shows what differs from the defaults.
     """
 
@@ -18,7 +20,9 @@ class Choices(msgspec.Struct, frozen=True, kw_only=True, metaclass=ExplainedMeta
 
     def __post_init__(self) -> None:
         for field in msgspec.structs.fields(type(self)):
-            method, given = self.METHODS[field.name], getattr(self, field.name)
+            given, method = getattr(self, field.name), self.METHODS.get(field.name)
+            if method is None:
+                continue
             if isinstance(given, type) or not callable(getattr(given, method, None)):
                 raise ValueError(
                     f"{field.name}: expected an object with the method {method!r}, such as "

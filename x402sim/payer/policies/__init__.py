@@ -2,10 +2,12 @@
 
 `PayerPolicy` holds three of them: what to do about a payment that was not made, how to pay for
 many requests, and what may be spent. Each has one method, which the payer calls at one place, and
-a user's own object with that method does as well. The defaults are a payer that tries once.
+a user's own object with that method does as well. The defaults are a payer that tries once, in two
+steps.
 """
 
-from typing import ClassVar
+import math
+from typing import ClassVar, Literal
 
 from x402sim.payer.policies.budget import Budget, NoLimit
 from x402sim.payer.policies.retry import GiveUp, Retry
@@ -15,7 +17,7 @@ from x402sim.text.choices import Choices
 
 
 class PayerPolicy(Choices, frozen=True, kw_only=True, metaclass=ExplainedMeta):
-    """What a payer does about failures, sessions and its budget.
+    """What a payer does about failures, sessions and its budget, and how it pays and waits.
 
     retry
         What to do about a payment that was not made: `GiveUp()` (the default),
@@ -26,8 +28,14 @@ class PayerPolicy(Choices, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     budget
         What may be spent: `NoLimit()` (the default), `AtMost(...)`.
 
-    All are in `x402sim.policies`, and each has one method; an object of your own with that method
-    does as well.
+    steps
+        How many steps a payment takes: 2 (the default), or 1, in the request itself, as version 2
+        of the x402 standard says. A deposit always takes two.
+    timeout_s
+        Seconds that each request waits for its answer; default None, which is 90.
+
+    The first three are in `x402sim.policies`, and each has one method; an object of your own with
+    that method does as well.
 
     >>> from x402sim.policies import SameAuthorization
     >>> PayerPolicy(retry=SameAuthorization(times=2))
@@ -37,4 +45,13 @@ class PayerPolicy(Choices, frozen=True, kw_only=True, metaclass=ExplainedMeta):
     retry: Retry = GiveUp()
     sessions: Sessions = PayEach()
     budget: Budget = NoLimit()
+    steps: Literal[1, 2] = 2
+    timeout_s: float | None = None
     METHODS: ClassVar[dict[str, str]] = {"retry": "pay", "sessions": "fetch", "budget": "allows"}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.steps not in (1, 2):
+            raise ValueError(f"steps: expected 1 or 2, got {self.steps!r}")
+        if self.timeout_s is not None and not 0 < self.timeout_s < math.inf:
+            raise ValueError(f"timeout_s: expected seconds above 0, got {self.timeout_s!r}")

@@ -1,10 +1,13 @@
-"""Budgets: what a payer may sign for. A signed authorization counts, whether or not it was used."""
+"""Budgets: what a payer may sign for.
+
+By default a signed authorization counts, whether or not it was used: only the chain can tell.
+"""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Protocol
+from typing import Literal, Protocol
 
 from x402sim.text.arguments import explained
 
@@ -13,12 +16,15 @@ from x402sim.text.arguments import explained
 class Bill:
     """A price that is asked for, and what the payer has signed for before, in tokens.
 
-    `signed_since` returns what was signed for in the last so many seconds.
+    `signed_since` returns what was signed for in the last so many seconds. Of `signed`, an answer
+    said of `paid` that it is paid; `unsure` has no such answer and has not expired.
     """
 
     price: Decimal
     signed: Decimal
     signed_since: Callable[[float], Decimal]
+    paid: Decimal = Decimal()
+    unsure: Decimal = Decimal()
 
 
 class Budget(Protocol):
@@ -43,17 +49,26 @@ class AtMost:
     """At most `total` tokens in all, or in any `seconds`; at most `each` for one payment.
 
     Amounts are text, such as "1.00". None is no limit. A deposit counts as one payment.
+
+    counts
+        What counts against `total`. "signed" (the default): all that was ever signed, so that no
+        more can be charged, whatever is lost. "exposed": what an answer said is paid, and what is
+        signed and has not expired; charges whose answer was lost are forgotten when they expire.
+        "paid", naive: only what an answer said is paid, so that each lost answer may overrun it.
     """
 
     total: str | None = None
     seconds: float | None = None
     each: str | None = None
+    counts: Literal["signed", "exposed", "paid"] = "signed"
 
     def __post_init__(self) -> None:
         _tokens("total", self.total)
         _tokens("each", self.each)
         if self.seconds is not None and not 0 < self.seconds < math.inf:
             raise ValueError(f"seconds: expected a time above 0, got {self.seconds!r}")
+        if self.seconds is not None and self.counts != "signed":
+            raise ValueError(f'counts: with `seconds` it is "signed", got {self.counts!r}')
 
     def allows(self, bill: Bill) -> bool:
         """Tell whether the price, and the total with it, stay within the limits."""
@@ -61,8 +76,14 @@ class AtMost:
             return False
         if self.total is None:
             return True
-        signed = bill.signed if self.seconds is None else bill.signed_since(self.seconds)
-        return signed + bill.price <= Decimal(self.total)
+        return self._counted(bill) + bill.price <= Decimal(self.total)
+
+    def _counted(self, bill: Bill) -> Decimal:
+        if self.seconds is not None:
+            return bill.signed_since(self.seconds)
+        if self.counts == "signed":
+            return bill.signed
+        return bill.paid if self.counts == "paid" else bill.paid + bill.unsure
 
 
 def _tokens(name: str, amount: object) -> None:

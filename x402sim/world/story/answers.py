@@ -1,10 +1,12 @@
 """The answer of a service to a payer of a story."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from x402sim.http.exchange import Headers
 from x402sim.payer.errors import PaymentFailed
 from x402sim.protocol.messages import PaymentRequired, PaymentRequirements, wire_name
+from x402sim.protocol.x402 import REQUIRED_HEADER
 
 _PAYMENT_ID = wire_name(PaymentRequired, "payment_id")
 _REQUIREMENTS = wire_name(PaymentRequired, "payment_requirements")
@@ -15,7 +17,7 @@ _PRICE = wire_name(PaymentRequirements, "max_amount_required")
 class Answer:
     """An answer of the service; `status` is None if none came, and `error` says why.
 
-    `body` is the answer's JSON object; empty if the answer is not one.
+    `body` is the answer's JSON object; empty if the answer is not one. `header` reads a header.
     """
 
     status: int | None
@@ -23,6 +25,14 @@ class Answer:
     exchange: int
     text: str = ""
     broken: str | None = None
+    headers: Headers = field(default_factory=list, repr=False)
+
+    def header(self, name: str) -> str | None:
+        """Return a header of the answer; None if it has none of that name."""
+        wanted = name.lower().encode()
+        values = (value for each, value in self.headers if each.lower() == wanted)
+        found = next(values, None)
+        return None if found is None else found.decode("latin-1")
 
     @property
     def error(self) -> str | None:
@@ -57,6 +67,11 @@ class Answer:
         if name not in self.body:
             raise PaymentFailed(f"no {meaning}: {self._outcome}")
         return self.body[name]
+
+    @property
+    def standard_offer(self) -> str | None:
+        """What a 402 offers in version 2 of the x402 standard, to pay in one step, if it does."""
+        return self.header(REQUIRED_HEADER) if self.status == 402 else None
 
     @property
     def _outcome(self) -> str:

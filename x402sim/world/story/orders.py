@@ -13,6 +13,7 @@ from x402sim.payer.core import Next, next_step
 from x402sim.payer.errors import SpendingCapExceeded
 from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.policies.budget import Bill
+from x402sim.payer.wallet import AFTER_SIGNING_S
 from x402sim.protocol.money import to_decimal
 from x402sim.rng import Stream
 from x402sim.text.printable import described
@@ -23,31 +24,58 @@ from x402sim.world.story.payer_client import PayerClient
 Ask = Callable[[], Awaitable[Answer]]
 
 
+@dataclass(slots=True, eq=False)
+class Signed:
+    """An authorization that was signed: when, for how many tokens, and when it expires."""
+
+    at_s: float
+    price: Decimal
+    expires_s: float
+
+
 @dataclass(slots=True)
 class Account:
-    """What one payer has signed for, at all services: Unix seconds and tokens, oldest first."""
+    """What one payer has signed for, at all services, oldest first; and how it draws shops."""
 
     policy: PayerPolicy
-    signed: list[tuple[float, Decimal]] = field(default_factory=list)
+    signed: list[Signed] = field(default_factory=list)
     total: Decimal = Decimal()
+    paid: Decimal = Decimal()
+    """What an answer said is paid."""
+    unsure: list[Signed] = field(default_factory=list)
+    """What no answer said is paid, and had not expired at the last signature."""
     order_of_shops: Stream | None = None
     """Draws the order in which the payer sees shops."""
 
-    def spend(self, price: Decimal, now_s: float) -> None:
+    def spend(self, price: Decimal, now_s: float, expires_s: float) -> Signed:
         """Count a price as signed for; raises `SpendingCapExceeded` if the budget forbids it."""
 
         def since(seconds: float) -> Decimal:
-            newest = takewhile(lambda each: each[0] > now_s - seconds, reversed(self.signed))
-            return sum((each for _, each in newest), Decimal())
+            newest = takewhile(lambda each: each.at_s > now_s - seconds, reversed(self.signed))
+            return sum((each.price for each in newest), Decimal())
 
+        self.unsure = [each for each in self.unsure if each.expires_s > now_s]
+        unsure = sum((each.price for each in self.unsure), Decimal())
         budget = self.policy.budget
-        if not budget.allows(Bill(price=price, signed=self.total, signed_since=since)):
+        bill = Bill(
+            price=price, signed=self.total, signed_since=since, paid=self.paid, unsure=unsure
+        )
+        if not budget.allows(bill):
             raise SpendingCapExceeded(
                 f"the 402 asks for {price}, {self.total} is signed for, and the budget is "
                 f"{described(budget)}; nothing was signed"
             )
-        self.signed.append((now_s, price))
+        new = Signed(now_s, price, expires_s)
+        self.signed.append(new)
+        self.unsure.append(new)
         self.total += price
+        return new
+
+    def note_paid(self, signed: Signed) -> None:
+        """Count as paid what an answer said is paid."""
+        if signed in self.unsure:
+            self.unsure.remove(signed)
+            self.paid += signed.price
 
 
 class Order:
@@ -56,6 +84,7 @@ class Order:
     def __init__(self, payer: PayerClient, account: Account, required: Answer, ask: Ask) -> None:
         self._payer, self._account, self._ask = payer, account, ask
         self._header: str | None = None
+        self._signed: Signed | None = None
         self.required, self.last = required, required
 
     @property
@@ -65,8 +94,18 @@ class Order:
 
     @property
     def is_over(self) -> bool:
-        """Whether the last answer says that this authorization never pays."""
+        """Whether the last answer says that this authorization never pays.
+
+        In one step no answer says so, and it is over when it expires.
+        """
+        if self.in_one_step and self._signed is not None:
+            return not self.is_paid and self._payer.now_s() >= self._signed.expires_s
         return self._next is Next.SIGN
+
+    @property
+    def in_one_step(self) -> bool:
+        """Whether the request itself pays, as the policy says and the 402 offers."""
+        return self._account.policy.steps == 1 and self.required.standard_offer is not None
 
     @property
     def _next(self) -> Next:
@@ -76,7 +115,12 @@ class Order:
         """Send the authorization; the first time, sign it. Raises `PaymentFailed`."""
         if self._header is None:
             self._sign()
-        self.last = await self._payer.pay(self.required, self._header)
+        if self.in_one_step:
+            self.last = await self._payer.ask(header=self._header)
+        else:
+            self.last = await self._payer.pay(self.required, self._header)
+        if self.is_paid:
+            self.note_paid()
 
     async def sign_again(self) -> None:
         """Sign another authorization for the same 402."""
@@ -90,17 +134,24 @@ class Order:
 
     async def wait(self, seconds: float) -> None:
         """Let time pass."""
-        await self._payer.world.clock.sleep(seconds)
+        await self._payer.clock.sleep(seconds)
 
     async def newest_block(self) -> NewBlock:
         """Return the chain's newest block."""
         return await self._payer.world.newest_block()
 
+    def note_paid(self) -> None:
+        """Count the newest authorization as paid, if there is one."""
+        if self._signed is not None:
+            self._account.note_paid(self._signed)
+
     def _sign(self) -> None:
-        world = self._payer.world
-        price = Decimal(to_decimal(self.required.price_base, world.network.decimals))
-        self._account.spend(price, world.clock.now())
-        self._header = self._payer.sign(self.required)
+        payer, network = self._payer, self._payer.world.network
+        price = Decimal(to_decimal(self.required.price_base, network.decimals))
+        allowed_s = self.required.requirements.get("maxTimeoutSeconds", AFTER_SIGNING_S)
+        expires_s = payer.now_s() + min(AFTER_SIGNING_S, allowed_s)
+        self._signed = self._account.spend(price, payer.clock.now() + payer.skew_s, expires_s)
+        self._header = payer.sign(self.required, steps=1 if self.in_one_step else 2)
 
 
 class Shopper:
@@ -171,7 +222,10 @@ class Shopper:
         self.payments += order.is_paid
         if not order.is_over:
             self._payment_id = order.required.payment_id
-            await self.show_payment()
+            if not order.in_one_step:
+                await self.show_payment()
+            if self.is_served:
+                order.note_paid()
 
     async def open_session(self, deposit: str, duration_s: int) -> None:
         """Pay a deposit for a session."""

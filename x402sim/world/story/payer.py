@@ -16,7 +16,8 @@ class Payer(PayerClient):
     """One payer at one service.
 
     `ask`, `sign` and `pay` are the steps of a purchase. `buy` takes them as the policy says, up to
-    the receipt; `fetch` goes on until the quote is served, or spends a session.
+    the receipt; `fetch` goes on until the quote is served, or spends a session. In one step the
+    receipt comes with the quote.
     """
 
     def __init__(
@@ -29,6 +30,8 @@ class Payer(PayerClient):
     ) -> None:
         super().__init__(world, name, wallet, http)
         self._account = account or Account(PayerPolicy())
+        if self._account.policy.timeout_s is not None:
+            http.timeout = self._account.policy.timeout_s
         self._shopper = Shopper(self, self._account)
         self._elsewhere: dict[ServiceName, Payer] = {}
         """This payer at other services, by service; shared by all of them."""
@@ -61,7 +64,7 @@ class Payer(PayerClient):
         return self.at(shopping.chosen(rule, await self.shops()))
 
     async def buy(self) -> Answer:
-        """Request a quote, pay as the policy says, and return the last answer of /api/pay.
+        """Request a quote, pay as the policy says, and return the last answer to a payment.
 
         Raises `PaymentFailed` without a 402, and `SpendingCapExceeded` beyond the budget.
         """

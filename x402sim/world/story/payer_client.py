@@ -3,15 +3,16 @@
 It does them correctly, or with chosen defects: `sign`, `forge` and `relabel` say which.
 """
 
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import httpx
 import msgspec
 
 from x402sim.clock import Clock
 from x402sim.events import ServiceName
-from x402sim.payer import core
-from x402sim.payer.wallet import Wallet
+from x402sim.payer import core, standard
+from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
@@ -25,6 +26,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
+from x402sim.protocol.x402 import PAYMENT_HEADERS, read_required
 from x402sim.rng import Stream
 from x402sim.world.control.messages import Sent
 from x402sim.world.story.answers import Answer
@@ -82,6 +84,11 @@ class PayerClient:
         """The payer's address."""
         return self.wallet.address
 
+    @property
+    def clock(self) -> Clock:
+        """The true time: `now()` in Unix seconds, and `await sleep(seconds)`."""
+        return self.world.clock
+
     def now_s(self) -> int:
         """Return the time by this payer's clock, in Unix seconds."""
         return int(self.world.clock.now() + self.skew_s)
@@ -103,7 +110,8 @@ class PayerClient:
             answer = Answer(None, {}, request.extensions["exchange"], broken=type(error).__name__)
         else:
             exchange = request.extensions["exchange"]
-            answer = Answer(response.status, _object(response.content), exchange, response.text)
+            said, text = _object(response.content), response.text
+            answer = Answer(response.status, said, exchange, text, headers=response.headers)
         self.world.last_exchange = answer.exchange
         return answer
 
@@ -113,10 +121,16 @@ class PayerClient:
         *,
         payment_id: str | None = None,
         session_id: str | None = None,
+        header: str | None = None,
         order: Any = None,
     ) -> Answer:
-        """Request a protected resource, with or without a proof of payment."""
+        """Request a protected resource, with or without a proof of payment.
+
+        A `header` that was signed for one step, by whomever, is a payment of its own.
+        """
         headers = core.proofs(payment_id, session_id)
+        if header is not None:
+            headers[PAYMENT_HEADERS[2]] = header
         return await self.send("POST", resource, json=order or ORDER, headers=headers)
 
     async def ask_session(
@@ -161,6 +175,7 @@ class PayerClient:
         self,
         required: Answer,
         *,
+        steps: Literal[1, 2] = 2,
         spelling: Spelling = "hex",
         by: Wallet | None = None,
         network: Network | None = None,
@@ -169,12 +184,19 @@ class PayerClient:
     ) -> str:
         """Return a payment header for a 402, signed by this payer's clock.
 
+        It is for `pay`; with `steps=1` it is for `ask`, in version 2 of the x402 standard.
+
         `wrong` replaces fields of the authorization *before* signing: `to` (an address), `value`,
         `valid_after`, `valid_before` (integers), `nonce` (32 bytes). `by` signs instead; the
         authorization still names this payer. `network` replaces the network that is signed for and
         named in the header. `receive` signs a ReceiveWithAuthorization, which only the payee may
-        submit.
+        submit. These two and `spelling` are for two steps only. Raises `PaymentFailed` if
+        `required` is not a 402 that can be paid so.
         """
+        if steps == 1:
+            if (spelling, network, receive) != ("hex", None, False):
+                raise ValueError("spelling, network and receive are for steps=2")
+            return self._sign_one_step(required, by, wrong)
         wanted: PaymentRequirements = decode(
             msgspec.json.encode(required.requirements), PaymentRequirements
         )
@@ -185,6 +207,16 @@ class PayerClient:
             network or self.world.network,
             spelling,
             receive=receive,
+        )
+
+    def _sign_one_step(self, required: Answer, by: Wallet | None, wrong: dict[str, Any]) -> str:
+        if required.standard_offer is None:
+            raise PaymentFailed(f"no payment in one step is offered: {required.error}")
+        network = self.world.network
+        offer = standard.choose(read_required(required.standard_offer), network, lambda _: "")
+        now_s = self.now_s()
+        return standard.sign(
+            offer, self.wallet, network, now_s, AFTER_SIGNING_S, by=by, changes=wrong
         )
 
     def forge(self, header: str, *, spelling: Spelling = "hex", **changed: Any) -> str:

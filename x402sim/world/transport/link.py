@@ -22,6 +22,7 @@ from x402sim.http.web import CONNECTION
 from x402sim.journal import Journal
 from x402sim.protocol.header import read_authorization
 from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
 from x402sim.world.transport.latency import Latency
@@ -220,15 +221,16 @@ class Link(Transport):
         """Return the event of a request, with the ids that it carries."""
         fields = _read(request.body) if request.body else _EMPTY
         headers = _recorded(request.headers)
+        paid = _in_one_step(headers)
         return RequestSent(
             actor=self._caller,
             exchange=exchange,
             to=self._to,
             method=request.method,
             path=str(fields.method)[:60] if self._to == "rpc" else _path(request, self._to),
-            payment_id=_text(fields.payment_id) or _text(headers.get("x-payment-id")),
+            payment_id=_text(fields.payment_id) or _text(headers.get("x-payment-id")) or paid[1],
             session_id=_text(headers.get("x-session-id")),
-            authorization=_authorization(fields.payment_header) or _in_one_step(headers),
+            authorization=_authorization(fields.payment_header) or paid[0],
         )
 
     def _received(self, response: Response, exchange: int) -> AnswerReceived:
@@ -313,16 +315,20 @@ def _authorization(payment_header: object) -> str | None:
     return auth.nonce.hex()
 
 
-def _in_one_step(headers: Mapping[str, str]) -> str | None:
-    """Return the nonce of the payment in the headers of the x402 standard, as `_authorization`."""
+def _in_one_step(headers: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Return the nonce of a payment in the headers of the x402 standard, as `_authorization`.
+
+    And, in version 2, the payment id of the 402 that it accepts, if it sends that back.
+    """
     for version, name in PAYMENT_HEADERS.items():
         if name in headers:
             try:
                 payment = read_payment(version, headers[name])
             except BadMessage:
-                return "unreadable"
-            return payment.signed.authorization.nonce.hex()
-    return None
+                return "unreadable", None
+            extra = (payment.accepted.extra if payment.accepted else None) or {}
+            return payment.signed.authorization.nonce.hex(), _text(extra.get(PAYMENT_ID))
+    return None, None
 
 
 def _text(value: object) -> str | None:
