@@ -220,7 +220,7 @@ class Log:
             notes=notes,
         )
         if request.answered and (body := _read(request.answered)):
-            line.payment_id = line.payment_id or body.text("payment_id")
+            line.payment_id = body.text("payment_id") or line.payment_id
             _add_reason(line, body)
         ids += line.payment_id, line.session_id
         if payer is None and (is_paid or request.sent):
