@@ -41,15 +41,6 @@ _HEADER = re.compile(rb'"paymentHeader"\s*:\s*"([^"\\]*)"')
 _PAYMENTS = (b"payment-signature", b"x-payment")
 _RECEIPTS = (b"payment-response", b"x-payment-response")
 _PAYERS = ("authorizer", "payer")
-_NAMED: Mapping[type, tuple[str, ...]] = {
-    kind: tuple(
-        name for name in (*_PAYERS, "payment_id", "session_id") if name in kind.__struct_fields__
-    )
-    for kind in events.KINDS
-}
-"""The fields of each event that name a payer, a payment or a session."""
-
-
 _Alone = tuple[float, Entry]
 """What happened outside of all requests, and when."""
 
@@ -104,6 +95,9 @@ class Log:
         self._form, self._names = form, names
         self._ahead_s = ahead_s
         self._tells: Mapping[type, Tell] = {**TOLD, events.TimeAdvanced: self._advanced}
+        used = [kind for kind in events.KINDS if kind in self._tells or _named_in(kind)]
+        self._used = {kind: (self._tells.get(kind), _named_in(kind)) for kind in used}
+        """Of each event that the log reads: what it tells, and the fields that name somebody."""
         self._payers: dict[str, str] = {}
         """Who pays for which payment id, or holds which session."""
         self._waiting: deque[Request | _Alone] = deque()
@@ -190,15 +184,17 @@ class Log:
         return f"clock: {event.seconds:+.10g} s, now {self._ahead_s:.10g} s ahead of real time"
 
     def _line(self, request: Request) -> Line:
-        headers, names, tells = dict(request.headers), self._names, self._tells
+        headers, names, used = dict(request.headers), self._names, self._used
         notes, ids = [], []
         payer = paid = None
         for entry in request.seen:
             event = entry.event
-            kind = type(event)
-            if (tell := tells.get(kind)) and (text := tell(event, names)):
+            if (use := used.get(type(event))) is None:
+                continue
+            tell, named = use
+            if tell and (text := tell(event, names)):
                 notes.append(text)
-            for name in _NAMED[kind]:
+            for name in named:
                 found = getattr(event, name)
                 if name in _PAYERS:
                     payer = payer or found
@@ -206,7 +202,7 @@ class Log:
                 ids.append(found)
                 if name == "payment_id":
                     paid = paid or found
-        is_paid = not headers.keys().isdisjoint(_PAYMENTS)  # in one step
+        is_paid = _PAYMENTS[0] in headers or _PAYMENTS[1] in headers  # in one step
         if is_paid and _has_paid_before(request):
             notes.append("this authorization has paid before: nothing was charged again")
         line = Line(
@@ -220,7 +216,7 @@ class Log:
             notes=notes,
         )
         if request.answered and (body := _read(request.answered)):
-            line.payment_id = line.payment_id or body.text("payment_id")
+            line.payment_id = body.text("payment_id") or line.payment_id
             _add_reason(line, body)
         ids += line.payment_id, line.session_id
         if payer is None and (is_paid or request.sent):
@@ -254,6 +250,11 @@ def _add_reason(line: Line, body: _Answer) -> None:
     for name in ("invalid", "error"):
         line.error = body.text(name + "_reason") or line.error
         line.reason = body.text(name + "_message") or line.reason
+
+
+def _named_in(kind: type[events.Event]) -> tuple[str, ...]:
+    names = (*_PAYERS, "payment_id", "session_id")
+    return tuple(name for name in names if name in kind.__struct_fields__)
 
 
 @lru_cache(maxsize=8)  # many requests end in one second
