@@ -205,6 +205,14 @@ async def test_the_moment(world: LiveWorld, alice: Payer) -> None:
         await world.heal()
 
 
+@played("on")
+async def test_contains_looks_at_the_query_too(world: LiveWorld, alice: Payer) -> None:
+    await world.fault(Fault(victim="service", contains="free=1", times=None, **TEAPOT))
+    assert (await alice.ask()).status == 402
+    assert (await alice.ask(QUOTE + "?free=1")).status == 418
+    assert (await alice.ask(QUOTE + "?free=2")).status == 402
+
+
 @pytest.mark.parametrize("spelling", ["hex", "base64"])
 def test_contains_looks_into_payment_headers(spelling: Spelling) -> None:
     """Which spelling a service passes on is its choice, and not the fault's business."""
@@ -339,6 +347,22 @@ def test_a_crash_breaks_requests_in_flight_and_repeats_none(on: str) -> None:
 
     run = play(story, on)
     assert len(entries(run, events.PaymentSettled)) == 1
+
+
+@played("virtual")
+async def test_the_cache_is_gone_and_the_database_is_not(world: LiveWorld, alice: Payer) -> None:
+    parts = world.stage.parts
+    assert parts is not None
+    paid = await alice.buy()
+    session = await alice.open_session("0.05", 600)
+    assert len(parts.service.entitlements) == 2
+    before = parts.service.store.counts()
+    await world.crash()
+    assert len(parts.service.entitlements) == 0
+    assert parts.service.store.counts() == before
+    assert (await alice.ask(payment_id=paid.payment_id)).status == 200
+    assert (await alice.ask(session_id=session.body["sessionId"])).status == 200
+    assert (await alice.ask(payment_id="pay_x")).status == 402
 
 
 def test_background_work_begins_anew_and_only_once(virtual: str) -> None:
