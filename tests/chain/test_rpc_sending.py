@@ -106,6 +106,15 @@ def test_a_refused_transaction_leaves_no_trace(
     assert rpc.result("eth_blockNumber") == "0x0"
 
 
+def test_a_nonce_is_used_once(rpc: Rpc) -> None:
+    raw = signed()
+    rpc.result("eth_sendRawTransaction", raw)
+    again = rpc.error("eth_sendRawTransaction", raw)
+    assert again["message"] == "nonce too low: next nonce 1, tx nonce 0"
+    rpc.result("eth_sendRawTransaction", signed(nonce=1))
+    assert rpc.result("eth_getTransactionCount", BOB) == "0x2"
+
+
 def test_waiting_transactions_are_counted_listed_and_replaced(rpc: Rpc) -> None:
     rpc.run(rpc.ledger.set_automine(False))
     first = signed(gasPrice=BASE_FEE_WEI)

@@ -118,8 +118,11 @@ def test_other_methods_name_the_way(node: Node) -> None:
 
 
 def test_a_wallet_that_is_let_in_to_the_chain_does_not_control_it() -> None:
-    with started("--control-token", "secret") as server:
+    wallet = "https://wallet.example"
+    with started("--control-token", "secret", "--rpc-origin", wallet) as server:
         stranger = Node(server.ready["rpc"])
+        page = Node(server.ready["rpc"], {"Origin": wallet, "Authorization": "Bearer secret"})
+        assert "needs control of the world" in page.error("evm_snapshot")
         assert "needs control of the world" in stranger.error("evm_snapshot")
         assert int(stranger.result("eth_blockNumber"), 16) >= 0
         friend = Node(server.ready["rpc"], {"Authorization": "Bearer secret"})

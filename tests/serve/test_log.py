@@ -138,6 +138,7 @@ def test_a_session_reads_line_by_line() -> None:
     with started() as server:
         for path in ("/healthz", "/docs", "/llms.txt", "/_sim/state"):  # left out
             assert server.http.get(path).status_code == 200
+        server.rpc("eth_blockNumber")
         alice, wrong = server.account(), Wrong(server.account())
         alice.quote(alice.paid())
         wrong.pays(maxAmountRequired="5000")

@@ -283,6 +283,7 @@ SECRETS = {
     "a payment header in base64": "eyJ4NDAyVmVyc2lvbiI6MX0" * 12,
     "a payment id": "pay_0123456789abcdef",
     "a session id": "session_0123456789abcdef",
+    "a header of the user": "the value of an API key",
 }
 
 
@@ -301,7 +302,8 @@ def test_results_contain_no_secret(ends: Exception | None) -> None:
         if ends is not None:
             raise ends
 
-    (result,) = judged(refuses_all(), [case], payer=Wallet(KEY), budget_base=10**6)
+    own = (SECRETS["a header of the user"],)
+    (result,) = judged(refuses_all(), [case], payer=Wallet(KEY), budget_base=10**6, secrets=own)
     told = " ".join(str(each) for each in (result.expected, result.actual, result.reason))
     assert "hidden" in told
     for name, secret in SECRETS.items():

@@ -205,6 +205,14 @@ async def test_the_moment(world: LiveWorld, alice: Payer) -> None:
         await world.heal()
 
 
+@played("on")
+async def test_contains_looks_at_the_query_too(world: LiveWorld, alice: Payer) -> None:
+    await world.fault(Fault(victim="service", contains="free=1", times=None, **TEAPOT))
+    assert (await alice.ask()).status == 402
+    assert (await alice.ask(QUOTE + "?free=1")).status == 418
+    assert (await alice.ask(QUOTE + "?free=2")).status == 402
+
+
 @pytest.mark.parametrize("spelling", ["hex", "base64"])
 def test_contains_looks_into_payment_headers(spelling: Spelling) -> None:
     """Which spelling a service passes on is its choice, and not the fault's business."""
@@ -292,6 +300,25 @@ def test_chance_is_the_seeds_and_about_as_likely_as_said() -> None:
 # --- what can be said wrongly --------------------------------------------------------
 
 
+NONSENSE: list[tuple[str, Any]] = [
+    ("clock/skew", {"actor": "moon", "seconds": 1}),
+    ("clock/skew", {"actor": "service", "seconds": 1e12}),
+    ("explorer/lag", {"seconds": -1}),
+    ("force-revert", {"calls": -1}),
+    ("balances", {"accounts": ["0x12"]}),
+    ("balances", {}),
+    ("send", {"from": "0x12", "to": "0x34"}),
+    ("send", {"from": "0x" + "12" * 20, "to": "0x" + "34" * 20, "data": "0xzz"}),
+]
+
+
+def test_an_intervention_that_makes_no_sense_is_refused(server: LocalServer) -> None:
+    for path, body in NONSENSE:
+        answer = httpx.post(f"{server.control_url}/{path}", json=body)
+        assert (answer.status_code, answer.json()["error"]) == (400, "Invalid request body"), body
+        assert answer.json()["reason"], body
+
+
 def test_the_control_api_lists_what_may_still_strike(server: LocalServer) -> None:
     url = f"{server.control_url}/faults"
     fault = {"victim": "service", "does": "answer", "status": 418, "path": "/healthz", "times": 2}
@@ -339,6 +366,22 @@ def test_a_crash_breaks_requests_in_flight_and_repeats_none(on: str) -> None:
 
     run = play(story, on)
     assert len(entries(run, events.PaymentSettled)) == 1
+
+
+@played("virtual")
+async def test_the_cache_is_gone_and_the_database_is_not(world: LiveWorld, alice: Payer) -> None:
+    parts = world.stage.parts
+    assert parts is not None
+    paid = await alice.buy()
+    session = await alice.open_session("0.05", 600)
+    assert len(parts.service.entitlements) == 2
+    before = parts.service.store.counts()
+    await world.crash()
+    assert len(parts.service.entitlements) == 0
+    assert parts.service.store.counts() == before
+    assert (await alice.ask(payment_id=paid.payment_id)).status == 200
+    assert (await alice.ask(session_id=session.body["sessionId"])).status == 200
+    assert (await alice.ask(payment_id="pay_x")).status == 402
 
 
 def test_background_work_begins_anew_and_only_once(virtual: str) -> None:

@@ -186,6 +186,16 @@ def test_a_world_with_options_prints_the_program_that_repeats_it() -> None:
     assert eval(run.command, names).sha256 == run.sha256
 
 
+BEGIN = b"".join(World().play(idle).journal.ndjson().splitlines(keepends=True)[:-1])
+
+
+def test_a_journal_without_an_end_is_no_run(tmp_path: Path) -> None:
+    file = tmp_path / "journal.ndjson"
+    file.write_bytes(BEGIN)
+    with pytest.raises(ValueError, match="this journal has 0 'end' events"):
+        Run.load(file)
+
+
 # --- the same, and not the same ------------------------------------------------------
 
 
