@@ -91,7 +91,7 @@ class Watch:
 
         The first says when this server started: with another one, the numbers begin anew.
         """
-        wake = asyncio.Event()
+        wake, waiting = asyncio.Event(), list[Entry]()
         if not self._wakes:
             self._journal.listeners.append(self._wake)
         self._wakes.add(wake)
@@ -100,8 +100,9 @@ class Watch:
             yield b"event: hello\ndata: " + msgspec.json.encode(hello) + b"\n\n"
             while not self._is_stopped:
                 wake.clear()
-                entries = self._journal.since(since)[:BATCH]
-                exchanges = [] if len(entries) == BATCH else self._after(after)
+                waiting = waiting or self._journal.since(since)
+                entries, waiting = waiting[:BATCH], waiting[BATCH:]
+                exchanges = [] if waiting else self._after(after)
                 if entries:
                     since = entries[-1].seq + 1
                     yield _event(b"journal", map(line, entries))
@@ -109,7 +110,7 @@ class Watch:
                     after = exchanges[-1][0]
                     yield _event(b"exchanges", (_exchange(*each) for each in exchanges))
                 if entries or exchanges:
-                    await self._real.sleep(PAUSE_S)
+                    await self._real.sleep(0 if waiting else PAUSE_S)
                 elif not await _is_set(wake, BEAT_S):
                     yield b": nothing new\n\n"
         finally:
