@@ -25,7 +25,7 @@ TARGET = one_step.completed(Target(pay=PayEndpoint(path="")))
 
 def judged(*parts: str, recipe: Recipe | None = None) -> list[Result]:
     """Judge our own service by the cases whose names contain a part."""
-    apt = [each for each in all_checks() if each.name in one_step.CASES]
+    apt = [each for each in all_checks() if each.name in one_step.applicable()]
     checks = [each for each in apt if any(part in each.name for part in parts)]
     recipe = recipe or Recipe(network=TESTNET, seed=1)
     with _quiet():
@@ -34,9 +34,9 @@ def judged(*parts: str, recipe: Recipe | None = None) -> list[Result]:
 
 def test_every_case_exists_and_the_others_say_why_they_do_not_apply() -> None:
     names = [each.name for each in all_checks()]
-    assert set(names) >= one_step.CASES
+    assert set(names) >= one_step.applicable()
     left = one_step.left_out(TARGET, names)
-    assert set(left) == set(names) - one_step.CASES
+    assert set(left) == set(names) - one_step.applicable()
     assert one_step.left_out(Target(), names) == {}
 
 
@@ -91,4 +91,4 @@ def test_of_a_shop_of_the_sdk_only_a_500_is_found(shop: str, tmp_path: Path) -> 
     assert (broken["outcome"], broken["actual"][:4]) == ("failed", "500 "), "true of x402 2.25.0"
     passed = {name for name, each in results.items() if each["outcome"] == "passed"}
     assert {each["outcome"] for each in results.values()} == {"passed", "skipped"}, done.all
-    assert passed == {name.split(":")[0] for name in one_step.CASES} - {broken["id"]}
+    assert passed == {name.split(":")[0] for name in one_step.applicable()} - {broken["id"]}
