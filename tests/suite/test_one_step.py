@@ -1,5 +1,6 @@
 """Services that say what they want in a header, and are paid in one step: version 2 of x402."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from tests.serve.driver import started
 from tests.suite.duo import command
 from x402sim import TESTNET
 from x402sim.suite import one_step
+from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 from x402sim.suite.target import PayEndpoint, Target, load
-from x402sim.suite.verdict import Outcome, Result
+from x402sim.suite.verdict import Inconclusive, Outcome, Result
 from x402sim.world.assembly.recipe import Recipe
 
 TARGET = one_step.completed(Target(pay=PayEndpoint(path="")))
@@ -53,6 +55,21 @@ def test_an_honest_service_has_passed_what_is_judged() -> None:
 def test_a_defect_is_seen_in_one_step_too(mutant: str, case: str) -> None:
     found = judged(case, recipe=MUTANTS[mutant].recipe(Recipe(network=TESTNET, seed=1)))
     assert [each.outcome for each in found] == [Outcome.FAILED]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"no base64!", b"7", b"[]", b'{"accepts": 7}', b'{"accepts": [7, null]}', b"[" * 9999,
+     b'{"accepts": [{"amount": 1}], "resource": {"url": "http://["}}', b'{"accepts": [{}]}'],
+)  # fmt: skip
+def test_no_header_ends_the_run(said: bytes) -> None:
+    text = said if said[:2] == b"no" else base64.b64encode(said)
+    answer = httpx.Response(402, headers={"PAYMENT-REQUIRED": text.decode()})
+    body = one_step.body_of(answer, TARGET)
+    read = TargetAnswer(TARGET, 402, answer.headers, "", body, str)
+    with pytest.raises(Inconclusive, match=r"no readable payment id|no amount"):
+        read_402(read)
+    assert len(one_step.offers_of(answer)) == (b"[{" in said)
 
 
 @pytest.mark.thorough

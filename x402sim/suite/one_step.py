@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import msgspec
@@ -99,20 +100,27 @@ def offers(body: Any, networks: Mapping[str, Network]) -> list[Any]:
     names = {network.caip2: name for name, network in networks.items()}
     resource = required.get("resource")
     url = resource.get("url") if isinstance(resource, dict) else None
-    path = httpx.URL(url).path if isinstance(url, str) else url
     accepts = required.get("accepts")
     return [
         {
             **each,
             "maxAmountRequired": each.get("amount"),
             "network": names.get(str(each.get("network")), each.get("network")),
-            "resource": path,
+            "resource": _path(url),
             "accepted": each,
             "of": resource,
         }
         for each in (accepts if isinstance(accepts, list) else ())
         if isinstance(each, dict)
     ]
+
+
+def _path(url: Any) -> Any:
+    """Return the path of a URL; anything else as it is, for a check to say so."""
+    try:
+        return urlsplit(url).path if isinstance(url, str) else url
+    except ValueError:
+        return url
 
 
 def payment(header: str, wanted: Mapping[str, Any], changes: Mapping[str, Any] | None) -> bytes:
