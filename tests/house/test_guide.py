@@ -191,7 +191,7 @@ def test_a_service_shows_every_page() -> None:
             assert shown.text == page.read_text(encoding="utf-8")
             assert shown.headers["content-type"].startswith("text/markdown")
         browsers = http.get("/docs/guide/index.md", headers={"Accept": "text/html, */*"})
-        assert browsers.headers["content-type"].startswith("text/plain")
+        assert browsers.headers["content-type"].startswith("text/html")
         assert http.get("/docs/guide/pages.py").status_code == 404
 
 

@@ -1,5 +1,6 @@
 """Services that say what they want in a header, and are paid in one step: version 2 of x402."""
 
+import base64
 import json
 from pathlib import Path
 
@@ -13,10 +14,11 @@ from tests.serve.driver import started
 from tests.suite.duo import command
 from x402sim import TESTNET
 from x402sim.suite import one_step
+from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 from x402sim.suite.target import PayEndpoint, Target, load
-from x402sim.suite.verdict import Outcome, Result
+from x402sim.suite.verdict import Inconclusive, Outcome, Result
 from x402sim.world.assembly.recipe import Recipe
 
 TARGET = one_step.completed(Target(pay=PayEndpoint(path="")))
@@ -25,7 +27,7 @@ TARGET = one_step.completed(Target(pay=PayEndpoint(path="")))
 
 def judged(*parts: str, recipe: Recipe | None = None) -> list[Result]:
     """Judge our own service by the cases whose names contain a part."""
-    apt = [each for each in all_checks() if each.name in one_step.CASES]
+    apt = [each for each in all_checks() if each.name in one_step.applicable()]
     checks = [each for each in apt if any(part in each.name for part in parts)]
     recipe = recipe or Recipe(network=TESTNET, seed=1)
     with _quiet():
@@ -34,9 +36,9 @@ def judged(*parts: str, recipe: Recipe | None = None) -> list[Result]:
 
 def test_every_case_exists_and_the_others_say_why_they_do_not_apply() -> None:
     names = [each.name for each in all_checks()]
-    assert set(names) >= one_step.CASES
+    assert set(names) >= one_step.applicable()
     left = one_step.left_out(TARGET, names)
-    assert set(left) == set(names) - one_step.CASES
+    assert set(left) == set(names) - one_step.applicable()
     assert one_step.left_out(Target(), names) == {}
 
 
@@ -53,6 +55,21 @@ def test_an_honest_service_has_passed_what_is_judged() -> None:
 def test_a_defect_is_seen_in_one_step_too(mutant: str, case: str) -> None:
     found = judged(case, recipe=MUTANTS[mutant].recipe(Recipe(network=TESTNET, seed=1)))
     assert [each.outcome for each in found] == [Outcome.FAILED]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [b"no base64!", b"7", b"[]", b'{"accepts": 7}', b'{"accepts": [7, null]}', b"[" * 9999,
+     b'{"accepts": [{"amount": 1}], "resource": {"url": "http://["}}', b'{"accepts": [{}]}'],
+)  # fmt: skip
+def test_no_header_ends_the_run(said: bytes) -> None:
+    text = said if said[:2] == b"no" else base64.b64encode(said)
+    answer = httpx.Response(402, headers={"PAYMENT-REQUIRED": text.decode()})
+    body = one_step.body_of(answer, TARGET)
+    read = TargetAnswer(TARGET, 402, answer.headers, "", body, str)
+    with pytest.raises(Inconclusive, match=r"no readable payment id|no amount"):
+        read_402(read)
+    assert len(one_step.offers_of(answer)) == (b"[{" in said)
 
 
 @pytest.mark.thorough
@@ -91,4 +108,4 @@ def test_of_a_shop_of_the_sdk_only_a_500_is_found(shop: str, tmp_path: Path) -> 
     assert (broken["outcome"], broken["actual"][:4]) == ("failed", "500 "), "true of x402 2.25.0"
     passed = {name for name, each in results.items() if each["outcome"] == "passed"}
     assert {each["outcome"] for each in results.values()} == {"passed", "skipped"}, done.all
-    assert passed == {name.split(":")[0] for name in one_step.CASES} - {broken["id"]}
+    assert passed == {name.split(":")[0] for name in one_step.applicable()} - {broken["id"]}
