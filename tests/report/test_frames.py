@@ -18,7 +18,7 @@ AMOUNTS = (
     "returned", "debited", "lost",
 )  # fmt: skip
 DTYPES = {
-    **dict.fromkeys(("exchange", "order", "requests", "attempts", "payments", "status_code", "block", "gas", "gas_price_wei"), "Int64"),
+    **dict.fromkeys(("exchange", "order", "requests", "attempts", "payments", "served_times", "status_code", "block", "gas", "gas_price_wei"), "Int64"),
     **dict.fromkeys(("asked", "matched", "reverted", "unknown", "unanswered", "backlog"), "Int64"),
     **dict.fromkeys(("t_s", "ended_s", "latency_s", "sent_s", "asked_s", "settled_s", "indexed_s", "expires_s", "waiting_s", "fee", "fee_coins"), "float64"),
     **dict.fromkeys(("ok", "undone", "asked", "charged", "granted", "served", "refunded"), "bool"),

@@ -193,6 +193,7 @@ _ORDERS: dict[str, Kind] = {
     "granted": flag,
     "served": flag,
     "refunded": flag,
+    "served_times": integer,
     "requests": integer,
     "attempts": integer,
     "waiting_s": seconds,
@@ -227,6 +228,7 @@ def orders(journal: Journal) -> pd.DataFrame:
     | granted | bool | whether the service granted access at the end of the run |
     | served | bool | whether the resource's 2xx answer reached the payer |
     | refunded | bool | whether money came back on the chain |
+    | served_times | Int64 | how many such answers; more than one for one authorization may be a grant too many |
     | requests, attempts | Int64 | all its requests to the service, and those of them that paid: POST /api/pay, or with a payment in their own header |
     | waiting_s | float64 | from asking first to being served; NaN if it was not |
     | payments | Int64 | how many transfers paid for it and stand in the chain; 2: it was charged twice; NA as below |
@@ -271,6 +273,7 @@ def _order(reading: Reading, number: int, order: Order) -> Sequence[Any]:
         order.is_granted,
         order.served_ms is not None,
         bool(order.returned_base),
+        order.served_times,
         order.requests,
         order.attempts,
         None if waited_ms is None else waited_ms / 1000,

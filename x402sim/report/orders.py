@@ -31,6 +31,7 @@ class Order:
     payment_id: str | None = None
     session_id: str | None = None
     served_ms: int | None = None
+    served_times: int = 0
     requests: int = 0
     unanswered: int = 0
     attempts: int = 0
@@ -44,18 +45,10 @@ class Order:
     """Every transaction that moved money to pay for it; `tx` is the last."""
     refund_tx: str | None = None
     payments: int | None = None
-    undone_base: int | None = None
-    undone_ms: int | None = None
+    lost_base: int | None = None
     paid_base: int | None = None
     returned_base: int | None = None
     gas: int | None = None
-
-    @property
-    def lost_base(self) -> int | None:
-        """What paid for it when it was served, and was undone afterwards; None as `paid_base`."""
-        if self.served_ms is None or self.undone_ms is None or self.undone_ms < self.served_ms:
-            return None if self.undone_base is None else 0
-        return self.undone_base
 
     @property
     def is_charged(self) -> bool:
@@ -67,11 +60,11 @@ class Order:
 
 @dataclass(slots=True)
 class _Moved:
-    """A transaction: its gas, what it moved from whom, and when it was undone, if it was."""
+    """A transaction: its gas, what it moved from whom, and when it was undone (0 if it stands)."""
 
     gas: int
     transfers: list[tuple[str, int]] = field(default_factory=list)
-    undone_ms: int | None = None
+    undone_ms: int = 0
 
     def by(self, sender: str) -> int:
         """Return what it moved from a sender, in base units."""
@@ -185,8 +178,9 @@ class Orders:
             self._asked.setdefault((order.payer, order.service, order.path), []).append(order)
         elif answer.status < 300:
             order.has_receipt |= (answer.tx_hash or sent.authorization) is not None
-            if answer.tx_hash is None and order.served_ms is None:
-                order.served_ms = at_ms
+            if answer.tx_hash is None:
+                order.served_ms = at_ms if order.served_ms is None else order.served_ms
+                order.served_times += 1
             if sent.authorization and answer.payment_id:  # one step gives the payment its own id
                 self._by_payment.setdefault(answer.payment_id, {})[order.payer] = order
 
@@ -277,7 +271,7 @@ class Orders:
             if order.way == "session":
                 continue
             order.paid_base = order.returned_base = order.gas = 0
-            order.payments = order.undone_base = 0
+            order.payments = order.lost_base = 0
             for nonce in order.nonces:
                 self._pay(order, nonce, taken)
             refund = self._standing.get(order.refund_tx or "")
@@ -296,10 +290,8 @@ class Orders:
         if tx in taken or order is not next(owners, presented[0]):
             return
         moved, gone = self._standing.get(tx), self._undone.get(tx)
-        if gone is not None and gone.by(authorizer):
-            taken.add(tx)
-            order.undone_base = (order.undone_base or 0) + gone.by(authorizer)
-            order.undone_ms = gone.undone_ms
+        if gone is not None and order.served_ms is not None and order.served_ms <= gone.undone_ms:
+            order.lost_base = (order.lost_base or 0) + gone.by(authorizer)
         if moved is not None and moved.by(authorizer):
             taken.add(tx)
             order.tx, order.gas = tx, (order.gas or 0) + moved.gas

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+import httpx
+
 from x402sim.http.exchange import Headers
 from x402sim.payer.errors import PaymentFailed
 from x402sim.protocol.messages import PaymentRequired, PaymentRequirements, wire_name
@@ -29,10 +31,8 @@ class Answer:
 
     def header(self, name: str) -> str | None:
         """Return a header of the answer; None if it has none of that name."""
-        wanted = name.lower().encode()
-        values = (value for each, value in self.headers if each.lower() == wanted)
-        found = next(values, None)
-        return None if found is None else found.decode("latin-1")
+        found: str | None = httpx.Headers(self.headers).get(name)
+        return found
 
     @property
     def error(self) -> str | None:

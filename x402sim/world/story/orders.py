@@ -184,7 +184,10 @@ class Shopper:
 
     async def order(self, ask: Ask) -> Order:
         """Ask and pay; raises `PaymentFailed` without a 402."""
-        order = Order(self._payer, self._account, await ask(), ask)
+        return await self._paid(await ask(), ask)
+
+    async def _paid(self, required: Answer, ask: Ask) -> Order:
+        order = Order(self._payer, self._account, required, ask)
         await self._account.policy.retry.pay(order)
         self.payments += order.is_paid
         return order
@@ -212,14 +215,11 @@ class Shopper:
 
     async def buy(self) -> None:
         """Pay for the request, and send it with that payment id unless the refusal is final."""
-        required = await self._payer.ask()
-        self._last = required
+        self._last = required = await self._payer.ask()
         if required.status != 402:
             return
-        order = Order(self._payer, self._account, required, self._payer.ask)
-        await self._account.policy.retry.pay(order)
+        order = await self._paid(required, self._payer.ask)
         self._last = order.last
-        self.payments += order.is_paid
         if not order.is_over:
             self._payment_id = order.required.payment_id
             if not order.in_one_step:

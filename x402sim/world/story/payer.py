@@ -1,7 +1,6 @@
 """A payer in a story: it buys as its policy says, or acts step by step (`PayerClient`)."""
 
 from x402sim.events import ServiceName
-from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.shops import Choose, Shop
 from x402sim.payer.wallet import Wallet
 from x402sim.text.arguments import explained
@@ -26,13 +25,12 @@ class Payer(PayerClient):
         name: str,
         wallet: Wallet,
         http: PartClient,
-        account: Account | None = None,
+        account: Account,
     ) -> None:
         super().__init__(world, name, wallet, http)
-        self._account = account or Account(PayerPolicy())
-        if self._account.policy.timeout_s is not None:
-            http.timeout = self._account.policy.timeout_s
-        self._shopper = Shopper(self, self._account)
+        if account.policy.timeout_s is not None:
+            http.timeout = account.policy.timeout_s
+        self._account, self._shopper = account, Shopper(self, account)
         self._elsewhere: dict[ServiceName, Payer] = {}
         """This payer at other services, by service; shared by all of them."""
 

@@ -6,26 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
 from itertools import cycle
-from typing import Protocol
 
-from x402sim.clock import Clock
 from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
 from x402sim.rng import Stream, later
 from x402sim.text.printable import described
 from x402sim.world.story.arrivals import Arrivals
 from x402sim.world.story.behaviours import Behaviour
 from x402sim.world.story.payer import Payer
-
-
-class PopulationWorld(Protocol):
-    """The part of `LiveWorld` that a population uses."""
-
-    @property
-    def clock(self) -> Clock:
-        """The true time of the world."""
-
-    def rng(self, name: str) -> Stream:
-        """Return a random stream of the story."""
+from x402sim.world.story.payer_client import PayerWorld
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +30,7 @@ class Population:
 
 
 async def play_population(
-    world: PopulationWorld,
+    world: PayerWorld,
     name: str,
     join: Callable[[str], Awaitable[Payer]],
     *,

@@ -11,9 +11,7 @@ from x402sim.rng import Stream
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
 from x402sim.world.story.answers import Answer
-from x402sim.world.story.payer_client import PayerClient
-
-QUOTE = "/api/perp/quote"
+from x402sim.world.story.payer_client import QUOTE, PayerClient
 
 
 async def look_around(clients: dict[ServiceName, PayerClient], order: Stream) -> list[Shop]:
