@@ -37,6 +37,8 @@ MARKS = ("o", "s", "D", "^", "v")
 
 DPI = 200
 """The resolution of a PNG."""
+LEFT_IN = 0.72
+"""The width of the numbers left of the axes, and of their label."""
 _NARROW_IN = 4.0
 _ON_SCREEN_DPI = 110
 _COLOURS, _NEARLY_WHITE = 64, 252
@@ -146,6 +148,14 @@ def prepare(ax: Axes | None, height_mm: float | None = None, width_mm: float | N
 def width_in(ax: Axes) -> float:
     """Return the width of the axes in inches."""
     return float(ax.get_window_extent().width / ax.figure.dpi)
+
+
+def room_right_in(ax: Axes) -> float:
+    """Return the width from the left end of the axes to the right, once the layout is done."""
+    figure = ax.figure
+    if isinstance(figure, NotebookFigure) and len(figure.axes) == 1:
+        return float(figure.get_figwidth()) - LEFT_IN
+    return width_in(ax)
 
 
 def height_in(ax: Axes) -> float:
@@ -259,7 +269,7 @@ def _columns(ax: Axes, names: Sequence[str]) -> int:
     widths_in = [len(name) * 0.58 * font_size(ax) / 72 + 0.5 for name in names]
     for columns in range(len(names), 1, -1):
         chunks = np.array_split(widths_in, columns)  # as matplotlib fills them
-        if sum(float(chunk.max()) for chunk in chunks) <= width_in(ax):
+        if sum(float(chunk.max()) for chunk in chunks) <= room_right_in(ax):
             return columns
     return 1
 

@@ -29,6 +29,7 @@ _CELL_IN = 0.21
 LEAST_MM = 100, 25
 """Width and height of a figure made here, at least; it grows with its content."""
 _MOST_CELL_IN = 0.28
+_NARROW_MM = 130
 _GLYPHS = {"passed": ("✓", "#b7e0d2", BLACK), "failed": ("✗", VERMILLION, "white")}
 _MEANINGS = {
     "passed": ("✓  every check held", "#b7e0d2"),
@@ -52,9 +53,10 @@ def outcomes(
     clauses = clauses_of(summaries)
     names, heads = _named(summaries), [plain(clause) for clause in clauses]
     if ax is None:
-        wide, high = (max(map(len, texts), default=0) * 0.068 for texts in (names, heads))
-        width_mm = max(LEAST_MM[0], (wide + len(heads) * _CELL_IN + 0.4) * 25.4)
-        height_mm = max(LEAST_MM[1], (high + len(names) * _CELL_IN + 0.6) * 25.4)
+        wide, high = (max(map(len, texts), default=0) for texts in (names, heads))
+        width_mm = max(LEAST_MM[0], (wide * 0.068 + len(heads) * _CELL_IN + 0.4) * 25.4)
+        letter_in = 0.052 if width_mm < _NARROW_MM else 0.064
+        height_mm = max(LEAST_MM[1], (high * letter_in + len(names) * _CELL_IN + 0.5) * 25.4)
         ax = prepare(None, width_mm=width_mm, height_mm=height_mm)
     else:
         ax = prepare(ax)
