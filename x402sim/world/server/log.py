@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import msgspec
@@ -69,10 +69,6 @@ class _Answer(msgspec.Struct, rename="camel"):
     error_reason: Any = None
     error_message: Any = None
 
-    def text(self, name: str) -> str | None:
-        value = getattr(self, name)
-        return value if isinstance(value, str) and value else None
-
 
 _answer = msgspec.json.Decoder(_Answer)
 
@@ -93,6 +89,9 @@ class Log:
 
     def __init__(self, form: Form, names: Names, requests: Requests, ahead_s: float = 0.0) -> None:
         self._form, self._names = form, names
+        self._shown: Callable[[Line], str] = (
+            as_json if form.is_json else partial(as_text, colours=form.has_colours)
+        )
         self._ahead_s = ahead_s
         self._tells: Mapping[type, Tell] = {**TOLD, events.TimeAdvanced: self._advanced}
         used = [kind for kind in events.KINDS if kind in self._tells or _named_in(kind)]
@@ -134,7 +133,7 @@ class Log:
             is_last = self._closing.wait(PAUSE_S)
             self._wakes.clear()
             self._is_awake = False
-            lines = [self._safely(self._waiting.popleft()) for _ in range(len(self._waiting))]
+            lines = self._rendered(len(self._waiting))
             if self._left_out:
                 lines.append(self._own(f"{self._left_out} requests are left out of this log"))
                 self._left_out = 0
@@ -144,11 +143,18 @@ class Log:
                 self._waiting = deque(maxlen=0)
                 return
 
-    def _safely(self, what: Request | _Alone) -> str:
-        try:
-            return self._of_request(what) if isinstance(what, Request) else self._of_entry(*what)
-        except Exception:  # noqa: BLE001 - a defect of the log: it is told, and the log goes on
-            return self._own("a request was not logged: " + traceback.format_exc(limit=-3))
+    def _rendered(self, count: int) -> list[str]:
+        lines = []
+        for _ in range(count):
+            what = self._waiting.popleft()
+            try:
+                lines.append(
+                    self._of_request(what) if isinstance(what, Request) else self._of_entry(*what)
+                )
+            except Exception:  # noqa: BLE001 - a defect of the log: it is told, and the log goes on
+                trace = traceback.format_exc(limit=-3)
+                lines.append(self._own("a request was not logged: " + trace))
+        return lines
 
     def _own(self, text: str) -> str:
         """Return what the log says of itself."""
@@ -173,11 +179,6 @@ class Log:
         if not self._form.is_json:
             return clock
         return f"{date}T{clock}.{int((at_s - second) * 1000):03}{zone}"
-
-    def _shown(self, line: Line) -> str:
-        if self._form.is_json:
-            return as_json(line)
-        return as_text(line, colours=self._form.has_colours)
 
     def _advanced(self, event: events.TimeAdvanced, _: Names) -> str:
         self._ahead_s += event.seconds
@@ -211,13 +212,17 @@ class Log:
             path=request.path,
             status=request.status,
             ms=(request.ended - request.began) * 1000,
-            payment_id=paid or _latin(headers, b"x-payment-id"),
-            session_id=_latin(headers, b"x-session-id"),
+            payment_id=paid,
             notes=notes,
         )
+        if paid is None and (header := headers.get(b"x-payment-id")):
+            line.payment_id = header.decode("latin-1")
+        if header := headers.get(b"x-session-id"):
+            line.session_id = header.decode("latin-1")
         if request.answered and (body := _read(request.answered)):
-            line.payment_id = body.text("payment_id") or line.payment_id
-            _add_reason(line, body)
+            line.payment_id = _text_of(body.payment_id) or line.payment_id
+            if line.status != 402 or body.reason:  # otherwise it only asks for a payment
+                _add_reason(line, body)
         ids += line.payment_id, line.session_id
         if payer is None and (is_paid or request.sent):
             payer = _signer(request.sent, headers)
@@ -244,12 +249,14 @@ class Log:
 
 def _add_reason(line: Line, body: _Answer) -> None:
     """Add why a request was refused, in the words of any dialect."""
-    if line.status == 402 and not body.reason:
-        return  # it only asks for a payment
-    line.error, line.reason = body.text("error"), body.text("reason")
-    for name in ("invalid", "error"):
-        line.error = body.text(name + "_reason") or line.error
-        line.reason = body.text(name + "_message") or line.reason
+    words = (body.error, body.invalid_reason, body.error_reason)
+    reasons = (body.reason, body.invalid_message, body.error_message)
+    line.error = next(filter(None, map(_text_of, reversed(words))), None)
+    line.reason = next(filter(None, map(_text_of, reversed(reasons))), None)
+
+
+def _text_of(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _named_in(kind: type[events.Event]) -> tuple[str, ...]:
@@ -284,11 +291,6 @@ def _kind(method: str, path: str) -> Literal["shown", "page", "polling"]:
     if first in _SILENT or path in ("/healthz", "/_sim/who"):
         return "polling"
     return "page" if method in ("GET", "HEAD", "OPTIONS") and first not in _SPOKEN else "shown"
-
-
-def _latin(headers: Mapping[bytes, bytes], name: bytes) -> str | None:
-    header = headers.get(name)
-    return header.decode("latin-1") if header else None
 
 
 def _signer(body: bytes, headers: Mapping[bytes, bytes]) -> str | None:
