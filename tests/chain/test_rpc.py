@@ -248,6 +248,25 @@ def test_a_chain_is_never_asked_for_a_range_that_ends_before_it_begins() -> None
     assert rpc.result("eth_getLogs", {"fromBlock": "0x0", "toBlock": "0x9"}) == []
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        5,
+        {"fromBlock": "0x01"},
+        {"fromBlock": 1},
+        {"fromBlock": "0x5", "toBlock": "0x1"},
+        {"address": "0x12"},
+        {"topics": "0x"},
+        {"topics": [[["0x"]]]},
+        {"topics": [None] * 5},
+    ],
+)
+def test_a_bad_filter_is_refused(rpc: Rpc, wanted: Any) -> None:
+    error = rpc.error("eth_getLogs", wanted)
+    assert error["code"] == -32602
+    assert error["message"]
+
+
 def test_logs_of_one_block_by_its_hash(rpc: Rpc) -> None:
     receipt = rpc.result("eth_getTransactionReceipt", to_hex(rpc.send()))
     rpc.run(rpc.ledger.mine())

@@ -3,9 +3,11 @@
 A defect that `tests/mutants` has is not here again.
 """
 
+import itertools
 import random
 import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 from x402sim import TESTNET
 from x402sim.protocol.refusals import Finding
 from x402sim.service import grant, payments
+from x402sim.service.issue import Issuer
 from x402sim.service.store.payment_records import PaymentRecords
 from x402sim.service.store.session_budgets import SessionBudget, SessionBudgets
 from x402sim.spec.clauses import CLAUSES
@@ -149,6 +152,22 @@ def test_a_changed_description_is_observed() -> None:
     without = (("settlement", "2.1/description"),)
     (found,) = judge(replace(OURS, without=without), checks=checks("silent/2.1/changed"))
     assert (found.outcome, found.actual) == (Outcome.OBSERVED, "settled")
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda n: f"{1_800_000_000_000_000_000 + 987_654_321 * n}-{n}",
+        lambda n: f"{random.Random(n).getrandbits(32):08x}",
+    ],
+    ids=["nanoseconds and a counter", "32 random bits"],
+)
+def test_ids_that_can_be_guessed(
+    monkeypatch: pytest.MonkeyPatch, draw: Callable[[int], str]
+) -> None:
+    numbers = itertools.count()
+    monkeypatch.setattr(Issuer, "_sealed", lambda self, terms, salt: f"pay_{draw(next(numbers))}")
+    assert "kit/2.2/payment-id" in failed("kit/2.2")
 
 
 def test_random_ids_pass() -> None:

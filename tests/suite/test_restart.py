@@ -72,3 +72,8 @@ def settings(duo: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_database_keeps_survives_the_restart(duo: Duo, tmp_path: Path) -> None:
     found = judged(duo.ready, tmp_path, "--db", str(tmp_path / "shop.db"))
     assert {each: found[each]["outcome"] for each in IDS} == dict.fromkeys(IDS, "passed")
+
+
+def test_a_service_that_keeps_all_in_memory_fails(duo: Duo, tmp_path: Path) -> None:
+    found = judged(duo.ready, tmp_path)
+    assert {each: found[each]["outcome"] for each in IDS} == dict.fromkeys(IDS, "failed")
