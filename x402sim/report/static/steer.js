@@ -79,6 +79,7 @@ async function showScenarios(card, said) {
     const { title, story: text, takesTime, lacks } = all.find((each) => each.name === name.value);
     story.textContent = [`${title}.`, text, lacks.length ? `It needs ${lacks.join(", ")}, which this server lacks.` : takesTime ? "It moves this server's clock ahead, which stays there: payers with a right clock are refused then, until you give the time back." : ""].join(" ");
   };
+  name.value = "replay";
   name.addEventListener("change", tell);
   tell();
   card.append(field("scenario", name), story, el("button", {}, "Play it here"), el("a", { href: "#payments" }, "Watch its payments"));
