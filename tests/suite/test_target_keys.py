@@ -82,3 +82,19 @@ def test_of_several_tokens_the_target_file_names_one(duo: Duo, tmp_path: Path) -
             "--only", "1/sign-settle-repeat", "--only", "2.1/asset",
         )  # fmt: skip
     assert done.returncode == 0, done.all
+
+
+def test_a_wrong_place_of_the_content_ends_the_run_in_one_line(duo: Duo, tmp_path: Path) -> None:
+    file, market = (
+        tmp_path / "market.toml",
+        '[protected]\npath = "/api/perp/market"\nmethod = "GET"\n',
+    )
+    file.write_text(f"{market}bodies = [{{}}]\namount_base = 0\nfields = {{}}\n")
+    options = (duo.url, "--target", str(file), "--world", duo.control, "--only", "1/sign")
+    done = conformance(*options)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "nothing is at protected.content = '/quote': set it to where" in done.words
+    assert "the content is (/market) in the target file" in done.words
+    file.write_text(file.read_text() + 'content = "/market"\n')
+    assert conformance(*options).returncode == 0
