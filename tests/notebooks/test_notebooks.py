@@ -281,7 +281,23 @@ def policies_compared(answers: dict[str, Any]) -> None:
     assert answers["unserved_same_authorization"] == answers["unserved_at_forget_0.2"]
 
 
+def retries(answers: dict[str, Any]) -> None:
+    names = "naive: starts over", "naive: signs again", "careful: the same again"
+    assert answers["safe_modes"] == dict(zip(names, (3, 3, 7), strict=True))
+    assert answers["safe_modes_in_two_steps"] == dict(zip(names, (3, 7, 7), strict=True))
+    assert answers["unserved_in_a_mode"] == 0
+    assert answers["intervals_with_the_expectation"] >= answers["intervals"] - 3 == 14
+    lost = 5 * 0.4 / (1 - 0.4)
+    assert answers["overrun_counts_paid"] == answers["wasted_counts_paid"]
+    assert answers["wasted_counts_paid"] == pytest.approx(lost, abs=1.2)
+    assert answers["overrun_counts_exposed"] == pytest.approx(1.78, abs=0.8)
+    assert answers["overrun_counts_signed"] == answers["wasted_same"] == 0
+    assert answers["served_counts_signed"] == pytest.approx(5 * 0.6, abs=0.6)
+    assert answers["served_same"] == 5
+
+
 CLAIMS: tuple[Claim, ...] = (
     one_paid_request, when_things_break, request_or_session, the_indexers_limits, lost_answers,
     conformance_report, on_a_real_chain, your_own_study, sweeps, a_market, policies_compared,
+    retries,
 )  # fmt: skip
