@@ -169,11 +169,11 @@ def test_a_caption_says_what_it_is_from() -> None:
     found = run("replayed")
     hashed = found.sha256[:12]
     assert plots.caption(found) == (
-        "replayed, seed 1: 7 requests of 2 payers in 1.366 s of virtual time "
+        "replayed, seed 1: 7 requests, 2 payers, 1.366 s of virtual time "
         f"(journal {hashed}); x402sim {VERSION}"
     )
     table = pd.DataFrame({"seed": [3, 4, 4], "error": [None, "no", None]})
-    assert plots.caption(table).startswith("2 seeds (3 to 4), 3 rows, 1 points failed; x402sim")
+    assert plots.caption(table).startswith("2 seeds (3 to 4), 3 rows, 1 failed; x402sim")
     with pytest.raises(ValueError, match="column 'seed'"):
         plots.caption(table[["error"]])
 

@@ -14,7 +14,7 @@ from x402sim.report.plots.figure import (
     ORANGE,
     VERMILLION,
     Labels,
-    current,
+    default_mm,
     empty_axes,
     font_size,
     height_in,
@@ -44,6 +44,8 @@ _ARROW, _TEXT = 0.38, -0.06
 _LETTER = 0.55
 """The mean width of a letter, as a share of the size of the text."""
 _LEFT_SHARE = 0.02
+_WIDEST_MM = 240
+"""The widest figure that is made here; texts that need more are cut."""
 _OWN_SIZE = 7.5
 """The size of texts in points in a figure made here."""
 
@@ -90,8 +92,9 @@ def _width_mm(shown: list[Row], lanes: dict[str, str]) -> float:
     """Return the width of a figure of our own, so that the texts fit if they can."""
     letters = sum(lay_out(shown, lanes, _heads(lanes)).needs)
     wanted_in = letters * _LETTER * _OWN_SIZE / 72 + LEFT_IN
-    style = current()
-    return max(style.width_mm, min(style.widest_mm, wanted_in * (1 + _LEFT_SHARE) * 25.4))
+    least_mm, _ = default_mm()
+    most_mm = min(_WIDEST_MM, 2 * least_mm)
+    return max(least_mm, min(most_mm, wanted_in * (1 + _LEFT_SHARE) * 25.4))
 
 
 def _heads(lanes: dict[str, str]) -> list[str]:
@@ -167,7 +170,7 @@ class _Diagram:
         if line.kind == "lost":
             middle = (left + right) / 2
             self._ax.plot(
-                middle, y + _ARROW, "x", ms=5, zorder=4, mew=1.4, color=VERMILLION,
+                middle, y + _ARROW, "x", ms=3.8, zorder=4, mew=1.3, color=VERMILLION,
                 gid=f"cross {line.exchange}",
             )  # fmt: skip
             end = middle
