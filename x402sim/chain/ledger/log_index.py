@@ -66,3 +66,14 @@ def _with(known: "Blocks | None", number: int) -> Blocks:
         known.pop()
     known.append(number)
     return known
+
+
+def passes(log: Log, wanted: LogFilter) -> bool:
+    """Tell whether a log is one that is wanted, but for its block."""
+    if wanted.addresses and log.address not in wanted.addresses:
+        return False
+    if len(wanted.topics) > len(log.topics):
+        return False
+    return all(
+        not any_of or t in any_of for any_of, t in zip(wanted.topics, log.topics, strict=False)
+    )

@@ -24,7 +24,7 @@ from x402sim.chain.ledger import gas, governing, proxy, wallets
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive, Mined
 from x402sim.chain.ledger.frame import Frame, Token
-from x402sim.chain.ledger.log_index import LogIndex
+from x402sim.chain.ledger.log_index import LogIndex, passes
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import State
 from x402sim.chain.ledger.token import run
@@ -232,7 +232,7 @@ class Machine:
         numbers = self._log_index.blocks(wanted, max(0, wanted.from_block), last)
         blocks = (self.state.blocks[n] for n in numbers)
         receipts = (self.receipt(tx) for block in blocks for tx in block.tx_hashes)
-        return [log for each in filter(None, receipts) for log in each.logs if _passes(log, wanted)]
+        return [log for each in filter(None, receipts) for log in each.logs if passes(log, wanted)]
 
     def transaction(self, tx_hash: Hash) -> Transaction | None:
         """Return a transaction, mined or waiting."""
@@ -397,13 +397,3 @@ class Machine:
             raise Reverted("insufficient native balance")
         self.state.put(native, sender, native.get(sender, 0) - value)
         self.state.put(native, to, native.get(to, 0) + value)
-
-
-def _passes(log: Log, wanted: LogFilter) -> bool:
-    if wanted.addresses and log.address not in wanted.addresses:
-        return False
-    if len(wanted.topics) > len(log.topics):
-        return False
-    return all(
-        not any_of or t in any_of for any_of, t in zip(wanted.topics, log.topics, strict=False)
-    )

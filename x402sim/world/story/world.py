@@ -141,13 +141,13 @@ class World:
         journal: str | Path | None = None,
     ) -> None:
         _require_ndjson(journal)
-        if coin_price is not None and not coin_price > 0:
-            raise ValueError(f"coin_price: expected tokens above 0, got {described(coin_price)}")
+        _require_price(coin_price)
         self.seed, self.on = seed, parse_stage(on) if isinstance(on, str) else on
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
         self.on.require(self.chain)
         configured = {"service": service, "facilitator": facilitator, "explorer": explorer}
-        require_own_world(self.on, configured)
+        around: dict[str, Any] = {"gas_price_gwei": gas_price_gwei, "cache": cache}
+        require_own_world(self.on, configured | around)
         services = services_of(service)
         facilitators = facilitators_of(facilitator, services)
         self._plan = Plan(
@@ -160,9 +160,8 @@ class World:
                 chain=self.chain,
                 block_time_s=_blocks(block_time_s),
                 reorgs=reorgs,
-                gas_price_gwei=gas_price_gwei,
-                cache=cache,
                 without=without,
+                **around,
             ),
             journal=None if journal is None else Path(journal),
             latency=_latencies(latency, (*RECEIVERS, *services, *facilitators)),
@@ -171,23 +170,23 @@ class World:
             latency=dict(latency or {}),
             block_time_s=block_time_s,
             reorgs=reorgs,
-            gas_price_gwei=gas_price_gwei,
+            **around,
             coin_price=coin_price,
-            cache=cache,
             **configured,
             network=None if network == TESTNET else network,
             without=without,
-        )
-        if not invariants:
-            options["invariants"] = "False"
-        self._description = Description(
-            seed=seed,
+        ) | ({} if invariants else {"invariants": "False"})
+        self._description = self._described(options, has_invariants=invariants)
+        self._network = network
+
+    def _described(self, options: dict[str, str], *, has_invariants: bool) -> Description:
+        return Description(
+            seed=self.seed,
             on=self.on.name,
             chain=None if self.chain == DEFAULT_CHAIN else self.chain.name,
             options=options,
-            has_invariants=invariants,
+            has_invariants=has_invariants,
         )
-        self._network = network
 
     def play(self, story: Scenario | Story | str) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
@@ -236,6 +235,11 @@ def _require_ndjson(journal: str | Path | None) -> None:
             f"journal: a run writes NDJSON, not {kind[1:]}: name it {Path(journal or '').stem}"
             ".ndjson; `Run.save` writes its frames as Parquet and CSV"
         )
+
+
+def _require_price(coin: float | None) -> None:
+    if coin is not None and not coin > 0:
+        raise ValueError(f"coin_price: expected tokens above 0, got {described(coin)}")
 
 
 def _blocks(given: float | BlockTimes | None) -> BlockTimes | None:
