@@ -10,8 +10,8 @@ import msgspec
 
 from x402sim.clock import Clock
 from x402sim.events import ServiceName
-from x402sim.payer import core
-from x402sim.payer.wallet import Wallet
+from x402sim.payer import core, standard
+from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
@@ -25,6 +25,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
+from x402sim.protocol.x402 import PAYMENT_HEADERS, RequiredV1
 from x402sim.rng import Stream
 from x402sim.world.control.messages import Sent
 from x402sim.world.story.answers import Answer
@@ -113,10 +114,16 @@ class PayerClient:
         *,
         payment_id: str | None = None,
         session_id: str | None = None,
+        one_step: str | None = None,
         order: Any = None,
     ) -> Answer:
-        """Request a protected resource, with or without a proof of payment."""
+        """Request a protected resource, with or without a proof of payment.
+
+        `one_step` is a header that `sign_one_step` returned: the request itself pays.
+        """
         headers = core.proofs(payment_id, session_id)
+        if one_step is not None:
+            headers[PAYMENT_HEADERS[1]] = one_step
         return await self.send("POST", resource, json=order or ORDER, headers=headers)
 
     async def ask_session(
@@ -186,6 +193,17 @@ class PayerClient:
             spelling,
             receive=receive,
         )
+
+    def sign_one_step(self, required: Answer) -> str:
+        """Return a payment for what a 402 offers in one step, in version 1 of the x402 standard.
+
+        It pays with `ask(one_step=...)`, and may be sent as often and to as many services as you
+        like. Raises `BadMessage` if the answer offers nothing in one step.
+        """
+        offered: RequiredV1 = decode(required.text.encode(), RequiredV1)
+        offer = standard.choose(offered, self.world.network, lambda _: "")
+        now_s = self.now_s()
+        return standard.sign(offer, self.wallet, self.world.network, now_s, AFTER_SIGNING_S)
 
     def forge(self, header: str, *, spelling: Spelling = "hex", **changed: Any) -> str:
         """Return a header with fields of `wrong` (see `sign`) changed *after* signing."""
