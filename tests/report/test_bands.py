@@ -24,15 +24,20 @@ def test_a_line_and_a_band_for_each_value(table: pd.DataFrame) -> None:
     assert sorted(map(sorted, lines.values())) == [
         [[1, 3], [10, 12], [100, 102]], [[1, 4], [10, 22], [100, 202]]
     ]  # fmt: skip
-    assert len(ax.collections) == 2
+    assert len(ax.collections) == 3, "two bands, and their entry in the legend"
     low = table.loc[table["policy"] == "naive", "low"].to_numpy()
-    heights = {round(y, 6) for each in ax.collections for _, y in each.get_paths()[0].vertices}
+    heights = {
+        round(y, 6)
+        for each in ax.collections
+        for path in each.get_paths()
+        for _, y in path.vertices
+    }
     assert {round(y, 6) for y in low} <= heights
     assert ax.get_xscale() == "log"
     assert ax.get_ylabel() == "delay (s)"
     legend = ax.get_legend()
     assert legend is not None
-    assert {text.get_text() for text in legend.get_texts()} == {"policy naive", "policy careful"}
+    assert {text.get_text() for text in legend.get_texts()} == {"naive", "careful", "95 % interval"}
 
 
 def test_every_value_on_the_x_axis_is_named(table: pd.DataFrame) -> None:

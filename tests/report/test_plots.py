@@ -133,7 +133,7 @@ def test_lanes_are_the_parties_of_the_run() -> None:
 @pytest.mark.parametrize("name", ["replayed", "lost", "pending"])
 def test_each_exchange_has_its_arrows(name: str) -> None:
     found = run(name)
-    ax = plots.sequence(found, rows_shown=1000)
+    ax = plots.sequence(found, rows_shown=1000, fold=False)
     whole, asked = named(ax, "exchange"), named(ax, "request")
     answers, losses = named(ax, "answer"), named(ax, "lost")
     every = found.latency
@@ -182,19 +182,31 @@ def test_faults_and_failures_span_all_lanes() -> None:
     assert not any("5/nonce-once failed: expected 1" in text for text in said)
 
 
-def test_a_long_run_is_cut_and_the_label_names_the_rows() -> None:
+def test_a_long_run_is_cut_before_its_end_and_says_so() -> None:
     ax = plots.sequence(run("indexed"))
     kinds = ("request", "answer", "exchange", "action", "word")
     assert sum(len(named(ax, kind)) for kind in kinds) == 40
-    assert ax.get_xlabel().startswith("rows 1 to 40 of ")
-    assert not plots.sequence(run("replayed")).get_xlabel()
+    every = rows(Reading(run("indexed").journal))
+    assert f"… {len(every) - 39} rows left out …" in written(ax)
+    assert written(ax)[-1][:20] == every[-1].text[:20], "it ends where the run ends"
+    assert not any("left out" in text for text in written(plots.sequence(run("replayed"))))
 
 
 def test_the_requested_exchange_is_visible() -> None:
-    number = int(run("indexed").latency.query("path == 'eth_blockNumber'")["exchange"].iloc[-1])
+    number = int(run("indexed").latency.query("path == '/api/pay'")["exchange"].iloc[60])
     ax = plots.sequence(run("indexed"), exchange=number)
     assert str(number) in {*named(ax, "request"), *named(ax, "exchange")}
     assert "1" not in named(ax, "request")
+    gaps = [text for text in written(ax) if "left out" in text]
+    assert len(gaps) == 2, "before it and after it"
+
+
+def test_reads_of_the_chain_are_one_row_unless_they_fail() -> None:
+    folded, whole = (written(plots.sequence(run("lost"), fold=fold)) for fold in (True, False))
+    assert "4 chain reads" in folded
+    assert "eth_getLogs: 200" in whole
+    for said in folded, whole:
+        assert any("503" in text for text in said)
 
 
 def test_repeated_exchanges_are_one_row_with_a_count() -> None:
@@ -274,11 +286,11 @@ def test_budgets_burn_down_as_the_frame_says() -> None:
         assert list(line.get_ydata()) == pytest.approx(list(rows["remaining"].astype(float)))
         assert list(line.get_xdata()) == pytest.approx(list(rows["t_s"] / 60))
     marks = Counter(line.get_marker() for line in ax.lines for _ in line.get_xdata() if line.get_linestyle() == "None")  # fmt: skip
-    assert marks == {"o": 2, "v": 2, "s": 1}
+    assert marks == {"o": 2, ".": 5, "v": 2, "s": 1}
     legend = ax.get_legend()
     assert legend is not None
     names = [text.get_text() for text in legend.get_texts()]
-    assert names == ["alice", "bob", "opened", "expired", "refunded"]
+    assert names == ["alice", "bob", "opened", "debited", "expired", "refunded"]
     assert ax.get_ylim()[0] == 0
 
 

@@ -67,7 +67,9 @@ def summarize(
             rows.append(dict(zip(keys, given, strict=True)) | {"result": name} | facts)
             rows[-1]["failed"] = failed
     columns = [*keys, "result", "seeds", "rows", "failed", "mean", "low", "high", "std"]
-    return pd.DataFrame(rows, columns=[*columns, *map(_named, quantiles)])
+    found = pd.DataFrame(rows, columns=[*columns, *map(_named, quantiles)])
+    found.attrs["confidence"] = confidence  # `bands` says it
+    return found
 
 
 def _require_results(frame: "DataFrame") -> None:

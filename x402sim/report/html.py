@@ -14,7 +14,7 @@ from typing import Any
 from x402sim.events import StoryRaised
 from x402sim.journal import Journal
 from x402sim.report import plots
-from x402sim.report.plots.figure import DPI
+from x402sim.report.plots.figure import DPI, transparent
 from x402sim.report.plots.matrix import held_clauses
 from x402sim.report.render import render
 from x402sim.report.summary import Summary, checks_of, held_of
@@ -32,7 +32,8 @@ _CSS_DPI = 120
 class _Image:
     """A plot inside the page, as wide as on paper.
 
-    A diagram keeps its size on a narrow page, and scrolls.
+    A diagram keeps its size on a narrow page, and scrolls. Its white is transparent,
+    so that a dark page can invert it.
     """
 
     caption: str
@@ -119,6 +120,7 @@ def page(
         checks=sum(len(checks_of(run.journal)) for run in runs),
         clauses=plots.clauses_of(runs),
         matrix_caption=plots.OUTCOMES_CAPTION,
+        diagrams=sorted({i.width_px for view in views for i in view.images if i.is_diagram}),
         version=VERSION,
     )
 
@@ -190,4 +192,5 @@ def _traces(run: Summary) -> dict[int, str]:
 def _image(plot: str, image: bytes) -> _Image:
     (width_px,) = unpack(">I", image[16:20])
     shown_px = round(width_px * _CSS_DPI / DPI)
-    return _Image(_CAPTIONS[plot], shown_px, plot == "sequence", b64encode(image).decode())
+    data = b64encode(transparent(image)).decode()
+    return _Image(_CAPTIONS[plot], shown_px, plot == "sequence", data)

@@ -16,7 +16,7 @@ Kind = Literal["request", "answer", "lost", "action", "world", "alarm"]
 CHAIN = "chain"
 LONGEST_TRACE = 60
 """Lines; the middle of a longer trace is left out."""
-_LANES = {"rpc": CHAIN}
+LANES = {"rpc": CHAIN}
 _LOSSES = {
     "RemoteProtocolError": "connection lost",
     "ReadError": "connection lost",
@@ -60,8 +60,10 @@ def shortened(name: str) -> str:
 class Teller:
     """Puts events into words."""
 
-    def __init__(self, reading: Reading, alias: Alias = shortened) -> None:
-        self._reading, self._alias = reading, alias
+    def __init__(
+        self, reading: Reading, alias: Alias = shortened, words: Callable[[str], str] = str
+    ) -> None:
+        self._reading, self._alias, self._words = reading, alias, words
         self._requests = {each.number: each for each in reading.exchanges}
         self._moved: dict[str, str] = {}
 
@@ -98,7 +100,7 @@ class Teller:
         exchange = self._requests.get(event.exchange)
         if exchange is None:
             return None
-        to = _LANES.get(exchange.to, exchange.to)
+        to = LANES.get(exchange.to, exchange.to)
         kind: Kind
         match event:
             case events.RequestSent():
@@ -159,11 +161,12 @@ class Teller:
         sender, to = self._who(event.sender), self._who(event.to)
         amount = to_decimal(int(event.amount_base), self._reading.decimals)
         moved = self._moved[event.tx_hash] = f"{amount} {sender} → {to}"
-        return None if sender == MINT else f"{moved}, block {event.block}"
+        is_mint = self._reading.name(event.sender) == MINT
+        return None if is_mint else f"{moved}, block {event.block}"
 
     def _who(self, address: str) -> str:
         name = self._reading.name(address)
-        return f"{name[:8]}…" if name == address else name
+        return f"{name[:8]}…" if name == address else self._words(name)
 
     def _by_service(self, event: events.ServiceEvent) -> str | None:
         match event:
@@ -257,9 +260,11 @@ def _fault(event: events.FaultInjected) -> str:
     return f"fault at {event.victim}: {event.does}" + (f" ({', '.join(facts)})" if facts else "")
 
 
-def lines(reading: Reading, alias: Alias = shortened) -> list[Line]:
-    """Return the lines of a journal, in order."""
-    teller = Teller(reading, alias)
+def lines(
+    reading: Reading, alias: Alias = shortened, words: Callable[[str], str] = str
+) -> list[Line]:
+    """Return the lines of a journal, in order; `words` gives other words for a party's name."""
+    teller = Teller(reading, alias, words)
     return [line for entry in reading.journal if (line := teller.line(entry))]
 
 

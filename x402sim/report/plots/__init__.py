@@ -26,8 +26,9 @@ except ModuleNotFoundError:
 from x402sim.journal import Journal
 from x402sim.report import frames
 from x402sim.report.plots.bands import bands
+from x402sim.report.plots.caption import caption
 from x402sim.report.plots.diagram import sequence
-from x402sim.report.plots.figure import png
+from x402sim.report.plots.figure import legend, png, style
 from x402sim.report.plots.matrix import clauses_of, outcomes
 from x402sim.report.plots.money import balances, session_burn_down
 from x402sim.report.plots.timing import backlog, latency
@@ -40,12 +41,15 @@ __all__ = [
     "backlog",
     "balances",
     "bands",
+    "caption",
     "clauses_of",
     "draw_all",
     "latency",
+    "legend",
     "outcomes",
     "sequence",
     "session_burn_down",
+    "style",
 ]
 
 
@@ -86,7 +90,7 @@ PLOTS = (
     Plot(
         "sequence",
         "Requests and answers in order. Solid arrows are requests, dashed arrows answers (blue: "
-        "2xx, orange: 402 Payment Required, red: anything else), two-headed arrows whole "
+        "2xx, orange: 402 Payment Required, vermilion: anything else), two-headed arrows whole "
         "exchanges; a cross is an answer that never arrived. #1 is a payment id, s1 a session, "
         "a1 a signed authorization.",
         lambda journal: sequence(journal, exchange=_first_failure(journal)),

@@ -8,11 +8,14 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from pandas.api.types import is_numeric_dtype
 
 from x402sim.report.plots.figure import (
+    GREY,
     LINES,
+    MARKS,
+    Labels,
+    area_sample,
     empty_axes,
     label_axes,
     legend,
-    line_sample,
     plain,
     prepare,
     styled,
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _LEAST_TICK_IN = 0.45
+_ALPHA = 0.18
 _WIDE = 20
 """The x axis is logarithmic if the largest value is so many times the smallest one."""
 
@@ -37,12 +41,15 @@ def bands(
     by: str | None = None,
     band: tuple[str, str] = ("low", "high"),
     ax: Axes | None = None,
+    labels: Labels | None = None,
 ) -> Axes:
     """Draw the mean of a result against a parameter, with a band around it.
 
     `table` is what `x402sim.summarize` returns, `x` a parameter, `y` one of its results, and `by`
     another parameter: one line for each of its values, at most five. The band is the confidence
-    interval of the mean; with `band=("q05", "q95")` it has nine tenths of the rows.
+    interval of the mean; with `band=("q05", "q95")` it has nine tenths of the rows. `labels` are
+    words for names, of parameters, results, values, or both together:
+    `{"block_s": "block interval", "k": "confirmations", "k 0": "no confirmation"}`.
 
     Raises `ValueError` for a column or a result that the table does not have, and for more lines
     than can be told apart.
@@ -59,21 +66,29 @@ def bands(
     if rows.empty:
         return empty_axes(ax, "no results")
     at = _positions(rows[x])
-    for (_, group), (colour, dashes) in zip(groups, LINES, strict=False):
+    for (value, group), (colour, dashes), mark in zip(groups, LINES, MARKS, strict=False):
         xs = np.array([at[value] for value in group[x]])
         order = np.argsort(xs)
         sorted_group = group.iloc[order]
         low, mean, high = (sorted_group[name] for name in (band[0], "mean", band[1]))
-        ax.fill_between(xs[order], low, high, color=colour, alpha=0.18, lw=0)
-        ax.plot(xs[order], mean, color=colour, ls=dashes, lw=1.4, marker="o", ms=3.5)
+        ax.fill_between(xs[order], low, high, color=colour, alpha=_ALPHA, lw=0)
+        ax.plot(
+            xs[order], mean, color=colour, ls=dashes, lw=1.4, marker=mark, ms=3.5,
+            label="mean" if by is None else _named(by, value),
+        )  # fmt: skip
     _x_axis(ax, at, is_number=is_numeric_dtype(rows[x]))
     label_axes(ax, titled(x), titled(y))
-    if by is not None:
-        legend(ax, [
-            line_sample(_named(by, value), colour, dashes)
-            for (value, _), (colour, dashes) in zip(groups, LINES, strict=False)
-        ])  # fmt: skip
+    shade = LINES[0][0] if len(groups) == 1 else GREY
+    legend(ax, [area_sample(_meaning(table, band), shade, _ALPHA)])
     return ax
+
+
+def _meaning(table: "DataFrame", band: tuple[str, str]) -> str:
+    """Return what a band is, for the legend: "95 % interval", "q05 to q95"."""
+    if band != ("low", "high"):
+        return f"{plain(band[0])} to {plain(band[1])}"
+    confidence = table.attrs.get("confidence")
+    return f"{100 * confidence:g} % interval" if confidence else "interval of the mean"
 
 
 def _require(table: "DataFrame", names: tuple[str, ...]) -> None:
@@ -110,20 +125,27 @@ def _shown(value: Any) -> str:
 
 
 def _named(name: str, value: Any) -> str:
-    """Return a parameter and its value for a legend: "length 60 s"."""
+    """Return a parameter's value for a legend: "latency 60 s"; a text needs no parameter."""
+    whole = f"{name} {value}"
+    if (said := plain(whole)) != whole or isinstance(value, str):
+        return said if said != whole else plain(value)
     words, unit = _words(name)
+    if isinstance(value, bool | np.bool_):
+        return f"{words}: {'yes' if value else 'no'}"
     return " ".join(part for part in (words, _shown(value), unit) if part)
 
 
 def titled(name: str) -> str:
     """Return a column's name for a label: "delay_s" is "delay (s)"."""
     words, unit = _words(name)
-    return f"{words} ({unit})" if unit else words
+    return f"{words} ({unit})" if unit and not words.endswith(")") else words
+
+
+_UNITS = (("_per_s", "1/s"), ("_ms", "ms"), ("_s", "s"), ("_min", "min"), ("_h", "h"))
 
 
 def _words(name: str) -> tuple[str, str]:
-    """Return the words of a column's name, and the unit that it ends with, if it has one."""
-    for suffix, unit in (("_per_s", "1/s"), ("_ms", "ms"), ("_s", "s")):
-        if name.endswith(suffix):
-            return name.removesuffix(suffix).replace("_", " "), unit
-    return name.replace("_", " "), ""
+    """Return the words for a column, and the unit that its name ends with, if it has one."""
+    suffix, unit = next((each for each in _UNITS if name.endswith(each[0])), ("", ""))
+    said = plain(name)
+    return said if said != name else name.removesuffix(suffix).replace("_", " "), unit

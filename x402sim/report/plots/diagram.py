@@ -12,11 +12,13 @@ from x402sim.report.plots.figure import (
     LIGHT,
     ORANGE,
     VERMILLION,
-    WIDTH_MM,
+    Labels,
     NotebookFigure,
+    current,
     empty_axes,
     font_size,
     height_in,
+    legend,
     line_sample,
     mark_sample,
     plain,
@@ -25,12 +27,12 @@ from x402sim.report.plots.figure import (
     width_in,
 )
 from x402sim.report.plots.lanes import PAD, Place, lay_out
-from x402sim.report.plots.rows import Row, rows
+from x402sim.report.plots.rows import Row, excerpt, rows
 from x402sim.report.reading import Reading, Source, journal_of
 from x402sim.report.trace import CHAIN
 
 ROWS = 40
-"""The most rows in a figure made here; given axes hold as many as fit."""
+"""The most rows in a figure made here, if the caller does not say; given axes hold what fits."""
 MOST_PAYERS = 4
 """The most lanes for payers; further payers share the last one."""
 ROW_IN, LEAST_ROW_IN = 0.19, 0.155
@@ -43,9 +45,6 @@ _LETTER = 0.55
 _LEFT_SHARE = 0.02
 _TIMES_IN = 0.72
 """The width of the times and of their label, left of the lanes."""
-_MOST_MM = 240
-"""The widest figure that is made here; texts that need more are cut."""
-_NARROW_IN = 4.0
 _OWN_SIZE = 7.5
 """The size of texts in points in a figure made here."""
 
@@ -57,52 +56,43 @@ def sequence(
     *,
     exchange: int = 1,
     rows_shown: int | None = None,
+    fold: bool = True,
+    labels: Labels | None = None,
 ) -> Axes:
     """Draw the messages between payers, service, facilitator, explorer and chain, in order.
 
-    Shows the first `rows_shown` rows (default: as many as fit), or the rows around `exchange`
-    if it is not among them; the label below names the rows if some are left out. Solid arrow:
-    request; dashed: answer; two-headed: a whole exchange; cross: an answer that never arrived.
-    Blue: 2xx; orange: 402 Payment Required; vermillion: anything else. #1, s1, a1 are payment
-    ids, sessions and authorizations, numbered as they appear.
+    Shows at most `rows_shown` rows (default: as many as fit): the last ones, and those around
+    `exchange`; a row says how many are left out. Solid arrow: request; dashed: answer; two-headed:
+    a whole exchange; cross: an answer that never arrived. Blue: 2xx; orange: 402 Payment Required;
+    vermilion: anything else. #1, s1, a1 are payment ids, sessions and authorizations, numbered
+    as they appear. `fold` makes one row of reads of the chain that follow one another. `labels` are
+    words for names of parties, and for texts of rows.
     """
     reading = Reading(journal_of(source))
-    every = rows(reading)
+    every = rows(reading, fold=fold, words=plain)
     given = None if ax is None else prepare(ax)
     if given is None:
-        count = max(2, min(len(every), rows_shown or ROWS))
+        count = max(3, rows_shown or ROWS)
     else:
         count = rows_shown or max(5, int(height_in(given) / LEAST_ROW_IN))
-    first = _first(every, exchange, count)
-    shown = every[first : first + count]
+    shown = excerpt(every, exchange, count)
     lanes = _lanes(shown, _parts(reading))
-    height_mm = (count * ROW_IN + 0.9) * 25.4
+    height_mm = (max(2, len(shown)) * ROW_IN + 0.9) * 25.4
     ax = given or prepare(None, height_mm=height_mm, width_mm=_width_mm(shown, lanes))
     if not shown:
         return empty_axes(ax, "no exchange")
     diagram = _Diagram(ax, shown, lanes)
     diagram.draw()
-    is_cut = len(shown) < len(every)
-    diagram.draw_legend(below_pt=1.5 * font_size(ax) if is_cut else 0)
-    if is_cut:
-        caption = f"rows {first + 1} to {first + len(shown)} of {len(every)}"
-        ax.set_xlabel(caption, size=font_size(ax), color=GREY, labelpad=1)
+    diagram.draw_legend()
     return ax
-
-
-def _first(every: list[Row], exchange: int, count: int) -> int:
-    """Return the first row to show, so that the exchange is visible."""
-    begins = max(
-        (n for n, row in enumerate(every) if 0 < (row.line.exchange or 0) <= exchange), default=0
-    )
-    return 0 if begins < count else min(begins - count // 2, len(every) - count)
 
 
 def _width_mm(shown: list[Row], lanes: dict[str, str]) -> float:
     """Return the width of a figure of our own, so that the texts fit if they can."""
     letters = sum(lay_out(shown, lanes, _heads(lanes)).needs)
     wanted_in = letters * _LETTER * _OWN_SIZE / 72 + _TIMES_IN
-    return max(WIDTH_MM, min(_MOST_MM, wanted_in * (1 + _LEFT_SHARE) * 25.4))
+    style = current()
+    return max(style.width_mm, min(style.widest_mm, wanted_in * (1 + _LEFT_SHARE) * 25.4))
 
 
 def _heads(lanes: dict[str, str]) -> list[str]:
@@ -232,23 +222,21 @@ class _Diagram:
             annotation_clip=False,
         )  # fmt: skip
 
-    def draw_legend(self, below_pt: float) -> None:
-        """Explain the colours that are there, so many points below the diagram."""
+    def draw_legend(self) -> None:
+        """Explain the arrows and marks that are there, below the diagram."""
+        kinds = {row.line.kind for row in self._rows if not row.answer}
         outcomes = {row.outcome for row in self._rows if row.line.kind == "answer" or row.answer}
         colours = {_COLOURS.get(outcome, VERMILLION) for outcome in outcomes}
-        is_lost = any(row.line.kind == "lost" for row in self._rows)
-        handles = [
+        is_whole = any(row.answer for row in self._rows)
+        samples = [
+            *([line_sample("request", BLACK, "-")] if "request" in kinds else []),
             *(line_sample(name, c, (0, (3, 2))) for c, name in _ANSWERS.items() if c in colours),
-            *([mark_sample("no answer", "x", VERMILLION, VERMILLION)] if is_lost else []),
+            *([mark_sample("no answer", "x", VERMILLION, VERMILLION)] if "lost" in kinds else []),
+            *([line_sample("↔ request and answer", GREY, "-")] if is_whole else []),
+            *([mark_sample("what a party did", "D", BLACK, BLACK)] if "action" in kinds else []),
         ]
-        if handles:
-            self._ax.legend(
-                handles=handles, loc="upper left", frameon=False,
-                bbox_to_anchor=(0, -below_pt / 72 / height_in(self._ax)),
-                ncols=2 if width_in(self._ax) < _NARROW_IN else len(handles),
-                fontsize=font_size(self._ax), handlelength=2.2, handletextpad=0.4,
-                columnspacing=1.2, borderaxespad=0.3,
-            )  # fmt: skip
+        if samples:
+            legend(self._ax, samples, loc="upper left", bbox_to_anchor=(0, 0))
 
 
 def _cut(text: str, most: int) -> str:
@@ -257,7 +245,7 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-_ANSWERS = {BLUE: "2xx", ORANGE: "402 Payment Required", VERMILLION: "any other answer"}
+_ANSWERS = {BLUE: "answer 2xx", ORANGE: "402 Payment Required", VERMILLION: "any other answer"}
 _COLOURS = {None: BLACK, "served": BLUE, "paid": BLUE, "payment required": ORANGE}
 """By outcome; any other outcome is vermillion."""
 

@@ -1,21 +1,29 @@
 """The style of every plot: sizes, colours, time axes, legends, and reproducible PNG and SVG.
 
-The colours are Okabe and Ito's, which colour-blind readers can tell apart. Figures are made
+The colours are Okabe and Ito's, which colour-blind readers can tell apart. Lines that mean
+different things differ in dashes or marks, too, so that grey is enough. Figures are made
 without pyplot, so its global state stays untouched.
 """
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import wraps
 from itertools import pairwise
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, cast
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from PIL import Image
+
+from x402sim.text.suggest import unknown
 
 P = ParamSpec("P")
 
@@ -24,9 +32,11 @@ BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE = "#CC79A7"
 LINES = ((BLUE, "-"), (VERMILLION, "--"), (GREEN, "-."), (BLACK, ":"), (PURPLE, (0, (6, 1, 1, 1))))
 """Colours dark enough for text, each with dashes, so that lines differ in more than colour."""
+MARKS = ("o", "s", "D", "^", "v")
+"""Marks of points, one for each of `LINES`."""
 
-WIDTH_MM, HEIGHT_MM, DPI = 160, 80, 200
-"""The default size of a figure, two columns of a page, and the resolution of a PNG."""
+DPI = 200
+"""The resolution of a PNG."""
 _NARROW_IN = 4.0
 _ON_SCREEN_DPI = 110
 _COLOURS, _NEARLY_WHITE = 64, 252
@@ -42,6 +52,50 @@ _STYLE: Any = {
 _UNITS = ((2 * 86_400, 86_400, "d"), (2 * 3600, 3600, "h"), (300, 60, "min"), (0, 1, "s"))
 
 
+@dataclass(frozen=True, slots=True)
+class Style:
+    """The size of a figure made here, and settings of matplotlib."""
+
+    width_mm: float
+    height_mm: float
+    widest_mm: float
+    """The widest diagram; texts that need more are cut."""
+    settings: Any = field(default_factory=dict)
+
+
+_SERIF = ["STIXGeneral", "DejaVu Serif", "DejaVu Sans"]
+"""Fonts that come with matplotlib; the later ones have the letters that the first one lacks."""
+STYLES = {
+    "screen": Style(160, 80, 240),
+    "print": Style(88.9, 58, 183, {
+        "font.family": _SERIF, "font.size": 7.5, "figure.figsize": (3.5, 2.3),
+        "axes.labelsize": 7.5, "axes.titlesize": 7.5, "legend.fontsize": 7, "lines.linewidth": 1.1,
+        "xtick.labelsize": 7, "ytick.labelsize": 7,
+    }),
+}  # fmt: skip
+_current: ContextVar[Style] = ContextVar("style of plots", default=STYLES["screen"])
+Labels = Mapping[str, str]
+"""Words for names in code: `{"k 0": "not confirmed", "block_s": "block interval"}`."""
+_labels: ContextVar[Labels] = ContextVar("words for names", default={})  # noqa: B039
+
+
+@contextmanager
+def style(name: str) -> Iterator[None]:
+    """Draw in another style within a `with` block: "screen", or "print".
+
+    "print" is one column of a journal: 3.5 inches wide, with serif letters; matplotlib's own
+    figures take it, too. Only a sequence diagram may be as wide as two columns.
+    """
+    if name not in STYLES:
+        raise ValueError(unknown("style", name, STYLES))
+    token = _current.set(STYLES[name])
+    try:
+        with mpl.rc_context(STYLES[name].settings):
+            yield
+    finally:
+        _current.reset(token)
+
+
 class NotebookFigure(Figure):
     """A figure that a notebook displays, whether or not pyplot is loaded."""
 
@@ -50,28 +104,42 @@ class NotebookFigure(Figure):
 
 
 def styled(draw: Callable[P, Axes]) -> Callable[P, Axes]:
-    """Decorate a plot: it draws in this style, whatever the user's matplotlib settings."""
+    """Decorate a plot: it draws in this style, whatever the user's matplotlib settings.
+
+    Its argument `labels` gives the words for names; `plain` looks them up.
+    """
 
     @wraps(draw)
     def drawn(*args: P.args, **options: P.kwargs) -> Axes:
-        with mpl.rc_context(_STYLE):
-            return draw(*args, **options)
+        token = _labels.set(cast("Labels", options.get("labels")) or {})
+        try:
+            with mpl.rc_context(_STYLE | current().settings):
+                return draw(*args, **options)
+        finally:
+            _labels.reset(token)
 
     return drawn
 
 
-def new_axes(width_mm: float = WIDTH_MM, height_mm: float = HEIGHT_MM) -> Axes:
-    """Return the axes of a new figure of this size."""
+def current() -> Style:
+    """Return the current style."""
+    return _current.get()
+
+
+def new_axes(width_mm: float | None = None, height_mm: float | None = None) -> Axes:
+    """Return the axes of a new figure of this size; by default, that of the current style."""
+    width_mm, height_mm = width_mm or current().width_mm, height_mm or current().height_mm
     figure = NotebookFigure(figsize=(width_mm / 25.4, height_mm / 25.4), layout="constrained")
     FigureCanvasAgg(figure)
     return figure.add_subplot()
 
 
-def prepare(ax: Axes | None, height_mm: float = HEIGHT_MM, width_mm: float = WIDTH_MM) -> Axes:
+def prepare(ax: Axes | None, height_mm: float | None = None, width_mm: float | None = None) -> Axes:
     """Return these axes, or new ones, without a frame and with text that fits their size."""
     ax = ax or new_axes(width_mm, height_mm)
     ax.spines[["top", "right"]].set_visible(False)
-    ax.tick_params(labelsize=font_size(ax), width=0.6, length=3)
+    family = mpl.rcParams["font.family"]
+    ax.tick_params(labelsize=font_size(ax), width=0.6, length=3, labelfontfamily=family)
     return ax
 
 
@@ -121,8 +189,9 @@ def empty_axes(ax: Axes, text: str) -> Axes:
 
 
 def plain(text: object) -> str:
-    """Return a text on one line, without control characters."""
-    return "".join(c if c.isprintable() else " " for c in str(text))
+    """Return a text, or the words that the caller has for it, without control characters."""
+    said = _labels.get().get(str(text), str(text))
+    return "".join(c if c.isprintable() else " " for c in said)
 
 
 def label_ends(
@@ -154,24 +223,45 @@ def _apart(ys: Sequence[float], gap: float, low: float, high: float) -> list[flo
 
 def line_sample(name: str, colour: str, dashes: Any) -> Line2D:
     """Return a legend's entry for a line."""
-    return Line2D([], [], color=colour, ls=dashes, lw=1.4, label=plain(name)[:24])
+    return Line2D([], [], color=colour, ls=dashes, lw=1.4, label=plain(name)[:40])
 
 
-def mark_sample(name: str, marker: str, face: str, edge: str = GREY) -> Line2D:
+def mark_sample(name: str, marker: str, face: str, edge: str = GREY, size: float = 4.5) -> Line2D:
     """Return a legend's entry for a marker."""
-    return Line2D([], [], ls="", marker=marker, ms=4.5, mec=edge, mfc=face, label=name)
+    return Line2D([], [], ls="", marker=marker, ms=size, mec=edge, mfc=face, label=plain(name))
 
 
-def legend(ax: Axes, handles: list[Line2D]) -> None:
-    """Put a legend above the axes, as many entries in a row as fit."""
-    widths_in = [len(str(each.get_label())) * 0.58 * font_size(ax) / 72 + 0.5 for each in handles]
-    is_one_row = sum(widths_in) <= width_in(ax)
-    columns = len(handles) if is_one_row else max(1, int(width_in(ax) / max(widths_in)))
-    ax.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(0, 1), frameon=False,
-        ncols=columns, fontsize=font_size(ax), handlelength=2.2, handletextpad=0.4,
-        columnspacing=1.2, borderaxespad=0.2,
+def area_sample(name: str, colour: str, alpha: float = 1.0) -> PolyCollection:
+    """Return a legend's entry for an area."""
+    return PolyCollection([], fc=colour, ec="none", alpha=alpha, label=plain(name))
+
+
+def legend(ax: Axes, samples: Sequence[Line2D | PolyCollection] = (), **options: Any) -> None:
+    """Put all that has a label into a legend above the axes, as many entries in a row as fit.
+
+    It includes what you drew yourself: after `axes.plot(…, label="theory")`, `plots.legend(axes)`
+    makes the legend anew. `samples` stand for things that the axes have already.
+    """
+    for each in samples:
+        ax.add_artist(each).set_in_layout(False)  # without data, it would seem to be in a corner
+    handles, names = ax.get_legend_handles_labels()
+    place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1)} | options
+    drawn = ax.legend(
+        handles, names, frameon=False, fontsize=font_size(ax), handlelength=2.2,
+        handletextpad=0.4, columnspacing=1.2, borderaxespad=0.2, ncols=_columns(ax, names), **place,
     )  # fmt: skip
+    for text in drawn.get_texts():
+        text.set_parse_math(False)
+
+
+def _columns(ax: Axes, names: Sequence[str]) -> int:
+    """Return in how many columns a legend fits; each is as wide as its longest name."""
+    widths_in = [len(name) * 0.58 * font_size(ax) / 72 + 0.5 for name in names]
+    for columns in range(len(names), 1, -1):
+        chunks = np.array_split(widths_in, columns)  # as matplotlib fills them
+        if sum(float(chunk.max()) for chunk in chunks) <= width_in(ax):
+            return columns
+    return 1
 
 
 def png(figure: Any, dpi: int = DPI) -> bytes:
@@ -185,6 +275,23 @@ def png(figure: Any, dpi: int = DPI) -> bytes:
     file = io.BytesIO()
     few.save(file, "png", dpi=(dpi, dpi))
     return file.getvalue()
+
+
+def transparent(image: bytes) -> bytes:
+    """Return a PNG of `png` with white turned into transparency; on white it looks the same."""
+    drawn = Image.open(io.BytesIO(image))
+    palette = drawn.getpalette() or []
+    clear = [_without_white(palette[n : n + 3]) for n in range(0, len(palette), 3)]
+    drawn.putpalette([part for colour, _ in clear for part in colour])
+    file = io.BytesIO()
+    drawn.save(file, "png", transparency=bytes(alpha for _, alpha in clear), dpi=(DPI, DPI))
+    return file.getvalue()
+
+
+def _without_white(colour: Sequence[int]) -> tuple[list[int], int]:
+    """Return the darkest colour, and how opaque it is, that looks like this one on white."""
+    alpha = 255 - min(colour)
+    return [255 - round(255 * (255 - part) / alpha) if alpha else 255 for part in colour], alpha
 
 
 def svg(figure: Any) -> bytes:

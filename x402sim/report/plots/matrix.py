@@ -11,9 +11,12 @@ from x402sim.report.plots.figure import (
     GREY,
     LIGHT,
     VERMILLION,
+    Labels,
     empty_axes,
     font_size,
     height_in,
+    legend,
+    mark_sample,
     plain,
     prepare,
     styled,
@@ -25,34 +28,46 @@ from x402sim.report.summary import Summary, checks_of
 _CELL_IN = 0.21
 LEAST_MM = 100, 25
 """Width and height of a figure made here, at least; it grows with its content."""
+_MOST_CELL_IN = 0.28
 _GLYPHS = {"passed": ("✓", "#b7e0d2", BLACK), "failed": ("✗", VERMILLION, "white")}
+_MEANINGS = {
+    "passed": ("✓  every check held", "#b7e0d2"),
+    "failed": ("✗  a check failed", VERMILLION),
+    "skipped": ("\N{EN DASH}  skipped", LIGHT),
+}
 
 
 @styled
-def outcomes(runs: Sequence[Source], ax: Axes | None = None) -> Axes:
+def outcomes(
+    runs: Sequence[Source], ax: Axes | None = None, *, labels: Labels | None = None
+) -> Axes:
     """Draw a matrix of scenarios and clauses: which checks held, which failed.
 
-    A tick on green: every check of that clause held. A white cross on red: at least one
+    A tick on green: every check of that clause held. A white cross on vermilion: at least one
     failed. A grey bar: the scenario was skipped. An empty cell: the scenario does not check
     that clause. A cross before a name: the scenario failed, by a check or by an exception.
+    `labels` are words for names of scenarios and clauses.
     """
     summaries = [Summary(journal_of(run)) for run in runs]
     clauses = clauses_of(summaries)
-    names = _labels(summaries)
+    names, heads = _named(summaries), [plain(clause) for clause in clauses]
     if ax is None:
-        longest = max(map(len, names), default=0) * 0.075, max(map(len, clauses), default=0) * 0.075
-        ax = prepare(
-            None,
-            width_mm=max(LEAST_MM[0], (longest[0] + len(clauses) * _CELL_IN + 0.4) * 25.4),
-            height_mm=max(LEAST_MM[1], (longest[1] + len(names) * _CELL_IN + 0.5) * 25.4),
-        )
+        wide, high = (max(map(len, texts), default=0) * 0.068 for texts in (names, heads))
+        width_mm = max(LEAST_MM[0], (wide + len(heads) * _CELL_IN + 0.4) * 25.4)
+        height_mm = max(LEAST_MM[1], (high + len(names) * _CELL_IN + 0.6) * 25.4)
+        ax = prepare(None, width_mm=width_mm, height_mm=height_mm)
     else:
         ax = prepare(ax)
     if not summaries:
         return empty_axes(ax, "no runs")
-    _draw_grid(ax, names, clauses)
+    _draw_grid(ax, names, clauses, heads)
     for y, summary in enumerate(summaries):
         _draw_run(ax, y, summary, clauses)
+    drawn = {str(each.get_gid()).partition(" ")[0] for each in ax.patches}
+    looks = [look for kind, look in _MEANINGS.items() if kind in drawn]
+    samples = [mark_sample(text, "s", fill, fill, 6) for text, fill in looks]
+    corner = (-0.5, len(names) - 0.4)
+    legend(ax, samples, loc="upper left", bbox_to_anchor=corner, bbox_transform=ax.transData)
     return ax
 
 
@@ -70,11 +85,12 @@ def held_clauses(summary: Summary) -> dict[str, bool]:
     return held
 
 
-def _labels(summaries: Sequence[Summary]) -> list[str]:
+def _named(summaries: Sequence[Summary]) -> list[str]:
     """Return the scenarios' names, with a cross if they failed, and the seed of repeated ones."""
     names = [summary.name for summary in summaries]
     return [
-        plain(("✗ " if summary.outcome == "failed" else "") + summary.name)
+        ("✗ " if summary.outcome == "failed" else "")
+        + plain(summary.name)
         + (f" (seed {summary.seed})" if names.count(summary.name) > 1 else "")
         for summary in summaries
     ]
@@ -89,27 +105,23 @@ def _by_section(clause: str) -> tuple[int, float, str]:
         return 1, 0.0, clause
 
 
-def _draw_grid(ax: Axes, names: list[str], clauses: list[str]) -> None:
-    ax.set_xlim(-0.5, max(1, len(clauses)) - 0.5)
-    ax.set_ylim(len(names) - 0.5, -0.5)
-    letters = min(font_size(ax), 0.62 * 72 * min(
-        height_in(ax) / max(1, len(names)), width_in(ax) / max(1, len(clauses))
-    ))  # fmt: skip
+def _draw_grid(ax: Axes, names: list[str], clauses: list[str], heads: list[str]) -> None:
+    """Draw the empty cells, none larger than a cell has to be, in the upper left corner."""
+    columns = max(1.0, len(clauses), width_in(ax) / _MOST_CELL_IN)
+    rows = max(len(names), height_in(ax) / _MOST_CELL_IN)
+    ax.set_xlim(-0.5, columns - 0.5)
+    ax.set_ylim(rows - 0.5, -0.5)
+    cell_in = min(height_in(ax) / rows, width_in(ax) / columns)
+    letters = min(font_size(ax), 0.62 * 72 * cell_in)
     ax.xaxis.tick_top()
-    ax.set_xticks(
-        range(len(clauses)),
-        [plain(c) for c in clauses],
-        rotation=90,
-        size=letters,
-        parse_math=False,
-    )
+    ax.set_xticks(range(len(heads)), heads, rotation=90, size=letters, parse_math=False)
     ax.set_yticks(range(len(names)), names, size=letters, parse_math=False)
     ax.tick_params(length=0, pad=2)
     ax.spines[:].set_visible(False)
     ax.hlines(np.arange(len(names) + 1) - 0.5, -0.5, len(clauses) - 0.5, color=LIGHT, lw=0.5)
     for x, (one, other) in enumerate(pairwise(clauses)):
         is_new = one.partition("/")[0] != other.partition("/")[0]
-        ax.axvline(x + 0.5, color=GREY if is_new else LIGHT, lw=0.5)
+        ax.vlines(x + 0.5, -0.5, len(names) - 0.5, color=GREY if is_new else LIGHT, lw=0.5)
 
 
 def _draw_run(ax: Axes, y: int, summary: Summary, clauses: list[str]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.transforms import ScaledTranslation
 
 from x402sim.protocol.money import to_decimal
 from x402sim.report import frames
@@ -14,10 +15,11 @@ from x402sim.report.plots.figure import (
     GREY,
     LIGHT,
     LINES,
+    Labels,
+    area_sample,
     empty_axes,
     label_ends,
     legend,
-    line_sample,
     mark_sample,
     plain,
     prepare,
@@ -33,12 +35,18 @@ Points = list[tuple[float, int]]
 
 
 @styled
-def balances(source: Source, ax: Axes | None = None, *, with_funding: bool = False) -> Axes:
+def balances(
+    source: Source,
+    ax: Axes | None = None,
+    *,
+    with_funding: bool = False,
+    labels: Labels | None = None,
+) -> Axes:
     """Draw each party's net gain or loss on the chain over time.
 
     Minted tokens are left out, so that small payments stay visible; `with_funding` includes
     them. If the parties are too many to tell apart, all but the merchants are one line, and then
-    the merchants are another.
+    the merchants are another. `labels` are words for names of parties.
     """
     reading = Reading(journal_of(source))
     held = _held(reading, with_funding)
@@ -103,15 +111,27 @@ def _together(held: dict[str, Points], names: Sequence[str], what: str) -> dict[
 
 _OUTER, _INNER = "#dcebf5", "#9cc8e3"
 _MOST_POINTS = 2000
-_MARKS = {"opened": "o", "expired": "v", "refunded": "s"}
+_MARKS = {
+    "opened": ("o", 4.5),
+    "debited": (".", 4),
+    "expired": ("v", 4.5),
+    "refunded": ("s", 4.5),
+    "failed": ("x", 4.5),
+}
+_FILLED = ("opened", "debited")
+_SHIFT_PT = 2.2
 
 
 @styled
-def session_burn_down(source: Source, ax: Axes | None = None) -> Axes:
+def session_burn_down(
+    source: Source, ax: Axes | None = None, *, labels: Labels | None = None
+) -> Axes:
     """Draw each session's remaining budget over time.
 
-    Disc: opened; triangle: expired; square: refunded. More than five sessions are drawn together,
+    Disc: opened; dot: a debit; triangle: expired; square: refunded. Each session is shifted by
+    a millimetre, so that none covers another one. More than five sessions are drawn together,
     over the time since each was opened: their median, middle half, and 5th to 95th percentile.
+    `labels` are words for names of payers.
     """
     reading = Reading(journal_of(source))
     table = frames.sessions(journal_of(source))
@@ -123,19 +143,14 @@ def session_burn_down(source: Source, ax: Axes | None = None) -> Axes:
     if len(groups) > MOST_LINES:
         return _draw_bands(ax, groups, budget)
     unit_s = time_axis(ax, float(table["t_s"].max()), y=budget)
-    looks = LINES[: len(groups)]
-    names = [group["payer"].iloc[0] for group in groups]
-    for group, (colour, dashes) in zip(groups, looks, strict=True):
-        _draw_session(ax, group, unit_s, colour, dashes)
+    for n, (group, (colour, dashes)) in enumerate(zip(groups, LINES, strict=False)):
+        _draw_session(ax, n, group, unit_s, colour, dashes)
     legend(ax, [
-        *(line_sample(name, *look) for name, look in zip(names, looks, strict=False)),
-        *(
-            mark_sample(name, marker, GREY if name == "opened" else "white")
-            for name, marker in _MARKS.items()
-            if (table["event"] == name).any()
-        ),
+        mark_sample(name, marker, GREY if name in _FILLED else "white", size=size)
+        for name, (marker, size) in _MARKS.items()
+        if (table["event"] == name).any()
     ])  # fmt: skip
-    ax.set_ylim(bottom=0)
+    ax.set_ylim(0, 1.06 * float(table["remaining"].max()) or 1)
     return ax
 
 
@@ -156,23 +171,30 @@ def _draw_bands(ax: Axes, groups: list[Any], budget: str) -> Axes:
     xs = at_s / unit_s
     ax.fill_between(xs, low, high, step="post", color=_OUTER, lw=0, gid="band 5 to 95 %")
     ax.fill_between(xs, first, third, step="post", color=_INNER, lw=0, gid="band 25 to 75 %")
-    ax.step(xs, middle, where="post", color=BLUE, lw=1.4, gid="median")
+    median = f"median of {len(groups)} sessions"
+    ax.step(xs, middle, where="post", color=BLUE, lw=1.4, gid="median", label=median)
     legend(ax, [
-        line_sample(f"median of {len(groups)} sessions", BLUE, "-"),
-        mark_sample("middle half", "s", _INNER, _INNER),
-        mark_sample("5th to 95th percentile", "s", _OUTER, _OUTER),
+        area_sample("middle half", _INNER),
+        area_sample("5th to 95th percentile", _OUTER),
     ])  # fmt: skip
     ax.set_ylim(bottom=0)
     return ax
 
 
-def _draw_session(ax: Axes, group: Any, unit_s: float, colour: str, dashes: Any) -> None:
+def _draw_session(ax: Axes, n: int, group: Any, unit_s: float, colour: str, dashes: Any) -> None:
     xs, ys = group["t_s"].to_numpy() / unit_s, group["remaining"].to_numpy(dtype="float64")
-    ax.step(xs, ys, where="post", color=colour, lw=1.4, ls=dashes)
-    for name, marker in _MARKS.items():
+    shifted = ax.transData + ScaledTranslation(
+        n * _SHIFT_PT / 72, n * _SHIFT_PT / 72, ax.figure.dpi_scale_trans
+    )
+    ax.step(
+        xs, ys, where="post", color=colour, lw=1.4, ls=dashes, transform=shifted, clip_on=False,
+        label=plain(group["payer"].iloc[0]),
+    )  # fmt: skip
+    for name, (marker, size) in _MARKS.items():
         there = (group["event"] == name).to_numpy()
         if there.any():
             ax.plot(
-                xs[there], ys[there], ls="", marker=marker, ms=4.5, mec=colour,
-                mfc=colour if name == "opened" else "white", clip_on=False, zorder=3,
+                xs[there], ys[there], ls="", marker=marker, ms=size, mec=colour,
+                mfc=colour if name in _FILLED else "white", clip_on=False, zorder=3,
+                transform=shifted,
             )  # fmt: skip

@@ -1,15 +1,17 @@
 """The rows of the sequence diagram.
 
 To keep it short, an exchange of the service's in which nothing else happens is one row,
-and exchanges that are repeated (one, or two in turn) are drawn once, with a count. A
-payer's exchanges have two rows each unless they are many.
+exchanges that are repeated (one, or two in turn) are drawn once, with a count, and so are
+reads of the chain that follow one another. A payer's exchanges have two rows each unless they
+are many.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from x402sim.report.reading import Reading
-from x402sim.report.trace import Line, lines
+from x402sim.report.trace import CHAIN, Line, lines
 
 MANY = 3
 """Equal exchanges of a payer in a row, to be drawn as one."""
@@ -22,10 +24,13 @@ class Row:
     line: Line
     times: int = 1
     answer: Line | None = None
+    are_reads: bool = False
 
     @property
     def text(self) -> str:
         """What is written on it."""
+        if self.are_reads:
+            return f"{self.times} chain reads"
         count = f"{self.times}\N{MULTIPLICATION SIGN} " if self.times > 1 else ""
         return count + self.line.text + (f": {self.answer.text}" if self.answer else "")
 
@@ -56,10 +61,60 @@ class Numbers:
         return self._given[name]
 
 
-def rows(reading: Reading) -> list[Row]:
-    """Return the rows of the diagram; what an answer says anyway has no row of its own."""
-    told = [each for each in lines(reading, Numbers()) if not each.in_answer]
-    return list(_folded(_paired(told), reading.services))
+def rows(reading: Reading, *, fold: bool = True, words: Callable[[str], str] = str) -> list[Row]:
+    """Return the rows of the diagram; what an answer says anyway has no row of its own.
+
+    `fold` makes one row of reads of the chain that follow one another; `words` gives other words
+    for a name or a text.
+    """
+    told = [
+        replace(each, text=words(each.text))
+        for each in lines(reading, Numbers(), words)
+        if not each.in_answer
+    ]
+    paired = _paired(told)
+    return list(_folded(_reads(paired, reading.services) if fold else paired, reading.services))
+
+
+def excerpt(every: list[Row], exchange: int, count: int) -> list[Row]:
+    """Return at most so many rows, the last ones among them, and those around an exchange.
+
+    Rows like "… 12 rows left out …" stand for the others.
+    """
+    if len(every) <= count:
+        return every
+    last = len(every) - max(1, count // 4)
+    begins = max(
+        (n for n, row in enumerate(every) if 0 < (row.line.exchange or 0) <= exchange), default=0
+    )
+    length = count - (len(every) - last) - 1
+    first = 0 if begins < length else min(begins - length // 2, last - length + 1)
+    length -= first > 0
+    end = min(first + length, last)
+    return [*_gap(every[:first]), *every[first:end], *_gap(every[end:last]), *every[last:]]
+
+
+def _gap(left_out: list[Row]) -> list[Row]:
+    if not left_out:
+        return []
+    text = f"… {len(left_out)} rows left out …"
+    return [Row(replace(left_out[0].line, kind="world", left="world", right=None, text=text))]
+
+
+def _reads(paired: list[Row], services: Collection[str]) -> list[Row]:
+    """Return rows; a service's good reads of the chain that follow one another are one of them."""
+
+    def reader(row: Row) -> tuple[object, ...]:
+        line, answer = row.line, row.answer
+        is_read = line.left in services and line.right == CHAIN and "_send" not in line.text
+        is_good = answer is not None and answer.text == "200" and answer.outcome == "served"
+        return (line.left,) if is_read and is_good else (line.seq, line.kind)
+
+    groups = [list(group) for _, group in groupby(paired, reader)]
+    return [
+        replace(first, times=1 + len(more), are_reads=True) if more else first
+        for first, *more in groups
+    ]
 
 
 def _paired(lines: list[Line]) -> list[Row]:
@@ -81,7 +136,7 @@ def _folded(paired: list[Row], services: Collection[str]) -> Iterator[Row]:
     while n < len(paired):
         period, times = _repeats(paired, n, services)
         if times > 1:
-            yield from (replace(row, times=times) for row in paired[n : n + period])
+            yield from (replace(row, times=row.times * times) for row in paired[n : n + period])
         else:
             yield from _apart(paired[n], services)
         n += period * times

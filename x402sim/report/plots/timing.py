@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from x402sim.report import frames
@@ -15,11 +16,11 @@ from x402sim.report.plots.figure import (
     GREY,
     PURPLE,
     VERMILLION,
+    Labels,
     empty_axes,
     font_size,
     label_axes,
     legend,
-    line_sample,
     mark_sample,
     plain,
     prepare,
@@ -27,19 +28,21 @@ from x402sim.report.plots.figure import (
     time_axis,
 )
 from x402sim.report.reading import Reading, Source, journal_of
+from x402sim.report.trace import CHAIN, LANES
 
 _MOST_ROWS = 12
 _ENOUGH = 5
 """Answers needed to draw quartiles."""
-_COLOURS = {"service": BLUE, "facilitator": VERMILLION, "explorer": GREEN, "rpc": PURPLE}
+_COLOURS = {"service": BLUE, "facilitator": VERMILLION, "explorer": GREEN, CHAIN: PURPLE}
 
 
 @styled
-def latency(source: Source, ax: Axes | None = None) -> Axes:
+def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = None) -> Axes:
     """Draw the latency of each part, one row for each kind of request.
 
     Ring: median; thick line: middle half; thin line: 5th to 95th percentile; faint ticks: single
-    answers. Unanswered requests are counted in the row's text.
+    answers. Unanswered requests are counted in the row's text. `labels` are words for the names of
+    parts and requests.
     """
     table = frames.latency(journal_of(source))
     groups = _by_callee(table)
@@ -49,19 +52,24 @@ def latency(source: Source, ax: Axes | None = None) -> Axes:
     slowest = float(table["latency_s"].max())
     scale, unit = (1, "s") if slowest >= 1 else (1000, "ms")
     for y, (to, what, group) in enumerate(groups):
-        _draw_row(ax, y, f"{to}: {what}", group, _COLOURS.get(to, BLACK), (scale, unit))
+        name = f"{plain(to)}: {plain(what)}"
+        _draw_row(ax, y, name, group, _COLOURS.get(to, BLACK), (scale, unit))
     _latency_axis(ax, table["latency_s"].to_numpy() * scale)
     ax.set_ylim(len(groups) - 0.45, -0.65)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
     label_axes(ax, f"latency ({unit})", "")
-    callees = dict.fromkeys(to for to, _, _ in groups)
+    has_spread = any(group["latency_s"].count() >= _ENOUGH for _, _, group in groups)
     legend(ax, [
-        *(line_sample(to, _COLOURS.get(to, BLACK), "-") for to in callees),
         mark_sample("median", "o", "white"),
         mark_sample("single answers", "|", GREY),
+        *([_line("middle half", 4), _line("5th to 95th percentile", 1)] if has_spread else []),
     ])  # fmt: skip
     return ax
+
+
+def _line(name: str, width: float) -> Line2D:
+    return Line2D([], [], color=GREY, lw=width, label=name)
 
 
 def _by_callee(table: Any) -> list[tuple[str, str, Any]]:
@@ -69,7 +77,7 @@ def _by_callee(table: Any) -> list[tuple[str, str, Any]]:
     what = table["path"].astype("str").map(_without_ids)
     order = {to: n for n, to in enumerate(_COLOURS)}
     groups = [
-        (str(to), str(asked), group)
+        (LANES.get(str(to), str(to)), str(asked), group)
         for (to, asked), group in table.groupby(["to", what], observed=True, sort=False)
     ]
     most = sorted(groups, key=lambda each: -len(each[2]))[:_MOST_ROWS]
@@ -103,12 +111,15 @@ def _draw_row(ax: Axes, y: int, name: str, group: Any, colour: str, scale: tuple
 def _draw_spread(ax: Axes, y: float, took: Any, colour: str) -> None:
     """Draw each answer as a tick, and median and quartiles if there are enough answers."""
     ticks = np.unique(took)
-    ax.plot(ticks, np.full(len(ticks), y), "|", color=colour, ms=6, alpha=_faint(len(ticks)))
+    ax.plot(
+        ticks, np.full(len(ticks), y), "|", color=colour, ms=6, alpha=_faint(len(ticks)),
+        clip_on=False,
+    )  # fmt: skip
     if len(took) >= _ENOUGH:
         low, first, third, high = np.percentile(took, [5, 25, 75, 95])
         ax.hlines(y, low, high, color=colour, lw=1)
         ax.hlines(y, first, third, color=colour, lw=4)
-    ax.plot(np.median(took), y, "o", ms=4.5, mfc="white", mec=colour, mew=1.2)
+    ax.plot(np.median(took), y, "o", ms=4.5, mfc="white", mec=colour, mew=1.2, clip_on=False)
 
 
 def _faint(ticks: int) -> float:
@@ -128,13 +139,15 @@ def _latency_axis(ax: Axes, took: Any) -> None:
 
 
 _MANY_RUNS = 100
+_WAITING, _ALL, _SOME = "payments", "indexer run: all found", "indexer run: not all found"
 
 
 @styled
-def backlog(source: Source, ax: Axes | None = None) -> Axes:
+def backlog(source: Source, ax: Axes | None = None, *, labels: Labels | None = None) -> Axes:
     """Draw how many settled payments have no block number yet, over time.
 
-    Dot: an indexer run that found every record it asked for; ring: a run that did not.
+    Dot: an indexer run that found every record it asked for; ring: a run that did not. `labels`
+    are other words for those of the legend and the axes.
     """
     journal = journal_of(source)
     reading, runs, paid = Reading(journal), frames.backlog(journal), frames.payments(journal)
@@ -149,19 +162,16 @@ def backlog(source: Source, ax: Axes | None = None) -> Axes:
     )
     xs = np.array([0.0, *(t_s for t_s, _ in moves), last_s]) / unit_s
     ys = [0, *accumulate(by for _, by in moves)]
-    ax.step(xs, [*ys, ys[-1]], where="post", color=BLUE, lw=1.2)
+    ax.step(xs, [*ys, ys[-1]], where="post", color=BLUE, lw=1.2, label=plain(_WAITING))
     is_done = (runs["matched"] + runs["reverted"] == runs["asked"]).to_numpy(dtype="bool")
     at, left = runs["t_s"].to_numpy() / unit_s, runs["backlog"].to_numpy(dtype="float64")
-    for these, face in (is_done, BLACK), (~is_done, "white"):
+    for these, face, name in (is_done, BLACK, _ALL), (~is_done, "white", _SOME):
         if these.any():
             ax.plot(
                 at[these], left[these], "o", mfc=face, mec=BLACK, clip_on=False, zorder=3,
-                ms=3.5 if len(runs) < _MANY_RUNS else 1.5,
+                ms=3.5 if len(runs) < _MANY_RUNS else 1.5, label=plain(name),
             )  # fmt: skip
-    legend(ax, [
-        mark_sample("indexer run: all found", "o", BLACK, BLACK),
-        mark_sample("not all found", "o", "white", BLACK),
-    ])  # fmt: skip
+    legend(ax)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=2))
     ax.set_ylim(bottom=0)
     return ax
