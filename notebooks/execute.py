@@ -1,11 +1,15 @@
 """Execute notebooks in a fresh kernel and save them with their outputs.
 
-    python notebooks/execute.py [FILE…]
+    python notebooks/execute.py [--full] [FILE…]
 
 Without files: all of them. Every execution saves the same bytes, apart from images: no
 timestamps, no versions, nothing about the machine.
+
+`--full` plays the notebooks that have a full size at that size, on all cores, and saves them in
+`notebooks/out` with the results of their sweeps: an execution that was interrupted goes on there.
 """
 
+import os
 import sys
 from copy import deepcopy
 from pathlib import Path
@@ -19,8 +23,11 @@ METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
+_NOTHING = {"text/plain": ""}
 QUIET = ["--log-level=ERROR"]
 LONGEST_CELL_S = 300
+FULL = "X402SIM_FULL"
+"""The environment variable that notebooks look at: it is there for full sizes."""
 
 
 def notebooks() -> list[Path]:
@@ -51,22 +58,32 @@ def executed(saved: "NotebookNode") -> "NotebookNode":
         fresh,
         km=AsyncKernelManager(kernel_name="python3", kernel_spec_manager=this_python),
         extra_arguments=QUIET,
-        timeout=LONGEST_CELL_S,
+        timeout=None if FULL in os.environ else LONGEST_CELL_S,
         record_timing=False,
         resources={"metadata": {"path": str(FOLDER)}},
     )
     client.execute(cleanup_kc=True)
+    for cell in fresh.cells:  # what showed how far a slow run was is empty in the end
+        if cell.cell_type == "code":
+            cell.outputs = [each for each in cell.outputs if each.get("data") != _NOTHING]
     fresh.metadata = nbformat.from_dict(METADATA)
     return fresh
 
 
-def main(files: list[Path]) -> None:
+def main(files: list[Path], *, is_full: bool) -> None:
     """Execute notebooks and save them."""
     import nbformat
 
+    folder = FOLDER
+    if is_full:
+        os.environ[FULL] = "1"
+        folder = FOLDER / "out"
+        folder.mkdir(exist_ok=True)
+        files = files or [file for file in notebooks() if FULL in file.read_text()]
     for file in files or notebooks():
-        nbformat.write(executed(read(file)), file)
+        nbformat.write(executed(read(file)), folder / file.name)
 
 
 if __name__ == "__main__":
-    main([Path(name) for name in sys.argv[1:]])
+    names = [name for name in sys.argv[1:] if name != "--full"]
+    main([Path(name) for name in names], is_full="--full" in sys.argv)

@@ -1,6 +1,9 @@
 """A run that is not whole, or that broke a law, says so; so does a sweep whose points all failed."""
 
+import asyncio
+import os
 import signal
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -112,17 +115,32 @@ def test_a_sweep_whose_points_all_failed_says_why() -> None:
             summarize(frame, by="rate", values=values)
 
 
-def test_ctrl_c_leaves_a_journal_that_says_where_it_ended(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_a_notebook", [False, True])
+def test_ctrl_c_leaves_a_journal_that_says_where_it_ended(
+    tmp_path: Path, *, in_a_notebook: bool
+) -> None:
     async def long_one(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         await alice.fetch()
-        signal.raise_signal(signal.SIGINT)
-        await world.advance(86_400)
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(100_000):
+            await world.advance(60)
+
+    async def cell() -> None:
+        World(journal=file).play(long_one)
+
+    def play() -> None:
+        if not in_a_notebook:
+            World(journal=file).play(long_one)
+            return
+        with closing(asyncio.new_event_loop()) as loop:  # as a notebook's, it leaves Ctrl-C alone
+            loop.run_until_complete(cell())
 
     file = tmp_path / "run.ndjson"
-    with pytest.raises(KeyboardInterrupt):
-        World(journal=file).play(long_one)
+    with pytest.raises(KeyboardInterrupt) as interrupt:
+        play()
+    assert interrupt.value.__notes__ == [f"Run.load({str(file)!r}) has what happened until then"]
     run = Run.load(file)
     assert (run.outcome, run.reason) == ("failed", "interrupted")
-    assert run.place == f"test_whole.py:{long_one.__code__.co_firstlineno + 4}"
+    assert run.place == f"test_whole.py:{long_one.__code__.co_firstlineno + 5}"
     assert len(run.partial.orders) == 1

@@ -175,7 +175,8 @@ def _naming(option: str) -> Iterator[None]:
 def play(chosen: Chosen, where: Where) -> Played:
     """Play one scenario; raises `Misuse` if the stage or the chain does not answer."""
     try:
-        return Played(where.world.play(chosen.scenario), f"{chosen.command} {where.options}")
+        run = where.world.play(chosen.scenario, progress=False)
+        return Played(run, f"{chosen.command} {where.options}")
     except (ConnectionError, httpx.HTTPError) as error:
         hint = "start a service with `python -m x402sim serve`, or omit --on"
         if "WRONG_VERSION_NUMBER" in str(error):

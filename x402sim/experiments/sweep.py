@@ -151,9 +151,9 @@ def _play(
     from x402sim.experiments.drive import Drive
     from x402sim.experiments.executors import pool_of
     from x402sim.experiments.folder import Folder
-    from x402sim.experiments.progress import bar_of
     from x402sim.experiments.tables import decoded
     from x402sim.experiments.worker import Work, packed, packed_values
+    from x402sim.report.progress import bar_of
 
     folder = None if out is None else Folder(out, experiment, list(found[0].labels))
     tables = [] if folder is None else [each for each in folder.tables() if each.cell in wanted]

@@ -202,6 +202,11 @@ def failed_runs() -> Iterator[list[Run]]:
         _failed.reset(token)
 
 
+def is_swept() -> bool:
+    """Tell whether this is played by a sweep, which shows by itself how far it is."""
+    return _failed.get() is not None
+
+
 def finished(run: Run) -> Run:
     """Return a run that has just ended; tell `failed_runs` if it failed."""
     found = _failed.get()

@@ -19,11 +19,15 @@ def distance(seconds: int) -> str:
     """Return "in 4 min 59 s", "2 h 5 min ago" or "now": the two largest units that count."""
     if seconds == 0:
         return "now"
-    left = abs(seconds)
-    parts: list[str] = []
+    text = duration(abs(seconds))
+    return f"in {text}" if seconds > 0 else f"{text} ago"
+
+
+def duration(seconds: int) -> str:
+    """Return "4 min 59 s": the two largest units that count; "0 s" for none."""
+    left, parts = seconds, list[str]()
     for size, unit in _UNITS:
         count, left = divmod(left, size)
         if count or parts:
             parts.append(f"{count} {unit}")
-    text = " ".join(part for part in parts[:2] if not part.startswith("0 "))
-    return f"in {text}" if seconds > 0 else f"{text} ago"
+    return " ".join(part for part in parts[:2] if not part.startswith("0 ")) or "0 s"

@@ -17,8 +17,9 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from contextvars import Context
+from functools import partial
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -241,7 +242,7 @@ def run_anywhere(
     """Run `main()` to its end on a loop of its own and return its result.
 
     Works in a script and in a notebook cell, where a loop is running already: there it
-    takes a thread of its own.
+    takes a thread of its own. Ctrl-C cancels `main`, which may write down where it was.
     """
     try:
         asyncio.get_running_loop()
@@ -249,17 +250,28 @@ def run_anywhere(
         return _run(main, loop_factory)
     _require_no_import()
     future: Future[T] = Future()
+    cancels: list[Callable[[], object]] = []
+
+    async def cancelled_by_us() -> T:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+        cancels.append(partial(loop.call_soon_threadsafe, task.cancel))
+        return await main()
 
     def work() -> None:
         try:
-            future.set_result(_run(main, loop_factory))
+            future.set_result(_run(cancelled_by_us, loop_factory))
         except BaseException as error:  # noqa: BLE001 - raised in the calling thread
             future.set_exception(error)
 
-    thread = threading.Thread(target=work, name="x402sim")
-    thread.start()
-    thread.join()
-    return future.result()
+    threading.Thread(target=work, name="x402sim").start()
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        for cancel in () if future.done() else cancels:
+            cancel()
+        wait([future])
+        raise
 
 
 def _require_no_import() -> None:

@@ -80,9 +80,11 @@ class Deploy:
         setup = self._setup(name, key, self.site.rng.secret(f"ids of {name}"))
         return self._deployed(name, setup, Store())
 
-    def copy(self, name: ServiceName, setup: Setup) -> Deployed:
-        """Return a service with another's setup, and its own id secret and database."""
-        own = replace(setup, secret=self.site.rng.secret(f"ids of {name}"))
+    def copy(self, name: ServiceName, of: Service, shares_database: bool) -> Deployed:
+        """Return a service with another's setup, and its id secret and database or new ones."""
+        if shares_database:
+            return self._deployed(name, of.setup, of.store)
+        own = replace(of.setup, secret=self.site.rng.secret(f"ids of {name}"))
         return self._deployed(name, own, Store())
 
     def _deployed(self, name: ServiceName, setup: Setup, store: Store) -> Deployed:

@@ -111,16 +111,17 @@ class Parts:
     def _first(self) -> Deployed:
         return self.services[self.recipe.first]
 
-    def deploy_another(self) -> ServiceName:
+    def deploy_another(self, *, shares_database: bool = False) -> ServiceName:
         """Start another service with the first one's merchant and wallet; return its name.
 
+        One that shares the database has its id secret, too: they are one service in two processes.
         Raises `ValueError` if there are too many.
         """
         if len(self.services) >= MOST_SERVICES:
             raise ValueError(f"a world has at most {MOST_SERVICES} services")
         names = (service_name(number) for number in range(2, MOST_SERVICES + 1))
         name = next(each for each in names if each not in self.services)
-        self.services[name] = self.deploy.copy(name, self.service.setup)
+        self.services[name] = self.deploy.copy(name, self.service, shares_database)
         self.services[name].process.start_background()
         return name
 

@@ -80,8 +80,8 @@ class OwnWorld:
             if name != first
         }
 
-        async def another_service() -> ServiceName:
-            name = parts.deploy_another()
+        async def another_service(shares_database: bool) -> ServiceName:
+            name = parts.deploy_another(shares_database=shares_database)
             others[name] = await open_door(parts.services[name].app)
             return name
 

@@ -73,8 +73,11 @@ class OpenStage:
     """Returns how far a server's clock is left ahead of real time, if it was advanced here."""
     parts: Parts | None = None
     """The world's parts, if it runs in this process."""
-    another_service: Callable[[], Awaitable[ServiceName]] | None = None
-    """Starts another service and returns its name; only in a world of our own."""
+    another_service: Callable[[bool], Awaitable[ServiceName]] | None = None
+    """Starts another service, on the first one's database or not, and returns its name.
+
+    Only in a world of our own.
+    """
     first: ServiceName = "service"
     """The name of the service that payers use unless they are sent to another."""
     others: Mapping[Part, Door] = field(default_factory=dict)

@@ -148,15 +148,15 @@ class LiveWorld:
     def _can_fund(self) -> bool:
         return self.stage.control is not None and self.stage.funded is None
 
-    async def another_service(self) -> events.ServiceName:
+    async def another_service(self, *, shares_database: bool = False) -> events.ServiceName:
         """Start another service; return its name, such as "service 2".
 
         It has the merchant, the server wallet and the settings of the first, and its own database
-        and id secret (needs "other services"). `payer.at(name)` pays there.
+        and id secret, unless it shares them (needs "other services"). `payer.at(name)` pays there.
         """
         if self.stage.another_service is None:
             raise RuntimeError(f"{self.stage.base_url} has one service: another cannot be started")
-        return await self.stage.another_service()
+        return await self.stage.another_service(shares_database)
 
     @property
     def services(self) -> tuple[events.ServiceName, ...]:

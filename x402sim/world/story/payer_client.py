@@ -26,7 +26,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
-from x402sim.protocol.x402 import PAYMENT_HEADERS, read_required
+from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment, read_required
 from x402sim.rng import Stream
 from x402sim.world.control.messages import Sent
 from x402sim.world.story.answers import Answer
@@ -266,8 +266,12 @@ class PayerClient:
         return await self._call(abi.cancel_authorization(auth.from_, auth.nonce, signature))
 
     async def submit(self, header: str, *, receive: bool = False) -> Sent:
-        """Submit a signed authorization to the chain, as anyone may."""
-        auth, signature = authorization_of(decode_header(header))
+        """Submit a signed authorization to the chain, as anyone may: of `sign`, or in one step."""
+        try:
+            auth, signature = authorization_of(decode_header(header))
+        except BadMessage:
+            signed = read_payment(2, header).signed
+            auth, signature = signed.authorization, signed.signature
         return await self._call(abi.transfer_with_authorization(auth, signature, receive=receive))
 
     async def _call(self, data: bytes) -> Sent:

@@ -1,13 +1,14 @@
 """Plays a story: records its beginning, its errors and its outcome."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from inspect import isawaitable
 
 from x402sim import events
 from x402sim.text import tracebacks
 from x402sim.text.printable import described
+from x402sim.text.times import duration
 from x402sim.world.story.forgotten import ForgottenAwait, forgotten_awaits
 from x402sim.world.story.idle_timeout import IdleTimeout
 from x402sim.world.story.invariants import Invariants
@@ -41,6 +42,12 @@ async def play_on(live: LiveWorld, scenario: Scenario, description: Description)
     if stage.is_remote and stage.control is not None:
         stage.links.journal.merge(await stage.control.journal(live.start_state.journal))
     live.stage.record(events.End(outcome=outcome, reason=reason))
+
+
+def how_far(live: LiveWorld) -> Callable[[], str]:
+    """Return what says how far a story is that begins now: "2 h 5 min of its time, 70 events"."""
+    clock, journal, began_s = live.clock, live.stage.links.journal, live.clock.now_s()
+    return lambda: f"{duration(clock.now_s() - began_s)} of its time, {journal.length:,} events"
 
 
 def _begin(live: LiveWorld, scenario: Scenario, description: Description) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations  # so that help(World) shows short names of t
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from x402sim.clock import stopwatch
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.networks import TESTNET, Network
-from x402sim.report.run import Run, finished
+from x402sim.report.progress import telling
+from x402sim.report.run import Run, finished, is_swept
 from x402sim.service.settings import Settings
 from x402sim.text.arguments import explained
 from x402sim.text.printable import described
@@ -29,7 +31,7 @@ from x402sim.world.stages.stage import OpenStage, Plan, Stage
 from x402sim.world.story import serialize
 from x402sim.world.story.configure import facilitators_of, require_own_world, services_of
 from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.play import Description, play_on
+from x402sim.world.story.play import Description, how_far, play_on
 from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
 from x402sim.world.story.silence import warnings_silenced
 from x402sim.world.transport.cache import SharedCache
@@ -188,7 +190,7 @@ class World:
             has_invariants=has_invariants,
         )
 
-    def play(self, story: Scenario | Story | str) -> Run:
+    def play(self, story: Scenario | Story | str, *, progress: bool = True) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
 
         A text is a name, a file "FILE.py", or a function in a file, "FILE.py:function". Returns
@@ -196,20 +198,33 @@ class World:
         them. Raises `ValueError` for an unknown name or a network that is not the deployment's,
         `ConnectionError` for a URL that does not answer, and `ChainError` for a chain that cannot
         be opened.
+
+        In a notebook, where an event loop runs already, it is called in the same way. A run of more
+        than two seconds shows how far it is, on stderr or in the cell, unless `progress` is False.
+        Ctrl-C ends the story; the journal, if it is in a file, says where.
         """
         scenario = find([story])[0] if isinstance(story, str) else scenario_of(story)
-        run = finished(self.on.run(self.chain, lambda: self._play(scenario)))
+        is_told = progress and not is_swept()
+        try:
+            run = finished(self.on.run(self.chain, lambda: self._play(scenario, is_told)))
+        except KeyboardInterrupt as interrupt:
+            file = self._plan.journal
+            kept = f"Run.load({str(file)!r}) has" if file else "World(journal='run.ndjson') keeps"
+            interrupt.add_note(f"{kept} what happened until then")
+            raise
         if run.ahead_s:
             log.warning(left_ahead(run.on, run.ahead_s))
         return run
 
-    async def _play(self, scenario: Scenario) -> Run:
+    async def _play(self, scenario: Scenario, is_told: bool) -> Run:
         elapsed = stopwatch()
         with warnings_silenced():
             async with self.on.open(self._plan) as stage:
                 live = await LiveWorld.on(stage, self._network_on(stage))
+                told = telling(scenario.name, how_far(live)) if is_told else nullcontext()
                 try:
-                    await play_on(live, scenario, self._description)
+                    with told:
+                        await play_on(live, scenario, self._description)
                     journal, ahead_s = stage.links.journal, stage.ahead_s()
                     return Run(journal=journal, on=self.on.name, real_s=elapsed(), ahead_s=ahead_s)
                 finally:

@@ -1,14 +1,19 @@
-"""The progress bar: with the time left, in a terminal and in Jupyter, and none in a pipe."""
+"""How far a sweep is: a bar in a terminal and in Jupyter, none in a pipe. How far a run is."""
 
+import asyncio
 import io
 import sys
+import time
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from x402sim.experiments import progress
+from x402sim import LiveWorld, World
+from x402sim.report import progress
+from x402sim.report.run import failed_runs
 
 
 def test_a_terminal_shows_done_total_failures_and_the_time_left() -> None:
@@ -52,4 +57,35 @@ def test_a_pipe_and_whoever_wants_none_get_none(
         bar = progress.bar_of("sweep", 10, shown=shown)
         bar.update(5, 0)
         bar.close()
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(("is_swept", "is_asked"), [(False, True), (True, True), (False, False)])
+def test_a_long_run_says_how_far_it_is_in_a_file_unless_a_sweep_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, is_swept: bool,
+    is_asked: bool,
+) -> None:  # fmt: skip
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    monkeypatch.setattr(progress, "_SILENT_S", 0.0)
+    monkeypatch.setattr(progress, "_LINE_S", 0.001)
+
+    async def day(world: LiveWorld) -> None:
+        await world.advance(7500)
+        deadline = time.monotonic() + 5
+        while "2 h 5 min" not in said() and time.monotonic() < deadline and is_told:
+            await asyncio.to_thread(time.sleep, 0.001)
+
+    def said() -> str:
+        lines.append(capsys.readouterr().err)
+        return "".join(lines)
+
+    lines: list[str] = []
+    is_told = is_asked and not is_swept
+    with failed_runs() if is_swept else nullcontext():
+        World().play(day, progress=is_asked)
+    assert ("day: 2 h 5 min of its time, " in said()) == is_told
+
+
+def test_a_short_run_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    World().play("replay")
     assert capsys.readouterr() == ("", "")
