@@ -1,7 +1,7 @@
 """`python -m tests.bench`: measures speed on this machine, each row against its limit.
 
 The full form takes about ten minutes. `--quick` takes less than a minute, without the rows that
-take long; it fails (exit code 1) if a row is 30 % worse than its guarded number, twice in a row.
+take long; it fails (exit code 1) if a row is 30 % worse than its guarded number (`log`: 7 %), twice in a row.
 `tests/bench/speed.md` explains the numbers, and shows those of one run.
 """
 
@@ -17,7 +17,7 @@ from tests.bench.rounds import NotMeasured
 from tests.bench.rows import FULL, QUICK, ROWS, Bench
 
 SLOW = (
-    "{name}: measured {measured:.3g} at the second try, guarded is {guarded:.3g}: more than 30 % worse. Find the "
+    "{name}: measured {measured:.3g} at the second try, guarded is {guarded:.3g}: too much worse. Find the "
     "change that did it, or put the new number into tests/bench/rows.py and say why."
 )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench import __main__ as command
-from tests.bench import crowd, day, growth, lifecycle, report, served, small
+from tests.bench import crowd, day, growth, lifecycle, logged, report, served, small
 from tests.bench.rounds import Measured, NotMeasured, alternate, cpu, sized
 from tests.bench.rows import QUICK, ROWS, Bench
 from tests.evm import find
@@ -89,6 +89,15 @@ def test_the_servers_answer_and_are_stopped_afterwards() -> None:
             served.exchange(servers.port, [served.request(served.QUOTE, served.BODY)], 200)
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", servers.port), timeout=5)
+
+
+def test_purchases_are_logged_on_one_side_only() -> None:
+    with logged.Purchases(2) as buy:
+        lines = []
+        for work in (buy.unlogged, buy.logged, buy.unlogged):
+            assert work() > 0
+            lines.append(buy.server.errors().count("POST /api/"))
+    assert lines == [6, 12, 12]
 
 
 # --- the rows --------------------------------------------------------------------------

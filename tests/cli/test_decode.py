@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -108,6 +109,7 @@ def test_a_payment_of_each_dialect(text: str, title: str) -> None:
     assert done.exit_code == 0
     said = " ".join(done.stdout.split())
     assert said.startswith(title)
+    assert re.search(r" header (paymentHeader of|X-PAYMENT|PAYMENT-SIGNATURE) ", said)
     for fact in (
         f"from {PAYER.address}",
         f"to {SHOP}",
@@ -139,6 +141,8 @@ def test_a_payment_of_each_dialect(text: str, title: str) -> None:
         (in_one_step(msgspec.structs.replace(V2, network="eip155:1")), "network", "eip155:1"),
         (in_one_step(msgspec.structs.replace(V2, extra=None)), "extra.version", "nothing"),
         (in_one_step(msgspec.structs.replace(V1, network="moon")), "network", "moon"),
+        (f"X-PAYMENT: {in_one_step(V2)}", "header", "X-PAYMENT"),
+        ("X-PAYMENT: " + base64.b64decode(in_one_step(V1)).decode(), "encoding", "JSON"),
     ],
 )
 def test_what_is_wrong_in_a_payment(text: str, about: str, seen: str) -> None:
@@ -212,6 +216,11 @@ def test_the_body_of_a_settlement_is_compared_with_its_header() -> None:
     assert found["value"]["wanted"] == "10000, as maxAmountRequired says"
     said["paymentHeader"] = "0xzz"
     assert "Non-hexadecimal" in findings(json.dumps(said))["paymentHeader"]["seen"]
+    as_text = bytes.fromhex(header()[2:]).decode()
+    for raw in (as_text, json.loads(as_text)):
+        found = findings(json.dumps({**said, "paymentHeader": raw}))
+        assert found["paymentHeader"]["wanted"] == "base64 of the JSON, or 0x-hex"
+        assert "shape" not in found
 
 
 def test_receipts() -> None:

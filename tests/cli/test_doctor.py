@@ -185,6 +185,7 @@ def test_an_answer_that_nobody_can_pay(reply: Reply, about: str, do: str) -> Non
         ({"network": "moon", "extra": None}, "network"),
         ({"network": "eip155:84532"}, "network"),
         ({"asset": WANTED.pay_to}, "asset"),
+        ({"asset": WANTED.pay_to, "extra": {}}, "extra.version"),
         ({"payTo": "0x" + "0" * 40}, "payTo"),
         ({"maxAmountRequired": 10000}, "maxAmountRequired"),
         ({"maxAmountRequired": "0.01"}, "maxAmountRequired"),

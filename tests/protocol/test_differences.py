@@ -23,6 +23,15 @@ def told(domain: Domain) -> str:
     [
         (replace(OURS, name="USD Coin"), f"name: wanted {OURS.name}, got USD Coin"),
         (replace(OURS, version="2"), "version: wanted 1, got 2"),
+        (
+            replace(OURS, name="USD Coin", version="2"),
+            f"name: wanted {OURS.name}, got USD Coin, version: wanted 1, got 2",
+        ),
+        (
+            replace(OURS, version="2", verifying_contract=BASE_SEPOLIA.asset),
+            f"version: wanted 1, got 2, verifyingContract: wanted {checksum(TESTNET.asset)}, "
+            f"got {checksum(BASE_SEPOLIA.asset)}",
+        ),
         (replace(OURS, chain_id=1), "chainId: wanted 338, got 1"),
         (
             replace(OURS, verifying_contract=MAINNET.asset),

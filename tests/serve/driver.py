@@ -110,8 +110,8 @@ class Running:
 class Server(Running):
     """A world that is ready, and an httpx client for it."""
 
-    def __init__(self, *args: str) -> None:
-        super().__init__("serve", "--port", "0", "--json", *args)
+    def __init__(self, *args: str, program: Sequence[str] = X402SIM) -> None:
+        super().__init__("serve", "--port", "0", "--json", *args, program=program)
         try:
             first = self.line()
             assert first, f"it did not start: {self.errors()}"

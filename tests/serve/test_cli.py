@@ -181,6 +181,9 @@ def test_the_curl_line_of_the_banner_works_when_pasted(banner):
     assert program == "curl"
     answer = httpx.post(url, content=order, headers={name: value}, trust_env=False)
     assert answer.status_code == 402
+    pay = next(line for line in banner.splitlines() if line.startswith("x402sim pay "))
+    paid = CliRunner().invoke(app, shlex.split(pay)[1:])
+    assert (paid.exit_code, "3. Paid: POST /api/pay: ok" in paid.output) == (0, True)
     control = next(line for line in banner.splitlines() if re.match("curl http", line))
     assert httpx.get(shlex.split(control)[1], trust_env=False, follow_redirects=True).is_success
 

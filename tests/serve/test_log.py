@@ -19,7 +19,7 @@ from tests.serve.driver import (
     header,
     started,
 )
-from x402sim import Fault, LocalServer, PaymentAuth, Wallet
+from x402sim import Fault, LocalServer, PaymentAuth, PaymentFailed, Wallet
 from x402sim.protocol.money import to_decimal
 from x402sim.world.server.log import Form
 from x402sim.world.server.log_lines import Line, as_text
@@ -214,6 +214,24 @@ def test_a_payment_that_is_sent_again_is_told_from_a_header_at_a_free_page() -> 
     assert log.count("transfer: ") == 1
     assert log.count("this authorization has paid before: nothing was charged again") == 1
     assert log.index("has paid before") < log.index("/api/agents")
+
+
+def test_a_refused_payment_in_one_step_has_the_id_of_its_answer() -> None:
+    lines: list[bytes] = []
+    server = LocalServer(seed=1)
+    server.log_form = Form(lines.append, is_json=True)
+    with server:
+        auth = PaymentAuth(POOR, version=2, clock=server.clock)
+        with httpx.Client(base_url=server.url, trust_env=False) as client:
+            answers: list[httpx.Response] = []
+            client.event_hooks["response"] = [answers.append]
+            with pytest.raises(PaymentFailed, match="insufficient"):
+                client.post(QUOTE, json=ORDER, auth=auth)
+    logged = [json.loads(line) for line in b"".join(lines).splitlines()]
+    assert [line["status"] for line in logged] == [402, 402]
+    ids = [answer.json()["paymentId"] for answer in answers]
+    assert [line["paymentId"] for line in logged] == ids
+    assert len(set(ids)) == 2
 
 
 def test_quiet_writes_nothing() -> None:

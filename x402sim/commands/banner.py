@@ -49,6 +49,7 @@ def show(ready: Ready, db: Path | None) -> None:
     console.print(f"curl -i {url}/api/perp/quote -H 'Content-Type: application/json' -d '{order}'")
     if ready.control:
         console.print(f"curl {ready.control}")
+        console.print(f"x402sim pay {url}/api/perp/market")
     console.print("\nor pay from Python:")
     for line in quick_start(ready):
         console.print(line, markup=False)

@@ -111,13 +111,17 @@ def explain(found: "Recognized", known: Mapping[str, "Network"], now_s: int) -> 
     from x402sim.protocol.ways import ways_of
 
     shape = misshapen(found)
-    do = "Compare it with the message that the other party's documentation shows."
-    findings = [Finding("shape", shape, f"a {found.kind.value} that can be read", do)] * bool(shape)
+    findings = list(_of_header(found))
+    if shape and not (findings and found.kind is Kind.SETTLEMENT):
+        do = "Compare it with the message that the other party's documentation shows."
+        wanted = f"a {found.kind.value} that can be read"
+        findings.append(Finding("shape", shape, wanted, do))
     ways = list(ways_of(found.said))
     if found.kind in (Kind.REQUIRED, Kind.RECEIPT, Kind.ERROR, Kind.SETTLEMENT) or not ways:
         if found.kind is Kind.PAYMENT and not shape:
             findings += _of_payment(found, known, now_s)
-        facts = dict(_facts(found, known, now_s))
+        facts = {"header": found.header} if found.header else {}
+        facts |= _facts(found, known, now_s)
         title = f"{found.kind.value} in {found.dialect.value}, {found.encoding}"
         yield Decoded(_capital(title), facts, tuple(findings))
     for way in ways:
@@ -125,6 +129,27 @@ def explain(found: "Recognized", known: Mapping[str, "Network"], now_s: int) -> 
         yield Decoded(title, dict(_way_facts(way, known)), tuple(of_way(way, known)))
     if found.kind is Kind.SETTLEMENT and not shape:
         yield from _inner(found, ways[0], known, now_s)
+
+
+def _of_header(found: "Recognized") -> Iterator["Finding"]:
+    """Yield what is wrong with the header that a payment is in, and with its encoding."""
+    from x402sim.protocol.findings import Finding
+    from x402sim.protocol.recognize import Kind
+
+    wanted, do = "base64 of the JSON", "Encode the JSON: as it is, it is no header's value."
+    if found.kind is Kind.SETTLEMENT and _is_json(found.said["paymentHeader"]):
+        yield Finding("paymentHeader", "JSON", f"{wanted}, or 0x-hex", do)
+    if found.kind is not Kind.PAYMENT or not found.name:
+        return
+    if found.name.lower() != found.header.lower():
+        do_this = f"Send it there: it is a payment in {found.dialect.value}."
+        yield Finding("header", found.name, found.header, do_this)
+    if found.encoding == "JSON":
+        yield Finding("encoding", "JSON", wanted, do)
+
+
+def _is_json(header: Any) -> bool:
+    return isinstance(header, dict) or str(header).lstrip().startswith("{")
 
 
 def _capital(text: str) -> str:

@@ -119,8 +119,9 @@ def _mistaken(ours: Domain, known: Iterable[Domain]) -> Iterator[Domain]:
     yield from known
     for field, values in _MISTAKES.items():
         yield from (replace(ours, **{field: value}) for value in values)
-    for chain_id, version in product(_MISTAKES["chain_id"], _MISTAKES["version"]):
-        yield replace(ours, chain_id=chain_id, version=version)
+    for field in ("name", "chain_id", "verifying_contract"):  # the version is often wrong, too
+        for value, version in product(_MISTAKES[field], _MISTAKES["version"]):
+            yield replace(ours, **{field: value}, version=version)
 
 
 def _fields(domain: Domain) -> dict[str, object]:

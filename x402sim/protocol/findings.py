@@ -102,7 +102,7 @@ def _of_token(way: Way, network: Network | None) -> Iterator[Finding]:
         wanted = f"{checksum(network.asset)}, {network.token_symbol} on {network.name}"
         do = "Offer that token, or describe yours in a file: --network-file."
         yield Finding("asset", _shown(way.said, "asset"), wanted, do)
-        return
+        network = None  # of a token that is not known, neither is the domain
     if way.dialect is Dialect.TWO_STEPS:
         return
     for name, right in (

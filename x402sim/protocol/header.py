@@ -79,6 +79,8 @@ def decode_header(text: str) -> PaymentHeader:
 
 def json_of_header(text: str) -> bytes:
     """Return the JSON in a payment header, in either spelling; raises `BadMessage`."""
+    if text.lstrip()[:1] == "{":
+        raise BadMessage("the payment header is JSON; wanted base64 or 0x-hex of it")
     try:
         if text[:2] in ("0x", "0X"):
             return binascii.unhexlify(text[2:])

@@ -43,6 +43,13 @@ class Recognized:
     dialect: Dialect
     encoding: str
     said: dict[str, Any]
+    name: str = ""
+    """The name that stood before it, if one did."""
+
+    @property
+    def header(self) -> str:
+        """The header that such a message is sent in; "" if it is a body."""
+        return _HEADERS.get((self.kind, self.dialect), "")
 
 
 def recognize(text: str) -> Recognized:
@@ -65,7 +72,7 @@ def recognize(text: str) -> Recognized:
     if not isinstance(said, dict):
         raise BadMessage(f"JSON, but {_json_type(said)}; every message of a payment is an object")
     kind, dialect = _kind_of(said)
-    return Recognized(kind, dialect, encoding, said)
+    return Recognized(kind, dialect, encoding, said, named[1] if named else "")
 
 
 def _bytes_of(value: str) -> tuple[bytes, str]:
@@ -118,6 +125,13 @@ def _kind_of(said: dict[str, Any]) -> tuple[Kind, Dialect]:
             )
 
 
+_HEADERS = {
+    (Kind.PAYMENT, Dialect.TWO_STEPS): "paymentHeader of POST /api/pay",
+    (Kind.PAYMENT, Dialect.V1): x402.PAYMENT_HEADERS[1],
+    (Kind.PAYMENT, Dialect.V2): x402.PAYMENT_HEADERS[2],
+    (Kind.RECEIPT, Dialect.V1): x402.RESPONSE_HEADERS[1],
+    (Kind.RECEIPT, Dialect.V2): x402.RESPONSE_HEADERS[2],
+}
 _MESSAGES: dict[tuple[Kind, Dialect], type[Any]] = {
     (Kind.PAYMENT, Dialect.TWO_STEPS): PaymentHeader,
     (Kind.PAYMENT, Dialect.V1): x402.PaymentV1,

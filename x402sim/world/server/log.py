@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache, lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal
 
 import msgspec
 
 from x402sim import events
-from x402sim.clock import Clock
+from x402sim.clock import real_now
 from x402sim.journal import Entry
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage
@@ -41,9 +41,6 @@ _HEADER = re.compile(rb'"paymentHeader"\s*:\s*"([^"\\]*)"')
 _PAYMENTS = (b"payment-signature", b"x-payment")
 _RECEIPTS = (b"payment-response", b"x-payment-response")
 _PAYERS = ("authorizer", "payer")
-_now = Clock().now
-
-
 _Alone = tuple[float, Entry]
 """What happened outside of all requests, and when."""
 
@@ -72,10 +69,6 @@ class _Answer(msgspec.Struct, rename="camel"):
     error_reason: Any = None
     error_message: Any = None
 
-    def text(self, name: str) -> str | None:
-        value = getattr(self, name)
-        return value if isinstance(value, str) and value else None
-
 
 _answer = msgspec.json.Decoder(_Answer)
 
@@ -96,17 +89,24 @@ class Log:
 
     def __init__(self, form: Form, names: Names, requests: Requests, ahead_s: float = 0.0) -> None:
         self._form, self._names = form, names
+        self._shown: Callable[[Line], str] = (
+            as_json if form.is_json else partial(as_text, colours=form.has_colours)
+        )
         self._ahead_s = ahead_s
         self._tells: Mapping[type, Tell] = {**TOLD, events.TimeAdvanced: self._advanced}
+        used = [kind for kind in events.KINDS if kind in self._tells or _named_in(kind)]
+        self._used = {kind: (self._tells.get(kind), _named_in(kind)) for kind in used}
+        """Of each event that the log reads: what it tells, and the fields that name somebody."""
         self._payers: dict[str, str] = {}
         """Who pays for which payment id, or holds which session."""
         self._waiting: deque[Request | _Alone] = deque()
         self._left_out = 0
         self._wakes, self._closing = threading.Event(), threading.Event()
+        self._is_awake = False
         self._thread = threading.Thread(target=self._write, name="x402sim log", daemon=True)
         self._thread.start()
         requests.add(
-            Look(self._append, lambda entry: self._append((_now(), entry)), form.is_verbose)
+            Look(self._append, lambda entry: self._append((real_now(), entry)), form.is_verbose)
         )
 
     def close(self) -> None:
@@ -120,7 +120,8 @@ class Log:
             self._left_out += 1
             return
         self._waiting.append(what)
-        if not self._wakes.is_set():
+        if not self._is_awake:
+            self._is_awake = True
             self._wakes.set()
 
     # --- in the log's thread ---------------------------------------------------------
@@ -131,7 +132,8 @@ class Log:
             self._wakes.wait()
             is_last = self._closing.wait(PAUSE_S)
             self._wakes.clear()
-            lines = [self._safely(self._waiting.popleft()) for _ in range(len(self._waiting))]
+            self._is_awake = False
+            lines = self._rendered(len(self._waiting))
             if self._left_out:
                 lines.append(self._own(f"{self._left_out} requests are left out of this log"))
                 self._left_out = 0
@@ -141,15 +143,22 @@ class Log:
                 self._waiting = deque(maxlen=0)
                 return
 
-    def _safely(self, what: Request | _Alone) -> str:
-        try:
-            return self._of_request(what) if isinstance(what, Request) else self._of_entry(*what)
-        except Exception:  # noqa: BLE001 - a defect of the log: it is told, and the log goes on
-            return self._own("a request was not logged: " + traceback.format_exc(limit=-3))
+    def _rendered(self, count: int) -> list[str]:
+        lines = []
+        for _ in range(count):
+            what = self._waiting.popleft()
+            try:
+                lines.append(
+                    self._of_request(what) if isinstance(what, Request) else self._of_entry(*what)
+                )
+            except Exception:  # noqa: BLE001 - a defect of the log: it is told, and the log goes on
+                trace = traceback.format_exc(limit=-3)
+                lines.append(self._own("a request was not logged: " + trace))
+        return lines
 
     def _own(self, text: str) -> str:
         """Return what the log says of itself."""
-        return self._shown(Line(self._time(_now()), notes=[text]))
+        return self._shown(Line(self._time(real_now()), notes=[text]))
 
     def _of_entry(self, at_s: float, entry: Entry) -> str:
         tell = ALONE.get(type(entry.event)) or self._tells.get(type(entry.event))
@@ -171,48 +180,53 @@ class Log:
             return clock
         return f"{date}T{clock}.{int((at_s - second) * 1000):03}{zone}"
 
-    def _shown(self, line: Line) -> str:
-        if self._form.is_json:
-            return as_json(line)
-        return as_text(line, colours=self._form.has_colours)
-
     def _advanced(self, event: events.TimeAdvanced, _: Names) -> str:
         self._ahead_s += event.seconds
         return f"clock: {event.seconds:+.10g} s, now {self._ahead_s:.10g} s ahead of real time"
 
     def _line(self, request: Request) -> Line:
-        headers, names = dict(request.headers), self._names
+        headers, names, used = dict(request.headers), self._names, self._used
+        notes, ids = [], []
+        payer = paid = None
+        for entry in request.seen:
+            event = entry.event
+            if (use := used.get(type(event))) is None:
+                continue
+            tell, named = use
+            if tell and (text := tell(event, names)):
+                notes.append(text)
+            for name in named:
+                found = getattr(event, name)
+                if name in _PAYERS:
+                    payer = payer or found
+                    continue
+                ids.append(found)
+                if name == "payment_id":
+                    paid = paid or found
+        is_paid = _PAYMENTS[0] in headers or _PAYMENTS[1] in headers  # in one step
+        if is_paid and _has_paid_before(request):
+            notes.append("this authorization has paid before: nothing was charged again")
         line = Line(
             self._time(request.ended),
             method=request.method,
             path=request.path,
             status=request.status,
-            ms=round((request.ended - request.began) * 1000, 1),
+            ms=(request.ended - request.began) * 1000,
+            payment_id=paid,
+            notes=notes,
         )
-        line.session_id = _latin(headers.get(b"x-session-id"))
-        payer, paid, others = None, None, [line.session_id]
-        for entry in request.seen:
-            event = entry.event
-            kind = type(event)
-            if (tell := self._tells.get(kind)) and (text := tell(event, names)):
-                line.notes.append(text)
-            for name in _named_in(kind):
-                found = getattr(event, name)
-                if name in _PAYERS:
-                    payer = payer or found
-                elif name == "payment_id" and not paid:
-                    paid = found
-                else:
-                    others.append(found)
-        if _has_paid_before(request, headers):
-            line.notes.append("this authorization has paid before: nothing was charged again")
-        body = _read(request.answered)
-        line.payment_id = paid or _latin(headers.get(b"x-payment-id"))
-        if body:
-            line.payment_id = line.payment_id or body.text("payment_id")
-            _add_reason(line, body)
-        payer = payer or _signer(request.sent, headers)
-        payer = self._remembered(payer, (line.payment_id, *others))
+        if paid is None and (header := headers.get(b"x-payment-id")):
+            line.payment_id = header.decode("latin-1")
+        if header := headers.get(b"x-session-id"):
+            line.session_id = header.decode("latin-1")
+        if request.answered and (body := _read(request.answered)):
+            line.payment_id = _text_of(body.payment_id) or line.payment_id
+            if line.status != 402 or body.reason:  # otherwise it only asks for a payment
+                _add_reason(line, body)
+        ids += line.payment_id, line.session_id
+        if payer is None and (is_paid or request.sent):
+            payer = _signer(request.sent, headers)
+        payer = self._remembered(payer, ids)
         line.who = names.of(payer) if payer else request.client
         if self._form.is_verbose:
             line.sent = _text(request.headers, request.sent)
@@ -235,19 +249,19 @@ class Log:
 
 def _add_reason(line: Line, body: _Answer) -> None:
     """Add why a request was refused, in the words of any dialect."""
-    if line.status == 402 and not body.reason:
-        return  # it only asks for a payment
-    line.error, line.reason = body.text("error"), body.text("reason")
-    for name in ("invalid", "error"):
-        line.error = body.text(name + "_reason") or line.error
-        line.reason = body.text(name + "_message") or line.reason
+    words = (body.error, body.invalid_reason, body.error_reason)
+    reasons = (body.reason, body.invalid_message, body.error_message)
+    line.error = next(filter(None, map(_text_of, reversed(words))), None)
+    line.reason = next(filter(None, map(_text_of, reversed(reasons))), None)
 
 
-@cache
-def _named_in(kind: type) -> tuple[str, ...]:
-    """Return the fields of an event that name a payer, a payment or a session."""
-    fields = getattr(kind, "__struct_fields__", ())
-    return tuple(name for name in (*_PAYERS, "payment_id", "session_id") if name in fields)
+def _text_of(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _named_in(kind: type[events.Event]) -> tuple[str, ...]:
+    names = (*_PAYERS, "payment_id", "session_id")
+    return tuple(name for name in names if name in kind.__struct_fields__)
 
 
 @lru_cache(maxsize=8)  # many requests end in one second
@@ -257,11 +271,10 @@ def _second(at_s: int) -> tuple[str, str, str]:
     return text[:10], text[11:19], text[19:]
 
 
-def _has_paid_before(request: Request, headers: Mapping[bytes, bytes]) -> bool:
+def _has_paid_before(request: Request) -> bool:
     """Tell whether a payment in one step caused nothing but an answer with its receipt."""
-    if request.status != 200 or headers.keys().isdisjoint(_PAYMENTS):
-        return False
-    if any(type(each.event) is not events.AnswerSent for each in request.seen):
+    seen = {type(each.event) for each in request.seen}
+    if request.status != 200 or not seen <= {events.AnswerSent}:
         return False
     return not {name.lower() for name, _ in request.answer_headers}.isdisjoint(_RECEIPTS)
 
@@ -280,16 +293,10 @@ def _kind(method: str, path: str) -> Literal["shown", "page", "polling"]:
     return "page" if method in ("GET", "HEAD", "OPTIONS") and first not in _SPOKEN else "shown"
 
 
-def _latin(header: bytes | None) -> str | None:
-    return header.decode("latin-1") if header else None
-
-
 def _signer(body: bytes, headers: Mapping[bytes, bytes]) -> str | None:
     """Return the payer that a request's payment names, in any dialect."""
     found = _HEADER.search(body) if body else None
     header = found[1] if found else headers.get(_PAYMENTS[0]) or headers.get(_PAYMENTS[1])
-    if not (header or body):
-        return None
     try:
         read = body if header is None else json_of_header(header.decode())
     except (BadMessage, UnicodeDecodeError):

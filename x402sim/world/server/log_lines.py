@@ -27,7 +27,7 @@ _COLOURS = {2: "\x1b[32m", 4: "\x1b[31m", 5: "\x1b[31m"}
 _ASKS = "\x1b[33m"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Names:
     """How accounts and amounts are written."""
 
@@ -73,9 +73,16 @@ def short(text: str) -> str:
 
 
 def _transfer(event: events.Transfer, names: Names) -> str:
-    amount, to = names.amount(event.amount_base), names.of(event.to)
-    moved = f"{names.of(event.sender)} to {to}" if event.sender != _ZERO else f"minted for {to}"
-    return f"transfer: {amount}, {moved}, {short(event.tx_hash)}"
+    moved = _moved(names, event.amount_base, event.sender, event.to)
+    return f"transfer: {moved}, {short(event.tx_hash)}"
+
+
+@lru_cache(maxsize=1024)  # the same accounts and prices again and again
+def _moved(names: Names, amount_base: int | str, sender: str, to: str) -> str:
+    amount, to = names.amount(amount_base), names.of(to)
+    return f"{amount}, " + (
+        f"{names.of(sender)} to {to}" if sender != _ZERO else f"minted for {to}"
+    )
 
 
 def _mined(event: events.TransactionMined, _: Names) -> str:
@@ -133,6 +140,7 @@ TOLD: Mapping[type[events.Event], Tell] = {
 
 def as_json(line: Line) -> str:
     """Return a line as one JSON object."""
+    line.ms = round(line.ms, 1)
     line.sent, line.answered = _bounded(line.sent), _bounded(line.answered)
     return msgspec.json.encode(line).decode() + "\n"
 
@@ -141,8 +149,7 @@ def as_text(line: Line, *, colours: bool = False) -> str:
     """Return a line with what belongs to it, in 80 columns, every character printable."""
     if not line.method:
         return "".join(_filled(text, f"{line.time} ") for text in line.notes)
-    proof = line.payment_id or line.session_id
-    end = f"  {_cut(printable(short(proof)), 11)}" if proof else ""
+    end = _end(line.payment_id or line.session_id)
     middle = _middle(line.who, line.method, line.path, line.status, colours)
     first = f"{line.time} {middle} {line.ms:6.0f} ms{end}\n"
     if not (line.error or line.reason or line.notes or line.sent or line.answered):
@@ -153,8 +160,11 @@ def as_text(line: Line, *, colours: bool = False) -> str:
 
 def _below(line: Line) -> str:
     """Return the lines below the first one: reason, notes, and the messages themselves."""
-    reason = ": ".join(filter(None, (line.error, line.reason)))
-    below = "".join([_filled(text, _INDENT) for text in (reason, *line.notes) if text])
+    below = ""
+    if reason := ": ".join(filter(None, (line.error, line.reason))):
+        below = _filled(reason, _INDENT)
+    for text in line.notes:
+        below += _filled(text, _INDENT)
     for mark, lines in (("> ", line.sent), ("< ", line.answered)):
         for text in _bounded(lines) if lines else ():
             below += _filled(text, _INDENT + mark)
@@ -185,6 +195,11 @@ def _filled(text: str, begin: str) -> str:
         break_on_hyphens=False,
     )
     return shown + "\n"
+
+
+@lru_cache(maxsize=1024)  # a payment has three requests
+def _end(proof: str | None) -> str:
+    return f"  {_cut(printable(short(proof)), 11)}" if proof else ""
 
 
 @lru_cache(maxsize=1024)  # the same accounts and paths again and again

@@ -11,22 +11,21 @@ from dataclasses import dataclass
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from x402sim.clock import Clock
+from x402sim.clock import Clock, real_now
 from x402sim.journal import Entry, Journal
 from x402sim.service.issue import PAY
 
 MAX_BODY = 64 * 1024
 """The bytes that are kept of a body."""
 Headers = Sequence[tuple[bytes, bytes]]
-_now = Clock().now
 _current: ContextVar["Request | None"] = ContextVar("the request that is looked at", default=None)
 
 
 class Request(msgspec.Struct, gc=False):
     """A request and its answer, as they were, and the entries of the journal that it caused.
 
-    `at_s` is the world's time, `began` and `ended` are real. It refers to what is there anyway, and
-    to nothing that refers to it: to keep many costs little.
+    `began` and `ended` are real time, `at_s` is the world's if somebody wants all. It refers to
+    what is there anyway, and to nothing that refers to it: to keep many costs little.
     """
 
     method: str
@@ -41,8 +40,9 @@ class Request(msgspec.Struct, gc=False):
     """None if the connection was broken."""
     answer_headers: Headers = ()
     sent: bytes = b""
-    """The body of a payment, or of any request if somebody wants all; that of an error, too."""
+    """The body, if it is a payment, or somebody wants all."""
     answered: bytes = b""
+    """The body, if it is an error, or somebody wants all."""
     seen: list[Entry] = []
 
 
@@ -52,7 +52,7 @@ class Look:
 
     ended: Callable[[Request], object]
     alone: Callable[[Entry], object]
-    wants_bodies: bool
+    wants_all: bool
 
 
 class Requests:
@@ -61,7 +61,7 @@ class Requests:
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal, self._now = journal, clock.now
         self._looks: tuple[Look, ...] = ()
-        self._wants_bodies = False
+        self._wants_all = False
 
     def add(self, look: Look) -> None:
         """Begin to tell somebody."""
@@ -71,7 +71,7 @@ class Requests:
 
     def _set(self, looks: tuple[Look, ...]) -> None:
         self._looks = looks
-        self._wants_bodies = any(each.wants_bodies for each in looks)
+        self._wants_all = any(each.wants_all for each in looks)
 
     def _on_entry(self, entry: Entry) -> None:
         request = _current.get()
@@ -95,32 +95,38 @@ class Requests:
                 scope["query_string"].decode("latin-1"),
                 client[0] if client else "?",
                 scope["headers"],
-                self._now(),
-                _now(),
+                self._now() if self._wants_all else 0.0,
+                real_now(),
             )
-            wants_all = self._wants_bodies or path.startswith("/facilitator")
-            keeps_from = 0 if wants_all else 400
-
-            async def asked() -> Message:
-                message = await receive()
-                if (body := message.get("body")) and len(request.sent) < MAX_BODY:
-                    request.sent += body[:MAX_BODY]
-                return message
+            least = 400  # of the statuses whose body is kept
+            if path == PAY or self._wants_all or path.startswith("/facilitator"):
+                receive = _kept(receive, request)
+                least = 400 if path == PAY and not self._wants_all else 0
 
             def answer(message: Message) -> Awaitable[None]:
                 if message["type"] == "http.response.start":
                     request.status, request.answer_headers = message["status"], message["headers"]
-                elif (request.status or 0) >= keeps_from and len(request.answered) < MAX_BODY:
+                elif (request.status or 0) >= least and len(request.answered) < MAX_BODY:
                     request.answered += message.get("body", b"")[:MAX_BODY]
                 return send(message)
 
             token = _current.set(request)
             try:
-                await app(scope, asked if wants_all or path == PAY else receive, answer)
+                await app(scope, receive, answer)
             finally:
                 _current.reset(token)
-                request.ended = _now()
+                request.ended = real_now()
                 for look in self._looks:
                     look.ended(request)
 
         return told
+
+
+def _kept(receive: Receive, request: Request) -> Receive:
+    async def asked() -> Message:
+        message = await receive()
+        if (body := message.get("body")) and len(request.sent) < MAX_BODY:
+            request.sent += body[:MAX_BODY]
+        return message
+
+    return asked

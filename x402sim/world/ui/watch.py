@@ -61,7 +61,7 @@ class Watch:
     def __init__(self, journal: Journal, requests: Requests | None = None) -> None:
         self._journal = journal
         if requests:
-            requests.add(Look(self._ended, lambda _: None, wants_bodies=True))
+            requests.add(Look(self._ended, lambda _: None, wants_all=True))
         self._real = Clock()
         self._started_ms = self._real.now_ms()
         self._wakes: set[asyncio.Event] = set()
