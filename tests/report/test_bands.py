@@ -3,8 +3,9 @@
 import pandas as pd
 import pytest
 
+from tests.report.test_plots import unexplained
 from x402sim import summarize
-from x402sim.report.plots import bands
+from x402sim.report.plots import bands, legend
 
 
 @pytest.fixture
@@ -38,6 +39,23 @@ def test_a_line_and_a_band_for_each_value(table: pd.DataFrame) -> None:
     legend = ax.get_legend()
     assert legend is not None
     assert {text.get_text() for text in legend.get_texts()} == {"naive", "careful", "95 % interval"}
+
+
+def test_words_replace_names_and_everything_is_in_the_legend(table: pd.DataFrame) -> None:
+    words = {"rate": "arrival rate (1/s)", "delay_s": "waiting time", "naive": "as it comes"}
+    ax = bands(table, "rate", "delay_s", by="policy", labels=words)
+    ax.plot([1, 100], [1, 1], "k:", label="theory")
+    assert unexplained(ax) == ["line #000000 :"]
+    legend(ax)
+    assert unexplained(ax) == []
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("arrival rate (1/s)", "waiting time (s)")
+    said = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert said == ["as it comes", "careful", "95 % interval", "theory"]
+    ax = bands(
+        table, "policy", "delay_s", by="rate", labels={"rate 1": "rarely", "rate": "rate of"}
+    )
+    said = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert said[:3] == ["rarely", "rate of 10", "rate of 100"]
 
 
 def test_every_value_on_the_x_axis_is_named(table: pd.DataFrame) -> None:
