@@ -131,6 +131,15 @@ def test_only_plots_with_content_are_shown(page: Reader) -> None:
     assert sum(c.startswith("Requests and answers in order") for c in captions) == 3
 
 
+def test_a_diagram_scrolls_and_says_so_where_it_is_clipped(page: Reader) -> None:
+    diagrams = [each for each in page.all("div") if each.get("role") == "region"]
+    assert [each["tabindex"] for each in diagrams] == ["0"] * 3, "a keyboard can scroll them"
+    assert page.words.count("scroll it sideways") == 3
+    css = html.page([run("replayed")])
+    (width,) = re.findall(r'<figure class="w(\d+)">', css)
+    assert f"(max-width: {int(width) - 1}px) {{ .w{width} .hint {{ display: inline; }} }}" in css
+
+
 def test_the_matrix_has_a_cell_for_each_checked_clause(page: Reader) -> None:
     cells = [each for each in page.all("td") if each.get("title")]
     clauses = {

@@ -1,18 +1,25 @@
 """Plots: arrows, lines and marks are where they belong, and every text is legible."""
 
+import re
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from io import BytesIO
 from itertools import combinations
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.colors import to_hex
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.text import Text
+from PIL import Image, ImageChops
 
 from tests.report.stories import NAMES, exchange, journal_of, run, skipped
 from x402sim import LiveWorld, Run, World
@@ -20,10 +27,11 @@ from x402sim.journal import Journal
 from x402sim.population import Every, Session
 from x402sim.report import plots
 from x402sim.report.plots import figure
-from x402sim.report.plots.figure import BLACK, BLUE, ORANGE, VERMILLION
+from x402sim.report.plots.figure import BLACK, BLUE, GREY, LIGHT, ORANGE, VERMILLION
 from x402sim.report.plots.rows import rows
 from x402sim.report.reading import Reading
 from x402sim.report.summary import checks_of
+from x402sim.version import VERSION
 
 PLOTS: list[Callable[..., Axes]] = [getattr(plots, each.name) for each in plots.PLOTS]
 
@@ -56,6 +64,41 @@ def boxes(ax: Axes) -> dict[Any, str]:
     return {text.get_window_extent(): text.get_text() for text in seen if text.get_text().strip()}
 
 
+def unexplained(ax: Axes) -> list[str]:
+    """Return what neither the legend explains nor a text in its colour."""
+    legend = ax.get_legend()
+    handles: list[Any] = list(legend.legend_handles) if legend else []
+    lines = [each for each in handles if isinstance(each, Line2D)]
+    said = {to_hex(text.get_color()) for text in ax.texts} - {to_hex(BLACK), to_hex(GREY)}
+    dashes = {(to_hex(each.get_color()), each.get_linestyle()) for each in lines}
+    marks = {(each.get_marker(), each.get_markerfacecolor() == "white") for each in lines}
+    fills = {to_hex(each.get_facecolor()) for each in handles if isinstance(each, Patch)}
+    fills |= {to_hex(each.get_markerfacecolor()) for each in lines}
+    widths = {each.get_linewidth() for each in lines}
+    found = []
+    for line in (each for each in ax.lines if len(each.get_xdata())):
+        colour, style, mark = to_hex(line.get_color()), line.get_linestyle(), line.get_marker()
+        if style != "None" and colour not in said and (colour, style) not in dashes:
+            found.append(f"line {colour} {style}")
+        if mark != "None" and (mark, line.get_markerfacecolor() == "white") not in marks:
+            found.append(f"mark {mark}")
+        if mark != "None" and line.get_clip_on():
+            assert ax.bbox.padded(-3).containsx(line.get_window_extent().x0 + 3), mark
+    for each in ax.collections:
+        guides = {LIGHT.lower(), GREY.lower()} >= {to_hex(c) for c in each.get_edgecolor()}
+        if isinstance(each, LineCollection):
+            found += [f"lines of {w}" for w in each.get_linewidth() if not guides | (w in widths)]
+        elif each.get_paths() and not {to_hex(each.get_facecolor()[0])} & (fills | said):
+            alphas = {h.get_alpha() for h in handles}
+            found += [] if each.get_alpha() in alphas - {None} else ["area"]
+    for patch in ax.patches:
+        is_word = str(patch.get_gid()).startswith("word")  # its text is on it
+        found += [] if is_word or to_hex(patch.get_facecolor()) in fills else ["patch"]
+    arrows = [text.arrow_patch for text in ax.texts if getattr(text, "arrow_patch", None)]
+    known = {to_hex(each.get_color()) for each in lines}
+    return found + [f"arrow {c}" for a in arrows if (c := to_hex(a.get_edgecolor())) not in known]
+
+
 def outcomes_of_one(run: Run, ax: Axes | None) -> Axes:
     return plots.outcomes([run], ax)
 
@@ -81,6 +124,68 @@ def test_texts_do_not_overlap_and_stay_inside(
             page.y0 - 1 <= box.y0 < box.y1 <= page.y1 + 1,
         )
         assert all(inside), f"{text!r} is cut off"
+    assert unexplained(ax) == []
+    if ax.axison and draw is not outcomes_of_one:
+        titles = {ax.get_xlabel(), ax.get_ylabel()} - {"", "payments without a block number"}
+        assert all(re.search(r"\([^)_]+\)", title) for title in titles), titles
+
+
+def test_the_search_finds_what_is_not_explained() -> None:
+    for draw, name in (
+        (plots.sequence, "lost"), (plots.latency, "lost"), (plots.backlog, "indexed"),
+        (plots.session_burn_down, "sessions"), (outcomes_of_one, "replayed"),
+    ):  # fmt: skip
+        ax = draw(run(name), None)
+        ax.get_legend().remove()
+        assert unexplained(ax)
+
+
+def test_names_are_replaced_everywhere() -> None:
+    words = {"alice": "payer A", "merchant": "seller", "service": "the API", "sessions": "a story"}
+    for draw in (plots.sequence, plots.balances, plots.session_burn_down, plots.latency):
+        ax = draw(run("sessions"), labels=words)
+        said = {text.get_text() for text in ax.figure.findobj(Text)}
+        assert any(re.search(r"payer A|the API", text) for text in said)
+        assert not any(re.search(r"\b(alice|merchant)\b|^service", text) for text in said)
+    ax = plots.outcomes([run("sessions")], labels=words | {"3/expiry-refund": "refund"})
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["a story"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["refund"]
+
+
+def test_the_style_for_print_is_a_column_wide_with_serifs_and_ends_with_its_block() -> None:
+    with plots.style("print"):
+        ax = plots.session_burn_down(run("sessions"))
+        assert mpl.rcParams["figure.figsize"] == [3.5, 2.3]
+    assert ax.figure.get_figwidth() == pytest.approx(3.5)
+    ax.figure.canvas.draw()
+    letters = [text for text in ax.figure.findobj(Text) if text.get_text()]
+    assert {text.get_fontfamily()[0] for text in letters} == {"STIXGeneral"}
+    assert plots.balances(run("sessions")).figure.get_figwidth() > 6
+    with pytest.raises(ValueError, match="unknown style 'prnt'; did you mean 'print'"):
+        plots.style("prnt").__enter__()
+
+
+def test_a_caption_says_what_it_is_from() -> None:
+    found = run("replayed")
+    hashed = found.sha256[:12]
+    assert plots.caption(found) == (
+        "replayed, seed 1: 7 requests, 2 payers, 1.366 s of virtual time "
+        f"(journal {hashed}); x402sim {VERSION}"
+    )
+    table = pd.DataFrame({"seed": [3, 4, 4], "error": [None, "no", None]})
+    assert plots.caption(table).startswith("2 seeds (3 to 4), 3 rows, 1 failed; x402sim")
+    with pytest.raises(ValueError, match="column 'seed'"):
+        plots.caption(table[["error"]])
+
+
+def test_white_becomes_transparent_and_looks_the_same_on_white() -> None:
+    image = figure.png(plots.outcomes([run("failing")]).figure)
+    before, after = (Image.open(BytesIO(each)) for each in (image, figure.transparent(image)))
+    on_white = Image.new("RGBA", before.size, "white")
+    on_white.alpha_composite(after.convert("RGBA"))
+    apart = ImageChops.difference(before.convert("RGB"), on_white.convert("RGB"))
+    assert max(high for _, high in apart.getextrema()) <= 2
+    assert after.convert("RGBA").getpixel((0, 0))[3] == 0
 
 
 @pytest.mark.parametrize("draw", PLOTS)

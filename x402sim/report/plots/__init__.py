@@ -89,10 +89,9 @@ def _has_latency(journal: Journal) -> bool:
 PLOTS = (
     Plot(
         "sequence",
-        "Requests and answers in order. Solid arrows are requests, dashed arrows answers (blue: "
-        "2xx, orange: 402 Payment Required, vermilion: anything else), two-headed arrows whole "
-        "exchanges; a cross is an answer that never arrived. #1 is a payment id, s1 a session, "
-        "a1 a signed authorization.",
+        "Requests and answers in order. Solid arrows are requests, dashed arrows answers, in the "
+        "legend's colours, two-headed arrows whole exchanges; a cross is an answer that never "
+        "arrived. #1 is a payment id, s1 a session, a1 a signed authorization.",
         lambda journal: sequence(journal, exchange=_first_failure(journal)),
         lambda journal: not frames.latency(journal).empty,
     ),
@@ -104,7 +103,8 @@ PLOTS = (
     ),
     Plot(
         "session_burn_down",
-        "Remaining budget of each session; of more than five, the median and bands of quantiles.",
+        "Remaining budget of each session, each shifted a little, so that none covers another; of "
+        "more than five, the median and bands of quantiles.",
         session_burn_down,
         lambda journal: _takes_time(journal) and not frames.sessions(journal).empty,
     ),

@@ -9,12 +9,12 @@ from x402sim.report.plots.figure import (
     BLACK,
     BLUE,
     GREY,
+    LEFT_IN,
     LIGHT,
     ORANGE,
     VERMILLION,
     Labels,
-    NotebookFigure,
-    current,
+    default_mm,
     empty_axes,
     font_size,
     height_in,
@@ -23,6 +23,7 @@ from x402sim.report.plots.figure import (
     mark_sample,
     plain,
     prepare,
+    room_right_in,
     styled,
     width_in,
 )
@@ -43,8 +44,8 @@ _ARROW, _TEXT = 0.38, -0.06
 _LETTER = 0.55
 """The mean width of a letter, as a share of the size of the text."""
 _LEFT_SHARE = 0.02
-_TIMES_IN = 0.72
-"""The width of the times and of their label, left of the lanes."""
+_WIDEST_MM = 240
+"""The widest figure that is made here; texts that need more are cut."""
 _OWN_SIZE = 7.5
 """The size of texts in points in a figure made here."""
 
@@ -90,22 +91,14 @@ def sequence(
 def _width_mm(shown: list[Row], lanes: dict[str, str]) -> float:
     """Return the width of a figure of our own, so that the texts fit if they can."""
     letters = sum(lay_out(shown, lanes, _heads(lanes)).needs)
-    wanted_in = letters * _LETTER * _OWN_SIZE / 72 + _TIMES_IN
-    style = current()
-    return max(style.width_mm, min(style.widest_mm, wanted_in * (1 + _LEFT_SHARE) * 25.4))
+    wanted_in = letters * _LETTER * _OWN_SIZE / 72 + LEFT_IN
+    least_mm, _ = default_mm()
+    most_mm = min(_WIDEST_MM, 2 * least_mm)
+    return max(least_mm, min(most_mm, wanted_in * (1 + _LEFT_SHARE) * 25.4))
 
 
 def _heads(lanes: dict[str, str]) -> list[str]:
     return ["\n".join(wrap(plain(name), 14)[:3]) for name in dict.fromkeys(lanes.values())]
-
-
-def _room_in(ax: Axes) -> float:
-    """Return the width between the first lane and the right end, once the layout is done."""
-    figure = ax.figure
-    whole_in = width_in(ax)
-    if isinstance(figure, NotebookFigure) and len(figure.axes) == 1:
-        whole_in = figure.get_figwidth() - _TIMES_IN
-    return whole_in / (1 + _LEFT_SHARE)
 
 
 class _Diagram:
@@ -117,7 +110,8 @@ class _Diagram:
         self._lanes = lanes
         self._heads = _heads(self._lanes)
         self._layout = lay_out(shown, self._lanes, self._heads)
-        self._xs = self._layout.xs(_room_in(ax) * 72 / self._size / _LETTER)
+        room_in = room_right_in(ax) / (1 + _LEFT_SHARE)
+        self._xs = self._layout.xs(room_in * 72 / self._size / _LETTER)
         self._at = dict(zip(dict.fromkeys(self._lanes.values()), self._xs, strict=False))
 
     def draw(self) -> None:
@@ -176,7 +170,7 @@ class _Diagram:
         if line.kind == "lost":
             middle = (left + right) / 2
             self._ax.plot(
-                middle, y + _ARROW, marker="x", ms=5, zorder=4, mew=1.4, color=VERMILLION,
+                middle, y + _ARROW, "x", ms=3.8, zorder=4, mew=1.3, color=VERMILLION,
                 gid=f"cross {line.exchange}",
             )  # fmt: skip
             end = middle
@@ -195,7 +189,7 @@ class _Diagram:
 
     def _draw_action(self, y: int, row: Row) -> None:
         x = self._x(row.line.left)
-        self._ax.plot(x, y, marker="D", ms=3.2, color=BLACK, gid=f"action {row.line.seq}")
+        self._ax.plot(x, y, "D", ms=3.2, color=BLACK, gid=f"action {row.line.seq}")
         self._write(y, row.text, self._layout.places[y])
 
     def _draw_word(self, y: int, row: Row) -> None:

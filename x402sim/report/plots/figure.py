@@ -9,7 +9,6 @@ import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from functools import wraps
 from itertools import pairwise
 from typing import Any, ParamSpec, cast
@@ -37,6 +36,8 @@ MARKS = ("o", "s", "D", "^", "v")
 
 DPI = 200
 """The resolution of a PNG."""
+LEFT_IN = 0.72
+"""The width of the numbers left of the axes, and of their label."""
 _NARROW_IN = 4.0
 _ON_SCREEN_DPI = 110
 _COLOURS, _NEARLY_WHITE = 64, 252
@@ -52,28 +53,18 @@ _STYLE: Any = {
 _UNITS = ((2 * 86_400, 86_400, "d"), (2 * 3600, 3600, "h"), (300, 60, "min"), (0, 1, "s"))
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
-    """The size of a figure made here, and settings of matplotlib."""
-
-    width_mm: float
-    height_mm: float
-    widest_mm: float
-    """The widest diagram; texts that need more are cut."""
-    settings: Any = field(default_factory=dict)
-
-
 _SERIF = ["STIXGeneral", "DejaVu Serif", "DejaVu Sans"]
 """Fonts that come with matplotlib; the later ones have the letters that the first one lacks."""
-STYLES = {
-    "screen": Style(160, 80, 240),
-    "print": Style(88.9, 58, 183, {
+STYLES: dict[str, Any] = {
+    "screen": {},
+    "print": {
         "font.family": _SERIF, "font.size": 7.5, "figure.figsize": (3.5, 2.3),
         "axes.labelsize": 7.5, "axes.titlesize": 7.5, "legend.fontsize": 7, "lines.linewidth": 1.1,
         "xtick.labelsize": 7, "ytick.labelsize": 7,
-    }),
+    },
 }  # fmt: skip
-_current: ContextVar[Style] = ContextVar("style of plots", default=STYLES["screen"])
+"""Settings of matplotlib, by name of the style."""
+_settings: ContextVar[Any] = ContextVar("settings of plots", default=STYLES["screen"])
 Labels = Mapping[str, str]
 """Words for names in code: `{"k 0": "not confirmed", "block_s": "block interval"}`."""
 _labels: ContextVar[Labels] = ContextVar("words for names", default={})  # noqa: B039
@@ -88,12 +79,12 @@ def style(name: str) -> Iterator[None]:
     """
     if name not in STYLES:
         raise ValueError(unknown("style", name, STYLES))
-    token = _current.set(STYLES[name])
+    token = _settings.set(STYLES[name])
     try:
-        with mpl.rc_context(STYLES[name].settings):
+        with mpl.rc_context(STYLES[name]):
             yield
     finally:
-        _current.reset(token)
+        _settings.reset(token)
 
 
 class NotebookFigure(Figure):
@@ -113,7 +104,7 @@ def styled(draw: Callable[P, Axes]) -> Callable[P, Axes]:
     def drawn(*args: P.args, **options: P.kwargs) -> Axes:
         token = _labels.set(cast("Labels", options.get("labels")) or {})
         try:
-            with mpl.rc_context(_STYLE | current().settings):
+            with mpl.rc_context(_STYLE | _settings.get()):
                 return draw(*args, **options)
         finally:
             _labels.reset(token)
@@ -121,14 +112,15 @@ def styled(draw: Callable[P, Axes]) -> Callable[P, Axes]:
     return drawn
 
 
-def current() -> Style:
-    """Return the current style."""
-    return _current.get()
+def default_mm() -> tuple[float, float]:
+    """Return the width and height of a figure in the current style; by default, two columns."""
+    width_in, height_in = _settings.get().get("figure.figsize", (160 / 25.4, 80 / 25.4))
+    return width_in * 25.4, height_in * 25.4
 
 
 def new_axes(width_mm: float | None = None, height_mm: float | None = None) -> Axes:
     """Return the axes of a new figure of this size; by default, that of the current style."""
-    width_mm, height_mm = width_mm or current().width_mm, height_mm or current().height_mm
+    width_mm, height_mm = width_mm or default_mm()[0], height_mm or default_mm()[1]
     figure = NotebookFigure(figsize=(width_mm / 25.4, height_mm / 25.4), layout="constrained")
     FigureCanvasAgg(figure)
     return figure.add_subplot()
@@ -146,6 +138,14 @@ def prepare(ax: Axes | None, height_mm: float | None = None, width_mm: float | N
 def width_in(ax: Axes) -> float:
     """Return the width of the axes in inches."""
     return float(ax.get_window_extent().width / ax.figure.dpi)
+
+
+def room_right_in(ax: Axes) -> float:
+    """Return the width from the left end of the axes to the right, once the layout is done."""
+    figure = ax.figure
+    if isinstance(figure, NotebookFigure) and len(figure.axes) == 1:
+        return float(figure.get_figwidth()) - LEFT_IN
+    return width_in(ax)
 
 
 def height_in(ax: Axes) -> float:
@@ -221,9 +221,9 @@ def _apart(ys: Sequence[float], gap: float, low: float, high: float) -> list[flo
     return at
 
 
-def line_sample(name: str, colour: str, dashes: Any) -> Line2D:
+def line_sample(name: str, colour: str, dashes: Any, width: float = 1.4) -> Line2D:
     """Return a legend's entry for a line."""
-    return Line2D([], [], color=colour, ls=dashes, lw=1.4, label=plain(name)[:40])
+    return Line2D([], [], color=colour, ls=dashes, lw=width, label=plain(name)[:40])
 
 
 def mark_sample(name: str, marker: str, face: str, edge: str = GREY, size: float = 4.5) -> Line2D:
@@ -259,7 +259,7 @@ def _columns(ax: Axes, names: Sequence[str]) -> int:
     widths_in = [len(name) * 0.58 * font_size(ax) / 72 + 0.5 for name in names]
     for columns in range(len(names), 1, -1):
         chunks = np.array_split(widths_in, columns)  # as matplotlib fills them
-        if sum(float(chunk.max()) for chunk in chunks) <= width_in(ax):
+        if sum(float(chunk.max()) for chunk in chunks) <= room_right_in(ax):
             return columns
     return 1
 
@@ -280,18 +280,12 @@ def png(figure: Any, dpi: int = DPI) -> bytes:
 def transparent(image: bytes) -> bytes:
     """Return a PNG of `png` with white turned into transparency; on white it looks the same."""
     drawn = Image.open(io.BytesIO(image))
-    palette = drawn.getpalette() or []
-    clear = [_without_white(palette[n : n + 3]) for n in range(0, len(palette), 3)]
-    drawn.putpalette([part for colour, _ in clear for part in colour])
+    colours = np.array(drawn.getpalette()).reshape(-1, 3)
+    alpha = 255 - colours.min(axis=1, keepdims=True)
+    drawn.putpalette([*(255 - 255 * (255 - colours) // np.maximum(alpha, 1)).ravel().tolist()])
     file = io.BytesIO()
-    drawn.save(file, "png", transparency=bytes(alpha for _, alpha in clear), dpi=(DPI, DPI))
+    drawn.save(file, "png", transparency=bytes(alpha.ravel().tolist()), dpi=(DPI, DPI))
     return file.getvalue()
-
-
-def _without_white(colour: Sequence[int]) -> tuple[list[int], int]:
-    """Return the darkest colour, and how opaque it is, that looks like this one on white."""
-    alpha = 255 - min(colour)
-    return [255 - round(255 * (255 - part) / alpha) if alpha else 255 for part in colour], alpha
 
 
 def svg(figure: Any) -> bytes:

@@ -29,12 +29,13 @@ _CELL_IN = 0.21
 LEAST_MM = 100, 25
 """Width and height of a figure made here, at least; it grows with its content."""
 _MOST_CELL_IN = 0.28
-_GLYPHS = {"passed": ("✓", "#b7e0d2", BLACK), "failed": ("✗", VERMILLION, "white")}
-_MEANINGS = {
-    "passed": ("✓  every check held", "#b7e0d2"),
-    "failed": ("✗  a check failed", VERMILLION),
-    "skipped": ("\N{EN DASH}  skipped", LIGHT),
+_NARROW_MM = 130
+_GLYPHS = {
+    "passed": ("✓", "#b7e0d2", BLACK, "every check held"),
+    "failed": ("✗", VERMILLION, "white", "a check failed"),
+    "skipped": ("\N{EN DASH}", LIGHT, BLACK, "skipped"),
 }
+"""What stands in a cell, on which colour, in which colour, and what it means."""
 
 
 @styled
@@ -52,9 +53,10 @@ def outcomes(
     clauses = clauses_of(summaries)
     names, heads = _named(summaries), [plain(clause) for clause in clauses]
     if ax is None:
-        wide, high = (max(map(len, texts), default=0) * 0.068 for texts in (names, heads))
-        width_mm = max(LEAST_MM[0], (wide + len(heads) * _CELL_IN + 0.4) * 25.4)
-        height_mm = max(LEAST_MM[1], (high + len(names) * _CELL_IN + 0.6) * 25.4)
+        wide, high = (max(map(len, texts), default=0) for texts in (names, heads))
+        width_mm = max(LEAST_MM[0], (wide * 0.068 + len(heads) * _CELL_IN + 0.4) * 25.4)
+        letter_in = 0.052 if width_mm < _NARROW_MM else 0.064
+        height_mm = max(LEAST_MM[1], (high * letter_in + len(names) * _CELL_IN + 0.5) * 25.4)
         ax = prepare(None, width_mm=width_mm, height_mm=height_mm)
     else:
         ax = prepare(ax)
@@ -64,8 +66,10 @@ def outcomes(
     for y, summary in enumerate(summaries):
         _draw_run(ax, y, summary, clauses)
     drawn = {str(each.get_gid()).partition(" ")[0] for each in ax.patches}
-    looks = [look for kind, look in _MEANINGS.items() if kind in drawn]
-    samples = [mark_sample(text, "s", fill, fill, 6) for text, fill in looks]
+    looks = [look for kind, look in _GLYPHS.items() if kind in drawn]
+    samples = [
+        mark_sample(f"{glyph}  {what}", "s", fill, fill, 6) for glyph, fill, _, what in looks
+    ]
     corner = (-0.5, len(names) - 0.4)
     legend(ax, samples, loc="upper left", bbox_to_anchor=corner, bbox_transform=ax.transData)
     return ax
@@ -134,7 +138,7 @@ def _draw_run(ax: Axes, y: int, summary: Summary, clauses: list[str]) -> None:
         text = plain(f"\N{EN DASH} skipped: {summary.reason}")
         ax.text(-0.3, y, text, va="center", size=letters, color=BLACK)
     for clause, ok in held_clauses(summary).items():
-        glyph, fill, ink = _GLYPHS["passed" if ok else "failed"]
+        glyph, fill, ink, _ = _GLYPHS["passed" if ok else "failed"]
         x = clauses.index(clause)
         ax.bar(x, 0.8, 0.8, y - 0.4, color=fill, gid=f"{'passed' if ok else 'failed'} {clause}")
         ax.text(x, y, glyph, ha="center", va="center_baseline", size=letters, color=ink)

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from x402sim.report import frames
@@ -21,6 +20,7 @@ from x402sim.report.plots.figure import (
     font_size,
     label_axes,
     legend,
+    line_sample,
     mark_sample,
     plain,
     prepare,
@@ -63,13 +63,12 @@ def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
     legend(ax, [
         mark_sample("median", "o", "white"),
         mark_sample("single answers", "|", GREY),
-        *([_line("middle half", 4), _line("5th to 95th percentile", 1)] if has_spread else []),
+        *(
+            line_sample(name, GREY, "-", width)
+            for name, width in (("middle half", 4), ("5th to 95th percentile", 1)) if has_spread
+        ),
     ])  # fmt: skip
     return ax
-
-
-def _line(name: str, width: float) -> Line2D:
-    return Line2D([], [], color=GREY, lw=width, label=name)
 
 
 def _by_callee(table: Any) -> list[tuple[str, str, Any]]:
