@@ -102,3 +102,15 @@ def test_a_kept_answer_is_no_second_order_and_any_other_is(is_named: bool, state
     careless = Settings(decisions=Decisions(authorization_once=is_named))
     summary = World(service=careless).play(story).summary.set_index("law")
     assert summary.loc["invariant/one-order-per-authorization", "state"] == state
+
+
+def test_a_thief_submits_a_payment_in_one_step_and_its_payer_is_refused() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice, mallory = await world.payer("alice", balance="1.00"), await world.payer("mallory")
+        header = alice.sign_one_step(await alice.ask())
+        assert (await mallory.submit(header)).revert_reason is None
+        refused = await alice.ask(one_step=header)
+        assert (refused.status, len(await world.transfers(alice))) == (402, 1)
+        assert "used before it was presented" in refused.reason
+
+    play(story)
