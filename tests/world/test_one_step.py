@@ -151,3 +151,15 @@ def test_each_request_waits_as_long_as_the_policy_says(policy: PayerPolicy, requ
     late = steps[steps["outcome"] == "lost"]
     assert len(steps) == requests
     assert list(late["ended_s"] - late["t_s"]) == [5.0] * (requests - 1)
+
+
+def test_a_thief_submits_a_payment_in_one_step_and_its_payer_is_refused() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice, mallory = await world.payer("alice", balance="1.00"), await world.payer("mallory")
+        header = alice.sign(await alice.ask(), steps=1)
+        assert (await mallory.submit(header)).revert_reason is None
+        refused = await alice.ask(header=header)
+        assert (refused.status, len(await world.transfers(alice))) == (402, 1)
+        assert "used before it was presented" in refused.reason
+
+    play(story)
