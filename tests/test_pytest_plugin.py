@@ -137,7 +137,7 @@ def test_of_settings(x402_server):
 def test_misspelt(x402_server):
     pass
 
-@pytest.mark.x402(network="base")
+@pytest.mark.x402(network="bas")
 def test_of_no_network(x402_server):
     pass
 
@@ -159,7 +159,7 @@ def test_a_marker_sets_options(run: Any) -> None:
         [
             "unknown option of @pytest.mark.x402 'prize'; did you mean 'price'\\? Possible: price, .*",
             r"x402 takes options by name \(price=...\), not \('0.05',\)",
-            "@pytest.mark.x402: unknown network 'base'; did you mean 'base-sepolia'\\? Possible: .*",
+            "@pytest.mark.x402: unknown network 'bas'; did you mean 'base'\\? Possible: .*",
             ".* refused 'faults': unknown path of service '/market-data'; "
             "did you mean '/api/perp/market'\\? Possible: /api/.*, /api/agents$",
         ]

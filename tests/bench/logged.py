@@ -60,19 +60,21 @@ class Purchases(ExitStack):
 
 
 def main() -> None:
-    """Serve, and turn the log off and on: nobody looks at the requests without it."""
+    """Serve, and turn the log off and on."""
     looks: list[tuple[Requests, Look]] = []
     add, is_on = Requests.add, True
 
     def added(requests: Requests, look: Look) -> None:
-        looks.append((requests, look))
+        if not look.wants_all:  # the page's, which stays
+            looks.append((requests, look))
         add(requests, look)
 
     def toggled(*_: object) -> None:
         nonlocal is_on
         is_on = not is_on
         for requests, look in looks:
-            (add if is_on else Requests.remove)(requests, look)
+            others = tuple(each for each in requests._looks if each is not look)
+            requests._set((*others, look) if is_on else others)
 
     Requests.add = added  # type: ignore[method-assign]
     signal.signal(signal.SIGUSR1, toggled)

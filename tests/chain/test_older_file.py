@@ -51,7 +51,7 @@ def numbers(folder: Path) -> tuple[int, int]:
 
 async def live(rig: ServiceRig) -> None:
     """Everything that writes to the chain's file, or replaces the database."""
-    context = Context(rig.parts)
+    context = Context.of(rig.parts)
     await rig.buy()
     taken = await snapshots.snapshot(context, Nothing())
     await rig.open_session()
@@ -59,7 +59,7 @@ async def live(rig: ServiceRig) -> None:
     await snapshots.revert(context, snapshots.Revert(taken["snapshot"]))
     await rig.buy()
     await rig.parts.chain.rewinding.reorg(1)
-    await snapshots.reset(context, Nothing())
+    await snapshots.reset(context, snapshots.Reset())
     await rig.buy()
     await rig.buy()
 

@@ -137,8 +137,12 @@ def test_ctrl_c_leaves_a_journal_that_says_where_it_ended(
             loop.run_until_complete(cell())
 
     file = tmp_path / "run.ndjson"
-    with pytest.raises(KeyboardInterrupt) as interrupt:
-        play()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a server's may be left
+    try:
+        with pytest.raises(KeyboardInterrupt) as interrupt:
+            play()
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert interrupt.value.__notes__ == [f"Run.load({str(file)!r}) has what happened until then"]
     run = Run.load(file)
     assert (run.outcome, run.reason) == ("failed", "interrupted")
