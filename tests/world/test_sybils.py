@@ -18,11 +18,11 @@ def test_a_seller_who_buys_from_itself_is_chosen_by_reputation(counts) -> None:
     async def story(world: LiveWorld) -> None:
         buyer = await world.payer("buyer", balance="1.00")
         for _ in range(2):
-            assert (await buyer.at("honest").buy()).status == 200
+            assert (await buyer.at("honest").fetch()).status == 200
         for number in range(3):
             puppet = await world.payer(f"puppet {number}", balance="0.10")
             for _ in range(2):
-                assert (await puppet.at("sybil").buy()).status == 200
+                assert (await puppet.at("sybil").fetch()).status == 200
         assert await world.earned("sybil") == 6 * 10_000, "its own money, moved in a circle"
         for name in world.services:
             await world.run_indexer(name)
