@@ -51,7 +51,7 @@ def numbers(folder: Path) -> tuple[int, int]:
 
 async def live(rig: ServiceRig) -> None:
     """Everything that writes to the chain's file, or replaces the database."""
-    context = Context(rig.parts)
+    context = Context.of(rig.parts)
     await rig.buy()
     taken = await snapshots.snapshot(context, Nothing())
     await rig.open_session()
