@@ -59,7 +59,7 @@ async def live(rig: ServiceRig) -> None:
     await snapshots.revert(context, snapshots.Revert(taken["snapshot"]))
     await rig.buy()
     await rig.parts.chain.rewinding.reorg(1)
-    await snapshots.reset(context, Nothing())
+    await snapshots.reset(context, snapshots.Reset())
     await rig.buy()
     await rig.buy()
 
