@@ -10,9 +10,9 @@ from x402sim.chain.rpc.context import RpcContext, known_block, number, state
 from x402sim.chain.rpc.filters import FilterKind
 from x402sim.chain.rpc.jsonrpc import read_addresses, read_block_number, read_call, read_topics
 from x402sim.chain.rpc.objects import (
-    block_object,
     log_object,
-    pending_block_object,
+    mined_block,
+    pending_block,
     receipt_object,
     transaction_object,
 )
@@ -32,6 +32,7 @@ from x402sim.protocol.rpc_values import (
 from x402sim.version import VERSION
 
 NO_END = 2**256
+WHOLE = "whether to give whole transactions"
 
 
 # --- the chain -----------------------------------------------------------------------
@@ -68,7 +69,9 @@ async def height(rpc: RpcContext) -> Any:
 async def block_by_number(rpc: RpcContext, block: Any, full: Any = False) -> Json | None:
     """Return a block by tag or number, null if not mined; `pending` is the next one."""
     if block == "pending":
-        return await _pending_block(rpc, full)
+        return await pending_block(
+            rpc.chain, rpc.chain.pending_block(), full=read_bool(full, WHOLE)
+        )
     return await _block_object(rpc, await rpc.chain.block(await number(rpc, block)), full)
 
 
@@ -78,30 +81,8 @@ async def block_by_hash(rpc: RpcContext, block_hash: Any, full: Any = False) -> 
 
 
 async def _block_object(rpc: RpcContext, block: Block | None, full: Any) -> Json | None:
-    whole = read_bool(full, "whether to give whole transactions")
-    if block is None:
-        return None
-    return block_object(
-        block,
-        transactions=await _transactions(rpc, block.tx_hashes, whole),
-        logs=await rpc.chain.logs(LogFilter(block.number, block.number)),
-    )
-
-
-async def _pending_block(rpc: RpcContext, full: Any) -> Json:
-    whole = read_bool(full, "whether to give whole transactions")
-    block = rpc.chain.pending_block()
-    transactions = await _transactions(rpc, block.tx_hashes, whole)
-    return pending_block_object(block, transactions=transactions)
-
-
-async def _transactions(
-    rpc: RpcContext, hashes: tuple[Any, ...], whole: bool
-) -> list[str] | list[Json]:
-    if not whole:
-        return [to_hex(tx_hash) for tx_hash in hashes]
-    found = [await rpc.chain.transaction(tx_hash) for tx_hash in hashes]
-    return [transaction_object(tx, rpc.chain.chain_id) for tx in found if tx]
+    whole = read_bool(full, WHOLE)
+    return None if block is None else await mined_block(rpc.chain, block, full=whole)
 
 
 async def transaction(rpc: RpcContext, tx_hash: Any) -> Json | None:
