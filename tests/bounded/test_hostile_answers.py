@@ -11,7 +11,7 @@ import pytest
 from tests.bounded.hostile_peer import HABITS, SAMPLE, Server, serving
 from tests.bounded.readers import READERS, chosen
 from x402sim.http.bounded import MIB
-from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES
+from x402sim.world.control.client import JOURNAL_ANSWER_BYTES
 
 DEADLINE_S = 0.25
 GRACE_S = 6.0

@@ -211,7 +211,8 @@ def test_on_another_host_there_is_no_control_without_a_token():
             "data": "0x",
         }
         call = {"jsonrpc": "2.0", "id": 1, "method": "eth_sendTransaction", "params": [send]}
-        assert "unlocked" in server.http.post("/rpc", json=call).json()["error"]["message"]
+        for path in ("/rpc", "/rpc/"):
+            assert "unlocked" in server.http.post(path, json=call).json()["error"]["message"]
         payer = server.account()
         asked = payer.ask()
         wanted = decode(json.dumps(asked).encode(), PaymentRequired).payment_requirements

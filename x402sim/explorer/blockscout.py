@@ -5,7 +5,7 @@ It has a path of its own, since its `/api` has the names of Etherscan's and othe
 transaction that waits is not found, as an unknown one is.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from x402sim.chain.base import Block, Log, Transaction, TxReceipt
 from x402sim.explorer.index import Index
-from x402sim.explorer.objects import execution_status, receipt_status
+from x402sim.explorer.objects import OUTCOMES, ByHash, ok
 from x402sim.explorer.query_fields import fields_of
 from x402sim.http import web
 from x402sim.protocol.crypto import Hash, to_hex
@@ -45,30 +45,19 @@ async def answered(index: Index, fields: Mapping[str, str]) -> Json:
         tx_hash = read_hash(fields[_HASH], _HASH)
     except BadParams:
         return _failed("Invalid txhash format")
-    return await action(index, tx_hash)
+    found = await action(index, tx_hash)
+    return _failed("Transaction not found") if found is None else ok(found)
 
 
-async def _info(index: Index, tx_hash: Hash) -> Json:
+async def _info(index: Index, tx_hash: Hash) -> Json | None:
     tx, receipt = await index.transaction(tx_hash), await index.receipt(tx_hash)
     block = await index.block(receipt.block_number) if receipt is not None else None
     if tx is None or receipt is None or block is None:
-        return _failed("Transaction not found")
-    return _ok(_shown(tx, receipt, block, await index.height()))
+        return None
+    return _shown(tx, receipt, block, await index.height())
 
 
-async def _receipt_status(index: Index, tx_hash: Hash) -> Json:
-    return _ok({"status": await receipt_status(index, tx_hash)})
-
-
-async def _status(index: Index, tx_hash: Hash) -> Json:
-    return _ok(await execution_status(index, tx_hash))
-
-
-_ACTIONS: dict[str, Callable[[Index, Hash], Awaitable[Json]]] = {
-    "gettxinfo": _info,
-    "gettxreceiptstatus": _receipt_status,
-    "getstatus": _status,
-}
+_ACTIONS: dict[str, ByHash] = {"gettxinfo": _info, **OUTCOMES}
 
 
 def _shown(tx: Transaction, receipt: TxReceipt, block: Block, newest: int) -> Json:
@@ -100,10 +89,6 @@ def _log(log: Log) -> Json:
         "index": str(log.index),
         "topics": topics + [None] * (4 - len(topics)),
     }
-
-
-def _ok(value: Json) -> Json:
-    return {"status": "1", "message": "OK", "result": value}
 
 
 def _failed(text: str) -> Json:

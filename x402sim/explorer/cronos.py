@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim.explorer.index import Index
-from x402sim.explorer.objects import BY_HASH, ByHash, block, execution_status
+from x402sim.explorer.objects import BY_HASH, ByHash, block, execution_status, ok
 from x402sim.explorer.query_fields import fields_of
 from x402sim.http import web
 from x402sim.protocol.crypto import Hash
@@ -37,8 +37,7 @@ def routes(index: Index) -> list[Route]:
             raise web.Refused(400, "Invalid block tag", str(wrong)) from wrong
 
     async def status(request: Request) -> Response:
-        outcome = await execution_status(index, await _hash(request))
-        return web.answer({"status": "1", "message": "OK", "result": outcome})
+        return web.answer(ok(await execution_status(index, await _hash(request))))
 
     return [
         Route(_PATH + "BlockNumber", height, methods=_METHODS),

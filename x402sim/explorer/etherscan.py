@@ -14,7 +14,7 @@ from starlette.routing import Route
 from x402sim.chain.rpc.jsonrpc import error, result
 from x402sim.explorer import blockscout
 from x402sim.explorer.index import Index
-from x402sim.explorer.objects import BY_HASH, ByHash, block, execution_status, receipt_status
+from x402sim.explorer.objects import BY_HASH, OUTCOMES, ByHash, block, ok
 from x402sim.explorer.query_fields import fields_of
 from x402sim.http import web
 from x402sim.protocol.rpc_values import BadParams, Json, quantity, read_hash
@@ -70,24 +70,15 @@ def _by_hash(ask: ByHash) -> Action:
 # --- module transaction: an envelope around each answer ------------------------------
 
 
-async def _receipt_status(index: Index, fields: Fields) -> Json:
-    try:
-        tx_hash = read_hash(fields.get("txhash", ""), "txhash")
-    except BadParams:
-        return _not_ok("Error! Invalid transaction hash")
-    return _ok({"status": await receipt_status(index, tx_hash)})
+def _outcome(ask: ByHash) -> Action:
+    async def outcome(index: Index, fields: Fields) -> Json:
+        try:
+            tx_hash = read_hash(fields.get("txhash", ""), "txhash")
+        except BadParams:
+            return _not_ok("Error! Invalid transaction hash")
+        return ok(await ask(index, tx_hash))
 
-
-async def _status(index: Index, fields: Fields) -> Json:
-    try:
-        tx_hash = read_hash(fields.get("txhash", ""), "txhash")
-    except BadParams:
-        return _not_ok("Error! Invalid transaction hash")
-    return _ok(await execution_status(index, tx_hash))
-
-
-def _ok(value: Json) -> Json:
-    return {"status": "1", "message": "OK", "result": value}
+    return outcome
 
 
 def _not_ok(text: str) -> Json:
@@ -101,8 +92,7 @@ _MODULES: dict[str, dict[str, Action]] = {
         **{f"eth_get{name}": _by_hash(ask) for name, ask in BY_HASH.items()},
     },
     "transaction": {
-        "gettxreceiptstatus": _receipt_status,
-        "getstatus": _status,
+        **{name: _outcome(ask) for name, ask in OUTCOMES.items()},
         "gettxinfo": blockscout.answered,  # Etherscan has no such action; Blockscout is often there
     },
 }

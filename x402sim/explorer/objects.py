@@ -2,11 +2,10 @@
 
 from collections.abc import Awaitable, Callable
 
-from x402sim.chain.base import Block, LogFilter
 from x402sim.chain.rpc.jsonrpc import read_block_number
-from x402sim.chain.rpc.objects import block_object, receipt_object, transaction_object
+from x402sim.chain.rpc.objects import mined_block, receipt_object, transaction_object
 from x402sim.explorer.index import Index
-from x402sim.protocol.crypto import Hash, to_hex
+from x402sim.protocol.crypto import Hash
 from x402sim.protocol.rpc_values import Json
 
 ByHash = Callable[[Index, Hash], Awaitable[Json | None]]
@@ -26,6 +25,11 @@ BY_HASH: dict[str, ByHash] = {"TransactionByHash": _transaction, "TransactionRec
 """The queries by name; a dialect prefixes `eth_get` or `get`."""
 
 
+def ok(value: Json | None) -> Json:
+    """Return an answer in the envelope of the queries that are not JSON-RPC."""
+    return {"status": "1", "message": "OK", "result": value}
+
+
 async def block(index: Index, tag: str, *, full: bool) -> Json | None:
     """Return the block of a number or tag, `full` with whole transactions; None if not visible.
 
@@ -35,24 +39,13 @@ async def block(index: Index, tag: str, *, full: bool) -> Json | None:
     found = await index.block(number)
     if found is None:
         return None
-    logs = await index.chain.logs(LogFilter(number, number))
-    hashes = list(map(to_hex, found.tx_hashes))
-    return block_object(
-        found,
-        transactions=await _whole(index, found) if full else hashes,
-        logs=logs,
-    )
+    return await mined_block(index.chain, found, full=full)
 
 
-async def _whole(index: Index, block: Block) -> list[Json]:
-    found = [await index.chain.transaction(each) for each in block.tx_hashes]
-    return [transaction_object(tx, index.chain.chain_id) for tx in found if tx is not None]
-
-
-async def receipt_status(index: Index, tx_hash: Hash) -> str:
+async def _receipt_status(index: Index, tx_hash: Hash) -> Json:
     """Return "1" or "0" for a mined transaction, and "" for one that is unknown or waits."""
     receipt = await index.receipt(tx_hash)
-    return "" if receipt is None else str(int(receipt.succeeded))
+    return {"status": "" if receipt is None else str(int(receipt.succeeded))}
 
 
 async def execution_status(index: Index, tx_hash: Hash) -> Json:
@@ -61,3 +54,10 @@ async def execution_status(index: Index, tx_hash: Hash) -> Json:
     has_failed = receipt is not None and not receipt.succeeded
     reason = receipt.revert_reason if receipt is not None and has_failed else ""
     return {"isError": str(int(has_failed)), "errDescription": reason or ""}
+
+
+OUTCOMES: dict[str, ByHash] = {
+    "gettxreceiptstatus": _receipt_status,
+    "getstatus": execution_status,
+}
+"""The queries about the outcome of a transaction, by the name of the action."""

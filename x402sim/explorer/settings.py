@@ -23,6 +23,5 @@ class ExplorerSettings:
     def __post_init__(self) -> None:
         for name in ("lag_s", "interval_s"):
             value = getattr(self, name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not is_number or not 0 <= value < math.inf:
+            if not 0 <= value < math.inf:
                 raise ValueError(f"{name}: expected seconds from 0, got {value!r}")

@@ -14,8 +14,7 @@ from x402sim.suite.redact import cut
 from x402sim.suite.restart import restarting
 from x402sim.suite.setting import Setting
 from x402sim.suite.wire import client, why
-from x402sim.world.control.client import ControlClient, ControlError
-from x402sim.world.control.limits import WORLD_ANSWER_BYTES
+from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.world.control.messages import network_of
 from x402sim.world.stages.deployment import left_ahead
 

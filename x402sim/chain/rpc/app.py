@@ -6,7 +6,6 @@ methods.
 
 import asyncio
 import inspect
-import re
 from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -45,7 +44,7 @@ class UnknownMethod(Exception):
 
 def documentation() -> str:
     """Return the list of the methods as plain text, generated from the table."""
-    rows = [f"{name}({_parameters(method)})\n    {doc}" for name, (method, doc) in METHODS.items()]
+    rows = [f"{name}({_parameters(it)})\n    {inspect.getdoc(it)}" for name, it in METHODS.items()]
     return "\n".join(
         (
             "Ethereum JSON-RPC 2.0, a subset. POST one call or a batch here, for example",
@@ -82,7 +81,7 @@ def _least(method: Method) -> int:
 def _find(name: str) -> Method:
     if name not in METHODS:
         raise UnknownMethod(f"no method {shown(name)}; a GET of this address lists those offered")
-    return METHODS[name][0]
+    return METHODS[name]
 
 
 def _bind(method: Method, context: RpcContext, params: Any) -> Awaitable[Any]:
@@ -166,10 +165,8 @@ async def _answer_batch(context: RpcContext, requests: list[Any]) -> list[Raw]:
 # --- HTTP ----------------------------------------------------------------------------
 
 
-def rpc_route(
-    path: str, chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = False
-) -> Route:
-    """Return the one route that answers JSON-RPC at `path`, with and without a final slash.
+def rpc_app(chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = False) -> Starlette:
+    """Return an application that answers JSON-RPC at its root.
 
     GET answers the list of methods. `keys` are those of the accounts to list; only if `unlocked`
     does it sign with them.
@@ -185,15 +182,4 @@ def rpc_route(
         reply = await _answer(asked, await read_body(request))
         return Response(status_code=204) if reply is None else answer(reply)
 
-    prefix = path.rstrip("/")
-    route = Route(prefix or "/", rpc, methods=["GET", "POST"])
-    # Starlette distinguishes /rpc and /rpc/, and a Mount answers only the latter.
-    route.path_regex = re.compile(f"^{re.escape(prefix)}/?$")
-    return route
-
-
-def rpc_app(chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = False) -> Starlette:
-    """Return an application that answers JSON-RPC at its root. Within another application use
-    `rpc_route` instead: Starlette's Mount does not answer the mounted path without a final slash.
-    """
-    return application([rpc_route("/", chain, keys=keys, unlocked=unlocked)])
+    return application([Route("/", rpc, methods=["GET", "POST"])])

@@ -13,12 +13,12 @@ MAX_PERCENTILES = 100
 
 
 async def gas_price(rpc: RpcContext) -> Any:
-    """Return the price of one unit of gas."""
+    """Return the price of one unit of gas in wei; it is all base fee."""
     return quantity(await rpc.chain.gas_price())
 
 
 async def priority_fee(rpc: RpcContext) -> Any:
-    """Return the tip that is needed: none."""
+    """Return zero: a tip is not needed."""
     return quantity(0)
 
 

@@ -13,43 +13,11 @@ from starlette.routing import Route
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.evm_chain import EvmChain
 from x402sim.chain.rpc import jsonrpc
+from x402sim.chain.rpc.methods import READS
 from x402sim.http.web import answer, application, read_body
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.rpc_values import Json, shown
 
-READS = frozenset(
-    (
-        "eth_accounts",
-        "eth_blockNumber",
-        "eth_call",
-        "eth_chainId",
-        "eth_estimateGas",
-        "eth_feeHistory",
-        "eth_gasPrice",
-        "eth_getBalance",
-        "eth_getBlockByHash",
-        "eth_getBlockByNumber",
-        "eth_getBlockReceipts",
-        "eth_getCode",
-        "eth_getFilterChanges",
-        "eth_getFilterLogs",
-        "eth_getLogs",
-        "eth_getRawTransactionByHash",
-        "eth_getStorageAt",
-        "eth_getTransactionByHash",
-        "eth_getTransactionCount",
-        "eth_getTransactionReceipt",
-        "eth_maxPriorityFeePerGas",
-        "eth_newBlockFilter",
-        "eth_newFilter",
-        "eth_newPendingTransactionFilter",
-        "eth_requestAccounts",
-        "eth_syncing",
-        "eth_uninstallFilter",
-        "net_version",
-        "web3_clientVersion",
-    )
-)
 SENDS = "eth_sendRawTransaction"
 """What anybody may send: its sender has signed it, and pays for it."""
 PARSE_ERROR, NODE_GONE, NOT_OFFERED = -32700, -32000, -32601

@@ -1,11 +1,11 @@
-"""Converts chain objects to Ethereum's JSON-RPC objects; all pure.
+"""Converts chain objects to Ethereum's JSON-RPC objects.
 
 Fields that the chain lacks (tries, uncles, a miner, blobs) are zero or empty.
 """
 
 from collections.abc import Sequence
 
-from x402sim.chain.base import Block, Log, Transaction, TxReceipt
+from x402sim.chain.base import Block, Chain, Log, LogFilter, Transaction, TxReceipt
 from x402sim.chain.fees import BLOCK_GAS_LIMIT
 from x402sim.protocol.crypto import ZERO_ADDRESS, keccak256, to_hex
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
@@ -150,10 +150,23 @@ def block_object(block: Block, *, transactions: Sequence[str | Json], logs: Sequ
     }
 
 
-def pending_block_object(block: Block, *, transactions: Sequence[str | Json]) -> Json:
+async def mined_block(chain: Chain, block: Block, *, full: bool) -> Json:
+    """Return a mined block with its transactions' hashes, or `full` with the whole ones."""
+    logs = await chain.logs(LogFilter(block.number, block.number))
+    return block_object(block, transactions=await _transactions(chain, block, full), logs=logs)
+
+
+async def pending_block(chain: Chain, block: Block, *, full: bool) -> Json:
     """Return the block that would be mined now; what only mining gives it is null."""
-    found = block_object(block, transactions=transactions, logs=())
+    found = block_object(block, transactions=await _transactions(chain, block, full), logs=())
     return {**found, "hash": None, "nonce": None, "logsBloom": None, "miner": None}
+
+
+async def _transactions(chain: Chain, block: Block, full: bool) -> Sequence[str | Json]:
+    if not full:
+        return [to_hex(tx_hash) for tx_hash in block.tx_hashes]
+    found = [await chain.transaction(tx_hash) for tx_hash in block.tx_hashes]
+    return [transaction_object(tx, chain.chain_id) for tx in found if tx]
 
 
 def _size(transaction: str | Json) -> int:

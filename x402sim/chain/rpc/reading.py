@@ -10,9 +10,9 @@ from x402sim.chain.rpc.context import RpcContext, known_block, number, state
 from x402sim.chain.rpc.filters import FilterKind
 from x402sim.chain.rpc.jsonrpc import read_addresses, read_block_number, read_call, read_topics
 from x402sim.chain.rpc.objects import (
-    block_object,
     log_object,
-    pending_block_object,
+    mined_block,
+    pending_block,
     receipt_object,
     transaction_object,
 )
@@ -32,6 +32,7 @@ from x402sim.protocol.rpc_values import (
 from x402sim.version import VERSION
 
 NO_END = 2**256
+WHOLE = "whether to give whole transactions"
 
 
 # --- the chain -----------------------------------------------------------------------
@@ -53,7 +54,7 @@ async def chain_id(rpc: RpcContext) -> Any:
 
 
 async def syncing(rpc: RpcContext) -> bool:
-    """Return false."""
+    """Return false: the chain is always in sync."""
     return False
 
 
@@ -66,46 +67,26 @@ async def height(rpc: RpcContext) -> Any:
 
 
 async def block_by_number(rpc: RpcContext, block: Any, full: Any = False) -> Json | None:
-    """Return a block by tag or number; `pending` is the one that would be mined now."""
+    """Return a block by tag or number, null if not mined; `pending` is the next one."""
     if block == "pending":
-        return await _pending_block(rpc, full)
+        return await pending_block(
+            rpc.chain, rpc.chain.pending_block(), full=read_bool(full, WHOLE)
+        )
     return await _block_object(rpc, await rpc.chain.block(await number(rpc, block)), full)
 
 
 async def block_by_hash(rpc: RpcContext, block_hash: Any, full: Any = False) -> Json | None:
-    """Return a block by hash."""
+    """Return a block by hash, null if unknown."""
     return await _block_object(rpc, await rpc.chain.block(read_hash(block_hash)), full)
 
 
 async def _block_object(rpc: RpcContext, block: Block | None, full: Any) -> Json | None:
-    whole = read_bool(full, "whether to give whole transactions")
-    if block is None:
-        return None
-    return block_object(
-        block,
-        transactions=await _transactions(rpc, block.tx_hashes, whole),
-        logs=await rpc.chain.logs(LogFilter(block.number, block.number)),
-    )
-
-
-async def _pending_block(rpc: RpcContext, full: Any) -> Json:
-    whole = read_bool(full, "whether to give whole transactions")
-    block = rpc.chain.pending_block()
-    transactions = await _transactions(rpc, block.tx_hashes, whole)
-    return pending_block_object(block, transactions=transactions)
-
-
-async def _transactions(
-    rpc: RpcContext, hashes: tuple[Any, ...], whole: bool
-) -> list[str] | list[Json]:
-    if not whole:
-        return [to_hex(tx_hash) for tx_hash in hashes]
-    found = [await rpc.chain.transaction(tx_hash) for tx_hash in hashes]
-    return [transaction_object(tx, rpc.chain.chain_id) for tx in found if tx]
+    whole = read_bool(full, WHOLE)
+    return None if block is None else await mined_block(rpc.chain, block, full=whole)
 
 
 async def transaction(rpc: RpcContext, tx_hash: Any) -> Json | None:
-    """Return a transaction, mined or waiting."""
+    """Return a transaction, null if unknown; v=r=s=0 if the chain sent it without a signature."""
     tx = await rpc.chain.transaction(read_hash(tx_hash))
     return transaction_object(tx, rpc.chain.chain_id) if tx else None
 
@@ -117,13 +98,13 @@ async def raw_transaction(rpc: RpcContext, tx_hash: Any) -> str | None:
 
 
 async def receipt(rpc: RpcContext, tx_hash: Any) -> Json | None:
-    """Return the receipt of a mined transaction."""
+    """Return the receipt of a transaction, null until it is mined."""
     found = await rpc.chain.receipt(read_hash(tx_hash))
     return receipt_object(found) if found else None
 
 
 async def block_receipts(rpc: RpcContext, block: Any) -> list[Json] | None:
-    """Return the receipts of a block's transactions, in order."""
+    """Return the receipts of a block's transactions, in order, null if it is not mined."""
     is_hash = isinstance(block, str) and len(block) == 66
     which = read_hash(block) if is_hash else await state(rpc, block)
     mined = await rpc.chain.block(await rpc.chain.height() if which is None else which)
@@ -137,7 +118,7 @@ async def block_receipts(rpc: RpcContext, block: Any) -> list[Json] | None:
 
 
 async def logs(rpc: RpcContext, filter: Any) -> list[Json]:  # noqa: A002 - shown on the page
-    """Return the events that pass a filter."""
+    """Return events, by fromBlock and toBlock or blockHash, address, topics."""
     fields = read_object(filter, "a filter")
     first, last = await _range(rpc, fields)
     addresses, topics = read_addresses(fields.get("address")), read_topics(fields.get("topics"))
@@ -161,7 +142,7 @@ async def _range(rpc: RpcContext, fields: Json) -> tuple[int, int]:
 
 
 async def new_filter(rpc: RpcContext, filter: Any) -> str:  # noqa: A002 - shown on the page
-    """Make a filter of logs."""
+    """Make a filter of new events; it ends after 5 idle minutes."""
     fields = read_object(filter, "a filter")
     if "blockHash" in fields:
         raise BadParams("a filter: expected fromBlock and toBlock; only eth_getLogs has blockHash")
@@ -175,7 +156,7 @@ async def new_filter(rpc: RpcContext, filter: Any) -> str:  # noqa: A002 - shown
 
 
 async def new_block_filter(rpc: RpcContext) -> str:
-    """Make a filter of blocks."""
+    """Make a filter of new blocks."""
     return await rpc.filters.add(rpc.chain, FilterKind.BLOCKS, LogFilter(0, NO_END))
 
 
@@ -185,18 +166,18 @@ async def new_transaction_filter(rpc: RpcContext) -> str:
 
 
 async def filter_changes(rpc: RpcContext, filter_id: Any) -> list[Json] | list[str]:
-    """Return what is new since the last call."""
+    """Return what is new for a filter since the last call."""
     return await rpc.filters.changes(rpc.chain, read_text(filter_id, "a filter's id"))
 
 
 async def filter_logs(rpc: RpcContext, filter_id: Any) -> list[Json]:
-    """Return every event that passes a filter of logs."""
+    """Return every event that passes a filter of events."""
     wanted = rpc.filters.logs(read_text(filter_id, "a filter's id"))
     return [log_object(log) for log in await rpc.chain.logs(wanted)]
 
 
 async def uninstall_filter(rpc: RpcContext, filter_id: Any) -> bool:
-    """Forget a filter."""
+    """Forget a filter; false if it is unknown."""
     return rpc.filters.remove(read_text(filter_id, "a filter's id"))
 
 
@@ -204,7 +185,7 @@ async def uninstall_filter(rpc: RpcContext, filter_id: Any) -> bool:
 
 
 async def balance(rpc: RpcContext, address: Any, block: Any = None) -> Any:
-    """Return an account's native balance."""
+    """Return an account's native balance in wei."""
     account = read_address(address)
     return quantity(await rpc.chain.native_balance(account, await state(rpc, block)))
 
@@ -219,13 +200,13 @@ async def transaction_count(rpc: RpcContext, address: Any, block: Any = None) ->
 
 
 async def code(rpc: RpcContext, address: Any, block: Any = None) -> str:
-    """Return a contract's code."""
+    """Return a contract's code; 0x for any other account."""
     account = read_address(address)
     return to_hex(await rpc.chain.code(account, await state(rpc, block)))
 
 
 async def storage(rpc: RpcContext, address: Any, slot: Any, block: Any = None) -> str:
-    """Return one word of a contract's storage."""
+    """Return a word of the token's storage, where Circle's FiatToken v2.2 has it."""
     account, position = read_address(address), read_slot(slot)
     return to_hex(await rpc.chain.storage(account, position, await state(rpc, block)))
 

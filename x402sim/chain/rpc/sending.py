@@ -12,7 +12,7 @@ from x402sim.protocol.rpc_values import BadParams, Json, read_bytes, read_object
 
 
 async def send_raw_transaction(rpc: RpcContext, data: Any) -> str:
-    """Put a signed transaction into the mempool; return its hash."""
+    """Put a signed transaction of type 0 (EIP-155) or 2 into the mempool; return its hash."""
     return to_hex(await rpc.chain.send_signed(read_bytes(data, "a signed transaction")))
 
 

@@ -30,12 +30,12 @@ def key_of(rpc: RpcContext, account: Address) -> PrivateKey:
 
 
 async def accounts(rpc: RpcContext) -> list[str]:
-    """Return the accounts of this server."""
+    """Return the accounts of this server; a wallet would ask its user first."""
     return [to_hex(account) for account in rpc.keys]
 
 
 async def sign_message(rpc: RpcContext, address: Any, data: Any) -> str:
-    """Sign bytes as a message of EIP-191: eth_sign."""
+    """Sign bytes with an account, as a message of EIP-191."""
     key = key_of(rpc, read_address(address))
     message = read_bytes(data, "a message")
     prefix = b"\x19Ethereum Signed Message:\n" + str(len(message)).encode()
@@ -48,7 +48,7 @@ async def personal_sign(rpc: RpcContext, data: Any, address: Any, password: Any 
 
 
 async def sign_typed_data(rpc: RpcContext, address: Any, typed_data: Any) -> str:
-    """Sign typed data of EIP-712, given as an object or as its JSON text."""
+    """Sign typed data of EIP-712 with an account; it is an object or its JSON text."""
     key = key_of(rpc, read_address(address))
     return to_hex(sign(_digest(_typed(typed_data)), key))
 

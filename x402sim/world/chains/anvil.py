@@ -7,8 +7,7 @@ from pathlib import Path
 from x402sim.chain.base import ChainError
 from x402sim.chain.fees import usual_gas_price
 from x402sim.spec.needs import Need
-from x402sim.world.chains.backend import ChainRequest, OpenChain
-from x402sim.world.chains.evm import require_evm
+from x402sim.world.chains.backend import ChainRequest, OpenChain, require_evm
 from x402sim.world.loop import VirtualLoop
 
 

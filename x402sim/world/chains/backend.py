@@ -6,12 +6,13 @@ A backend declares its capabilities: `is_virtual` and `is_persistent` before it 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
 from starlette.applications import Starlette
 
-from x402sim.chain.base import WorldChain
+from x402sim.chain.base import ChainError, WorldChain
 from x402sim.chain.fees import usual_gas_price
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import Address
@@ -59,6 +60,15 @@ class OpenChain:
     """The facilitator's account, which submits settlements."""
     rpc_app: Starlette
     offers: frozenset[Need]
+
+
+def require_evm(request: ChainRequest) -> None:
+    """Raise `ChainError` without web3, or if the recipe leaves out rules of the token."""
+    if find_spec("web3") is None:
+        raise ChainError("a real chain needs web3: pip install 'x402sim[evm]'")
+    if request.without_token_rules:
+        tables = ", ".join(table for table, _ in request.without_token_rules)
+        raise ChainError(f"the rules of a real token cannot be left out: {tables}")
 
 
 class ChainBackend(Protocol):

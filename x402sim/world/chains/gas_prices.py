@@ -53,7 +53,7 @@ class GasWalk:
         require_gwei("gwei", self.gwei)
         for name, least, most in ("sigma", 0, 5), ("every_s", 0.01, 86_400), ("memory", 0, 0.9999):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or not least <= value <= most:
+            if not least <= value <= most:
                 raise ValueError(f"{name}: expected {least} to {most}, got {described(value)}")
 
     def prices(self, stream: Stream) -> Callable[[float], float]:

@@ -11,8 +11,7 @@ from x402sim.chain.fees import usual_gas_price
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import Network
 from x402sim.spec.needs import Need
-from x402sim.world.chains.backend import ChainRequest, OpenChain
-from x402sim.world.chains.evm import require_evm
+from x402sim.world.chains.backend import ChainRequest, OpenChain, require_evm
 from x402sim.world.loop import run_anywhere
 
 KEYS = "X402SIM_CHAIN_KEYS"

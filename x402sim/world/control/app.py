@@ -17,7 +17,7 @@ from x402sim.chain.base import ChainError, ChainUnavailable
 from x402sim.http import web
 from x402sim.http.web import Refused
 from x402sim.world.control import blocks, clocks, faults, look, money, snapshots
-from x402sim.world.control.context import Context, Nothing
+from x402sim.world.control.context import Context, Nothing, number_in
 from x402sim.world.control.recorder import Recorder
 
 Action = Callable[[Context, Any], Awaitable[Any]]
@@ -84,10 +84,8 @@ def control_app(
     async def journal(request: Request) -> Response:
         """Answer the journal as NDJSON: its header, and the entries from ?since=SEQ on."""
         require_token(request, token)
-        since = request.query_params.get("since", "0")
-        if not since.isdecimal() or len(since) > 18:
-            raise Refused(400, "Invalid query", f"since: expected a number, got {since[:40]!r}")
-        return Response(parts.journal.ndjson(int(since)), media_type="application/x-ndjson")
+        entries = parts.journal.ndjson(number_in(request, "since"))
+        return Response(entries, media_type="application/x-ndjson")
 
     async def index(_: Request) -> Response:
         return PlainTextResponse(usage())

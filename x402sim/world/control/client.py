@@ -7,12 +7,19 @@ import httpx
 import msgspec
 
 from x402sim.clock import SkewedClock
+from x402sim.http.bounded import MIB
 from x402sim.journal import Journal
 from x402sim.protocol.messages import BadMessage, ErrorBody, decode
 from x402sim.text.printable import printable
-from x402sim.world.control.limits import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_ITEMS
 from x402sim.world.control.messages import Transfer, Who
 from x402sim.world.transport.faults import Fault
+
+WORLD_ANSWER_BYTES = 8 * MIB
+"""Some 40,000 transfers."""
+WORLD_ANSWER_ITEMS = 100_000
+"""The arrays and objects in an answer."""
+JOURNAL_ANSWER_BYTES = 64 * MIB
+"""Some 300,000 events."""
 
 
 class ControlError(RuntimeError):

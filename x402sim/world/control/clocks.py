@@ -13,7 +13,6 @@ from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.site import ACTORS
 from x402sim.world.control.context import Context, mining, require_service
-from x402sim.world.control.messages import Lagging
 
 LATEST_S = 221_845_392_000
 """The year 9000, in Unix seconds; Python's dates end soon after."""
@@ -90,4 +89,4 @@ async def skew(context: Context, asked: Skew) -> Any:
 async def lag(context: Context, asked: Lag) -> Any:
     """Make the explorer lag behind the chain: {"seconds": 600}."""
     context.parts.index.lag_s = asked.seconds
-    return Lagging(lag_seconds=asked.seconds)
+    return {"lagSeconds": asked.seconds}

@@ -151,9 +151,3 @@ class Sent(Wire, frozen=True):
     mined: bool
     revert_reason: str | None
     cause: str | None
-
-
-class Lagging(Wire, frozen=True):
-    """How late the explorer shows a block."""
-
-    lag_seconds: float

@@ -21,8 +21,7 @@ from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN
-from x402sim.world.control.client import ControlClient, ControlError
-from x402sim.world.control.limits import WORLD_ANSWER_BYTES
+from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.world.control.messages import Who, network_of
 from x402sim.world.loop import run_anywhere
 from x402sim.world.stages.stage import OpenStage, Plan

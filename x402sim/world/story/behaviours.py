@@ -106,5 +106,5 @@ async def _sent_to(payer: Payer, at: str | Choose | None) -> Payer:
 
 
 def _require(name: str, count: int) -> None:
-    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+    if count < 1:
         raise ValueError(f"{name}: expected a whole number of 1 or more, got {count!r}")

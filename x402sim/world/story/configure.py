@@ -7,6 +7,7 @@ from typing import TypeVar
 from x402sim.events import MOST_SERVICES, OUTSIDE
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.service.settings import Settings
+from x402sim.text.arguments import require_kind
 from x402sim.text.suggest import unknown
 from x402sim.world.stages.stage import Stage
 
@@ -65,17 +66,10 @@ def _by_name(
     """Return the settings of the parts of a kind by name, or of the one part by the option's."""
     if not isinstance(given, Mapping):
         one = default if given is None else given
-        require(option, one, type(default))
+        require_kind(option, one, type(default))
         return {option: one}
     if not 1 <= len(given) <= MOST_SERVICES:
         raise ValueError(f"{option}: expected 1 to {MOST_SERVICES} by name, got {len(given)}")
     for name, settings in given.items():
-        require(f"{option}[{name!r}]", settings, type(default))
+        require_kind(f"{option}[{name!r}]", settings, type(default))
     return dict(given)
-
-
-def require(option: str, value: object, *kinds: type) -> None:
-    """Raise `ValueError` unless the option is of one of these types; True is no number."""
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        wanted = " or ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
-        raise ValueError(f"{option}: expected {wanted}, got {value!r}")

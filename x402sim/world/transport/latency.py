@@ -38,17 +38,6 @@ def constant(seconds: float) -> Latency:
     return lambda _: seconds
 
 
-def lognormal(median_s: float, sigma: float) -> Latency:
-    """Return a lognormal latency: usually near the median, sometimes far above."""
-    return lambda stream: median_s * stream.lognormvariate(0, sigma)
-
-
-def empirical(samples_s: Sequence[float]) -> Latency:
-    """Return a latency that draws from measured values."""
-    samples = list(samples_s)
-    return lambda stream: stream.choice(samples)
-
-
 def drawn_by(draw: Callable[[Stream], Any], spec: object) -> Latency:
     """Return a latency that a function draws, which raises `ValueError` for impossible seconds."""
 
@@ -89,8 +78,9 @@ def latency_of(spec: LatencySpec) -> Latency:
             f"{described(spec)}"
         )
     if isinstance(spec, tuple) and len(spec) == 2:
-        return lognormal(*spec)
-    return empirical(given)
+        median_s, sigma = spec
+        return lambda stream: median_s * stream.lognormvariate(0, sigma)
+    return lambda stream: stream.choice(given)
 
 
 def _is_distribution(spec: object, method: str) -> bool:

@@ -16,6 +16,7 @@ from x402sim.http import web
 from x402sim.journal import Journal
 from x402sim.report.page import FILES, alone, lines_of, of_journal, read
 from x402sim.world.assembly.parts import Parts
+from x402sim.world.control.context import number_in
 from x402sim.world.ui.pay import Pay, pay
 from x402sim.world.ui.play import Play, play, playable
 from x402sim.world.ui.watch import Watch
@@ -82,7 +83,7 @@ def routes_of(
 
     async def stream(request: Request) -> Response:
         allow(request)
-        since, after = (_number(request, name) for name in ("since", "after"))
+        since, after = (number_in(request, name) for name in ("since", "after"))
         return StreamingResponse(
             watch.stream(since, after), media_type="text/event-stream", headers=HEADERS
         )
@@ -112,10 +113,3 @@ async def home(request: Request) -> Response:
 
 async def _file(name: str, _: Request) -> Response:
     return Response(read(name), media_type=_TYPES[name.rpartition(".")[2]], headers=HEADERS)
-
-
-def _number(request: Request, name: str) -> int:
-    text = request.query_params.get(name, "0")
-    if not text.isdecimal() or len(text) > 18:
-        raise web.Refused(400, "Invalid query", f"{name}: expected a number, got {text[:40]!r}")
-    return int(text)
