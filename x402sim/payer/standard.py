@@ -47,10 +47,8 @@ from x402sim.protocol.x402 import (
     encode_payment,
     network_name,
     read_payment,
-    read_settlement,
-)
-from x402sim.protocol.x402 import (
     read_required as read_header,
+    read_settlement,
 )
 
 BEFORE_SIGNING_S = 600
