@@ -6,13 +6,13 @@ and sends.
 
 import msgspec
 
-from x402sim.protocol.crypto import checksum
+from x402sim.protocol.crypto import checksum, parse_address
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import (
     Agent,
-    HeaderPayload,
     Market,
     MarketPair,
-    PaymentHeader,
     PaymentRecord,
     PaymentRequired,
     PaymentRequirements,
@@ -22,7 +22,6 @@ from x402sim.protocol.messages import (
     SessionRequest,
     SessionView,
     SettlementRequest,
-    encode,
 )
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
@@ -162,18 +161,9 @@ def _required(resource: str, amount_base: int, network: Network) -> PaymentRequi
 
 def _payment_header(network: Network, amount_base: int) -> str:
     """Return a well-formed payment header; its signature is of zeros, and so invalid."""
-    payload = HeaderPayload(
-        from_=_PAYER,
-        to=_PAY_TO,
-        value=str(amount_base),
-        valid_after=_TIME_MS // 1000 - 60,
-        valid_before=_TIME_MS // 1000 + 300,
-        nonce="0x" + "00" * 32,
-        signature="0x" + "00" * 65,
-        asset=checksum(network.asset),
-    )
-    header = PaymentHeader(x402_version=1, scheme="exact", network=network.name, payload=payload)
-    return "0x" + encode(header).hex()
+    payer, to, now_s = parse_address(_PAYER), parse_address(_PAY_TO), _TIME_MS // 1000
+    auth = Authorization(payer, to, amount_base, now_s - 60, now_s + 300, nonce=bytes(32))
+    return encode_header(auth, bytes(65), network)
 
 
 def plain(message: msgspec.Struct) -> Json:
