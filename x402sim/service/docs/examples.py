@@ -10,7 +10,6 @@ from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import (
-    Agent,
     Market,
     MarketPair,
     PaymentRecord,
@@ -26,6 +25,7 @@ from x402sim.protocol.messages import (
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import offers
+from x402sim.service.agents import agent
 from x402sim.service.docs.schemas import Json
 from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, SESSIONS
 from x402sim.spec.decisions import Decisions
@@ -99,15 +99,7 @@ def _quote_examples(decisions: Decisions, price_base: int) -> dict[str, msgspec.
                 )
             ]
         ),
-        "Agent": Agent(
-            id="perp-quotes",
-            name="Perpetual quotes",
-            description="Entry and liquidation price, funding rate and best venue of a position",
-            resource=QUOTE,
-            price=str(price_base),
-            pay_to=_PAY_TO,
-            reputation=12,
-        ),
+        "Agent": agent(price_base, _PAY_TO, reputation=12),
     }
 
 
