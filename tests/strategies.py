@@ -3,8 +3,7 @@
 import string
 
 from eth_account import Account
-from hypothesis import settings
-from hypothesis import strategies as st
+from hypothesis import settings, strategies as st
 
 from x402sim.protocol.crypto import Address, PrivateKey
 from x402sim.protocol.eip3009 import Authorization, Domain

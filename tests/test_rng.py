@@ -1,7 +1,6 @@
 import hashlib
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from x402sim.rng import Rng
 

@@ -19,55 +19,36 @@ from typing import TYPE_CHECKING, Any
 from x402sim.version import VERSION
 
 if TYPE_CHECKING:
-    from x402sim.chain.base import ChainError
-    from x402sim.experiments.summary import summarize
-    from x402sim.experiments.sweep import sweep
-    from x402sim.journal import Journal
-    from x402sim.payer.auth import PaymentAuth
-    from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
-    from x402sim.payer.session import SessionAuth
-    from x402sim.payer.wallet import Wallet
-    from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET, Network
-    from x402sim.report.run import Run
-    from x402sim.service.settings import Settings
-    from x402sim.spec.decisions import Decisions
-    from x402sim.world.server.local import LocalServer
-    from x402sim.world.story.answers import Answer
-    from x402sim.world.story.live import LiveWorld
-    from x402sim.world.story.payer import Payer
-    from x402sim.world.story.scenario import Scenario, scenario
-    from x402sim.world.story.world import World
-    from x402sim.world.transport.faults import Fault
+    from x402sim.chain.base import ChainError as ChainError
+    from x402sim.experiments.summary import summarize as summarize
+    from x402sim.experiments.sweep import sweep as sweep
+    from x402sim.journal import Journal as Journal
+    from x402sim.payer.auth import PaymentAuth as PaymentAuth
+    from x402sim.payer.errors import (
+        PaidNotServed as PaidNotServed,
+        PaymentFailed as PaymentFailed,
+        SpendingCapExceeded as SpendingCapExceeded,
+    )
+    from x402sim.payer.session import SessionAuth as SessionAuth
+    from x402sim.payer.wallet import Wallet as Wallet
+    from x402sim.protocol.networks import (
+        BASE_SEPOLIA as BASE_SEPOLIA,
+        MAINNET as MAINNET,
+        TESTNET as TESTNET,
+        Network as Network,
+    )
+    from x402sim.report.run import Run as Run
+    from x402sim.service.settings import Settings as Settings
+    from x402sim.spec.decisions import Decisions as Decisions
+    from x402sim.world.server.local import LocalServer as LocalServer
+    from x402sim.world.story.answers import Answer as Answer
+    from x402sim.world.story.live import LiveWorld as LiveWorld
+    from x402sim.world.story.payer import Payer as Payer
+    from x402sim.world.story.scenario import Scenario as Scenario, scenario as scenario
+    from x402sim.world.story.world import World as World
+    from x402sim.world.transport.faults import Fault as Fault
 
 __version__ = VERSION
-__all__ = [
-    "BASE_SEPOLIA",
-    "MAINNET",
-    "TESTNET",
-    "Answer",
-    "ChainError",
-    "Decisions",
-    "Fault",
-    "Journal",
-    "LiveWorld",
-    "LocalServer",
-    "Network",
-    "PaidNotServed",
-    "Payer",
-    "PaymentAuth",
-    "PaymentFailed",
-    "Run",
-    "Scenario",
-    "SessionAuth",
-    "Settings",
-    "SpendingCapExceeded",
-    "Wallet",
-    "World",
-    "scenario",
-    "summarize",
-    "sweep",
-]
-
 _HOME = {
     "BASE_SEPOLIA": "protocol.networks",
     "MAINNET": "protocol.networks",
@@ -95,6 +76,8 @@ _HOME = {
     "summarize": "experiments.summary",
     "sweep": "experiments.sweep",
 }
+"""The public names, and the file of each."""
+__all__ = list(_HOME)
 
 
 def __getattr__(name: str) -> Any:

@@ -62,8 +62,7 @@ def sign_raw(times: int) -> None:
     coincurve, whichever the product uses.
     """
     try:
-        from coincurve import PrivateKey as Key
-        from coincurve import PublicKey
+        from coincurve import PrivateKey as Key, PublicKey
     except ModuleNotFoundError:
         raise NotMeasured("coincurve, the yardstick, has no wheel for this Python") from None
 

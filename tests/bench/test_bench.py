@@ -11,8 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench import __main__ as command
-from tests.bench import crowd, day, growth, lifecycle, logged, report, served, small
+from tests.bench import (
+    __main__ as command,
+    crowd,
+    day,
+    growth,
+    lifecycle,
+    logged,
+    report,
+    served,
+    small,
+)
 from tests.bench.rounds import Measured, NotMeasured, alternate, cpu, sized
 from tests.bench.rows import QUICK, ROWS, Bench
 from tests.evm import find

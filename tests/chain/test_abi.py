@@ -1,7 +1,6 @@
 import pytest
 from eth_abi import encode as abi_encode
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.strategies import addresses, authorizations, bytes32, uint256
 from x402sim.protocol import abi, eip3009

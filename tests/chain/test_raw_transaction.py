@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 import rlp as reference
 from eth_account import Account
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from x402sim.protocol import rlp
 from x402sim.protocol.crypto import Address, PrivateKey, checksum

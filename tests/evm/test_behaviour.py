@@ -5,8 +5,7 @@ payments, moves the same money and leaves the same events. Words, gas and the or
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.campaign import at_length
 from tests.chain.helpers import (

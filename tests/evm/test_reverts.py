@@ -5,8 +5,7 @@ from dataclasses import fields
 import pytest
 from eth_abi import encode
 from eth_utils import keccak
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.chain import test_token
 from x402sim.chain import contract

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 
-from tests.explore import campaign
-from tests.explore import case as cases
+from tests.explore import campaign, case as cases
 from tests.explore.__main__ import code, failure, main
 from tests.explore.campaign import BATCH, Batch, Found, run
 from tests.explore.case import Buy, Case, Lie, Submit

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from tests.hostile.inputs import Sent
 from tests.hostile.town import Town, town
@@ -25,8 +24,7 @@ from tests.strategies import (
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.rpc import jsonrpc
 from x402sim.http.web import Refused
-from x402sim.protocol import abi, cronos, money, rpc_values, x402
-from x402sim.protocol import messages as kinds
+from x402sim.protocol import abi, cronos, messages as kinds, money, rpc_values, x402
 from x402sim.protocol.crypto import checksum, from_hex, parse_address, to_hex
 from x402sim.protocol.header import decode_header, encode_header, present, read_header
 from x402sim.protocol.messages import BadMessage, Wire, decode, encode

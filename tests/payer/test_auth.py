@@ -13,8 +13,7 @@ import msgspec
 import pytest
 
 from tests.bounded.hostile_peer import wanted
-from tests.payer.shop import URL as SHOP_URL
-from tests.payer.shop import Shop
+from tests.payer.shop import URL as SHOP_URL, Shop
 from tests.rig import ORDER, ServiceRig, scene
 from x402sim import (
     LocalServer,

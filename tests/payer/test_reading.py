@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 import httpx
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.bounded.hostile_peer import RECEIPT, wanted
 from tests.strategies import json_values

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.payer.shop import URL, Reply, Shop
 from tests.strategies import words

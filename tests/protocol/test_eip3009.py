@@ -2,8 +2,7 @@ import pytest
 from eth_account import Account
 from eth_account.messages import encode_typed_data
 from eth_utils import keccak
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.strategies import (
     TERMS,

@@ -3,8 +3,7 @@ import json
 
 import pytest
 from crypto_com_facilitator_client.lib.utils import payment_header as published
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.strategies import headers_authorizations, signed_elsewhere
 from x402sim.protocol.crypto import Address, PrivateKey, checksum, to_hex

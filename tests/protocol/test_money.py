@@ -1,6 +1,5 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from tests.strategies import uint256
 from x402sim.protocol.money import parse_base, to_base, to_decimal

@@ -7,8 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.payer.test_reading import STATUSES, as_bytes, changed, charsets, values
 from tests.strategies import requirements

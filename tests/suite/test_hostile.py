@@ -9,8 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 import xmlschema
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from typer.testing import CliRunner
 
 from tests.cli import stories

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import httpx
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from tests.bounded.hostile_peer import RECEIPT, wanted
 from tests.payer.test_reading import STATUSES, as_bytes, changed, charsets, values

@@ -61,8 +61,7 @@ def service(
     """
     from x402sim.journal import Journal
     from x402sim.service.setup import setup_from_env
-    from x402sim.world.server import listen as at
-    from x402sim.world.server import standalone
+    from x402sim.world.server import listen as at, standalone
     from x402sim.world.server.serve import run
 
     with starting(db):

@@ -331,7 +331,9 @@ class PaymentAuth(FlowAuth):
                 if response.status_code != 402:
                     if wanted.is_served(response):
                         bought.unknown.remove(payment)
-                    self._note_settlement(payment.offer, response)
+                    said = settlement_in(response, payment.offer.version)
+                    if said is not None and said.success:
+                        self.settlements.append(said)
                     return response
                 answer: Receipt | AlreadyPaid = read_refusal(response, payment.offer, sent)
             else:
@@ -351,11 +353,6 @@ class PaymentAuth(FlowAuth):
         else:
             payment.hint = answer.seen
         return None
-
-    def _note_settlement(self, offer: StandardOffer, response: httpx.Response) -> None:
-        settlement = settlement_in(response, offer.version)
-        if settlement is not None and settlement.success:
-            self.settlements.append(settlement)
 
 
 def _show(wanted: PaidRequest, payment_id: str | None) -> Flow:

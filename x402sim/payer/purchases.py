@@ -18,12 +18,8 @@ from x402sim.payer.standard import StandardOffer, authorization_in, proof, short
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import read_header
-from x402sim.protocol.messages import (
-    BadMessage,
-    PaymentRequired,
-    Receipt,
-    decode,
-)
+from x402sim.protocol.messages import PaymentRequired, Receipt
+from x402sim.protocol.ways import object_in
 
 CLOCK_SKEW_S = 60
 BLOCK_S = 15
@@ -138,12 +134,7 @@ def bought_by(request: httpx.Request) -> tuple[str, ...]:
     other terms, it would get a session that was not asked for.
     """
     resource = origin_of(request.url) + request.url.path
-    if b"maxSpend" not in request.content:
-        return (resource,)
-    try:
-        body: Any = decode(request.content, Any)
-    except BadMessage:
-        return (resource,)
-    if not isinstance(body, dict) or "maxSpend" not in body:
+    body = object_in(request.content) if b"maxSpend" in request.content else None
+    if body is None or "maxSpend" not in body:
         return (resource,)
     return resource, repr(body["maxSpend"]), repr(body.get("duration"))

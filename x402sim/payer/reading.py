@@ -134,7 +134,7 @@ def read_settlement(response: httpx.Response, sent: Sent) -> Receipt | AlreadyPa
     made or may still be, and the same header should be sent again.
     """
     body = _json(response)
-    if response.status_code == 200 and _field(body, "success") is True:
+    if response.status_code == 200 and isinstance(body, dict) and body.get("success") is True:
         try:
             receipt: Receipt = decode(response.content, Receipt)
         except BadMessage:
@@ -197,8 +197,9 @@ def _read_error(response: httpx.Response, body: Any) -> _Error:
     In any other answer it counts if a value is such a text as a whole: the page of a 500 may quote
     a program. If two texts are found, neither counts.
     """
-    status, text, reason = response.status_code, _field(body, "error"), _field(body, "reason")
-    final, success = _field(body, "final"), _field(body, "success")
+    fields = body if isinstance(body, dict) else {}
+    status, text, reason = response.status_code, fields.get("error"), fields.get("reason")
+    final, success = fields.get("final"), fields.get("success")
     anywhere = 400 <= status < 500 or (status == 200 and success is False)
     values = [" ".join(value.split()) for value in _strings(response, body)]
     found = {
@@ -241,10 +242,6 @@ def _json(response: httpx.Response) -> Any:
         return decode(response.content, Any)
     except BadMessage:
         return None
-
-
-def _field(body: Any, name: str) -> Any:
-    return body.get(name) if isinstance(body, dict) else None
 
 
 def _strings(response: httpx.Response, body: Any) -> list[str]:

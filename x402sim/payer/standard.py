@@ -30,6 +30,7 @@ from x402sim.protocol.messages import BadMessage, PaymentRequired, decode
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import PAYMENT_ID
+from x402sim.protocol.ways import MOST_WAYS, object_in
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
     REQUIRED_HEADER,
@@ -47,16 +48,12 @@ from x402sim.protocol.x402 import (
     encode_payment,
     network_name,
     read_payment,
-    read_settlement,
-)
-from x402sim.protocol.x402 import (
     read_required as read_header,
+    read_settlement,
 )
 
 BEFORE_SIGNING_S = 600
 """The window of the public client libraries: from 600 s before signing to the server's timeout."""
-MOST_WAYS = 100
-"""The most ways to pay that are looked at."""
 _UNCLEAR = (x402_reasons.PENDING, x402_reasons.UNEXPECTED_SETTLE, x402_reasons.UNEXPECTED_VERIFY)
 _OTHER_TRANSFERS = "assetTransferMethod"
 
@@ -112,11 +109,8 @@ def read_standard(response: httpx.Response, version: Version | None) -> AnyRequi
         return read_header(header)
     if version == 2:
         return None
-    try:
-        said: Any = decode(response.content, Any)
-    except BadMessage:
-        return None
-    if not isinstance(said, dict) or said.get("x402Version") != 1:
+    said = object_in(response.content)
+    if said is None or said.get("x402Version") != 1:
         return None
     required: RequiredV1 = decode(response.content, RequiredV1)
     return required
@@ -133,7 +127,8 @@ def read_required(
 
     Raises `PaymentFailed` if it offers nothing that can be read.
     """
-    if version is None and _offers_two_steps(response):
+    said = object_in(response.content) or {}
+    if version is None and not said.keys().isdisjoint(_OURS):
         return read_offer(request, response, network)
     try:
         standard = read_standard(response, version)
@@ -144,16 +139,8 @@ def read_required(
     return standard or read_offer(request, response, network)
 
 
-def _offers_two_steps(response: httpx.Response) -> bool:
-    """Tell whether a body is one of section 2.2, well-formed or not."""
-    try:
-        said: Any = decode(response.content, Any)
-    except BadMessage:
-        return False
-    return isinstance(said, dict) and not said.keys().isdisjoint(_OURS)
-
-
 _OURS = ("paymentId", "paymentRequirements")
+"""What a body of section 2.2 has, well-formed or not."""
 
 
 def choose(required: AnyRequired, network: Network, over_caps: OverCaps) -> StandardOffer:

@@ -50,11 +50,6 @@ def _random_nonce() -> bytes:
     return secrets.token_bytes(32)
 
 
-def _raw_key(key: str | bytes | HasKey) -> bytes:
-    """Return the 32 bytes of a key; raises `ValueError` without showing any of them."""
-    return parse_key(key if isinstance(key, str | bytes) else bytes(getattr(key, "key", b"")))
-
-
 class Wallet:
     """A payer's key. It signs; it never sends a transaction and needs no gas."""
 
@@ -66,7 +61,8 @@ class Wallet:
         `nonces` draws the 32-byte authorization nonces; a simulation gives its own. Raises
         `ValueError` for an invalid private key.
         """
-        self._key = PrivateKey(_raw_key(key))
+        raw = key if isinstance(key, str | bytes) else bytes(getattr(key, "key", b""))
+        self._key = PrivateKey(parse_key(raw))
         self._nonces = nonces
         self.address_bytes = self._key.address
 

@@ -15,6 +15,17 @@ def selector(signature: str) -> bytes:
     return keccak256(signature.encode())[:4]
 
 
+NAMES: dict[bytes, str] = {}
+"""The name of each function that changes state, by selector."""
+
+
+def _changing(signature: str) -> bytes:
+    """Return the selector of a function that changes state, and note its name."""
+    found = selector(signature)
+    NAMES[found] = signature.partition("(")[0]
+    return found
+
+
 def topic(signature: str) -> bytes:
     """Return the first topic of an event."""
     return keccak256(signature.encode())
@@ -30,39 +41,39 @@ MINTER_CONFIGURED = topic("MinterConfigured(address,uint256)")
 MINTER_REMOVED = topic("MinterRemoved(address)")
 OWNERSHIP_TRANSFERRED = topic("OwnershipTransferred(address,address)")
 
-TRANSFER = selector("transfer(address,uint256)")
-MINT = selector("mint(address,uint256)")
-BURN = selector("burn(uint256)")
-CONFIGURE_MINTER = selector("configureMinter(address,uint256)")
-REMOVE_MINTER = selector("removeMinter(address)")
-APPROVE = selector("approve(address,uint256)")
-INCREASE_ALLOWANCE = selector("increaseAllowance(address,uint256)")
-DECREASE_ALLOWANCE = selector("decreaseAllowance(address,uint256)")
-TRANSFER_FROM = selector("transferFrom(address,address,uint256)")
-PERMIT = selector("permit(address,address,uint256,uint256,uint8,bytes32,bytes32)")
-PERMIT_BYTES = selector("permit(address,address,uint256,uint256,bytes)")
-PAUSE = selector("pause()")
-UNPAUSE = selector("unpause()")
-BLACKLIST = selector("blacklist(address)")
-UNBLACKLIST = selector("unBlacklist(address)")
-TRANSFER_OWNERSHIP = selector("transferOwnership(address)")
-UPDATE_PAUSER = selector("updatePauser(address)")
-UPDATE_BLACKLISTER = selector("updateBlacklister(address)")
-UPDATE_MASTER_MINTER = selector("updateMasterMinter(address)")
-UPDATE_RESCUER = selector("updateRescuer(address)")
-RESCUE = selector("rescueERC20(address,address,uint256)")
+TRANSFER = _changing("transfer(address,uint256)")
+MINT = _changing("mint(address,uint256)")
+BURN = _changing("burn(uint256)")
+CONFIGURE_MINTER = _changing("configureMinter(address,uint256)")
+REMOVE_MINTER = _changing("removeMinter(address)")
+APPROVE = _changing("approve(address,uint256)")
+INCREASE_ALLOWANCE = _changing("increaseAllowance(address,uint256)")
+DECREASE_ALLOWANCE = _changing("decreaseAllowance(address,uint256)")
+TRANSFER_FROM = _changing("transferFrom(address,address,uint256)")
+PERMIT = _changing("permit(address,address,uint256,uint256,uint8,bytes32,bytes32)")
+PERMIT_BYTES = _changing("permit(address,address,uint256,uint256,bytes)")
+PAUSE = _changing("pause()")
+UNPAUSE = _changing("unpause()")
+BLACKLIST = _changing("blacklist(address)")
+UNBLACKLIST = _changing("unBlacklist(address)")
+TRANSFER_OWNERSHIP = _changing("transferOwnership(address)")
+UPDATE_PAUSER = _changing("updatePauser(address)")
+UPDATE_BLACKLISTER = _changing("updateBlacklister(address)")
+UPDATE_MASTER_MINTER = _changing("updateMasterMinter(address)")
+UPDATE_RESCUER = _changing("updateRescuer(address)")
+RESCUE = _changing("rescueERC20(address,address,uint256)")
 INITIALIZE = selector("initialize(string,string,string,uint8,address,address,address,address)")
 INITIALIZE_V2 = selector("initializeV2(string)")
 INITIALIZE_V2_1 = selector("initializeV2_1(address)")
 INITIALIZE_V2_2 = selector("initializeV2_2(address[],string)")
 IMPLEMENTATION = selector("implementation()")
 ADMIN = selector("admin()")
-TRANSFER_WITH_AUTHORIZATION = selector(f"transferWithAuthorization({_AUTH},uint8,bytes32,bytes32)")
-RECEIVE_WITH_AUTHORIZATION = selector(f"receiveWithAuthorization({_AUTH},uint8,bytes32,bytes32)")
-CANCEL_AUTHORIZATION = selector("cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)")
-TRANSFER_WITH_AUTHORIZATION_BYTES = selector(f"transferWithAuthorization({_AUTH},bytes)")
-RECEIVE_WITH_AUTHORIZATION_BYTES = selector(f"receiveWithAuthorization({_AUTH},bytes)")
-CANCEL_AUTHORIZATION_BYTES = selector("cancelAuthorization(address,bytes32,bytes)")
+TRANSFER_WITH_AUTHORIZATION = _changing(f"transferWithAuthorization({_AUTH},uint8,bytes32,bytes32)")
+RECEIVE_WITH_AUTHORIZATION = _changing(f"receiveWithAuthorization({_AUTH},uint8,bytes32,bytes32)")
+CANCEL_AUTHORIZATION = _changing("cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)")
+TRANSFER_WITH_AUTHORIZATION_BYTES = _changing(f"transferWithAuthorization({_AUTH},bytes)")
+RECEIVE_WITH_AUTHORIZATION_BYTES = _changing(f"receiveWithAuthorization({_AUTH},bytes)")
+CANCEL_AUTHORIZATION_BYTES = _changing("cancelAuthorization(address,bytes32,bytes)")
 
 NAME = selector("name()")
 SYMBOL = selector("symbol()")
@@ -89,37 +100,6 @@ IS_BLACKLISTED = selector("isBlacklisted(address)")
 TRANSFER_TYPEHASH = selector("TRANSFER_WITH_AUTHORIZATION_TYPEHASH()")
 RECEIVE_TYPEHASH = selector("RECEIVE_WITH_AUTHORIZATION_TYPEHASH()")
 CANCEL_TYPEHASH = selector("CANCEL_AUTHORIZATION_TYPEHASH()")
-
-NAMES = {
-    TRANSFER: "transfer",
-    MINT: "mint",
-    BURN: "burn",
-    CONFIGURE_MINTER: "configureMinter",
-    REMOVE_MINTER: "removeMinter",
-    APPROVE: "approve",
-    INCREASE_ALLOWANCE: "increaseAllowance",
-    DECREASE_ALLOWANCE: "decreaseAllowance",
-    TRANSFER_FROM: "transferFrom",
-    PERMIT: "permit",
-    PERMIT_BYTES: "permit",
-    PAUSE: "pause",
-    UNPAUSE: "unpause",
-    BLACKLIST: "blacklist",
-    UNBLACKLIST: "unBlacklist",
-    TRANSFER_WITH_AUTHORIZATION: "transferWithAuthorization",
-    TRANSFER_WITH_AUTHORIZATION_BYTES: "transferWithAuthorization",
-    RECEIVE_WITH_AUTHORIZATION: "receiveWithAuthorization",
-    RECEIVE_WITH_AUTHORIZATION_BYTES: "receiveWithAuthorization",
-    CANCEL_AUTHORIZATION: "cancelAuthorization",
-    CANCEL_AUTHORIZATION_BYTES: "cancelAuthorization",
-    TRANSFER_OWNERSHIP: "transferOwnership",
-    UPDATE_PAUSER: "updatePauser",
-    UPDATE_BLACKLISTER: "updateBlacklister",
-    UPDATE_MASTER_MINTER: "updateMasterMinter",
-    UPDATE_RESCUER: "updateRescuer",
-    RESCUE: "rescueERC20",
-}
-"""The name of each function that changes state, by selector."""
 
 VALID_SIGNATURE = IS_VALID_SIGNATURE + bytes(28)
 """What a contract answers to isValidSignature if a signature is its own (EIP-1271)."""

@@ -20,20 +20,17 @@ from x402sim.protocol.networks import (
 from x402sim.text.toml_file import read_toml
 
 
-def read_networks(file: Path) -> dict[str, Network]:
-    """Return the networks of a file by name; raises `ValueError` that says what is wrong there."""
+def known_networks(file: Path | None) -> Mapping[str, Network]:
+    """Return the built-in networks and those of a file, or `ValueError` that says what is wrong."""
+    if file is None:
+        return NETWORKS
     try:
         table = msgspec.convert(read_toml(file), NetworkTable)
-        return networks_of(table)
+        return {**NETWORKS, **networks_of(table)}
     except OSError as error:
         raise ValueError(f"cannot read {file}: {error.strerror}") from error
     except (msgspec.ValidationError, ValueError) as wrong:
         raise ValueError(f"{file}: {wrong}") from None
-
-
-def known_networks(file: Path | None) -> Mapping[str, Network]:
-    """Return the built-in networks and those of a file; raises `ValueError`."""
-    return NETWORKS if file is None else {**NETWORKS, **read_networks(file)}
 
 
 def choose_network(name: str | None, file: Path | None) -> Network:

@@ -126,13 +126,5 @@ def networks_of(table: NetworkTable) -> dict[str, Network]:
             asset = parse_address(row.asset)
         except ValueError as wrong:
             raise ValueError(f"network {row.name!r}: asset: {wrong}") from None
-        found[row.name] = Network(
-            name=row.name,
-            chain_id=row.chain_id,
-            asset=asset,
-            token_name=row.token_name,
-            token_symbol=row.token_symbol,
-            token_version=row.token_version,
-            decimals=row.decimals,
-        )
+        found[row.name] = Network(**{**msgspec.structs.asdict(row), "asset": asset})
     return found

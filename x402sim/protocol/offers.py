@@ -9,6 +9,7 @@ from x402sim.protocol.identifiers import IDENTIFIER_OFFER
 from x402sim.protocol.messages import PaymentRequired
 from x402sim.protocol.networks import Network
 from x402sim.protocol.x402 import (
+    MIME_TYPE,
     RequiredV2,
     RequirementsV1,
     Resource,
@@ -17,7 +18,6 @@ from x402sim.protocol.x402 import (
     to_base64,
 )
 
-MIME_TYPE = "application/json"
 PAYMENT_ID = "paymentId"
 """The name of the payment id in `extra`, as the public Cronos paywall has it."""
 
@@ -58,7 +58,7 @@ def offers(
         accepts=[requirements_v2(wanted, network, **extra)],
         extensions=IDENTIFIER_OFFER,
     )
-    accepts = [requirements_v1(wanted, network, url=url, mime_type=MIME_TYPE, **extra)]
+    accepts = [requirements_v1(wanted, network, url=url, **extra)]
     body = OfferBody(
         error=required.error,
         payment_id=required.payment_id,

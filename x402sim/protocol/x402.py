@@ -29,6 +29,8 @@ RESPONSE_HEADERS: dict[Version, str] = {1: "X-PAYMENT-RESPONSE", 2: "PAYMENT-RES
 """The response header that tells what became of it."""
 REQUIRED_HEADER = "PAYMENT-REQUIRED"
 """The header of a 402 in version 2."""
+MIME_TYPE = "application/json"
+"""What is sold here."""
 
 
 # --- requirements --------------------------------------------------------------------
@@ -95,12 +97,7 @@ AnyRequired = RequiredV1 | RequiredV2
 
 
 def requirements_v1(
-    wanted: PaymentRequirements,
-    network: Network,
-    *,
-    url: str,
-    mime_type: str = "application/json",
-    **extra: str,
+    wanted: PaymentRequirements, network: Network, *, url: str, **extra: str
 ) -> RequirementsV1:
     """Return our requirements in version 1; `url` is the whole URL of their resource."""
     return RequirementsV1(
@@ -112,7 +109,7 @@ def requirements_v1(
         max_timeout_seconds=wanted.max_timeout_seconds,
         resource=url,
         description=wanted.description or "",
-        mime_type=mime_type,
+        mime_type=MIME_TYPE,
         extra=domain_of(network) | extra,
     )
 

@@ -12,15 +12,19 @@ from x402sim.service.state import Service
 
 def agents(service: Service) -> list[Agent]:
     """Return the agents, their resources, prices and reputations (4.3/list, 2.7/agent)."""
-    known = service.store.payments.reputation(QUOTE)
-    return [
-        Agent(
-            id="perp-quotes",
-            name="Perpetual quotes",
-            description="Entry and liquidation price, funding rate and best venue of a position",
-            resource=QUOTE,
-            price=str(service.setup.quote_price_base),
-            pay_to=checksum(service.setup.pay_to),
-            reputation=service.settings.reputation.of(Track()) if known is None else known,
-        )
-    ]
+    known, setup = service.store.payments.reputation(QUOTE), service.setup
+    reputation = setup.settings.reputation.of(Track()) if known is None else known
+    return [agent(setup.quote_price_base, checksum(setup.pay_to), reputation)]
+
+
+def agent(price_base: int, pay_to: str, reputation: int) -> Agent:
+    """Return the agent that sells quotes."""
+    return Agent(
+        id="perp-quotes",
+        name="Perpetual quotes",
+        description="Entry and liquidation price, funding rate and best venue of a position",
+        resource=QUOTE,
+        price=str(price_base),
+        pay_to=pay_to,
+        reputation=reputation,
+    )

@@ -21,7 +21,7 @@ from x402sim.service.store.backoff import Wait, after_failure
 from x402sim.service.store.payment_records import ClaimedAuthorization, Stored
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.dialect import Moved, NotMoved
-from x402sim.service.upstream.rpc import NonceState, NonceUse
+from x402sim.service.upstream.rpc import NonceUse
 from x402sim.service.upstream.transactions import OnChain
 
 AT_MOST = 100
@@ -50,7 +50,8 @@ async def ask_chain(service: Service, stored: Stored) -> ChainAnswer:
     except Unavailable:
         return ChainAnswer(Finding.UNKNOWN)
     if not state.is_used:
-        finding = Finding.NEVER if _is_too_late(claimed, state) else Finding.NOT_YET
+        is_too_late = state.head_s >= claimed.valid_before_s
+        finding = Finding.NEVER if is_too_late else Finding.NOT_YET
         return ChainAnswer(finding, height=state.height)
     if state.use is None:
         return ChainAnswer(Finding.UNKNOWN)
@@ -217,10 +218,6 @@ def set_block(
     service.store.payments.set_block(stored.attempt, tx_hash, block_number, is_deep=is_deep)
     if block_number != record.block_number:
         service.record(events.PaymentIndexed(payment_id=record.payment_id, block=block_number))
-
-
-def _is_too_late(claimed: ClaimedAuthorization, state: NonceState) -> bool:
-    return state.head_s >= claimed.valid_before_s
 
 
 def _pays_for(use: NonceUse, stored: Stored, claimed: ClaimedAuthorization) -> bool:

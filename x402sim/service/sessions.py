@@ -27,7 +27,6 @@ from x402sim.protocol.refusals import Finding
 from x402sim.service.issue import SESSIONS
 from x402sim.service.policies.serving import EndedSession
 from x402sim.service.reconcile import follow_chain, is_deep
-from x402sim.service.settings import Settings
 from x402sim.service.state import Service
 from x402sim.service.store.backoff import Wait, after_failure
 from x402sim.service.store.session_budgets import Refund, SessionBudget
@@ -50,8 +49,8 @@ def offer(service: Service, request: SessionRequest) -> PaymentRequired:
     The price is maxSpend, exactly (4.4/max-spend); amount and duration are bound into
     the payment id. Raises `Refused` 400.
     """
+    settings, decimals = service.settings, service.setup.network.decimals
     try:
-        decimals = service.setup.network.decimals
         deposit_base = to_base(request.max_spend, decimals, fraction_digits=2)
     except ValueError as error:
         raise bad_body(f"{error} - at `$.maxSpend`") from error
@@ -59,16 +58,11 @@ def offer(service: Service, request: SessionRequest) -> PaymentRequired:
     if not 0 < deposit_base <= most_base:
         limits = f"expected more than 0.00 and at most {most_base} base units"
         raise bad_body(f"{limits} - at `$.maxSpend`")
-    _require_duration(service.settings, request.duration)
+    longest_s, unit_s = settings.session_max_duration_s, settings.decisions.duration_unit_s
+    if longest_s is not None and request.duration * unit_s > longest_s:
+        raise bad_body(f"expected at most {longest_s:g} seconds - at `$.duration`")
     now_s = service.clock.now_s()
     return service.issuer.issue(SESSIONS, deposit_base, now_s, request.duration)
-
-
-def _require_duration(settings: Settings, duration: int) -> None:
-    """Raise `Refused` 400 for a session that is longer than the settings allow."""
-    longest_s = settings.session_max_duration_s
-    if longest_s is not None and duration * settings.decisions.duration_unit_s > longest_s:
-        raise bad_body(f"expected at most {longest_s:g} seconds - at `$.duration`")
 
 
 def view(session: SessionBudget) -> SessionView:

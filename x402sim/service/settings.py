@@ -15,7 +15,6 @@ from x402sim.service.policies import ServicePolicy
 from x402sim.service.policies.reputation import MatchedPayments, Reputation
 from x402sim.spec.decisions import Decisions
 from x402sim.text.arguments import explained
-from x402sim.text.printable import described
 
 MOST_DECIMALS = 77
 """The fraction digits that a price may have here; the network's decimals limit it further."""
@@ -121,8 +120,6 @@ class Settings:
 
     def __post_init__(self) -> None:
         _price("quote_price", self.quote_price)
-        if not isinstance(self.one_step, bool):
-            raise ValueError(f"one_step: expected True or False, got {self.one_step!r}")
         if self.session_max_spend is not None:
             _price("session_max_spend", self.session_max_spend)
         for name in _POSITIVE:
@@ -133,15 +130,6 @@ class Settings:
         _number("final_depth", self.final_depth, whole=True, least=0)
         if self.phase is not None:
             _number("phase", self.phase, least=0)
-        if not isinstance(self.decisions, Decisions):
-            raise ValueError(f"decisions: expected Decisions, got {self.decisions!r}")
-        if isinstance(self.reputation, type) or not hasattr(self.reputation, "of"):
-            raise ValueError(
-                "reputation: expected an object with the method 'of', such as MatchedPayments(), "
-                f"got {described(self.reputation)}"
-            )
-        if not isinstance(self.policy, ServicePolicy):
-            raise ValueError(f"policy: expected ServicePolicy, got {self.policy!r}")
 
 
 _POSITIVE = (
@@ -156,15 +144,11 @@ _WHOLE = ("max_timeout_s", "indexer_batch", "max_answer_bytes")
 def _number(name: str, value: object, *, whole: bool = False, least: float | None = None) -> None:
     """Raise `ValueError` unless a value is a finite number, positive or at least `least`."""
     kinds = int if whole else int | float
-    is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if is_number and _is_from(float(value), least):  # type: ignore[arg-type]
+    is_number = isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
+    if is_number and (value > 0 if least is None else value >= least):  # type: ignore[operator]
         return
     wanted = "above 0" if least is None else f"from {least:g}"
     raise ValueError(f"{name}: expected a {'whole ' * whole}number {wanted}, got {value!r}")
-
-
-def _is_from(value: float, least: float | None) -> bool:
-    return math.isfinite(value) and (value > 0 if least is None else value >= least)
 
 
 def _waits(name: str, value: object) -> None:
@@ -190,12 +174,7 @@ def settings_from_env(env: Mapping[str, str]) -> Settings:
 
     Raises `ValueError` if it is not a number.
     """
-    return Settings(final_depth=_count(env, "FINAL_DEPTH", Settings.final_depth), phase=0)
-
-
-def _count(env: Mapping[str, str], name: str, default: int) -> int:
-    """Return a variable that is a count; raises `ValueError` if it is not."""
-    value = env.get(name, "") or str(default)
-    if not (value.isascii() and value.isdigit()):
-        raise ValueError(f"the environment variable {name} is a number from 0, not {value!r}")
-    return int(value)
+    depth = env.get("FINAL_DEPTH") or str(Settings.final_depth)
+    if not (depth.isascii() and depth.isdigit()):
+        raise ValueError(f"the environment variable FINAL_DEPTH is a number from 0, not {depth!r}")
+    return Settings(final_depth=int(depth), phase=0)

@@ -18,8 +18,7 @@ from x402sim.clock import Clock, stopwatch
 from x402sim.protocol.refusals import Refusal
 from x402sim.report import conformance as report
 from x402sim.spec.folder import folder
-from x402sim.suite import one_step, printing
-from x402sim.suite import target as targets
+from x402sim.suite import one_step, printing, target as targets
 from x402sim.suite.check import DOCUMENT, KINDS, Check
 from x402sim.suite.completeness import lacking, not_in_full
 from x402sim.suite.demands import FILE

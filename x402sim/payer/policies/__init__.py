@@ -12,11 +12,10 @@ from typing import ClassVar, Literal
 from x402sim.payer.policies.budget import Budget, NoLimit
 from x402sim.payer.policies.retry import GiveUp, Retry
 from x402sim.payer.policies.sessions import PayEach, Sessions
-from x402sim.text.arguments import ExplainedMeta
 from x402sim.text.choices import Choices
 
 
-class PayerPolicy(Choices, frozen=True, kw_only=True, metaclass=ExplainedMeta):
+class PayerPolicy(Choices, frozen=True, kw_only=True):
     """What a payer does about failures, sessions and its budget, and how it pays and waits.
 
     retry

@@ -6,13 +6,12 @@ and sends.
 
 import msgspec
 
-from x402sim.protocol.crypto import checksum
+from x402sim.protocol.crypto import checksum, parse_address
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import (
-    Agent,
-    HeaderPayload,
     Market,
     MarketPair,
-    PaymentHeader,
     PaymentRecord,
     PaymentRequired,
     PaymentRequirements,
@@ -22,11 +21,11 @@ from x402sim.protocol.messages import (
     SessionRequest,
     SessionView,
     SettlementRequest,
-    encode,
 )
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import offers
+from x402sim.service.agents import agent
 from x402sim.service.docs.schemas import Json
 from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, SESSIONS
 from x402sim.spec.decisions import Decisions
@@ -100,15 +99,7 @@ def _quote_examples(decisions: Decisions, price_base: int) -> dict[str, msgspec.
                 )
             ]
         ),
-        "Agent": Agent(
-            id="perp-quotes",
-            name="Perpetual quotes",
-            description="Entry and liquidation price, funding rate and best venue of a position",
-            resource=QUOTE,
-            price=str(price_base),
-            pay_to=_PAY_TO,
-            reputation=12,
-        ),
+        "Agent": agent(price_base, _PAY_TO, reputation=12),
     }
 
 
@@ -162,18 +153,9 @@ def _required(resource: str, amount_base: int, network: Network) -> PaymentRequi
 
 def _payment_header(network: Network, amount_base: int) -> str:
     """Return a well-formed payment header; its signature is of zeros, and so invalid."""
-    payload = HeaderPayload(
-        from_=_PAYER,
-        to=_PAY_TO,
-        value=str(amount_base),
-        valid_after=_TIME_MS // 1000 - 60,
-        valid_before=_TIME_MS // 1000 + 300,
-        nonce="0x" + "00" * 32,
-        signature="0x" + "00" * 65,
-        asset=checksum(network.asset),
-    )
-    header = PaymentHeader(x402_version=1, scheme="exact", network=network.name, payload=payload)
-    return "0x" + encode(header).hex()
+    payer, to, now_s = parse_address(_PAYER), parse_address(_PAY_TO), _TIME_MS // 1000
+    auth = Authorization(payer, to, amount_base, now_s - 60, now_s + 300, nonce=bytes(32))
+    return encode_header(auth, bytes(65), network)
 
 
 def plain(message: msgspec.Struct) -> Json:

@@ -3,8 +3,7 @@
 from datetime import UTC, datetime
 
 from x402sim.protocol.discovery import Item, declaration
-from x402sim.protocol.offers import MIME_TYPE
-from x402sim.protocol.x402 import RequirementsV1, requirements_v1, requirements_v2
+from x402sim.protocol.x402 import MIME_TYPE, RequirementsV1, requirements_v1, requirements_v2
 from x402sim.service.docs.examples import examples_of
 from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, IssuedTerms
 from x402sim.service.state import Service

@@ -11,7 +11,7 @@ from x402sim.protocol.refusals import RequestError
 from x402sim.service.docs.examples import examples_of
 from x402sim.service.docs.operations import TAGS, api_paths
 from x402sim.service.docs.pages import PAGES
-from x402sim.service.docs.responses import answer, error_of, parameters
+from x402sim.service.docs.responses import answer, by_status, parameters
 from x402sim.service.docs.schemas import Json, schemas
 from x402sim.service.docs.templates import render
 from x402sim.spec.decisions import Decisions
@@ -62,7 +62,7 @@ def _documentation_paths(decisions: Decisions, network: str) -> Json:
     }
     page = _text("docsPage", "A documentation page", "text/markdown")
     page["parameters"] = [name]
-    page["responses"] |= error_of(decisions, RequestError.NOT_FOUND)
+    page["responses"] |= by_status(decisions, [RequestError.NOT_FOUND])
     return {
         "/llms.txt": {
             "get": _text("llmsTxt", "Index of all documentation pages (4.5)", "text/plain")

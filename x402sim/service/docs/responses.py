@@ -48,12 +48,7 @@ def answer(description: str, schema: str | Json, example: Any = None) -> Json:
 
 def errors(decisions: Decisions, *named: RequestError) -> Json:
     """Return the responses with these errors, by status, and the one without a database."""
-    return _by_status(decisions, (*named, _NO_DATABASE))
-
-
-def error_of(decisions: Decisions, error: RequestError) -> Json:
-    """Return the response with one error."""
-    return _by_status(decisions, (error,))
+    return by_status(decisions, (*named, _NO_DATABASE))
 
 
 def bad_body(decisions: Decisions, *more: RequestError) -> Json:
@@ -63,14 +58,12 @@ def bad_body(decisions: Decisions, *more: RequestError) -> Json:
 
 def unsettled(decisions: Decisions) -> Json:
     """Return the responses to a payment in the request that may still be settled."""
-    return _by_status(
-        decisions, (Refusal.PENDING, _NAME_TAKEN, Refusal.UNREACHABLE, Refusal.FAILED)
-    )
+    return by_status(decisions, (Refusal.PENDING, _NAME_TAKEN, Refusal.UNREACHABLE, Refusal.FAILED))
 
 
 def refusals(decisions: Decisions) -> Json:
     """Return the responses of POST /api/pay other than a receipt (7)."""
-    return _by_status(decisions, (*Refusal, *_BAD_BODY, _NO_DATABASE))
+    return by_status(decisions, (*Refusal, *_BAD_BODY, _NO_DATABASE))
 
 
 _BAD_BODY = (RequestError.INVALID_BODY, RequestError.BODY_TOO_LARGE)
@@ -94,7 +87,7 @@ _REQUIRED = (
 )
 
 
-def _by_status(decisions: Decisions, named: Iterable[Refusal | RequestError]) -> Json:
+def by_status(decisions: Decisions, named: Iterable[Refusal | RequestError]) -> Json:
     """Return one response a status, with the text and an example of each error it has."""
     found: dict[str, list[Refusal | RequestError]] = {}
     for error in named:
@@ -128,10 +121,8 @@ def _body(error: Refusal | RequestError) -> ErrorBody:
 # --- parameters ----------------------------------------------------------------------
 
 PROOFS = [
-    {"$ref": "#/components/parameters/PaymentId"},
-    {"$ref": "#/components/parameters/SessionId"},
-    {"$ref": "#/components/parameters/PaymentV1"},
-    {"$ref": "#/components/parameters/PaymentV2"},
+    {"$ref": f"#/components/parameters/{name}"}
+    for name in ("PaymentId", "SessionId", "PaymentV1", "PaymentV2")
 ]
 """The parameters of an endpoint that asks for proof of payment."""
 
@@ -163,14 +154,7 @@ def parameters(decisions: Decisions) -> Json:
 
 
 def _header(name: str, description: str, example: str) -> Json:
-    return {
-        "name": name,
-        "in": "header",
-        "required": False,
-        "description": description,
-        "schema": {"type": "string"},
-        "example": example,
-    }
+    return in_path(name, description, example) | {"in": "header", "required": False}
 
 
 def in_path(name: str, description: str, example: str) -> Json:

@@ -13,8 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from x402sim.http import page as text_page
-from x402sim.http import web
+from x402sim.http import page as text_page, web
 from x402sim.protocol.refusals import RequestError
 from x402sim.service.state import Service
 from x402sim.version import VERSION

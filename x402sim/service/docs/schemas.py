@@ -9,40 +9,16 @@ from typing import Any
 
 import msgspec
 
-from x402sim.protocol.messages import (
-    Agent,
-    ErrorBody,
-    Market,
-    PaymentRecord,
-    PaymentRequired,
-    Quote,
-    QuoteRequest,
-    Receipt,
-    SessionRequest,
-    SessionView,
-    SettlementRequest,
-)
+from x402sim.protocol import messages
 from x402sim.spec.decisions import Decisions
 
-MESSAGES = (
-    PaymentRequired,
-    SettlementRequest,
-    Receipt,
-    ErrorBody,
-    QuoteRequest,
-    Quote,
-    Market,
-    SessionRequest,
-    SessionView,
-    PaymentRecord,
-    Agent,
-)
 Json = dict[str, Any]
 
 
 def schemas(decisions: Decisions) -> Json:
     """Return the schemas of the wire messages, with the words of section 2 for each field."""
-    _, named = msgspec.json.schema_components(MESSAGES, ref_template="#/components/schemas/{name}")
+    kinds = [getattr(messages, name) for name in _FIELDS]
+    _, named = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     for name, schema in named.items():
         for field, about in _FIELDS[name].items():
             schema["properties"][field]["description"] = about
@@ -57,7 +33,13 @@ def schemas(decisions: Decisions) -> Json:
     return named
 
 
-_FIELDS: Mapping[str, Mapping[str, str]] = {
+_FIELDS: Mapping[str, Mapping[str, str]] = {  # in the order of the document
+    "PaymentRequired": {
+        "error": 'Fixed text "Payment Required".',
+        "paymentId": "Identifier of the payment: pay_ and an opaque part.",
+        "message": "Text stating the amount in base units required.",
+        "network": "Same network value as in paymentRequirements.",
+    },
     "PaymentRequirements": {
         "scheme": 'Payment scheme; the only value is "exact".',
         "network": "Network selector.",
@@ -67,12 +49,6 @@ _FIELDS: Mapping[str, Mapping[str, str]] = {
         "maxTimeoutSeconds": "Validity timeout of the requirement in seconds.",
         "resource": "Path of the protected endpoint the payment is for.",
         "description": "Optional text, present in the 402 and absent from the settlement request.",
-    },
-    "PaymentRequired": {
-        "error": 'Fixed text "Payment Required".',
-        "paymentId": "Identifier of the payment: pay_ and an opaque part.",
-        "message": "Text stating the amount in base units required.",
-        "network": "Same network value as in paymentRequirements.",
     },
     "SettlementRequest": {
         "paymentId": "Id received in the 402 body.",

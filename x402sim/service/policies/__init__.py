@@ -18,11 +18,10 @@ from x402sim.service.policies.serving import (
     ServeSettled,
 )
 from x402sim.service.policies.settling import ClaimFirst, ClaimPolicy, VerifyFirst, VerifyPolicy
-from x402sim.text.arguments import ExplainedMeta
 from x402sim.text.choices import Choices
 
 
-class ServicePolicy(Choices, frozen=True, kw_only=True, metaclass=ExplainedMeta):
+class ServicePolicy(Choices, frozen=True, kw_only=True):
     """What a service does about lost answers, verification, its claim, refunds and requests.
 
     lost_answer
