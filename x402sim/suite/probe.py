@@ -261,16 +261,11 @@ class Probe:
 
     async def unpaid(self) -> TargetAnswer:
         """Request without proof, with an accepted body if there is one; return the answer."""
-        if self.state.body is None:
-            await self._find_body()
-        return await self.ask()
-
-    async def _find_body(self) -> None:
-        """Find a body that the target accepts, in case it validates bodies first."""
-        for body in self.target.protected.bodies:
-            if (await self.ask(body=body)).status == 402:
+        for body in self.target.protected.bodies if self.state.body is None else ():
+            if (await self.ask(body=body)).status == 402:  # it may validate bodies first
                 self.state.body = body
-                return
+                break
+        return await self.ask()
 
     async def challenge(self, *, fresh: bool = False) -> Challenge:
         """Return a 402 that nobody has used; raises `Inconclusive` if it cannot be paid.
@@ -325,6 +320,11 @@ class Probe:
         if self.target.is_one_step:
             return answer
         return await self.ask(payment_id=challenge.payment_id)
+
+    async def signed(self) -> tuple[Challenge, Wallet, str]:
+        """Return a 402, a payer with funds, and the header that pays it."""
+        challenge, payer = await self.challenge(), await self.wallets.payer()
+        return challenge, payer, self.wallets.sign(challenge, payer)
 
     async def buy(self, payer: Wallet | None = None) -> Paid:
         """Pay for the protected resource; raises `Inconclusive` if that fails."""
