@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, NetworkFile, give_up
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile
 from x402sim.commands.steps import print_facts, print_findings
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def decode(
         known = known_networks(network_file)
         found = recognize(text)
     except BadMessage as wrong:
-        raise give_up(f"cannot decode it: {_instead(header) or wrong}") from wrong
+        raise Misuse(f"cannot decode it: {_instead(header) or wrong}") from wrong
     except ValueError as error:
-        raise give_up(error) from error
+        raise Misuse(error) from error
     decoded = list(explain(found, known, Clock().now_s()))
     findings = [finding for each in decoded for finding in each.findings]
     if as_json:

@@ -12,8 +12,8 @@ from x402sim.commands.asking import Data, Headers, Method, Url, instead, no_answ
 from x402sim.commands.common import (
     NOT_ALL_HELD,
     AsJson,
+    Misuse,
     NetworkFile,
-    give_up,
     within,
 )
 from x402sim.commands.steps import Step, print_facts, print_step
@@ -121,7 +121,7 @@ def pay(
             local = local_server(http, request.url)
             wallet = _wallet(key, account, local)
         except ValueError as problem:
-            raise give_up(problem) from problem
+            raise Misuse(problem) from problem
         if local.network is not None:
             known.setdefault(local.network.name, local.network)
         terms = Terms(known=known, max_amount=most, steps=steps, session=session)
@@ -152,11 +152,11 @@ def _bought(
             raise typer.Exit(NOT_ALL_HELD) from failed
         if isinstance(failed, PaymentFailed):
             problem = f"nothing was paid: {failed}".replace("max_amount", "--max")
-            raise give_up(problem) from failed
-        raise give_up(no_answer(request.url, failed)) from failed
+            raise Misuse(problem) from failed
+        raise Misuse(no_answer(request.url, failed)) from failed
     if purchase.sent is None:
         _end(told, "", answer)
-        raise give_up(f"nothing was paid: {instead(answer)}")
+        raise Misuse(f"nothing was paid: {instead(answer)}")
     return answer
 
 
