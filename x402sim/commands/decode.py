@@ -137,7 +137,8 @@ def _of_header(found: "Recognized") -> Iterator["Finding"]:
     from x402sim.protocol.recognize import Kind
 
     wanted, do = "base64 of the JSON", "Encode the JSON: as it is, it is no header's value."
-    if found.kind is Kind.SETTLEMENT and _is_json(found.said["paymentHeader"]):
+    inner = found.said["paymentHeader"] if found.kind is Kind.SETTLEMENT else ""
+    if isinstance(inner, dict) or str(inner).lstrip().startswith("{"):
         yield Finding("paymentHeader", "JSON", f"{wanted}, or 0x-hex", do)
     if found.kind is not Kind.PAYMENT or not found.name:
         return
@@ -146,10 +147,6 @@ def _of_header(found: "Recognized") -> Iterator["Finding"]:
         yield Finding("header", found.name, found.header, do_this)
     if found.encoding == "JSON":
         yield Finding("encoding", "JSON", wanted, do)
-
-
-def _is_json(header: Any) -> bool:
-    return isinstance(header, dict) or str(header).lstrip().startswith("{")
 
 
 def _capital(text: str) -> str:

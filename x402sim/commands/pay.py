@@ -129,7 +129,7 @@ def pay(
         if mistake is not None:
             _go_wrong(purchase, request, mistake, told)
         else:
-            _show_answer(_bought(purchase, request, told), purchase, told)
+            _show_answer(_bought(purchase, request, told), told)
 
 
 def _bought(
@@ -160,10 +160,12 @@ def _bought(
     return answer
 
 
-def _end(told: _Told, problem: str, answer: "httpx.Response | None" = None) -> None:
-    """Print why it failed, and the body if there is one; as JSON everything."""
+def _end(
+    told: _Told, problem: str, answer: "httpx.Response | None" = None, *, ok: bool = False
+) -> None:
+    """Print the body if there is one, and why it failed; as JSON everything."""
     if told.as_json:
-        _print_json(told, ok=False, problem=problem, answer=answer)
+        _print_json(told, ok=ok, problem=problem, answer=answer)
         return
     if answer is not None:
         _print_body(answer)
@@ -206,15 +208,10 @@ def _wallet(key: str | None, account: int, local: "Local") -> "Wallet":
 # --- the outcome -------------------------------------------------------------------------
 
 
-def _show_answer(answer: "httpx.Response", purchase: "Purchase", told: _Told) -> None:
+def _show_answer(answer: "httpx.Response", told: _Told) -> None:
     """Print the answer to a paid request; exits with 1 if it is an error."""
     problem = "" if answer.is_success else _in_vain(answer)
-    if told.as_json:
-        _print_json(told, ok=not problem, problem=problem, answer=answer)
-    else:
-        _print_body(answer)
-        if problem:
-            typer.echo(f"x402sim: {problem}", err=True)
+    _end(told, problem, answer, ok=not problem)
     if problem:
         raise typer.Exit(NOT_ALL_HELD)
 

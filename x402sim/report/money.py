@@ -100,7 +100,6 @@ def payments(journal: Journal) -> pd.DataFrame:
     book = Payments(reading)
 
     def row(payment: Payment) -> Sequence[Any]:
-        standing = book.included.get(payment.tx or "")
         moments = (payment.asked_ms, payment.settled_ms, payment.indexed_ms)
         return (
             payment.payment_id,
@@ -110,8 +109,7 @@ def payments(journal: Journal) -> pd.DataFrame:
             payment.amount_base,
             *map(reading.since, moments),
             payment.tx,
-            standing.block if standing else None,
-            standing.gas if standing else None,
+            *book.included.get(payment.tx or "", (None, None)),
         )
 
     return frame(_PAYMENTS, map(row, book.found.values()), reading.decimals)
