@@ -72,8 +72,7 @@ def _require_hex(probe: Probe) -> None:
 )
 async def a_header_without_one_of_its_parts_settles_nothing_else(probe: Probe) -> None:
     """A header without one of its fields is refused, or exactly what was signed is settled."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, payer, header = await probe.signed()
     for part in PARTS:
         answer = await probe.settle(challenge, _without(probe, header, part))
         if await expect_nothing_or_as_issued(probe, challenge, payer, answer):

@@ -152,8 +152,7 @@ async def an_invented_id_grants_nothing(probe: Probe) -> None:
 )
 async def an_invented_id_settles_nothing(probe: Probe) -> None:
     """A payment for an id that was never issued is refused, and moves no money."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, payer, header = await probe.signed()
     for invented in _invented(probe, challenge.payment_id):
         expect_refused(await probe.settle(challenge, header, payment_id=invented))
         expect_not_served(await probe.ask(payment_id=invented))

@@ -35,8 +35,7 @@ EXACTLY_THE_AMOUNT = explicit("5: The amount must equal", "2.1: maxAmountRequire
 @check("2.1/scheme", baseline="payment", needs="funds", pays=1)
 async def another_scheme_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another scheme are refused, or the issued ones are settled."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, payer, header = await probe.signed()
     await _facilitator_takes(probe, challenge, payer, "scheme", "upto")
     await _nothing_else(probe, challenge, payer, header, scheme="upto")
 
@@ -55,8 +54,7 @@ async def another_network_settles_nothing_else(probe: Probe) -> None:
 @check("2.1/asset", baseline="payment", needs="funds", pays=1)
 async def another_token_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another token are refused, or the issued ones are settled."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, payer, header = await probe.signed()
     await _facilitator_takes(probe, challenge, payer, "asset", ELSEWHERE)
     await _nothing_else(probe, challenge, payer, header, asset=ELSEWHERE)
 
@@ -123,8 +121,7 @@ async def a_smaller_deposit_is_refused(probe: Probe) -> None:
 @check("2.1/timeout", baseline="payment", needs="funds", pays=1)
 async def another_timeout_settles_nothing_else(probe: Probe) -> None:
     """Requirements that are changed to be valid for a day are refused, or settled as issued."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, payer, header = await probe.signed()
     await _nothing_else(probe, challenge, payer, header, maxTimeoutSeconds=DAY_S)
 
 
@@ -184,8 +181,7 @@ async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
 )
 async def another_description(probe: Probe) -> None:
     """Whether requirements with a changed description are settled."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, _, header = await probe.signed()
     answer = await probe.settle(challenge, header, requirements={"description": "A present"})
     probe.observe("settled" if answer.is_receipt else f"refused: {answer.summary}")
 

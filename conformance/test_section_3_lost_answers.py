@@ -58,8 +58,7 @@ A_WHILE_S = 400
 async def a_lost_answer_is_resolved(probe: Probe) -> None:
     """After any loss of the facilitator's answer, a payer who retries is served, and paid once."""
     for how, fault in LOST.items():
-        challenge, payer = await probe.challenge(), await probe.wallets.payer()
-        header = probe.wallets.sign(challenge, payer)
+        challenge, payer, header = await probe.signed()
         await probe.world.fault(fault, of=payer)
         await probe.settle(challenge, header, may_break=True)
         await _require_moved(probe, payer, how)
@@ -72,8 +71,7 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
     """While the outcome of the first payment is unknown, a second one moves no money."""
     for how in UNKNOWN:
         fault = LOST[how]
-        challenge, payer = await probe.challenge(), await probe.wallets.payer()
-        header = probe.wallets.sign(challenge, payer)
+        challenge, payer, header = await probe.signed()
         await _lose(probe, challenge, payer, header, fault)
         await _require_moved(probe, payer, how)
         await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)
@@ -86,8 +84,7 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
 @check("3/pending-resolved", document="kit", needs="funds, world", pays=2)
 async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     """While the transfer of the first payment is not mined, a second one moves no money."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, payer, header = await probe.signed()
     nonce = to_hex(authorization_of(decode_header(header))[0].nonce)
     timeout = {**SETTLE, "does": "answer", "status": 504, "times": None, "contains": nonce}
     await probe.world.post("mining", {"automine": False})
@@ -108,8 +105,7 @@ async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
 async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
     """A nonce that the payer used to pay himself, or to pay less, grants nothing."""
     for pays_less, chain in product((False, True), ([], CHAIN_UNREACHABLE)):
-        challenge, payer = await probe.challenge(), await probe.wallets.payer()
-        header = probe.wallets.sign(challenge, payer)
+        challenge, payer, header = await probe.signed()
         lost = {**SETTLE, "does": "lose request", "times": None}
         await probe.world.fault(lost, of=payer)
         for fault in chain:
@@ -140,8 +136,7 @@ async def _submit(probe: Probe, challenge: Challenge, header: str) -> None:
 async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
     """A payer who never resends the header is served, too, even after a crash."""
     for how in ("lose answer", "crash after"):
-        challenge, payer = await probe.challenge(), await probe.wallets.payer()
-        header = probe.wallets.sign(challenge, payer)
+        challenge, payer, header = await probe.signed()
         await _lose(probe, challenge, payer, header, {**SETTLE, "does": how})
         await _require_moved(probe, payer, how)
         await probe.world.clear_faults()

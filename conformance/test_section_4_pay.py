@@ -8,11 +8,11 @@ from typing import Any
 from x402sim.events import AnswerSent, Event, Transfer
 from x402sim.payer.wallet import Wallet
 from x402sim.spec.ground import derived, explicit
-from x402sim.suite.answers import Challenge, TargetAnswer
+from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
 from x402sim.suite.examples import examples
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
-from x402sim.suite.payment_outcome import expect_nothing_or_as_issued
+from x402sim.suite.payment_outcome import expect_nothing, expect_nothing_or_as_issued
 from x402sim.suite.probe import Probe
 
 INVALID_SIGNATURE = "Invalid signature"
@@ -78,15 +78,6 @@ async def _asked_nothing(probe: Probe, verb: str, attempt: Callable[[], Awaitabl
         if not calls or is_last:
             expect(f"calls of the facilitator's {verb}", calls, [])
             return
-
-
-async def _comes_to_nothing(
-    probe: Probe, challenge: Challenge, payer: Wallet, answer: TargetAnswer, *texts: str
-) -> None:
-    """Fail unless a settlement was refused, granted nothing and moved no money."""
-    expect_refused(answer, *texts)
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id))
-    await probe.world.expect_payments(payer)
 
 
 # --- the order -----------------------------------------------------------------------
@@ -163,8 +154,7 @@ async def parameters_that_are_missing_are_refused(probe: Probe) -> None:
 @check("4.1/validate", ground=REQUIRED, baseline="payment", needs="funds, world", pays=1)
 async def parameters_are_validated_first(probe: Probe) -> None:
     """Without a payment id or header of the right type, the facilitator is not called."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, payer, header = await probe.signed()
 
     async def attempt() -> None:
         for body in _bad_parameters(challenge, header, "paymentId", "paymentHeader"):
@@ -189,8 +179,7 @@ async def parameters_are_validated_first(probe: Probe) -> None:
 )
 async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> None:
     """Without requirements of the right type, nothing is settled but the issued ones."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, payer, header = await probe.signed()
     for body in _bad_parameters(challenge, header, "paymentRequirements"):
         answer = await probe.send("POST", probe.target.pay.path, json=body)
         if await expect_nothing_or_as_issued(probe, challenge, payer, answer):
@@ -273,18 +262,17 @@ async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     header = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
     answer = await probe.settle(challenge, header)
-    await _comes_to_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
+    await expect_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
 
 @check("4.1/verify-signature", baseline="payment", needs="funds, world", pays=1)
 async def the_facilitators_no_is_final(probe: Probe) -> None:
     """A payment that the facilitator calls invalid is refused as "Invalid signature"."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, payer, header = await probe.signed()
     no = {**VERIFY, "does": "answer", "status": 200, "body": NOT_VALID, "times": None}
     await probe.world.fault(no, of=payer)
     answer = await probe.settle(challenge, header)
-    await _comes_to_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
+    await expect_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
 
 @check(
@@ -303,8 +291,7 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
     """Without a clear "valid" from the facilitator, no money moves."""
     for fault in NO_VERDICT.values():
-        challenge, payer = await probe.challenge(), await probe.wallets.payer()
-        header = probe.wallets.sign(challenge, payer)
+        challenge, payer, header = await probe.signed()
         await probe.world.fault({**fault, "times": None}, of=payer)
         await _is_not_settled(probe, challenge, payer, header)
         await probe.world.clear_faults()
@@ -326,8 +313,7 @@ async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
 @check("4.1/settle-on-chain", ground=UNSETTLED, baseline="payment", needs="funds, world", pays=1)
 async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
     """A transaction that was mined and reverted grants nothing."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, payer, header = await probe.signed()
     await probe.world.post("force-revert", {"calls": 1})
     await _is_not_settled(probe, challenge, payer, header)
 
@@ -339,8 +325,7 @@ async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
     unlike = {**said_no, "body": '{"success": false}'}
     away = {**SETTLE, "does": "refuse"}
     for fault in (said_no, unlike, away):
-        challenge, payer = await probe.challenge(), await probe.wallets.payer()
-        header = probe.wallets.sign(challenge, payer)
+        challenge, payer, header = await probe.signed()
         await probe.world.fault({**fault, "times": None}, of=payer)
         await _is_not_settled(probe, challenge, payer, header)
         await probe.world.clear_faults()

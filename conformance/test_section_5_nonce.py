@@ -10,13 +10,11 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from x402sim.payer.wallet import Wallet
-from x402sim.protocol import abi
 from x402sim.protocol.crypto import HALF_ORDER, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import encode
 from x402sim.spec.ground import derived
-from x402sim.suite.answers import Challenge, Paid, TargetAnswer, read_402
+from x402sim.suite.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.control_api import HOLD_S, eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
@@ -172,28 +170,16 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
 
     The token's authorizationState is the same for both; only one of them moved money.
     """
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, payer, header = await probe.signed()
     fault = {"victim": "facilitator", "does": "lose request", "path": "/settle", "times": None}
     await probe.world.fault(fault, of=payer)
     await probe.settle(challenge, header)
-    await _cancel(probe, challenge, header, payer)
+    await probe.wallets.cancel(challenge, header, payer)
     await probe.world.clear_faults()
     answer = await probe.settle(challenge, header)
     require("no receipt for a cancelled nonce", not answer.is_receipt, answer.summary)
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
     await probe.world.expect_payments(payer)
-
-
-async def _cancel(probe: Probe, challenge: Challenge, header: str, payer: Wallet) -> None:
-    """Cancel an authorization on the chain, in a transaction of its payer."""
-    auth, _ = authorization_of(decode_header(header))
-    signature = payer.sign_cancellation(auth.nonce, probe.wallets.network(challenge).domain)
-    data = to_hex(abi.cancel_authorization(auth.from_, auth.nonce, signature))
-    call = {"from": payer.address, "to": challenge.requirements["asset"], "data": data}
-    sent = await probe.world.post("send", call)
-    if sent["revertReason"] is not None:
-        raise Inconclusive(f"the authorization was not cancelled: {sent['revertReason']}")
 
 
 # --- at the same time ----------------------------------------------------------------
@@ -202,8 +188,7 @@ async def _cancel(probe: Probe, challenge: Challenge, header: str, payer: Wallet
 @check("5/nonce-once", baseline="payment", needs="funds", pays=1)
 async def one_id_at_the_same_time(probe: Probe) -> None:
     """One payment sent several times concurrently makes one transfer and one receipt."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, payer, header = await probe.signed()
     sent = (probe.settle(challenge, header) for _ in range(5))
     answers = list(await asyncio.gather(*sent))
     _one_of(probe, answers)

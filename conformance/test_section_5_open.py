@@ -76,8 +76,7 @@ async def who_may_see_the_agents(probe: Probe) -> None:
 )
 async def someone_else_submits_the_authorization(probe: Probe) -> None:
     """What happens if an authorization was submitted by someone else before its settlement."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, payer, header = await probe.signed()
     auth, signature = authorization_of(decode_header(header))
     data = to_hex(abi.transfer_with_authorization(auth, signature))
     call = {"from": payer.address, "to": challenge.requirements["asset"], "data": data}

@@ -123,8 +123,7 @@ async def signed_for_another_token(probe: Probe) -> None:
 @check("5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=1)
 async def a_broken_signature(probe: Probe) -> None:
     """A signature that is truncated, too long, empty or malformed is refused."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, payer, header = await probe.signed()
     for name, change in BROKEN.items():
         resigned = _resigned(probe, challenge, header, change)
         await _refused(probe, resigned, what=f"a signature of {name}")

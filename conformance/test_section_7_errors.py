@@ -6,9 +6,6 @@ may be anywhere in the answer.
 
 import asyncio
 
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import to_hex
-from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.money import to_decimal
 from x402sim.spec.ground import derived, silent
 from x402sim.suite import malformed
@@ -142,14 +139,8 @@ async def the_authorization_paid_for_another_id(probe: Probe) -> None:
 )
 async def the_nonce_was_cancelled(probe: Probe) -> None:
     """A cancelled nonce gets the text for a used nonce."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
-    auth, _ = authorization_of(decode_header(header))
-    signature = payer.sign_cancellation(auth.nonce, probe.wallets.network(challenge).domain)
-    data = to_hex(abi.cancel_authorization(auth.from_, auth.nonce, signature))
-    call = {"from": payer.address, "to": challenge.requirements["asset"], "data": data}
-    if (await probe.world.post("send", call))["revertReason"] is not None:
-        raise Inconclusive("the authorization was not cancelled")
+    challenge, payer, header = await probe.signed()
+    await probe.wallets.cancel(challenge, header, payer)
     expect_refused(await probe.settle(challenge, header), NONCE)
     await probe.world.expect_payments(payer)
 

@@ -71,8 +71,7 @@ SETTLE = (
 
 async def _holds(probe: Probe, path: str, failure: Failure, times: int | None) -> None:
     """Pay while the facilitator fails; fail if the answer contradicts the ledger."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer)
+    challenge, payer, header = await probe.signed()
     aim = {"victim": "facilitator", "path": path, "times": times, "does": failure.does}
     await probe.world.fault({**aim, **failure.more}, of=payer)
     answer = await probe.settle(challenge, header, may_break=True)

@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 def whole(text: Any) -> int:
     """Parse an option that is a whole number; an error says what is wanted."""
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"a whole number is wanted, not {text!r}") from None
+    return int(number(text, int, "a whole number"))
 
 
 def within(least: int, most: int | None = None) -> Callable[[Any], int]:
@@ -54,12 +51,12 @@ def one_of(kind: str, *known: str) -> Callable[[str], str]:
     return parse
 
 
-def number(text: Any) -> float:
+def number(text: Any, kind: Callable[[Any], float] = float, wanted: str = "a number") -> float:
     """Parse an option that is a number; an error says what is wanted."""
     try:
-        return float(text)
+        return kind(text)
     except ValueError:
-        raise typer.BadParameter(f"a number is wanted, not {text!r}") from None
+        raise typer.BadParameter(f"{wanted} is wanted, not {text!r}") from None
 
 
 def seconds(text: Any) -> float:
@@ -153,14 +150,18 @@ WIDTH = 80
 """The columns of all output that is for people."""
 
 
-class Misuse(Exception):
-    """A command cannot start; the text says what was seen, what is wanted, and what to do."""
+class Misuse(typer.BadParameter):
+    """A command cannot start; the text says what was seen, what is wanted, and what to do.
 
+    The command line prints it in one line, and ends with `MISUSE`.
+    """
 
-def give_up(problem: object) -> typer.Exit:
-    """Print in one line why a command cannot start; return the exception that ends it."""
-    typer.echo(f"x402sim: {printable(' '.join(str(problem).split()))}", err=True)
-    return typer.Exit(MISUSE)
+    def __init__(self, problem: object) -> None:
+        super().__init__(str(problem))
+
+    def show(self, file: Any = None) -> None:
+        """Print it."""
+        typer.echo(f"x402sim: {printable(' '.join(self.message.split()))}", err=True)
 
 
 @contextmanager
@@ -169,21 +170,21 @@ def starting(db: Path | None, chain: str | None = None) -> Iterator[None]:
     from x402sim.chain.base import ChainError
 
     if db is not None and (not db.name or db.is_dir()):
-        raise give_up(f"--db {db}: a file is wanted, and this is a folder")
+        raise Misuse(f"--db {db}: a file is wanted, and this is a folder")
     if db is not None and not db.parent.is_dir():
-        raise give_up(f"--db {db}: there is no folder {db.parent}")
+        raise Misuse(f"--db {db}: there is no folder {db.parent}")
     try:
         yield
     except ValueError as error:
-        raise give_up(error) from error
+        raise Misuse(error) from error
     except OSError as error:
-        raise give_up(error.strerror) from error
+        raise Misuse(error.strerror) from error
     except (sqlite3.Error, ChainError) as error:
         if "locked" in str(error):
-            raise give_up(f"another x402sim uses {db}; stop it, or give another --db") from error
+            raise Misuse(f"another x402sim uses {db}; stop it, or give another --db") from error
         if isinstance(error, ChainError) and chain is not None:
-            raise give_up(f"--chain {chain}: {error}") from error
-        raise give_up(f"cannot use the database {db}: {error}; give another --db") from error
+            raise Misuse(f"--chain {chain}: {error}") from error
+        raise Misuse(f"cannot use the database {db}: {error}; give another --db") from error
 
 
 def load_journal(file: Path) -> "Journal":
@@ -218,14 +219,14 @@ def beginning(kind: str, names: Sequence[str], wanted: list[str] | None) -> list
     for each in wanted or []:
         if not any(name.startswith(each) for name in names):
             possible = "Without an argument, all are shown"
-            raise give_up(unknown(kind, each, names, possible=possible))
+            raise Misuse(unknown(kind, each, names, possible=possible))
     return [name for name in names if name.startswith(tuple(wanted or [""]))]
 
 
 def require_one_form(*, markdown: bool, as_json: bool) -> None:
     """Exit if Markdown and JSON are both wanted."""
     if markdown and as_json:
-        raise give_up("--markdown and --json: give one of them")
+        raise Misuse("--markdown and --json: give one of them")
 
 
 def filled(text: str, indent: int = 0) -> str:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from x402sim.commands.common import give_up
+from x402sim.commands.common import Misuse
 from x402sim.commands.flags import takes
 
 OUTCOMES = """
@@ -86,9 +86,9 @@ def conformance(
         wanted = command.Wanted(checks=checks, strict=given["strict"], files=places)
         command.require_places(wanted)
     except (ValueError, OSError) as error:
-        raise give_up(error) from error
+        raise Misuse(error) from error
     try:
         code = command.play(options, wanted)
     except OSError as error:
-        raise give_up(f"cannot write the report: {error}") from error
+        raise Misuse(f"cannot write the report: {error}") from error
     raise typer.Exit(code)

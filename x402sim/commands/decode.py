@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, NetworkFile, give_up
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile
 from x402sim.commands.steps import print_facts, print_findings
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def decode(
         known = known_networks(network_file)
         found = recognize(text)
     except BadMessage as wrong:
-        raise give_up(f"cannot decode it: {_instead(header) or wrong}") from wrong
+        raise Misuse(f"cannot decode it: {_instead(header) or wrong}") from wrong
     except ValueError as error:
-        raise give_up(error) from error
+        raise Misuse(error) from error
     decoded = list(explain(found, known, Clock().now_s()))
     findings = [finding for each in decoded for finding in each.findings]
     if as_json:
@@ -137,7 +137,8 @@ def _of_header(found: "Recognized") -> Iterator["Finding"]:
     from x402sim.protocol.recognize import Kind
 
     wanted, do = "base64 of the JSON", "Encode the JSON: as it is, it is no header's value."
-    if found.kind is Kind.SETTLEMENT and _is_json(found.said["paymentHeader"]):
+    inner = found.said["paymentHeader"] if found.kind is Kind.SETTLEMENT else ""
+    if isinstance(inner, dict) or str(inner).lstrip().startswith("{"):
         yield Finding("paymentHeader", "JSON", f"{wanted}, or 0x-hex", do)
     if found.kind is not Kind.PAYMENT or not found.name:
         return
@@ -146,10 +147,6 @@ def _of_header(found: "Recognized") -> Iterator["Finding"]:
         yield Finding("header", found.name, found.header, do_this)
     if found.encoding == "JSON":
         yield Finding("encoding", "JSON", wanted, do)
-
-
-def _is_json(header: Any) -> bool:
-    return isinstance(header, dict) or str(header).lstrip().startswith("{")
 
 
 def _capital(text: str) -> str:

@@ -7,10 +7,10 @@ import typer
 from x402sim.commands.common import (
     NOT_ALL_HELD,
     AsJson,
+    Misuse,
     NetworkFile,
     NetworkName,
     RandomSeed,
-    give_up,
 )
 from x402sim.commands.steps import print_step
 
@@ -28,7 +28,7 @@ def demo(
     try:
         chosen = choose_network(network, network_file)
     except ValueError as error:
-        raise give_up(error) from error
+        raise Misuse(error) from error
     steps = []
     for step in play(seed, chosen):
         steps.append(step)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, Misuse, filled, give_up, load_journal
+from x402sim.commands.common import NOT_ALL_HELD, filled, load_journal
 
 A = Annotated[Path, typer.Argument(metavar="A.ndjson", help="First journal.")]
 B = Annotated[Path, typer.Argument(metavar="B.ndjson", help="Second journal.")]
@@ -23,10 +23,7 @@ def diff(a: A, b: B) -> None:
     """
     from x402sim.report.diff import describe
 
-    try:
-        one, other = load_journal(a), load_journal(b)
-    except Misuse as misuse:
-        raise give_up(misuse) from misuse
+    one, other = load_journal(a), load_journal(b)
     lines = describe(one, other)
     if not lines:
         typer.echo(f"equal: {one.length} events\njournal sha256 {one.sha256()}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from x402sim.commands.asking import Data, Headers, Method, Url, answer_to, no_answer, request_to
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, NetworkFile, filled, give_up
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, filled
 from x402sim.commands.steps import print_findings
 from x402sim.text.printable import printable
 
@@ -64,12 +64,12 @@ def doctor(
             request = request_to(url, method, data, header)
             known = dict(known_networks(network_file))
         except ValueError as problem:
-            raise give_up(problem) from problem
+            raise Misuse(problem) from problem
         try:
             response = answer_to(http, request)
             pay_status = _pay_status(http, request, response)
         except httpx.HTTPError as error:
-            raise give_up(no_answer(request.url, error)) from error
+            raise Misuse(no_answer(request.url, error)) from error
         if (own := local_server(http, request.url).network) is not None:
             known.setdefault(own.name, own)
     found = examine(request, response, known, pay_status=pay_status, now_s=Clock().now_s())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from x402sim.commands.common import AsJson, Misuse, filled, give_up
+from x402sim.commands.common import AsJson, filled
 
 if TYPE_CHECKING:
     from x402sim.world.story.scenario import Scenario
@@ -35,10 +35,7 @@ def list_scenarios(
     """
     from x402sim.commands.playing import choose
 
-    try:
-        chosen = choose(names or [])
-    except Misuse as misuse:
-        raise give_up(misuse) from misuse
+    chosen = choose(names or [])
     found = [each.scenario for each in chosen]
     if as_json:
         typer.echo(json.dumps([_document(each) for each in found], indent=2))

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from x402sim.commands.common import Misuse, Port, give_up, load_journal, starting, stop_on_signals
+from x402sim.commands.common import Misuse, Port, load_journal, starting, stop_on_signals
 
 NAME = "journal.ndjson"
 Saved = Annotated[
@@ -29,11 +29,8 @@ def open_run(run: Saved, port: Port = 0) -> None:
     from x402sim.world.ui.app import PATH, saved_page
     from x402sim.world.ui.watch import Watch
 
-    try:
-        file = _journal_in(run)
-        journal = load_journal(file)
-    except Misuse as misuse:
-        raise give_up(misuse) from misuse
+    file = _journal_in(run)
+    journal = load_journal(file)
     with starting(None):
         listen = Listen(port=port)
         sock = listening_socket(listen)

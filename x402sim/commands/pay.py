@@ -12,8 +12,8 @@ from x402sim.commands.asking import Data, Headers, Method, Url, instead, no_answ
 from x402sim.commands.common import (
     NOT_ALL_HELD,
     AsJson,
+    Misuse,
     NetworkFile,
-    give_up,
     within,
 )
 from x402sim.commands.steps import Step, print_facts, print_step
@@ -121,7 +121,7 @@ def pay(
             local = local_server(http, request.url)
             wallet = _wallet(key, account, local)
         except ValueError as problem:
-            raise give_up(problem) from problem
+            raise Misuse(problem) from problem
         if local.network is not None:
             known.setdefault(local.network.name, local.network)
         terms = Terms(known=known, max_amount=most, steps=steps, session=session)
@@ -129,7 +129,7 @@ def pay(
         if mistake is not None:
             _go_wrong(purchase, request, mistake, told)
         else:
-            _show_answer(_bought(purchase, request, told), purchase, told)
+            _show_answer(_bought(purchase, request, told), told)
 
 
 def _bought(
@@ -152,18 +152,20 @@ def _bought(
             raise typer.Exit(NOT_ALL_HELD) from failed
         if isinstance(failed, PaymentFailed):
             problem = f"nothing was paid: {failed}".replace("max_amount", "--max")
-            raise give_up(problem) from failed
-        raise give_up(no_answer(request.url, failed)) from failed
+            raise Misuse(problem) from failed
+        raise Misuse(no_answer(request.url, failed)) from failed
     if purchase.sent is None:
         _end(told, "", answer)
-        raise give_up(f"nothing was paid: {instead(answer)}")
+        raise Misuse(f"nothing was paid: {instead(answer)}")
     return answer
 
 
-def _end(told: _Told, problem: str, answer: "httpx.Response | None" = None) -> None:
-    """Print why it failed, and the body if there is one; as JSON everything."""
+def _end(
+    told: _Told, problem: str, answer: "httpx.Response | None" = None, *, ok: bool = False
+) -> None:
+    """Print the body if there is one, and why it failed; as JSON everything."""
     if told.as_json:
-        _print_json(told, ok=False, problem=problem, answer=answer)
+        _print_json(told, ok=ok, problem=problem, answer=answer)
         return
     if answer is not None:
         _print_body(answer)
@@ -206,15 +208,10 @@ def _wallet(key: str | None, account: int, local: "Local") -> "Wallet":
 # --- the outcome -------------------------------------------------------------------------
 
 
-def _show_answer(answer: "httpx.Response", purchase: "Purchase", told: _Told) -> None:
+def _show_answer(answer: "httpx.Response", told: _Told) -> None:
     """Print the answer to a paid request; exits with 1 if it is an error."""
     problem = "" if answer.is_success else _in_vain(answer)
-    if told.as_json:
-        _print_json(told, ok=not problem, problem=problem, answer=answer)
-    else:
-        _print_body(answer)
-        if problem:
-            typer.echo(f"x402sim: {problem}", err=True)
+    _end(told, problem, answer, ok=not problem)
     if problem:
         raise typer.Exit(NOT_ALL_HELD)
 

@@ -1,7 +1,6 @@
 """The progress bar: on stderr, if that is a terminal; in pipes and for programs there is none."""
 
 import sys
-from types import TracebackType
 
 from rich.console import Console
 from rich.markup import escape
@@ -11,7 +10,7 @@ from x402sim.text.printable import printable
 
 
 class Progress:
-    """A bar that disappears when the work is done; with `shown` False there is none."""
+    """A bar, which `close` hides until its next update; with `shown` False there is none."""
 
     def __init__(self, total: float, *, shown: bool = True) -> None:
         self._bar = RichProgress(
@@ -27,17 +26,6 @@ class Progress:
         )
         self._task = self._bar.add_task("", total=total)
 
-    def __enter__(self) -> "Progress":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.hide()
-
     def update(self, text: str, done: float) -> None:
         """Show what is being done, and how much of the total is done."""
         self._bar.start()
@@ -45,6 +33,6 @@ class Progress:
             self._task, description=escape(printable(text)), completed=done, refresh=True
         )
 
-    def hide(self) -> None:
+    def close(self) -> None:
         """Hide the bar until its next update; what is printed next takes its place."""
         self._bar.stop()

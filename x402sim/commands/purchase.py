@@ -193,7 +193,8 @@ class Purchase:
                 facts["answer"] = f"{response.status_code}"
             facts |= _receipt(response)
             way = dialect_of(request)
-            sent_in = "" if way is Dialect.TWO_STEPS else f", {_header_of(way)}"
+            header = PAYMENT_HEADERS[1 if way is Dialect.V1 else 2]
+            sent_in = "" if way is Dialect.TWO_STEPS else f", {header}"
             mark = "" if self._mistake is None or response.is_success else "refused"
             self._tell(Step(f"Paid: {name}{sent_in}", response.is_success, facts, mark))
             return
@@ -221,10 +222,6 @@ class Purchase:
             "payable in": paid_in,
         }
         return facts | ({"payment id": each} if (each := ways[0].payment_id) else {})
-
-
-def _header_of(dialect: Dialect) -> str:
-    return PAYMENT_HEADERS[1 if dialect is Dialect.V1 else 2]
 
 
 def _ways(response: httpx.Response) -> list[Way]:

@@ -1,6 +1,7 @@
 """`run`: play scenarios, one after the other, and print what held."""
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,6 @@ from x402sim.commands.common import (
     NetworkName,
     RandomSeed,
     Token,
-    give_up,
     quiet,
 )
 from x402sim.commands.timing import ExplorerLag, Latencies, Timing
@@ -96,20 +96,17 @@ def run(
     """
     from x402sim.commands import playing
 
-    try:
-        with quiet():
-            where = playing.where(
-                on=on,
-                chain=chain,
-                token=token,
-                network=network,
-                network_file=network_file,
-                seed=seed,
-                timing=Timing(tuple(latency or ()), block_time, explorer_lag),
-            )
-            code = _run(names or [], where, out, as_json, keep_going)
-    except Misuse as misuse:
-        raise give_up(misuse) from misuse
+    with quiet():
+        where = playing.where(
+            on=on,
+            chain=chain,
+            token=token,
+            network=network,
+            network_file=network_file,
+            seed=seed,
+            timing=Timing(tuple(latency or ()), block_time, explorer_lag),
+        )
+        code = _run(names or [], where, out, as_json, keep_going)
     raise typer.Exit(code)
 
 
@@ -153,12 +150,12 @@ def _play(
     console = Console(highlight=False, markup=False, soft_wrap=True, quiet=as_json)
     names = [each.scenario.name for each in chosen]
     all_played: list[Played] = []
-    with Progress(len(chosen), shown=not as_json) as progress:
+    with closing(Progress(len(chosen), shown=not as_json)) as progress:
         for number, each in enumerate(chosen):
             progress.update(f"{number + 1} of {len(chosen)}: {each.scenario.name}", number)
             played = playing.play(each, where)
             all_played.append(played)
-            progress.hide()
+            progress.close()
             if not number:
                 console.print(results.header(names), style="bold")
             console.print(results.row(names, played), style=_STYLES[played.run.outcome])
@@ -199,7 +196,7 @@ def _save(chosen: "list[Chosen]", all_played: "list[Played]", out: Path, *, quie
     from x402sim.commands.progress import Progress
     from x402sim.report import save
 
-    with Progress(1, shown=not quietly) as progress:
+    with closing(Progress(1, shown=not quietly)) as progress:
         progress.update(f"writing {out}", 0)
         stories = {each.scenario.name: each.scenario.story for each in chosen}
         save.save_runs([played.run for played in all_played], out, stories=stories)

@@ -15,12 +15,12 @@ from x402sim.commands.common import (
     Chain,
     Host,
     LogForm,
+    Misuse,
     NetworkFile,
     Port,
     Quiet,
     Token,
     Verbose,
-    give_up,
     log_form,
     starting,
     stop_on_signals,
@@ -212,7 +212,7 @@ def _chain_of(chain: str, token: str | None, *, deploy: bool) -> "ChainBackend":
     try:
         return parse_chain(chain, token=token, deploy=deploy)
     except ValueError as error:
-        raise give_up(error) from error
+        raise Misuse(error) from error
 
 
 def _token_of(given: str | None) -> str | None:

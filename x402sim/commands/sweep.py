@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, give_up, quiet, within
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, quiet, within
 from x402sim.text.printable import printable
 
 if TYPE_CHECKING:
@@ -103,20 +103,14 @@ def sweep(
             )
         if out is not None:
             _write(function, keys, out, _points(frame, keys))
-    except Misuse as misuse:
-        raise give_up(misuse) from misuse
     except KeyboardInterrupt:
-        raise _interrupted(out) from None
+        again = "the same command goes on from there" if out else "with --out it could go on"
+        typer.echo(f"x402sim: interrupted; {again}", err=True)
+        raise typer.Exit(_INTERRUPTED) from None
     _print_results(frame, keys, as_json=as_json)
     if frame["error"].notna().any():
         _print_failures(frame)
         raise typer.Exit(NOT_ALL_HELD)
-
-
-def _interrupted(out: Path | None) -> typer.Exit:
-    again = "the same command goes on from there" if out else "with --out it could go on"
-    typer.echo(f"x402sim: interrupted; {again}", err=True)
-    return typer.Exit(_INTERRUPTED)
 
 
 def _played(

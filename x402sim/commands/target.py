@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from x402sim.commands.common import give_up
+from x402sim.commands.common import Misuse
 from x402sim.commands.flags import takes
 
 target = typer.Typer(
@@ -48,7 +48,7 @@ def init(
             raise ValueError(f"{file} exists; give --force to replace it, or --out FILE")
         looked = asyncio.run(look(parse(url, **given)))
     except (ValueError, NotReady) as problem:
-        raise give_up(problem) from problem
+        raise Misuse(problem) from problem
     text = as_toml(looked, "mine" if output == "-" else file.stem)
     if output == "-":
         typer.echo(text, nl=False)
@@ -56,7 +56,7 @@ def init(
     try:
         file.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise give_up(f"cannot write {file}: {error.strerror}") from error
+        raise Misuse(f"cannot write {file}: {error.strerror}") from error
     typer.echo(f"wrote {file}; {parse(url, target=str(file), **given).rerun}")
     if asked := to_ask(looked):
         typer.echo(asked)

@@ -43,7 +43,7 @@ class Folder:
         ours = Manifest(getattr(experiment, "__name__", "experiment"), _source_sha256(experiment))
         file = path / MANIFEST
         if not file.exists():
-            _write(file, msgspec.json.format(msgspec.json.encode(ours), indent=2) + b"\n")
+            self.write(MANIFEST, msgspec.json.format(msgspec.json.encode(ours), indent=2) + b"\n")
             return
         theirs: Manifest = decode(file.read_bytes(), Manifest)
         for what, seen, wanted in (
@@ -72,13 +72,11 @@ class Folder:
                 self._require("the list of parameters", _listed(seen), _listed(wanted))
                 yield done
 
-    def save(self, task: Task, parquet: bytes) -> None:
-        """Write the table of a task, whole or not at all."""
-        self.write(name_of(task), parquet)
-
     def write(self, name: str, content: bytes) -> None:
         """Write a file, whole or not at all."""
-        _write(self.path / name, content)
+        new = self.path / f".{name}.new"
+        new.write_bytes(content)
+        os.replace(new, self.path / name)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -93,12 +91,6 @@ def name_of(task: Task) -> str:
     first, last = task.seeds[0], task.seeds[-1]
     seeds = f"seed={first}" if first == last else f"seeds={first}-{last}"
     return ",".join(part for part in (shown, seeds, digest) if part) + ".parquet"
-
-
-def _write(file: Path, content: bytes) -> None:
-    new = file.with_name(f".{file.name}.new")
-    new.write_bytes(content)
-    os.replace(new, file)
 
 
 def _source_sha256(experiment: Callable[..., Any]) -> str:

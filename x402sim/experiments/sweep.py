@@ -150,7 +150,7 @@ def _play(
     from x402sim.experiments.batches import Batches
     from x402sim.experiments.drive import Drive
     from x402sim.experiments.executors import pool_of
-    from x402sim.experiments.folder import Folder
+    from x402sim.experiments.folder import Folder, name_of
     from x402sim.experiments.tables import decoded
     from x402sim.experiments.worker import Work, packed, packed_values
     from x402sim.report.progress import bar_of
@@ -173,7 +173,7 @@ def _play(
     def finished(task: "Task", parquet: bytes) -> None:
         nonlocal points, failed
         if folder is not None:
-            folder.save(task, parquet)
+            folder.write(name_of(task), parquet)
         table = decoded(parquet)
         assert table is not None
         tables.append(table)

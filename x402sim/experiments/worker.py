@@ -55,7 +55,8 @@ def packed(experiment: Callable[..., Any]) -> Packed:
 
     Raises `ValueError` if it refers to something that cannot be sent.
     """
-    return Packed(_pickled(experiment, experiment), _file_of(experiment))
+    code = getattr(inspect.unwrap(experiment), "__code__", None)
+    return Packed(_pickled(experiment, experiment), code.co_filename if code else "")
 
 
 def packed_values(experiment: Callable[..., Any], values: Mapping[str, Any]) -> bytes:
@@ -81,11 +82,6 @@ def _pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
         if by_value:
             cloudpickle.unregister_pickle_by_value(module)
     return pickled
-
-
-def _file_of(experiment: Callable[..., Any]) -> str:
-    code = getattr(inspect.unwrap(experiment), "__code__", None)
-    return code.co_filename if code else ""
 
 
 def warm(experiment: Packed) -> None:

@@ -110,6 +110,30 @@ def amount(values: Any) -> Any:
     return integer(values) if fits else _objects(values)
 
 
+_KINDS: dict[str, Kind] = {
+    **dict.fromkeys(
+        ("exchange", "status", "order", "served_times", "requests", "attempts"), integer
+    ),
+    **dict.fromkeys(("attempts", "payments", "block", "gas", "gas_price_wei"), integer),
+    **dict.fromkeys(("matched", "reverted", "unknown", "unanswered", "backlog"), integer),
+    **dict.fromkeys(("payer", "service", "caller", "sender", "to", "party"), category),
+    **dict.fromkeys(("method", "path", "resource", "call", "clause"), category),
+    **dict.fromkeys(("payment_id", "session_id", "tx", "refund_tx"), text),
+    **dict.fromkeys(("sender_address", "to_address"), text),
+    **dict.fromkeys(("error", "expected", "actual", "revert_reason"), text),
+    **dict.fromkeys(("ok", "charged", "granted", "served", "refunded", "undone"), flag),
+    **dict.fromkeys(("fee_coins", "fee"), seconds),
+    "at": moment,
+}
+"""What a name means in every frame; `_base` at its end is an amount, and `_s` are seconds."""
+
+
+def kinds(names: str, **own: Kind) -> dict[str, Kind]:
+    """Return the columns of a frame, given their names; `own` are kinds of this frame only."""
+    known, units = _KINDS | own, {"base": amount, "s": seconds}
+    return {name: known.get(name) or units[name.rpartition("_")[2]] for name in names.split()}
+
+
 def frame(
     columns: Mapping[str, Kind], rows: Iterable[Sequence[Any]], decimals: int
 ) -> pd.DataFrame:

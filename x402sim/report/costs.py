@@ -11,16 +11,7 @@ import pandas as pd
 
 from x402sim.events import PayerJoined, TransactionMined
 from x402sim.journal import Journal
-from x402sim.report.columns import (
-    Kind,
-    category,
-    frame,
-    integer,
-    moment,
-    one_of,
-    seconds,
-    text,
-)
+from x402sim.report.columns import frame, kinds, one_of
 from x402sim.report.orders import Order, Orders
 from x402sim.report.reading import Reading
 
@@ -29,23 +20,12 @@ PARTIES = ("payer", "facilitator", "service", "token owner", "other")
 COIN_WEI = 10**18
 SETTLEMENT = "transferWithAuthorization"
 
-_COSTS: dict[str, Kind] = {
-    "t_s": seconds,
-    "at": moment,
-    "order": integer,
-    "step": one_of(*STEPS),
-    "payer": category,
-    "service": category,
-    "session_id": text,
-    "tx": text,
-    "party": one_of(*PARTIES),
-    "sender": category,
-    "gas": integer,
-    "gas_price_wei": integer,
-    "fee_coins": seconds,
-    "fee": seconds,
-    "waiting_s": seconds,
-}
+_COSTS = kinds(
+    "t_s at order step payer service session_id tx party sender gas gas_price_wei fee_coins "
+    "fee waiting_s",
+    step=one_of(*STEPS),
+    party=one_of(*PARTIES),
+)
 
 
 def costs(journal: Journal) -> pd.DataFrame:

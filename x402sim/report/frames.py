@@ -22,19 +22,7 @@ import pyarrow.compute as pc
 
 from x402sim.events import Check, IndexerRan
 from x402sim.journal import Journal
-from x402sim.report.columns import (
-    Kind,
-    amount,
-    category,
-    flag,
-    frame,
-    integer,
-    moment,
-    of_columns,
-    one_of,
-    seconds,
-    text,
-)
+from x402sim.report.columns import flag, frame, integer, kinds, of_columns, one_of
 from x402sim.report.costs import costs
 from x402sim.report.exchanges import exchanges
 from x402sim.report.money import TRANSFERS, balances, payments, sessions, transactions, transfers
@@ -58,22 +46,11 @@ __all__ = [
     "transfers",
 ]
 
-_STEPS: dict[str, Kind] = {
-    "exchange": integer,
-    "t_s": seconds,
-    "at": moment,
-    "payer": category,
-    "to": category,
-    "method": category,
-    "path": category,
-    "payment_id": text,
-    "session_id": text,
-    "status": integer,
-    "error": text,
-    "outcome": one_of(*OUTCOMES),
-    "ended_s": seconds,
-    "latency_s": seconds,
-}
+_STEPS = kinds(
+    "exchange t_s at payer to method path payment_id session_id status error outcome ended_s "
+    "latency_s",
+    outcome=one_of(*OUTCOMES),
+)
 
 
 def steps(journal: Journal) -> pd.DataFrame:
@@ -108,15 +85,7 @@ def steps(journal: Journal) -> pd.DataFrame:
     return of_columns(_STEPS, columns, reading.decimals)
 
 
-_CHECKS: dict[str, Kind] = {
-    "clause": category,
-    "ok": flag,
-    "expected": text,
-    "actual": text,
-    "exchange": integer,
-    "t_s": seconds,
-    "at": moment,
-}
+_CHECKS = kinds("clause ok expected actual exchange t_s at")
 
 
 def checks(journal: Journal) -> pd.DataFrame:
@@ -145,17 +114,10 @@ def checks(journal: Journal) -> pd.DataFrame:
     return frame(_CHECKS, rows, reading.decimals)
 
 
-_LATENCY: dict[str, Kind] = {
-    "exchange": integer,
-    "caller": category,
-    "to": category,
-    "path": category,
-    "sent_s": seconds,
-    "ended_s": seconds,
-    "latency_s": seconds,
-    "status": integer,
-    "outcome": one_of(*OUTCOMES),
-}
+_LATENCY = kinds(
+    "exchange caller to path sent_s ended_s latency_s status outcome",
+    outcome=one_of(*OUTCOMES),
+)
 
 
 def latency(journal: Journal) -> pd.DataFrame:
@@ -178,34 +140,13 @@ def latency(journal: Journal) -> pd.DataFrame:
     return of_columns(_LATENCY, map(named.__getitem__, _LATENCY), reading.decimals)
 
 
-_ORDERS: dict[str, Kind] = {
-    "order": integer,
-    "t_s": seconds,
-    "at": moment,
-    "payer": category,
-    "service": category,
-    "resource": category,
-    "way": one_of(*WAYS),
-    "payment_id": text,
-    "session_id": text,
-    "asked": flag,
-    "charged": flag,
-    "granted": flag,
-    "served": flag,
-    "refunded": flag,
-    "served_times": integer,
-    "requests": integer,
-    "attempts": integer,
-    "waiting_s": seconds,
-    "payments": integer,
-    "paid_base": amount,
-    "lost_base": amount,
-    "returned_base": amount,
-    "debited_base": amount,
-    "gas": integer,
-    "tx": text,
-    "refund_tx": text,
-}
+_ORDERS = kinds(
+    "order t_s at payer service resource way payment_id session_id asked charged granted "
+    "served refunded served_times requests attempts waiting_s payments paid_base lost_base "
+    "returned_base debited_base gas tx refund_tx",
+    way=one_of(*WAYS),
+    asked=flag,
+)
 
 
 def orders(journal: Journal) -> pd.DataFrame:
@@ -288,7 +229,7 @@ def _order(reading: Reading, number: int, order: Order) -> Sequence[Any]:
     )
 
 
-_RUN = ("asked", "matched", "reverted", "unknown", "unanswered", "backlog")
+_BACKLOG = kinds("t_s at asked matched reverted unknown unanswered backlog", asked=integer)
 
 
 def backlog(journal: Journal) -> pd.DataFrame:
@@ -316,8 +257,7 @@ def backlog(journal: Journal) -> pd.DataFrame:
         )
         for entry, ran in reading.of(IndexerRan)
     )
-    columns = {"t_s": seconds, "at": moment, **dict.fromkeys(_RUN, integer)}
-    return frame(columns, rows, reading.decimals)
+    return frame(_BACKLOG, rows, reading.decimals)
 
 
 TABLES: dict[str, Callable[[Journal], pd.DataFrame]] = {

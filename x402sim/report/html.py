@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from struct import unpack
 from typing import Any
 
-from x402sim.events import RequestSent, StoryRaised
+from x402sim.events import RequestSent
 from x402sim.journal import Journal
 from x402sim.report import plots
 from x402sim.report.plots.figure import DPI, transparent
@@ -65,8 +65,6 @@ class _View:
     run: Summary
     name: str
     story: str
-    raised: list[str]
-    """The trace of the exception that the story raised."""
     checks: list[_Check]
     traces: dict[int, str]
     images: list[_Image]
@@ -147,7 +145,6 @@ def _view(
         run=run,
         name=name,
         story=story,
-        raised=_raised(run.journal),
         checks=_checks(run),
         traces=_traces(run),
         images=[_image(plot, image) for plot, image in images.items()],
@@ -184,11 +181,6 @@ def _checks(run: Summary) -> list[_Check]:
             for clause in dict.fromkeys(held)
         ),
     ]
-
-
-def _raised(journal: Journal) -> list[str]:
-    raised = (entry.event for entry in journal.of(StoryRaised))
-    return [line for event in raised if isinstance(event, StoryRaised) for line in event.trace]
 
 
 def _json(value: Any) -> str:

@@ -7,40 +7,17 @@ import pandas as pd
 
 from x402sim.events import AuthorizationConsumed, TransactionMined, Transfer
 from x402sim.journal import Entry, Journal
-from x402sim.report.columns import (
-    Kind,
-    amount,
-    category,
-    flag,
-    frame,
-    integer,
-    moment,
-    of_columns,
-    one_of,
-    seconds,
-    since,
-    table,
-    text,
-)
+from x402sim.report.columns import category, frame, kinds, of_columns, one_of, since, table
 from x402sim.report.payment_states import CHANGES, STATUSES, Payment, Payments, Sessions
 from x402sim.report.reading import MINT, Reading
 
 TRANSFERS = ("payment", "refund", "mint", "other")
 """What a transfer can be."""
 
-_TRANSFERS: dict[str, Kind] = {
-    "t_s": seconds,
-    "at": moment,
-    "block": integer,
-    "tx": text,
-    "sender": category,
-    "to": category,
-    "sender_address": text,
-    "to_address": text,
-    "amount_base": amount,
-    "kind": one_of(*TRANSFERS),
-    "undone": flag,
-}
+_TRANSFERS = kinds(
+    "t_s at block tx sender to sender_address to_address amount_base kind undone",
+    kind=one_of(*TRANSFERS),
+)
 
 
 def transfers(journal: Journal) -> pd.DataFrame:
@@ -97,19 +74,10 @@ def _transfer(
     ]
 
 
-_PAYMENTS: dict[str, Kind] = {
-    "payment_id": text,
-    "payer": category,
-    "resource": category,
-    "status": one_of(*STATUSES),
-    "amount_base": amount,
-    "asked_s": seconds,
-    "settled_s": seconds,
-    "indexed_s": seconds,
-    "tx": text,
-    "block": integer,
-    "gas": integer,
-}
+_PAYMENTS = kinds(
+    "payment_id payer resource status amount_base asked_s settled_s indexed_s tx block gas",
+    status=one_of(*STATUSES),
+)
 
 
 def payments(journal: Journal) -> pd.DataFrame:
@@ -132,7 +100,6 @@ def payments(journal: Journal) -> pd.DataFrame:
     book = Payments(reading)
 
     def row(payment: Payment) -> Sequence[Any]:
-        standing = book.included.get(payment.tx or "")
         moments = (payment.asked_ms, payment.settled_ms, payment.indexed_ms)
         return (
             payment.payment_id,
@@ -142,27 +109,18 @@ def payments(journal: Journal) -> pd.DataFrame:
             payment.amount_base,
             *map(reading.since, moments),
             payment.tx,
-            standing.block if standing else None,
-            standing.gas if standing else None,
+            *book.included.get(payment.tx or "", (None, None)),
         )
 
     return frame(_PAYMENTS, map(row, book.found.values()), reading.decimals)
 
 
-_SESSIONS: dict[str, Kind] = {
-    "session_id": category,
-    "payer": category,
-    "event": one_of(*CHANGES),
-    "t_s": seconds,
-    "at": moment,
-    "expires_s": seconds,
-    "payment_id": text,
-    "tx": text,
-    "deposited_base": amount,
-    "released_base": amount,
-    "refunded_base": amount,
-    "remaining_base": amount,
-}
+_SESSIONS = kinds(
+    "session_id payer event t_s at expires_s payment_id tx deposited_base released_base "
+    "refunded_base remaining_base",
+    session_id=category,
+    event=one_of(*CHANGES),
+)
 
 
 def sessions(journal: Journal) -> pd.DataFrame:
@@ -201,14 +159,7 @@ def sessions(journal: Journal) -> pd.DataFrame:
     return frame(_SESSIONS, rows, reading.decimals)
 
 
-_BALANCES: dict[str, Kind] = {
-    "t_s": seconds,
-    "at": moment,
-    "party": category,
-    "tx": text,
-    "change_base": amount,
-    "balance_base": amount,
-}
+_BALANCES = kinds("t_s at party tx change_base balance_base")
 
 
 def balances(journal: Journal) -> pd.DataFrame:
@@ -238,17 +189,7 @@ def balances(journal: Journal) -> pd.DataFrame:
     return frame(_BALANCES, rows, reading.decimals)
 
 
-_TRANSACTIONS: dict[str, Kind] = {
-    "t_s": seconds,
-    "at": moment,
-    "block": integer,
-    "tx": text,
-    "sender": category,
-    "call": category,
-    "gas": integer,
-    "gas_price_wei": integer,
-    "revert_reason": text,
-}
+_TRANSACTIONS = kinds("t_s at block tx sender call gas gas_price_wei revert_reason")
 
 
 def transactions(journal: Journal) -> pd.DataFrame:

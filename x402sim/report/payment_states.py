@@ -54,14 +54,6 @@ class Payment:
             self.unresolved, self.over = 0, "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class Inclusion:
-    """How a transaction stands in the chain: in which block, with which gas."""
-
-    block: int
-    gas: int
-
-
 class Payments:
     """Follows every payment id through a journal's events."""
 
@@ -73,8 +65,8 @@ class Payments:
             True for _ in reading.journal.of(events.PaymentSettled, events.PaymentRefused)
         )
         mined = reading.standing(events.TransactionMined, "tx_hash", "block", "gas")
-        self.included = {tx: Inclusion(block, gas) for tx, block, gas in mined}
-        """The transactions that stand in the chain at the end."""
+        self.included = {tx: (block, gas) for tx, block, gas in mined}
+        """The transactions that stand in the chain at the end: the block of each, and its gas."""
         for entry in reading.journal.of(*FOLLOWED, to=reading.services):
             event = entry.event
             if isinstance(event, events.ExchangeEvent):  # first: most are, and each test takes time

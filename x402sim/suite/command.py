@@ -85,12 +85,7 @@ def select(prefixes: Iterable[str]) -> list[Check]:
     """
     checks, wanted = all_checks(), set()
     for prefix in (part.strip() for text in prefixes for part in text.split(",")):
-        found = matching(checks, prefix)
-        if not found:
-            raise ValueError(
-                f"--only: {unknown('id', prefix, _near((c.clause for c in checks), prefix))}"
-            )
-        wanted |= {check.id for check in found}
+        wanted |= {check.id for check in _named("--only", prefix, checks)}
     return [check for check in checks if not wanted or check.id in wanted]
 
 
@@ -105,12 +100,17 @@ def skipped(checks: Iterable[Check], options: Iterable[str]) -> dict[str, str]:
         prefix, _, reason = (part.strip() for part in text.partition("="))
         if not reason:
             raise ValueError(f"--skip {prefix}: give a reason, as in --skip '{prefix}=REASON'")
-        found = matching(checks, prefix)
-        if not found:
-            known = (check.clause for check in checks)
-            raise ValueError(f"--skip: {unknown('id', prefix, _near(known, prefix))}")
+        found = _named("--skip", prefix, checks)
         left_out |= {check.name: f"--skip: {reason}" for check in found}
     return left_out
+
+
+def _named(option: str, prefix: str, checks: list[Check]) -> list[Check]:
+    """Return the checks whose ids an option gives the beginning of; raises `ValueError`."""
+    if found := matching(checks, prefix):
+        return found
+    near = _near((check.clause for check in checks), prefix)
+    raise ValueError(f"{option}: {unknown('id', prefix, near)}")
 
 
 def _near(clauses: Iterable[str], prefix: str) -> list[str]:

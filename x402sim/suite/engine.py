@@ -114,7 +114,10 @@ async def run(
         for baseline in sorted(baselines - set(repeated)):
             repeated[baseline] = await try_baseline(Probe(setting, state), baseline)
         broken = [f"{name}: {repeated[name]}" for name in sorted(baselines) if repeated[name]]
-        yield _unclear(result, _clean(setting, _doubt(broken))) if broken else result
+        doubt = (
+            f"the baseline was refused when repeated at the end of the run ({'; '.join(broken)})"
+        )
+        yield _unclear(result, _clean(setting, doubt)) if broken else result
 
 
 async def _run_cases(
@@ -134,7 +137,7 @@ async def _run_cases(
                 yield _of_id(setting, cases, done)
             else:
                 late.append(check_id)
-        state.scheduler.end_the_rest()
+        state.scheduler.rest_is_over.set()
         _tell_of_waiting(setting, tasks)
         restarting = [case for case in tasks if Need.RESTART in case.needs]
         for case in [case for case in tasks if case not in restarting]:
@@ -231,10 +234,6 @@ def _of_id(
 
 def _unclear(result: Result, why: str) -> Result:
     return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=why)
-
-
-def _doubt(broken: list[str]) -> str:
-    return f"the baseline was refused when repeated at the end of the run ({'; '.join(broken)})"
 
 
 async def run_case(setting: Setting, state: RunState, case: Check) -> CaseResult:

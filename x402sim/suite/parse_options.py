@@ -41,7 +41,8 @@ def parse(base_url: str | None, **given: Any) -> Options:
     """Return what flags give, by their names (`FLAGS`); raises `ValueError` that names the flag."""
     values = _DEFAULTS | {name: each for name, each in given.items() if each is not None}
     assert values.keys() == _DEFAULTS.keys(), f"no such flag: {values.keys() - _DEFAULTS.keys()}"
-    target = find_target(values["target"])
+    target, key = find_target(values["target"]), values["payer_key"]
+    is_variable = key is not None and os.environ.get(KEY_VARIABLE) == key
     told, user = _clean(base_url, "URL")
     if told is None:
         raise ValueError("no service to judge: give its URL, such as http://127.0.0.1:4020")
@@ -58,7 +59,7 @@ def parse(base_url: str | None, **given: Any) -> Options:
         target=target,
         world_url=world,
         rpc_url=rpc_url,
-        payer=_read(_source_of(values["payer_key"]), values["payer_key"], Wallet),
+        payer=_read(KEY_VARIABLE if is_variable else "--payer-key", key, Wallet),
         budget_base=_read("--budget", values["budget"], _base_units) or 0,
         pay_to=_read("--pay-to", values["pay_to"], parse_address),
         allow_mainnet=values["allow_mainnet"] or False,
@@ -102,12 +103,6 @@ def _read(option: str, text: str | None, parse: Callable[[str], Value]) -> Value
         raise ValueError(f"{option}: {wrong}") from None
 
 
-def _source_of(key: str | None) -> str:
-    """Return where a payer's key was given."""
-    is_variable = key is not None and os.environ.get(KEY_VARIABLE) == key
-    return KEY_VARIABLE if is_variable else "--payer-key"
-
-
 def _base_units(amount: str) -> int:
     return to_base(amount, TESTNET.decimals)
 
@@ -140,7 +135,9 @@ def _words(name: str, option: str, value: Any) -> Iterator[str]:
         case "world", _:
             shown = str(_clean(value, option)[0])
         case "rpc_url", _:
-            shown = _without_path_keys(str(_clean(value, option, path_is_free=True)[0]))
+            shown = str(_clean(value, option, path_is_free=True)[0])
+            for key in _path_keys(shown):
+                shown = shown.replace(key, HIDDEN)
         case "header", _:
             shown = _shown(value)
         case _, float():
@@ -231,12 +228,6 @@ def _path_keys(url: str) -> list[str]:
     parsed = httpx.URL(url)
     long = [part for part in parsed.path.split("/") if len(part) >= 16]
     return [*long, parsed.query.decode()] if parsed.query else long
-
-
-def _without_path_keys(url: str) -> str:
-    for key in _path_keys(url):
-        url = url.replace(key, HIDDEN)
-    return url
 
 
 def _required(names: Iterable[str]) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ from x402sim.suite.probe import Probe
 
 
 async def expect_nothing(
-    probe: Probe, challenge: Challenge, payer: Wallet, answer: TargetAnswer
+    probe: Probe, challenge: Challenge, payer: Wallet, answer: TargetAnswer, *texts: str
 ) -> None:
-    """Fail unless a payment was refused, grants nothing and moved no money."""
-    expect_refused(answer)
+    """Fail unless a payment was refused (with one of these texts) and moved and grants nothing."""
+    expect_refused(answer, *texts)
     expect_not_served(await probe.ask(payment_id=challenge.payment_id))
     await probe.world.expect_payments(payer)
 

@@ -344,17 +344,11 @@ async def _require_money(probe: Probe, challenge: Challenge, plan: Plan) -> None
     except (Inconclusive, TypeError, ValueError) as problem:
         raise NotReady(f"--rpc-url does not show the payer's balance: {problem}") from problem
     if balance_base < plan.signs_base:
-        raise NotReady(_unfunded(setting, challenge, plan, f"has {to_decimal(balance_base, 6)}"))
-
-
-def _unfunded(setting: Setting, challenge: Challenge, plan: Plan, has: str) -> str:
-    assert setting.options.payer is not None
-    wanted = challenge.requirements
-    return (
-        f"the payer {setting.options.payer.address} {has} of the token {wanted.get('asset')} on "
-        f"{wanted.get('network')}, and the plan signs for {to_decimal(plan.signs_base, 6)}: "
-        "fund it, or give a smaller --budget"
-    )
+        raise NotReady(
+            f"the payer {payer.address} has {to_decimal(balance_base, 6)} of the token "
+            f"{challenge.requirements['asset']} on {name}, and the plan signs for "
+            f"{to_decimal(plan.signs_base, 6)}: fund it, or give a smaller --budget"
+        )
 
 
 def _base(setting: Setting) -> str:

@@ -92,7 +92,7 @@ class Probe:
     async def wait_for_the_rest(self) -> None:
         """Return when all checks are over that do not wait; at once where the clock turns."""
         if self.setting.advance is None:
-            await self.state.scheduler.wait_for_the_rest()
+            await self.state.scheduler.waiting(self.state.scheduler.rest_is_over.wait())
 
     async def wait_for_the_restart(self) -> None:
         """Return when only checks are left that restart the target; at once where the clock turns.
@@ -100,7 +100,7 @@ class Probe:
         What is done then until `restart` is done shortly before it.
         """
         if self.setting.advance is None:
-            await self.state.scheduler.wait_for_the_waits()
+            await self.state.scheduler.waiting(self.state.scheduler.waits_are_over.wait())
 
     async def restart(self) -> None:
         """End the target and start it again; raises `Inconclusive`.
@@ -261,16 +261,11 @@ class Probe:
 
     async def unpaid(self) -> TargetAnswer:
         """Request without proof, with an accepted body if there is one; return the answer."""
-        if self.state.body is None:
-            await self._find_body()
-        return await self.ask()
-
-    async def _find_body(self) -> None:
-        """Find a body that the target accepts, in case it validates bodies first."""
-        for body in self.target.protected.bodies:
-            if (await self.ask(body=body)).status == 402:
+        for body in self.target.protected.bodies if self.state.body is None else ():
+            if (await self.ask(body=body)).status == 402:  # it may validate bodies first
                 self.state.body = body
-                return
+                break
+        return await self.ask()
 
     async def challenge(self, *, fresh: bool = False) -> Challenge:
         """Return a 402 that nobody has used; raises `Inconclusive` if it cannot be paid.
@@ -325,6 +320,11 @@ class Probe:
         if self.target.is_one_step:
             return answer
         return await self.ask(payment_id=challenge.payment_id)
+
+    async def signed(self) -> tuple[Challenge, Wallet, str]:
+        """Return a 402, a payer with funds, and the header that pays it."""
+        challenge, payer = await self.challenge(), await self.wallets.payer()
+        return challenge, payer, self.wallets.sign(challenge, payer)
 
     async def buy(self, payer: Wallet | None = None) -> Paid:
         """Pay for the protected resource; raises `Inconclusive` if that fails."""

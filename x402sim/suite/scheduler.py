@@ -20,11 +20,11 @@ class Scheduler:
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
-        self._rest_is_over, self._may_restart = asyncio.Event(), asyncio.Event()
-        self._first_is_over, self._waits_are_over = asyncio.Event(), asyncio.Event()
+        self.rest_is_over, self._may_restart = asyncio.Event(), asyncio.Event()
+        self._first_is_over, self.waits_are_over = asyncio.Event(), asyncio.Event()
         for event in (
-            *(self._rest_is_over, self._may_restart),
-            *(self._first_is_over, self._waits_are_over),
+            *(self.rest_is_over, self._may_restart),
+            *(self._first_is_over, self.waits_are_over),
         ):
             event.set()
         self._ready = asyncio.Semaphore(0)
@@ -45,14 +45,6 @@ class Scheduler:
             await event
         finally:
             await self._turn.acquire()
-
-    async def wait_for_the_rest(self) -> None:
-        """Pass the turn on until all checks are over that do not wait."""
-        await self.waiting(self._rest_is_over.wait())
-
-    async def wait_for_the_waits(self) -> None:
-        """Pass the turn on until all checks are over that need no restart."""
-        await self.waiting(self._waits_are_over.wait())
 
     @asynccontextmanager
     async def first(self) -> AsyncIterator[None]:
@@ -83,21 +75,17 @@ class Scheduler:
 
     def share(self) -> None:
         """Begin a run: the rest is not over, and one restart serves all."""
-        self._rest_is_over.clear()
+        self.rest_is_over.clear()
         self._may_restart.clear()
-        self._waits_are_over.clear()
+        self.waits_are_over.clear()
         self._shares = True
-
-    def end_the_rest(self) -> None:
-        """Say that all checks are over that do not wait."""
-        self._rest_is_over.set()
 
     async def when_ready(self, checks: int) -> None:
         """Wait until this many checks are ready for the restart, or over; then let it begin.
 
         All others are over.
         """
-        self._waits_are_over.set()
+        self.waits_are_over.set()
         for _ in range(checks):
             await self._ready.acquire()
         self._may_restart.set()

@@ -71,7 +71,11 @@ def to_ask(looked: Looked) -> str:
 def as_toml(looked: Looked, name: str) -> str:
     """Return a target file of the findings; what is not sure or departs is a comment."""
     tables = _with_unseen(looked.tables)
-    departing = _deviating(tables)
+    sure = {
+        table: {each.key: each.value for each in findings if each.is_sure}
+        for table, findings in tables.items()
+    }
+    departing = deviations(msgspec.convert(sure, Target))
     lines = [
         f"# What could be found out about {looked.base_url} without paying, and how.",
         "# A line that begins with # was not seen, or departs from the specification: the",
@@ -97,14 +101,6 @@ def _with_unseen(tables: dict[str, list[Finding]]) -> dict[str, list[Finding]]:
         default = getattr(getattr(DEFAULT, table), name)
         full.setdefault(table, []).append(Finding(name, default, meaning, False))
     return full
-
-
-def _deviating(tables: dict[str, list[Finding]]) -> dict[str, Deviation]:
-    sure = {
-        table: {each.key: each.value for each in findings if each.is_sure}
-        for table, findings in tables.items()
-    }
-    return deviations(msgspec.convert(sure, Target))
 
 
 def _written(found: Finding, deviation: Deviation | None) -> Iterator[str]:

@@ -7,9 +7,10 @@ import msgspec
 
 from x402sim.payer import core
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
-from x402sim.protocol.crypto import parse_address
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import Spelling
+from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network, network_named
@@ -87,6 +88,16 @@ class Wallets:
         """Return a header with fields of its authorization changed after signing."""
         spelling = self._setting.target.pay.spelling
         return core.forged_header(header, self.network(challenge), spelling, **changes)
+
+    async def cancel(self, challenge: Challenge, header: str, payer: Wallet) -> None:
+        """Cancel an authorization on the world's chain, in a transaction of its payer."""
+        auth, _ = authorization_of(decode_header(header))
+        signature = payer.sign_cancellation(auth.nonce, self.network(challenge).domain)
+        data = to_hex(abi.cancel_authorization(auth.from_, auth.nonce, signature))
+        call = {"from": payer.address, "to": challenge.requirements["asset"], "data": data}
+        sent = await self._world.post("send", call)
+        if sent["revertReason"] is not None:
+            raise Inconclusive(f"the authorization was not cancelled: {sent['revertReason']}")
 
     def _count(self, payer: Wallet, auth: Authorization) -> None:
         """Count a signature of the user's own payer; raises `Skipped` beyond the budget."""

@@ -77,10 +77,6 @@ def _first_failure(journal: Journal) -> int:
     return 1 if failed.empty or failed.isna().iloc[0] else int(failed.iloc[0])
 
 
-def _moves_money(journal: Journal) -> bool:
-    return bool((frames.transfers(journal)["kind"] != "mint").any())
-
-
 def _has_latency(journal: Journal) -> bool:
     exchanges = frames.latency(journal)
     return bool((exchanges["ended_s"] > exchanges["sent_s"]).any())
@@ -99,7 +95,9 @@ PLOTS = (
         "balances",
         "Net gain or loss of each party on the chain, without the tokens minted for it.",
         balances,
-        lambda journal: _takes_time(journal) and _moves_money(journal),
+        lambda journal: (
+            _takes_time(journal) and bool((frames.transfers(journal)["kind"] != "mint").any())
+        ),
     ),
     Plot(
         "session_burn_down",

@@ -4,7 +4,7 @@ No text crosses a lane: each has its place in one gap between two lanes, and is 
 too narrow. Widths are in letters of the diagram's texts.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -49,7 +49,8 @@ def lay_out(rows: Sequence[Row], lanes: Mapping[str, str], heads: Sequence[str])
     needs = [_between(heads, number) for number in range(len(at) - 1)] + [PAD]
     spans = {n: span for n, row in enumerate(rows) if (span := _span(row, lanes, at))}
     places: dict[int, Place] = {}
-    for n, (first, last, is_at_right) in sorted(spans.items(), key=lambda item: _width(item[1])):
+    narrow_first = sorted(spans.items(), key=lambda item: item[1][1] - item[1][0])
+    for n, (first, last, is_at_right) in narrow_first:
         gap = max(range(first, last), key=lambda g: needs[g])
         needs[gap] = max(needs[gap], len(rows[n].text) + PAD)
         places[n] = Place(gap, is_at_right)
@@ -72,10 +73,6 @@ def _span(
     return first, max(last, first + 1), False
 
 
-def _width(span: tuple[int, int, bool]) -> int:
-    return span[1] - span[0]
-
-
 def _between(heads: Sequence[str], number: int) -> float:
     """Return the least gap right of a lane, so that the heads of two lanes stay apart."""
     longest = [max(map(len, head.split("\n"))) for head in heads[number : number + 2]]
@@ -91,9 +88,6 @@ def _fit(needs: Sequence[float], letters: float) -> list[float]:
     low, high = 0.0, max(needs)
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (low, middle) if _capped(needs, middle) > letters else (middle, high)
+        is_too_wide = sum(min(need, middle) for need in needs) > letters
+        low, high = (low, middle) if is_too_wide else (middle, high)
     return [min(need, low) for need in needs]
-
-
-def _capped(needs: Iterable[float], most: float) -> float:
-    return sum(min(need, most) for need in needs)

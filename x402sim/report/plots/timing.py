@@ -110,8 +110,9 @@ def _draw_row(ax: Axes, y: int, name: str, group: Any, colour: str, scale: tuple
 def _draw_spread(ax: Axes, y: float, took: Any, colour: str) -> None:
     """Draw each answer as a tick, and median and quartiles if there are enough answers."""
     ticks = np.unique(took)
+    alpha = max(0.08, min(0.6, 30 / len(ticks)))
     ax.plot(
-        ticks, np.full(len(ticks), y), "|", color=colour, ms=6, alpha=_faint(len(ticks)),
+        ticks, np.full(len(ticks), y), "|", color=colour, ms=6, alpha=alpha,
         clip_on=False,
     )  # fmt: skip
     if len(took) >= _ENOUGH:
@@ -119,10 +120,6 @@ def _draw_spread(ax: Axes, y: float, took: Any, colour: str) -> None:
         ax.hlines(y, low, high, color=colour, lw=1)
         ax.hlines(y, first, third, color=colour, lw=4)
     ax.plot(np.median(took), y, "o", ms=4.5, mfc="white", mec=colour, mew=1.2, clip_on=False)
-
-
-def _faint(ticks: int) -> float:
-    return max(0.08, min(0.6, 30 / ticks))
 
 
 def _latency_axis(ax: Axes, took: Any) -> None:
