@@ -8,6 +8,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.spec.ground import derived
 from x402sim.suite.answers import OpenSession
 from x402sim.suite.check import check
+from x402sim.suite.ending import spend
 from x402sim.suite.expect import expect, expect_served, expect_withheld, require
 from x402sim.suite.expiry import told_end_s
 from x402sim.suite.probe import Probe
@@ -63,15 +64,6 @@ async def _open(probe: Probe, requests: int) -> OpenSession:
 def _soon(probe: Probe) -> int:
     """Return a duration that ends soon."""
     return probe.target.sessions.shortest if probe.setting.advance is None else DURATION
-
-
-async def _spend(probe: Probe, session: OpenSession, requests: int) -> None:
-    """Spend a session that ends soon; raises `Skipped` if it has ended already."""
-    for _ in range(requests):
-        answer = await probe.ask(session_id=session.session_id)
-        if not answer.has_content and probe.setting.advance is None:
-            raise Skipped(f"its session was over too soon, see sessions.shortest: {answer.summary}")
-        expect_served(answer)
 
 
 async def _wait_for_the_end(probe: Probe, session: OpenSession) -> None:
@@ -154,9 +146,9 @@ async def what_is_left_is_refunded(probe: Probe) -> None:
     """Exactly the unspent amount of an expired session is refunded."""
     price_base, begun_s = (await probe.challenge()).amount_base, probe.clock.now()
     spent = await _open(probe, 1)
-    await _spend(probe, spent, spent.paid.challenge.amount_base // price_base)
+    await spend(probe, spent, spent.paid.challenge.amount_base // price_base)
     partly = await _open(probe, 3)
-    await _spend(probe, partly, 1)
+    await spend(probe, partly, 1)
     untouched = await _open(probe, 2)
     await _wait_for_the_end(probe, await _open(probe, 2))
     deposit_base = untouched.paid.challenge.amount_base

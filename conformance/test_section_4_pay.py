@@ -290,11 +290,7 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
 )
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
     """Without a clear "valid" from the facilitator, no money moves."""
-    for fault in NO_VERDICT.values():
-        challenge, payer, header = await probe.signed()
-        await probe.world.fault({**fault, "times": None}, of=payer)
-        await _is_not_settled(probe, challenge, payer, header)
-        await probe.world.clear_faults()
+    await _settle_nothing(probe, *NO_VERDICT.values())
 
 
 # --- step 4 --------------------------------------------------------------------------
@@ -324,7 +320,12 @@ async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
     said_no = {**SETTLE, "does": "answer", "status": 200, "body": NOT_SETTLED}
     unlike = {**said_no, "body": '{"success": false}'}
     away = {**SETTLE, "does": "refuse"}
-    for fault in (said_no, unlike, away):
+    await _settle_nothing(probe, said_no, unlike, away)
+
+
+async def _settle_nothing(probe: Probe, *faults: dict[str, Any]) -> None:
+    """Fail if a payment is settled while one of these faults lasts."""
+    for fault in faults:
         challenge, payer, header = await probe.signed()
         await probe.world.fault({**fault, "times": None}, of=payer)
         await _is_not_settled(probe, challenge, payer, header)

@@ -16,6 +16,7 @@ import httpx
 from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse
 from x402sim.commands.timing import Timing
+from x402sim.events import RequestSent
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.protocol.network_file import choose_network
 from x402sim.protocol.networks import Network
@@ -55,7 +56,7 @@ class Played:
     def steps(self) -> int:
         """How many requests the payers sent."""
         reading = Reading(self.run.journal)
-        return sum(each.caller not in reading.services for each in reading.exchanges)
+        return sum(sent.actor not in reading.services for _, sent in reading.of(RequestSent))
 
     @property
     def virtual_s(self) -> float:

@@ -60,59 +60,6 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
     end: AnswerReceived | NoAnswer | None = None
 
     @property
-    def number(self) -> int:
-        """The number of the exchange, unique in its journal."""
-        return self.request.exchange
-
-    @property
-    def caller(self) -> str:
-        """Who asked: a payer's name, or a service's, such as "service"."""
-        return self.request.actor
-
-    @property
-    def to(self) -> str:
-        """Who was asked: service, facilitator, explorer or rpc."""
-        return self.request.to
-
-    @property
-    def path(self) -> str:
-        """The path; of JSON-RPC, the method that was called."""
-        return self.request.path
-
-    @property
-    def answer(self) -> AnswerReceived | None:
-        """The answer, if one came."""
-        return self.end if isinstance(self.end, AnswerReceived) else None
-
-    @property
-    def status(self) -> int | None:
-        """The HTTP status of the answer."""
-        return self.answer.status if self.answer else None
-
-    @property
-    def error(self) -> str | None:
-        """The error that was answered, or why there was no answer."""
-        match self.end:
-            case AnswerReceived():
-                return self.end.error
-            case NoAnswer():
-                return self.end.reason
-            case None:
-                return None
-            case _:
-                assert_never(self.end)
-
-    @property
-    def payment_id(self) -> str | None:
-        """The payment id that the request names, or else its answer."""
-        return self.request.payment_id or (self.answer.payment_id if self.answer else None)
-
-    @property
-    def session_id(self) -> str | None:
-        """The session id that the request names, or else its answer."""
-        return self.request.session_id or (self.answer.session_id if self.answer else None)
-
-    @property
     def outcome(self) -> str:
         """Which of `OUTCOMES` it came to."""
         match self.end:
@@ -123,11 +70,11 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
             case AnswerReceived(status=status, error=error, ok=ok):
                 if status >= 500:
                     return "error"
-                if asks_for_payment(self.path, self.end):
+                if asks_for_payment(self.request.path, self.end):
                     return "payment required"
                 if status >= 400 or error is not None or ok is False:
                     return "refused"
-                return "paid" if self.path.endswith(PAY) else "served"
+                return "paid" if self.request.path.endswith(PAY) else "served"
             case _:
                 assert_never(self.end)
 

@@ -64,7 +64,7 @@ class Teller:
         self, reading: Reading, alias: Alias = shortened, words: Callable[[str], str] = str
     ) -> None:
         self._reading, self._alias, self._words = reading, alias, words
-        self._requests = {each.number: each for each in reading.exchanges}
+        self._requests = {each.request.exchange: each for each in reading.exchanges}
         self._moved: dict[str, str] = {}
 
     def line(self, entry: Entry) -> Line | None:
@@ -100,7 +100,7 @@ class Teller:
         exchange = self._requests.get(event.exchange)
         if exchange is None:
             return None
-        to = LANES.get(exchange.to, exchange.to)
+        to = LANES.get(exchange.request.to, exchange.request.to)
         kind: Kind
         match event:
             case events.RequestSent():
@@ -111,12 +111,12 @@ class Teller:
                 kind, text, outcome = "lost", _LOSSES.get(reason, reason), exchange.outcome
             case _:
                 assert_never(event)
-        t_s, caller = self._t_s(entry), exchange.caller
-        return Line(entry.seq, t_s, kind, caller, to, text, exchange.number, outcome)
+        t_s, caller = self._t_s(entry), exchange.request.actor
+        return Line(entry.seq, t_s, kind, caller, to, text, exchange.request.exchange, outcome)
 
     def _asks(self, exchange: Exchange) -> str:
-        request, path = exchange.request, exchange.path
-        if exchange.caller in self._reading.services:
+        request, path = exchange.request, exchange.request.path
+        if exchange.request.actor in self._reading.services:
             return path.rpartition("?")[2].rpartition("/")[2]
         named = (request.payment_id, request.session_id)
         facts = [self._alias(name) for name in named if name is not None]
@@ -130,7 +130,7 @@ class Teller:
         facts = [f" {answer.error}"] if answer.error else []
         if answer.ok is False:
             facts.append(" not valid")
-        if exchange.caller not in self._reading.services:
+        if exchange.request.actor not in self._reading.services:
             asked = exchange.request
             pairs = (answer.payment_id, asked.payment_id), (answer.session_id, asked.session_id)
             facts += [
@@ -290,7 +290,7 @@ def failed_checks(journal: Journal) -> list[tuple[events.Check, list[str]]]:
 
 
 def _between(reading: Reading, every: list[Line], exchange: int | None) -> list[str]:
-    found = next((each for each in reading.exchanges if each.number == exchange), None)
+    found = next((each for each in reading.exchanges if each.request.exchange == exchange), None)
     if found is None:
         return []
     last = found.ended.seq if found.ended else reading.journal.length

@@ -72,12 +72,17 @@ async def open_ending(
     begun_s = probe.clock.now()
     session = await probe.open_session(max_spend, payer, duration=duration)
     price_base = (await probe.challenge()).amount_base
-    for _ in range(spends):
+    await spend(probe, session, spends)
+    return Ending(session, spends * price_base, begun_s, duration)
+
+
+async def spend(probe: Probe, session: OpenSession, requests: int) -> None:
+    """Spend a session that ends soon; raises `Skipped` if it has ended already."""
+    for _ in range(requests):
         answer = await probe.ask(session_id=session.session_id)
         if not answer.has_content and probe.setting.advance is None:
             raise Skipped(f"its session was over too soon, see sessions.shortest: {answer.summary}")
         expect_served(answer)
-    return Ending(session, spends * price_base, begun_s, duration)
 
 
 async def more_cents(probe: Probe, requests: int, cents: int) -> str:

@@ -251,8 +251,7 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> CaseResult
                 await _require_baseline(setting, state, case.baseline)
             has_begun = True
             await case.run(probe)
-            observed = probe.observed + _as_the_target_says(probe)
-            if observed:
+            if observed := probe.observed + _as_the_target_says(probe):
                 outcome, actual = Outcome.OBSERVED, "; ".join(observed)
         except CheckFailed as failed:
             outcome = Outcome.FAILED

@@ -115,9 +115,10 @@ def unread(console: Console) -> Iterator[None]:
         os.close(nowhere)
 
 
-def counts(result: Result, strict: bool) -> bool:
-    """Tell whether a result counts for the exit code: MUST, and SHOULD if `strict`."""
-    return report.counts_for_exit(result.level, strict)
+def _note(result: Result, strict: bool) -> str:
+    """Return a note beside a result that does not count for the exit code; empty if it does."""
+    counts = report.counts_for_exit(result.level, strict)
+    return "" if counts else " (does not count without --strict)"
 
 
 def verdict(results: list[Result], strict: bool) -> tuple[Outcome, str]:
@@ -160,7 +161,7 @@ def _show_cause(console: Console, group: list[Result], strict: bool) -> None:
         if rest:
             console.print(f"[red bold]probably for the same cause[/], {len(rest)} more:")
             for each in rest:
-                note = "" if counts(each, strict) else " (does not count without --strict)"
+                note = _note(each, strict)
                 said = f"{each.id} {each.level}, {each.outcome}{note}: {each.title}"
                 _show(console, "  ", said, "    ")
             console.print()
@@ -172,8 +173,7 @@ def _show_cause(console: Console, group: list[Result], strict: bool) -> None:
 
 
 def _show_failure(console: Console, result: Result, strict: bool) -> None:
-    note = "" if counts(result, strict) else " (does not count without --strict)"
-    part = _told(result).removeprefix("failed")
+    part, note = _told(result).removeprefix("failed"), _note(result, strict)
     console.print(f"[red bold]failed[/]{part} [bold]{result.id}[/] {result.level}{note}")
     if text := clause_text(result.id):
         _show(console, "  clause    ", text)
