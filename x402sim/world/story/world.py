@@ -178,14 +178,17 @@ class World:
             network=None if network == TESTNET else network,
             without=without,
         ) | ({} if invariants else {"invariants": "False"})
-        self._description = Description(
+        self._description = self._described(options, has_invariants=invariants)
+        self._network = network
+
+    def _described(self, options: dict[str, str], *, has_invariants: bool) -> Description:
+        return Description(
             seed=self.seed,
             on=self.on.name,
             chain=None if self.chain == DEFAULT_CHAIN else self.chain.name,
             options=options,
-            has_invariants=invariants,
+            has_invariants=has_invariants,
         )
-        self._network = network
 
     def play(self, story: Scenario | Story | str, *, progress: bool = True) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
