@@ -22,10 +22,6 @@ class Query:
     at_ms: int
 
 
-def _queries() -> deque[Query]:
-    return deque(maxlen=KEPT_QUERIES)
-
-
 @dataclass(slots=True)
 class Index:
     """The explorer's view of a chain, `lag_s` seconds late by `clock`; the lag can change.
@@ -39,7 +35,7 @@ class Index:
     clock: Clock
     lag_s: float = 0.0
     interval_s: float = 0.0
-    queries: deque[Query] = field(default_factory=_queries)
+    queries: deque[Query] = field(default_factory=lambda: deque(maxlen=KEPT_QUERIES))
     _since_s: float = field(init=False)
 
     def __post_init__(self) -> None:

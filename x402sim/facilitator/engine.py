@@ -6,7 +6,9 @@ transaction and pays the gas. The outcomes are independent of the wire: the file
 Clauses: 1/payer-pays-no-gas, 4.1/verify-signature, 4.1/settle-on-chain, 5/exact-amount.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import msgspec
 from msgspec import structs
@@ -32,6 +34,7 @@ from x402sim.protocol.rules import (
     first_broken,
 )
 
+Done = TypeVar("Done")
 MINED_REASONS = (Cause.EARLY, Cause.LATE)
 """Why a mined transaction failed, where its reason is told: what a node cannot see when it tries
 the call, as it does so at the time of its newest block. Any other failed on the chain.
@@ -164,16 +167,8 @@ async def verify_and_simulate(
         return rejected or InvalidPayment(Invalid.HEADER)
     if not facilitator.settings.simulates_verify:
         return None
-    try:
-        await facilitator.chain.call(_call(facilitator, asked.payment))
-    except Reverted as reverted:
-        why = await _cause(facilitator, asked.payment.authorization, str(reverted))
-        return NotTransferred(why)
-    except ChainUnavailable:
-        raise
-    except ChainError:
-        return NotTransferred(Cause.OTHER)
-    return None
+    tried = await _tried(facilitator, asked.payment, facilitator.chain.call)
+    return tried if isinstance(tried, NotTransferred) else None
 
 
 async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
@@ -219,11 +214,23 @@ def _in_its_window(asked: Asked) -> Asked:
 
 async def _send(facilitator: Facilitator, payment: SignedPayment) -> Hash | NotTransferred:
     """Simulate the call, and send it; raises `ChainUnavailable`."""
-    call = _call(facilitator, payment)
-    try:
+    chain = facilitator.chain
+
+    async def send(call: Call) -> Hash:
         if facilitator.settings.simulates:
-            await facilitator.chain.call(call)
-        return await facilitator.chain.send(call)
+            await chain.call(call)
+        return await chain.send(call)
+
+    return await _tried(facilitator, payment, send)
+
+
+async def _tried(
+    facilitator: Facilitator, payment: SignedPayment, do: Callable[[Call], Awaitable[Done]]
+) -> Done | NotTransferred:
+    """Do something with the call of a payment; raises `ChainUnavailable`."""
+    data = abi.transfer_with_authorization(payment.authorization, payment.signature)
+    try:
+        return await do(Call(facilitator.account, facilitator.network.asset, data))
     except Reverted as reverted:
         return NotTransferred(await _cause(facilitator, payment.authorization, str(reverted)))
     except ChainUnavailable:
@@ -248,11 +255,6 @@ async def _wait(
         why = await _cause(facilitator, auth, receipt.revert_reason)
         return NotTransferred(why if why in MINED_REASONS else Cause.OTHER, receipt.tx_hash)
     return Transferred(auth, receipt.tx_hash, receipt.block_number)
-
-
-def _call(facilitator: Facilitator, payment: SignedPayment) -> Call:
-    data = abi.transfer_with_authorization(payment.authorization, payment.signature)
-    return Call(facilitator.account, facilitator.network.asset, data)
 
 
 async def _cause(facilitator: Facilitator, auth: Authorization, reason: str) -> Cause:

@@ -100,11 +100,6 @@ class Frame:
         """Return the gas that the accepted call needs."""
         return self.token.prices.least(self.call.data, self.gas_used, self.last)
 
-    def require_gas(self, left: int) -> None:
-        """Raise `Reverted` if the accepted call needs more gas than is left for it."""
-        if self.least() > left:
-            raise Reverted(OUT_OF_GAS)
-
     def refused(self, reason: str, left: int) -> tuple[str, int]:
         """Return why the call was refused, and its gas until then, with so much left for it."""
         prices, data = self.token.prices, self.call.data

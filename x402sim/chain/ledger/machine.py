@@ -23,7 +23,7 @@ from x402sim.chain.fees import BASE_FEE_WEI, GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.chain.ledger import gas, governing, proxy, wallets
 from x402sim.chain.ledger.admission import admit
 from x402sim.chain.ledger.archive import Archive, Mined
-from x402sim.chain.ledger.frame import Frame, Token
+from x402sim.chain.ledger.frame import OUT_OF_GAS, Frame, Token
 from x402sim.chain.ledger.log_index import LogIndex, passes
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
 from x402sim.chain.ledger.state import State
@@ -349,8 +349,8 @@ class Machine:
                     self.forced_reverts -= 1
                     frame.refuse("forced revert")
                 run(frame)
-                if frame.gas_used + gas.SENTRY + left // gas.LENT > left:
-                    frame.require_gas(left)
+                if frame.gas_used + gas.SENTRY + left // gas.LENT > left and frame.least() > left:
+                    raise Reverted(OUT_OF_GAS)
                 gas_used += frame.gas_used
                 gas_used -= min(frame.refund, gas_used // gas.REFUND_QUOTIENT)
             elif call.to == MULTICALL:

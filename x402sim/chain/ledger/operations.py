@@ -31,10 +31,6 @@ def _automine(machine: Machine, at_s: int, on: bool) -> None:
         machine.mine(at_s, 1)
 
 
-def _drop(machine: Machine, _: int) -> None:
-    machine.drop()
-
-
 def _force_revert(machine: Machine, _: int, calls: int) -> None:
     machine.forced_reverts = calls
 
@@ -55,26 +51,18 @@ def _set_code(
     machine.state.slots.update({(Address(account), slot): word for slot, word in slots.items()})
 
 
-def _snapshot(machine: Machine, _: int) -> int:
-    return machine.snapshot()
-
-
-def _revert(machine: Machine, _: int, snapshot: int) -> None:
-    machine.revert(snapshot)
-
-
 # These names are stored in files: renaming one makes older files unreadable.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "send": _send,
     "raw": _send_signed,
     "automine": _automine,
     "mine": Machine.mine,
-    "drop": _drop,
+    "drop": lambda machine, _: machine.drop(),
     "force_revert": _force_revert,
     "set_native_balance": _set_native_balance,
     "gas_price": _set_gas_price,
     "code": _set_code,
-    "snapshot": _snapshot,
-    "revert": _revert,
+    "snapshot": lambda machine, _: machine.snapshot(),
+    "revert": lambda machine, _, snapshot: machine.revert(snapshot),
     "reorg": Machine.reorg,
 }

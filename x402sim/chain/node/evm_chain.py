@@ -59,21 +59,11 @@ class EvmChain:
         """The accounts whose keys we have, in the order of the keys."""
         return self._sender.accounts
 
-    @property
-    def where(self) -> str:
-        """The node, without what is secret in its URL."""
-        return self.node.name
-
-    @property
-    def unmined(self) -> int:
-        """How many of our transactions are not known to be mined."""
-        return self._sender.unmined
-
     async def check(self, network: Network) -> None:
         """Raise `ChainError` unless the node has this network's chain and token."""
         await self.check_id(network)
         await self._check_code()
-        await token.check(self, self.where, network)
+        await token.check(self, self.node.name, network)
 
     async def described(self, network: Network) -> Network:
         """Return the network with the token at our address, as its contract describes it; raises
@@ -81,7 +71,7 @@ class EvmChain:
         """
         await self.check_id(network)
         await self._check_code()
-        return await token.described(self, self.where, network)
+        return await token.described(self, self.node.name, network)
 
     async def _check_code(self) -> None:
         if not await self.code(self.token):

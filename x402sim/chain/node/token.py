@@ -36,7 +36,7 @@ async def described(chain: Chain, where: str, network: Network) -> Network:
         token_version=await _text(chain, abi.VERSION) or network.token_version,
         decimals=decimals,
     )
-    await _check_domain(chain, where, found)
+    await _check_domain(chain, found)
     return found
 
 
@@ -58,10 +58,10 @@ async def check(chain: Chain, where: str, network: Network) -> None:
             f"as of {network.name}; take what it says with --token {address}, or describe it in a "
             "--network-file"
         )
-    await _check_domain(chain, where, network)
+    await _check_domain(chain, network)
 
 
-async def _check_domain(chain: Chain, where: str, network: Network) -> None:
+async def _check_domain(chain: Chain, network: Network) -> None:
     """Raise `ChainError` for another EIP-712 domain; a token need not tell its own."""
     seen = await _answer(chain, abi.DOMAIN_SEPARATOR)
     wanted = separator(network.domain)

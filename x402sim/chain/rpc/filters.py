@@ -87,7 +87,8 @@ class Filters:
         """Return what is new since a filter was asked last; raises `ChainError` without it."""
         found = self._find(name)
         gone = await _undo(found, chain)
-        new = await _new_blocks(found, chain)
+        numbers = range(found.next_block, await chain.height() + 1)
+        new = [block for n in numbers if (block := await chain.block(n))]
         match found.kind:
             case FilterKind.LOGS:
                 removed = [{**log_object(log), "removed": True} for log in gone]
@@ -135,11 +136,6 @@ async def _undo(found: Filter, chain: LedgerChain) -> list[Log]:
         found.next_block = block.number
         gone += logs
     return gone
-
-
-async def _new_blocks(found: Filter, chain: LedgerChain) -> list[Block]:
-    numbers = range(found.next_block, await chain.height() + 1)
-    return [block for n in numbers if (block := await chain.block(n))]
 
 
 async def _new_logs(found: Filter, chain: LedgerChain, new: list[Block]) -> list[Json]:

@@ -23,13 +23,13 @@ from x402sim.world.chains.parse import DEFAULT_CHAIN
 from x402sim.world.chains.reorgs import Reorganises
 from x402sim.world.transport.cache import SharedCache
 
-SERVICE_TABLES: dict[str, Any] = {
+TOKEN_TABLES: dict[str, Any] = {"transfer": TRANSFER, "receive": RECEIVE, "cancel": CANCEL}
+TABLES: dict[str, Any] = {
     "settlement": SETTLEMENT,
     "freshness": FRESHNESS,
     "verification": VERIFICATION,
+    **TOKEN_TABLES,
 }
-TOKEN_TABLES: dict[str, Any] = {"transfer": TRANSFER, "receive": RECEIVE, "cancel": CANCEL}
-TABLES = {**SERVICE_TABLES, **TOKEN_TABLES}
 """The rule tables from which a rule can be left out."""
 
 

@@ -67,11 +67,8 @@ class Requests:
         """Begin to tell somebody."""
         if not self._looks:
             self._journal.listeners.append(self._on_entry)
-        self._set((*self._looks, look))
-
-    def _set(self, looks: tuple[Look, ...]) -> None:
-        self._looks = looks
-        self._wants_all = any(each.wants_all for each in looks)
+        self._looks = (*self._looks, look)
+        self._wants_all = self._wants_all or look.wants_all
 
     def _on_entry(self, entry: Entry) -> None:
         request = _current.get()

@@ -94,7 +94,9 @@ class Deployment:
         ) as http:
             control = ControlClient(http)
             who = await _meet(control, clock, self.url)
-            offers, met_s = _offers(who), clock.skew_s
+            # names of needs that this version lacks are ignored
+            offers = frozenset(need for need in Need if who is not None and need in who.offers)
+            met_s = clock.skew_s
             funded = None if Need.FUNDS in offers else self._funded()
             with closing(Journal(file=plan.journal)) as journal:
                 yield OpenStage(
@@ -137,8 +139,3 @@ async def _meet(control: ControlClient, clock: SkewedClock, url: str) -> Who | N
         return None
     clock.skew_s = who.now / 1000 - (asked_s + Clock().now()) / 2
     return who
-
-
-def _offers(who: Who | None) -> frozenset[Need]:
-    """Return the needs that a world meets; names that this version lacks are ignored."""
-    return frozenset(need for need in Need if who is not None and need in who.offers)

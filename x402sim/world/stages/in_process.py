@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from starlette.types import ASGIApp
@@ -30,6 +31,9 @@ from x402sim.world.transport.client import PartClient
 from x402sim.world.transport.link import Asgi, Link, Links
 
 T = TypeVar("T")
+OpenDoor = Callable[[ASGIApp], Awaitable[Door]]
+MakeStage = Callable[[OpenDoor], Awaitable[OpenStage]]
+"""Makes the stage of a world, given how payers reach each application in it."""
 NEWEST = 1000
 """The number of events of which an error tells the most common."""
 
@@ -51,63 +55,16 @@ class InProcess:
     @asynccontextmanager
     async def open(self, plan: Plan) -> AsyncIterator[OpenStage]:
         """Build a world and run it until the story ends; raises `ChainError`."""
-        async with world_of_our_own(plan) as world:
+        async with world_of_our_own(plan) as stage:
 
             async def door(app: ASGIApp) -> Door:
                 return lambda: Asgi(app), "http://service"
 
-            yield await world.stage(door)
-
-
-@dataclass(frozen=True, slots=True)
-class OwnWorld:
-    """A world in this process, with its links, clock and journal."""
-
-    plan: Plan
-    parts: Parts
-    links: Links
-    rng: Rng
-    control: ControlClient
-
-    async def stage(self, open_door: Callable[[ASGIApp], Awaitable[Door]]) -> OpenStage:
-        """Return the stage; payers reach each service through the door to its application."""
-        parts = self.parts
-        to_service, base_url = await open_door(parts.service_app)
-        first = parts.recipe.first
-        others: dict[Part, Door] = {
-            name: await open_door(each.app)
-            for name, each in parts.services.items()
-            if name != first
-        }
-
-        async def another_service(shares_database: bool) -> ServiceName:
-            name = parts.deploy_another(shares_database=shares_database)
-            others[name] = await open_door(parts.services[name].app)
-            return name
-
-        virtual = {Need.VIRTUAL_TIME} if self.plan.recipe.chain.is_virtual else set()
-        return OpenStage(
-            clock=parts.clock,
-            rng=self.rng,
-            links=self.links,
-            network=parts.service.setup.network,
-            to_service=to_service,
-            base_url=base_url,
-            offers=parts.offers | virtual | {Need.OTHER_SERVICES},
-            latency_to=self.plan.latency_to,
-            control=self.control,
-            advance=parts.clock.sleep,
-            parts=parts,
-            another_service=another_service,
-            first=first,
-            others=others,
-            to_facilitator=lambda: Asgi(parts.facilitator_app),
-            facilitator_url="http://facilitator.local",
-        )
+            yield await stage(door)
 
 
 @asynccontextmanager
-async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
+async def world_of_our_own(plan: Plan) -> AsyncIterator[MakeStage]:
     """Build a world, run it, and close it; its clock is the loop's if that is virtual."""
     loop = asyncio.get_running_loop()
     rng = Rng(None if plan.recipe.is_persistent else plan.recipe.seed)
@@ -126,10 +83,46 @@ async def world_of_our_own(plan: Plan) -> AsyncIterator[OwnWorld]:
             return Link(links, caller, name, Asgi(app), plan.latency_to(name), rng.stream(wire))
 
         parts = build(plan.recipe, clock, link, journal)
-        # in virtual time a timeout would only cost events
-        http = PartClient(Asgi(control_app(Context.of(parts), None)), "http://control", None)
         async with running(parts):
-            yield OwnWorld(plan, parts, links, rng, ControlClient(http, most=sys.maxsize))
+            yield partial(_stage, plan, parts, links, rng)
+
+
+async def _stage(
+    plan: Plan, parts: Parts, links: Links, rng: Rng, open_door: OpenDoor
+) -> OpenStage:
+    """Return the stage of a world; payers reach each service through the door to its app."""
+    # in virtual time a timeout would only cost events
+    http = PartClient(Asgi(control_app(Context.of(parts), None)), "http://control", None)
+    to_service, base_url = await open_door(parts.service_app)
+    first = parts.recipe.first
+    others: dict[Part, Door] = {
+        name: await open_door(each.app) for name, each in parts.services.items() if name != first
+    }
+
+    async def another_service(shares_database: bool) -> ServiceName:
+        name = parts.deploy_another(shares_database=shares_database)
+        others[name] = await open_door(parts.services[name].app)
+        return name
+
+    virtual = {Need.VIRTUAL_TIME} if plan.recipe.chain.is_virtual else set()
+    return OpenStage(
+        clock=parts.clock,
+        rng=rng,
+        links=links,
+        network=parts.service.setup.network,
+        to_service=to_service,
+        base_url=base_url,
+        offers=parts.offers | virtual | {Need.OTHER_SERVICES},
+        latency_to=plan.latency_to,
+        control=ControlClient(http, most=sys.maxsize),
+        advance=parts.clock.sleep,
+        parts=parts,
+        another_service=another_service,
+        first=first,
+        others=others,
+        to_facilitator=lambda: Asgi(parts.facilitator_app),
+        facilitator_url="http://facilitator.local",
+    )
 
 
 def _newest(journal: Journal) -> str:

@@ -55,9 +55,9 @@ class Tcp:
             servers.append(server)
             return _Socket, f"http://127.0.0.1:{port}"
 
-        async with world_of_our_own(plan) as world:
+        async with world_of_our_own(plan) as stage:
             try:
-                yield await world.stage(door)
+                yield await stage(door)
             finally:
                 for server in servers:
                     server.close()

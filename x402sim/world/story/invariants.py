@@ -89,7 +89,8 @@ class Invariants:
 
     def _look_at_request(self, event: events.RequestSent) -> Iterable[Broken]:
         authorization, payment_id = event.authorization, event.payment_id
-        if authorization is not None and self._is_one_step(event):
+        pays_in_one_step = event.to in self._parts.services and event.path != PAY
+        if authorization is not None and pays_in_one_step:
             self._paying[event.exchange] = self._known(authorization)
         elif payment_id is None:
             if event.session_id is None and event.path in (MARKET, QUOTE):
@@ -114,10 +115,6 @@ class Invariants:
             found += () if paying is None else self._served_in_one_step(event, paying)
             found += () if shown is None else self._served_if_paid(event, shown)
         return found
-
-    def _is_one_step(self, event: events.RequestSent) -> bool:
-        """Tell whether a request with an authorization pays in one step."""
-        return event.to in self._parts.services and event.path != PAY
 
     def _served_in_one_step(
         self, event: events.AnswerReceived, authorization: bytes
@@ -156,14 +153,11 @@ class Invariants:
         if event.status in (200, 201) and offered:
             self._served.add(payment_id)
             ids = {each for one in offered for each in self._presented[one]}
-            if len(ids) > 1 and len(self._served & ids) > self._authorizations_of(ids):
+            authorizations = {one for each in ids for one in self._offered[each]}
+            if len(ids) > 1 and len(self._served & ids) > len(authorizations):
                 price = self._price(event.to, payment_id)
                 seen = f"{payment_id} with that of another{_at_stake(price)}"
                 yield ORDER_ONCE, "an authorization of its own", seen
-
-    def _authorizations_of(self, ids: Iterable[str]) -> int:
-        """Return how many authorizations were presented for these payment ids."""
-        return len({one for each in ids for one in self._offered[each]})
 
     def _debited_if_deposited(self, event: events.SessionDebited) -> Iterator[Broken]:
         """Check that the deposit of a session that is debited stands."""

@@ -104,7 +104,7 @@ class LiveWorld:
             made = await self._control("POST", "wallet", {"owner": held.address})
             held = held.of_contract(made["address"])
         self.stage.record(events.PayerJoined(name=name, address=held.address))
-        if balance is not None and self._can_fund:
+        if balance is not None and self.stage.control is not None and self.stage.funded is None:
             await self.fund(held.address, balance)
         if policy is not None:
             self.note("policy", payer=name, policy=repr(policy))
@@ -143,10 +143,6 @@ class LiveWorld:
             behaviour=behaviour,
             until_s=until_s,
         )
-
-    @property
-    def _can_fund(self) -> bool:
-        return self.stage.control is not None and self.stage.funded is None
 
     async def another_service(self, *, shares_database: bool = False) -> events.ServiceName:
         """Start another service; return its name, such as "service 2".

@@ -124,16 +124,6 @@ class Fault(
 
 
 _DELAYS: tuple[FaultKind, ...] = ("delay request", "delay answer")
-_KINDS_WITH: dict[str, tuple[FaultKind, ...]] = {
-    "seconds": _DELAYS,
-    "status": ("answer",),
-    "body": ("answer",),
-    "content_type": ("answer",),
-    "work_done": ("answer",),
-}
-"""The kinds that use a field; all others are for every kind."""
-
-
 DEFAULTS: dict[str, Any] = {
     "seconds": 0.0,
     "status": 500,
@@ -141,7 +131,9 @@ DEFAULTS: dict[str, Any] = {
     "content_type": "application/json",
     "work_done": False,
 }
-"""What a field is by default, for the kinds that use it."""
+"""What a field is by default, for the kinds that use it; all others are for every kind."""
+_KINDS_WITH: dict[str, tuple[FaultKind, ...]] = {**dict.fromkeys(DEFAULTS, ("answer",))}
+_KINDS_WITH["seconds"] = _DELAYS
 
 
 def value_of(fault: Fault, name: str) -> Any:
