@@ -52,7 +52,8 @@ def serving(server: LocalServer, shop: str, folder: Path) -> AbstractContextMana
         "server": shop.removeprefix("x402-"),
         "facilitator": server.facilitator_url,
         "payTo": server.wallets[1].address,
-        "network": "eip155:84532" if shop == "flask" else "base-sepolia",
+        "network": "base-sepolia",
+        "networks": ["eip155:84532"],
         "price": "$0.01",
     }
     return (

@@ -20,6 +20,7 @@ VERSIONS = {
     "v2": ("eip155:84532", "payment-response"),
 }
 CLIENTS = {"1": "npm x402-{client}", "2": "npm @x402/{client}"}
+OTHERS = {"faremeter": "npm @faremeter/fetch", "dexter": "npm @dexterai/x402"}
 SERVERS = {"1": "npm x402-{shop}", "2": "npm @x402/{shop}"}
 
 
@@ -53,6 +54,58 @@ def test_clients_buy_a_quote(server: Server, client: str, version: str) -> None:
     )
     assert answer["body"]["quote"]["pair"] == ORDER["pair"]
     assert_paid(payer, server.ready["payTo"], answer, version)
+
+
+@shows("client", OTHERS, "x402 version 2")
+@pytest.mark.parametrize("client", OTHERS)
+def test_clients_of_others_buy_a_quote(server: Server, client: str) -> None:
+    payer = server.payer()
+    told = {
+        "client": client,
+        "url": server.ready["service"] + QUOTE,
+        "key": payer.wallet.private_key,
+        "rpc": server.ready["rpc"],
+        "body": ORDER,
+    }
+    answer = node.run("npm_others/buy.mjs", told)
+    assert answer["body"]["quote"]["pair"] == ORDER["pair"]
+    assert_paid(payer, server.ready["payTo"], answer, "v2")
+
+
+@shows("client, fetch", "npm @x402/extensions", "payment-identifier, version 2")
+def test_a_named_payment_gets_its_lost_answer_again(server: Server) -> None:
+    payer = server.payer()
+    told = {
+        "client": "fetch",
+        "url": server.ready["service"] + QUOTE,
+        "key": payer.wallet.private_key,
+        "network": "eip155:84532",
+        "body": ORDER,
+        "loses": True,
+    }
+    named = node.run("npm_v2/buy.mjs", told | {"names": True})
+    assert_paid(payer, server.ready["payTo"], named, "v2")
+    unnamed = node.run("npm_v2/buy.mjs", told)
+    assert unnamed["status"] == 402, "another payment is not named, and its answer stays lost"
+
+
+@shows("tool server and client", "npm x402-mcp", "x402 version 1 over MCP", "ledger")
+def test_an_agent_pays_for_a_tool() -> None:
+    with started("--network", "base-sepolia") as server:
+        merchant, payer = server.payer(funds=None), server.payer()
+        told = {
+            "facilitator": server.ready["facilitator"],
+            "payTo": merchant.address,
+            "key": payer.wallet.private_key,
+        }
+        got = node.run("npm_v1/mcp.mjs", told)
+        (accepted,) = got["unpaid"]["structuredContent"]["accepts"]
+        assert (got["unpaid"]["isError"], accepted["maxAmountRequired"]) == (True, str(PRICE))
+        assert got["paid"]["content"] == [{"type": "text", "text": "Oslo: sunny"}]
+        assert got["paid"]["_meta"]["x402.payment-response"]["success"] is True
+        moved = (payer.address.lower(), merchant.address.lower(), PRICE)
+        assert server.transfers(sender=payer.address) == [moved]
+        assert got["again"]["isError"], "the same payment buys nothing twice"
 
 
 @shows("server", SERVERS, "x402 version {version}")

@@ -1,5 +1,7 @@
 """The official Python clients, unmodified, pay our priced endpoints in one step."""
 
+import base64
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -96,6 +98,47 @@ def test_on_cronos_its_spend_controls_refuse_to_pay(cronos: Server) -> None:
         run(cronos, "httpx", 2, network="eip155:338")
 
 
+# --- clients of others -------------------------------------------------------------------
+
+
+def bought(server: Server, client: str, path: str, network: str, **told: Any) -> dict[str, Any]:
+    """Let a client buy, and check that it paid once; return the answer, and what its header says."""
+    payer = server.payer()
+    told |= {"client": client, "url": server.ready["service"] + path, "network": network}
+    answer = venv.run("buy.py", told | {"key": payer.wallet.private_key})
+    assert answer["status"] == 200, answer
+    moved = (payer.address.lower(), server.ready["payTo"].lower(), PRICE)
+    assert server.transfers(sender=payer.address) == [moved]
+    sent = next(
+        text for name, text in answer["headers"].items() if name.endswith("payment-response")
+    )
+    settled = json.loads(base64.b64decode(sent))
+    assert (settled["success"], settled["network"]) == (True, network)
+    assert server.rpc("eth_getTransactionReceipt", settled["transaction"])["status"] == "0x1"
+    return answer
+
+
+@shows("client, {client}", "PyPI x402-client", "x402 version 2")
+@pytest.mark.parametrize("client", ["sync", "async"])
+def test_x402_client_buys_a_quote_and_a_snapshot(server: Server, client: str) -> None:
+    answer = bought(server, client, QUOTE, NETWORKS[2], body=ORDER)
+    assert answer["body"]["quote"]["pair"] == ORDER["pair"]
+    assert bought(server, client, MARKET, NETWORKS[2])["body"]["market"]
+
+
+@shows("client", "PyPI x402kit", "x402 version 1 on Base", "ledger")
+def test_x402kit_pays_on_base_alone() -> None:
+    """It signs for a token that is named USD Coin, as it is on Base; on Base Sepolia it is USDC."""
+    with started("--network", "base") as server:
+        assert bought(server, "x402kit", MARKET, "base")["body"]["market"]
+    with started("--network", "base-sepolia") as server:
+        with pytest.raises(AssertionError, match="payment refused"):
+            bought(server, "x402kit", MARKET, NETWORKS[1])
+        assert server.transfers(to=server.ready["payTo"]) == []
+        (refused,) = [each for each in server.journal() if each["event"] == "payment refused"]
+        assert "name: wanted USDC, got USD Coin" in refused["reason"]
+
+
 # --- our client, at other people's servers -----------------------------------------------
 
 
@@ -106,7 +149,7 @@ def test_our_payer_pays_the_official_servers(server: Server, shop: str) -> None:
         "server": shop,
         "facilitator": server.ready["facilitator"],
         "payTo": merchant.address,
-        "network": NETWORKS[2],
+        "networks": [NETWORKS[2]],
         "price": "$0.01",
     }
     auth = PaymentAuth(payer.wallet, network=BASE_SEPOLIA)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop import venv
+from tests.interop import node, venv
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import PRICE, QUOTE, Payer, Server, started
 from x402sim import BASE_SEPOLIA
@@ -51,6 +51,26 @@ def test_servers_settle_at_our_facilitator(server: Server, shop: str, version: s
     assert_moved(payer, merchant, told["transaction"])
     assert got["again"]["status"] == 402, "the same payment buys nothing twice"
     assert got["unreadable"]["status"] in (400, 402)
+
+
+@shows("server", "PyPI fastapi-x402", "x402 version 1")
+def test_a_facilitator_request_without_version_is_answered(server: Server) -> None:
+    """It sends no `x402Version` beside `paymentPayload`, which has one."""
+    merchant, payer = server.payer(funds=None), server.payer()
+    sells = {
+        "server": "fastapi-x402",
+        "facilitator": server.ready["facilitator"],
+        "payTo": merchant.address,
+        "networks": [NAMES[1]],
+        "price": "$0.01",
+    }
+    with venv.serving("sell.py", sells) as url:
+        buys = {"client": "fetch", "url": f"{url}/weather", "key": payer.wallet.private_key}
+        got = node.run("npm_v1/buy.mjs", buys)
+    assert (got["status"], got["body"]) == (200, {"weather": "sunny"})
+    told = json.loads(base64.b64decode(got["headers"]["x-payment-response"]))
+    assert (told["success"], told["network"], told["payer"]) == (True, NAMES[1], payer.address)
+    assert_moved(payer, merchant, told["transaction"])
 
 
 @shows("server on two networks, fastapi", "PyPI x402", "x402 version 2", "ledger")

@@ -105,3 +105,20 @@ def test_a_wallet_finds_the_same_on_anvil(
     found: Callable[[str], dict[str, Any]], anvil: Server, name: str
 ) -> None:
     assert found(name) == PROGRAMS[name](given(anvil, name))
+
+
+MULTICALL3 = "0xca11bde05977b3631167028862be2a173976ca11"
+
+
+@shows("wallet of a page, default client", "npm @wagmi/core", "JSON-RPC, Multicall3", "{chain}")
+@pytest.mark.parametrize("chain", ["ledger", "anvil"])
+def test_wagmi_batches_its_reads_and_pays(chain: str, request: pytest.FixtureRequest) -> None:
+    facts = _npm("wagmi", onchain.told(request.getfixturevalue(chain), 9, 0))
+    assert facts["read"] == ["USDC", "2", "0", "0"]
+    assert facts["batched"] == [MULTICALL3]
+    assert facts["transfer"] == {"status": "success", "gas": "62135", "logs": 1}
+    assert facts["authorized"] == {"status": "success", "gas": "83184", "logs": 2}
+    assert (facts["estimate"], facts["count"]) == ("45252", 2)
+    assert "authorization is used or canceled" in facts["usedTwice"][1]
+    assert "transfer amount exceeds balance" in facts["tooMuch"][1]
+    assert facts["after"] == [["success", "25"], ["success", "0"], ["failure", None]]

@@ -87,7 +87,7 @@ def test_of_a_shop_of_the_sdk_only_a_500_is_found(shop: str, tmp_path: Path) -> 
             "server": shop,
             "facilitator": ready["facilitator"],
             "payTo": merchant.address,
-            "network": "eip155:84532",
+            "networks": ["eip155:84532"],
             "price": "$0.01",
         }
         with venv.serving("sell.py", told) as url:

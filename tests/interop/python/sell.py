@@ -1,4 +1,4 @@
-"""A shop with one paid page, behind the middleware of x402 for FastAPI or Flask.
+"""A shop with one paid page, behind the middleware of x402 for FastAPI or Flask, or fastapi-x402.
 
 It reads a file with {"server", "facilitator", "payTo", "networks", "price"}, and prints its URL.
 """
@@ -45,6 +45,24 @@ def fastapi() -> None:
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[sock])
 
 
+def fastapi_x402() -> None:
+    import uvicorn
+    from fastapi import FastAPI
+    from fastapi_x402 import init_x402, pay
+
+    (network,) = told["networks"]
+    app = FastAPI()
+    init_x402(app, pay_to=told["payTo"], network=network, facilitator_url=told["facilitator"])
+
+    @app.get("/weather")
+    @pay(told["price"])
+    async def weather() -> dict[str, str]:
+        return {"weather": "sunny"}
+
+    print(url, flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[sock])
+
+
 def flask() -> None:
     from flask import Flask
     from werkzeug.serving import make_server
@@ -66,4 +84,4 @@ def flask() -> None:
     shop.serve_forever()
 
 
-{"fastapi": fastapi, "flask": flask}[told["server"]]()
+{"fastapi": fastapi, "flask": flask, "fastapi-x402": fastapi_x402}[told["server"]]()
