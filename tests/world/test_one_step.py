@@ -25,7 +25,13 @@ from x402sim import (
     World,
 )
 from x402sim.payer.standard import choose, read_standard, sign
-from x402sim.policies import OpenSessions, PayerPolicy
+from x402sim.policies import (
+    NoClaim,
+    OpenSessions,
+    PayerPolicy,
+    ServeBeforeSettle,
+    ServicePolicy,
+)
 from x402sim.protocol.x402 import PAYMENT_HEADERS
 
 LATENCY = {"service": (0.1, 0.5), "facilitator": (0.05, 0.5), "explorer": 0.05, "rpc": [0.01, 0.02]}
@@ -163,3 +169,36 @@ def test_a_thief_submits_a_payment_in_one_step_and_its_payer_is_refused() -> Non
         assert "used before it was presented" in refused.reason
 
     play(story)
+
+
+@pytest.mark.parametrize(("shared", "cases"), [(True, 0), (False, 2)])
+def test_services_without_a_common_database_break_the_law_of_one_order(
+    *, shared: bool, cases: int
+) -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        for _ in range(2):
+            await world.another_service(shares_database=shared)
+        header = alice.sign(await alice.ask(), steps=1)
+        shops = [alice.at(name) for name in world.services * 2]
+        await asyncio.gather(*(shop.ask(header=header) for shop in shops))
+
+    summary = World(seed=1, latency=LATENCY).play(story).summary.set_index("law")
+    row = summary.loc["invariant/one-order-per-authorization"]
+    assert (row["state"], row["cases"]) == ("broken" if cases else "held", cases)
+    assert row["money"] == pytest.approx(cases * 0.01)
+
+
+def test_each_order_that_one_authorization_buys_is_a_case() -> None:
+    naive = ServicePolicy(claim=NoClaim(), serve=ServeBeforeSettle())
+
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        header = alice.sign(await alice.ask(), steps=1)
+        await asyncio.gather(*(alice.ask(header=header) for _ in range(20)))
+        await world.advance(30)
+
+    run = World(seed=1, service=Settings(policy=naive), latency={"facilitator": 1.0}).play(story)
+    summary = run.summary.set_index("law")
+    assert summary.loc["invariant/one-order-per-authorization", "cases"] == 19
+    assert summary.loc["invariant/served-only-if-transferred", "cases"] == 20

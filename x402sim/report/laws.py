@@ -22,6 +22,8 @@ LAWS = {
 UNDONE = "undone after serving"
 _MOST_NAMED = 10
 _ABOUT = re.compile(r"\b(?:pay_|session_)\w+|\b[0-9a-f]{64}\b")
+_EXCHANGE = re.compile(r"\bexchange \d+\b")
+"""What a case is about: an exchange, or else a payment, a session or an authorization."""
 _AT_STAKE = re.compile(r"; (\d+) base units at stake$")
 
 
@@ -35,7 +37,8 @@ def laws(journal: Journal, begin: Begin, *, is_ours: bool) -> Iterator[dict[str,
     for entry in journal.of(Check):
         check = entry.event
         if isinstance(check, Check) and not check.ok and check.clause in LAWS:
-            about, stake = _ABOUT.search(str(check.actual)), _AT_STAKE.search(str(check.actual))
+            seen = str(check.actual)
+            about, stake = _EXCHANGE.search(seen) or _ABOUT.search(seen), _AT_STAKE.search(seen)
             cases = broken.setdefault(check.clause, {})
             cases[about[0] if about else ""] = int(stake[1]) if stake else 0  # the newest counts
     for law, meaning in LAWS.items():

@@ -51,8 +51,10 @@ class Invariants:
         """The authorizations that stand for each payment id, and their transactions."""
         self._used: dict[bytes, str] = {}
         """The authorizations that were used to pay, and the transaction, while that stands."""
-        self._served: set[str | bytes] = set()
-        """The payment ids that were served, and the authorizations that were in one step."""
+        self._served: set[str] = set()
+        """The payment ids that were served."""
+        self._served_by: dict[bytes, Store] = {}
+        """The authorizations that were served in one step, and the database of who did so first."""
         self._is_rewound = False
         """Whether the chain has ever undone a transaction."""
         self._shown: dict[int, str] = {}
@@ -122,17 +124,18 @@ class Invariants:
         """Check that what a request that pays is answered with was paid before, and only once."""
         if event.status != 200:
             return
-        is_paid, is_again = authorization in self._used, authorization in self._served
-        self._served.add(authorization)
-        if is_paid and not is_again:
+        store = self._store(event.to)
+        is_paid, first = authorization in self._used, self._served_by.get(authorization)
+        self._served_by.setdefault(authorization, store)
+        if is_paid and first is None:
             return
-        service, price = self._parts.services[event.to].process.service, self._quote_price(event.to)
+        about = f"{authorization.hex()} in exchange {event.exchange}"
+        about += _at_stake(self._quote_price(event.to))
         if not is_paid:
-            yield SERVED_IF_PAID, STANDS, f"none by {authorization.hex()}{_at_stake(price)}"
-        is_kept = event.payment_id is not None and service.store.answers.is_kept(event.payment_id)
-        if is_again and not is_kept:  # a kept answer is the one order again
-            seen = f"{authorization.hex()} in exchange {event.exchange}{_at_stake(price)}"
-            yield ORDER_ONCE, "one order", seen
+            yield SERVED_IF_PAID, STANDS, f"none by {about}"
+        is_kept = event.payment_id is not None and store.answers.is_kept(event.payment_id)
+        if first is not None and not (is_kept and first is store):  # there, it is that order again
+            yield ORDER_ONCE, "one order", about
 
     def _quote_price(self, name: events.ServiceName) -> int:
         service = self._parts.services[name].process.service
