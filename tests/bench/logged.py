@@ -74,7 +74,7 @@ def main() -> None:
         is_on = not is_on
         for requests, look in looks:
             others = tuple(each for each in requests._looks if each is not look)
-            requests._set((*others, look) if is_on else others)
+            requests._looks = (*others, look) if is_on else others
 
     Requests.add = added  # type: ignore[method-assign]
     signal.signal(signal.SIGUSR1, toggled)

@@ -72,6 +72,11 @@ def test_the_band_may_have_the_rows_instead(table: pd.DataFrame) -> None:
     assert heights[1].max() > heights[0].max()
 
 
+def test_several_means_at_one_place_are_no_line(table: pd.DataFrame) -> None:
+    with pytest.raises(ValueError, match="several means for one value of rate: .* in policy, too"):
+        bands(table, "rate", "delay_s")
+
+
 def test_what_the_table_does_not_have_is_named(table: pd.DataFrame) -> None:
     with pytest.raises(ValueError, match="unknown result 'dealy_s'; did you mean 'delay_s'"):
         bands(table, "rate", "dealy_s")

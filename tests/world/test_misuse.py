@@ -17,6 +17,7 @@ from x402sim.backends import (
     FixedBlocks,
     Ledger,
     PoissonBlocks,
+    Reorgs,
     Tcp,
 )
 from x402sim.policies import (
@@ -37,6 +38,8 @@ MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: World(latency={"servce": 1}), "latency: unknown part 'servce'; did you mean 'service'"),
     (lambda: World(sede=1), "World: unknown argument 'sede'; did you mean 'seed'? Possible: seed"),
     (lambda: World(1), "World: arguments are given by name, such as seed=…"),
+    (lambda: AtMost(), "AtMost: expected a total or each"),
+    (lambda: Reorgs(0.1, deeper=1.0), "deeper: expected less than 1, or a reorganisation has no"),
     (lambda: World(seed=1.5), "seed: expected a whole number, got 1.5"),
     (lambda: World(seed="7"), "seed: expected a whole number, got '7'; did you mean 7?"),
     (lambda: World(on=5), "on: expected an object with"),

@@ -80,6 +80,7 @@ def frame_of(
             frame[field.name] = frame[field.name].astype("boolean")  # not Python objects
     for at, name in enumerate(cells[0].labels):
         frame.insert(at, name, pd.Series([c.labels[name] for c in cells]).take(number).array)
+    frame.attrs["parameters"] = list(cells[0].labels)  # `summarize` takes none for a result
     return frame
 
 

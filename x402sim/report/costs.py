@@ -44,7 +44,7 @@ def costs(journal: Journal) -> pd.DataFrame:
     | gas | Int64 | gas used, in units of gas; 0 without a transaction |
     | gas_price_wei | Int64 | price of a unit, in wei |
     | fee_coins | float64 | gas · price, in native coins |
-    | fee | float64 | the same in tokens; NaN without `World(coin_price=...)` |
+    | fee | float64 | the same in tokens; the column is there with `World(coin_price=...)` only |
     | waiting_s | float64 | from asking first to being served, in the first row of an order; NaN if it was not |
 
     The sum of `fee_coins` by `sender` is what its native balance has lost for gas; what a
@@ -53,12 +53,19 @@ def costs(journal: Journal) -> pd.DataFrame:
     by the served requests for the cost of a call. A transaction that reverted names no order.
 
         costs = run.costs
-        a_call = costs["fee"].sum() / run.orders.query("way != 'deposit'")["served"].sum()
+        of_calls = costs[costs["step"] != "other"]  # without mints, which no call pays
+        a_call = of_calls["fee"].sum() / run.orders.query("way != 'deposit'")["served"].sum()
         by_order = costs.groupby("order")[["gas", "fee", "waiting_s"]].sum()
         by_party = costs.groupby("party", observed=True)["fee_coins"].sum()
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    return frame(_COSTS, _rows(reading), reading.decimals)
+    found = frame(_COSTS, _rows(reading), reading.decimals)
+    return found if _coin_price(reading) else found.drop(columns="fee")
+
+
+def _coin_price(reading: Reading) -> float | None:
+    price = reading.begin.options.get("coin_price") if reading.begin else None
+    return float(price) if price else None
 
 
 def _rows(reading: Reading) -> Iterator[Sequence[Any]]:
@@ -66,8 +73,7 @@ def _rows(reading: Reading) -> Iterator[Sequence[Any]]:
     owners = {tx: (n, order, order.way) for n, order in found for tx in order.txs}
     owners |= {order.refund_tx: (n, order, "refund") for n, order in found if order.refund_tx}
     waited = {n: (order.served_ms - order.asked_ms) / 1000 for n, order in found if order.served_ms}
-    price = reading.begin.options.get("coin_price") if reading.begin else None
-    coin_price = float(price) if price else None
+    coin_price = _coin_price(reading)
     payers = {payer.address for _, payer in reading.of(PayerJoined)}
     rows: list[Sequence[Any]] = []
     for tx, at_ms, sender, call, gas, gas_price, reverted in reading.standing(

@@ -19,7 +19,8 @@ class PayerPolicy(Choices, frozen=True, kw_only=True):
     """What a payer does about failures, sessions and its budget, and how it pays and waits.
 
     retry
-        What to do about a payment that was not made: `GiveUp()` (the default),
+        What to do about a payment that was not made (in two steps: without an answer to it; the
+        request that shows it is repeated by `PayAndWait`): `GiveUp()` (the default),
         `SameAuthorization(...)`, `SameThenNew(...)`, `NewAuthorization(...)`, `StartOver(...)`.
     sessions
         How to pay for many requests: `PayEach()` (the default), `PayAndWait()`,

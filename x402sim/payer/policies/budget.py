@@ -63,6 +63,10 @@ class AtMost:
     counts: Literal["signed", "exposed", "paid"] = "signed"
 
     def __post_init__(self) -> None:
+        if self.total is None and self.each is None:
+            raise ValueError(
+                'AtMost: expected a total or each, such as AtMost("1.00"), got neither'
+            )
         _tokens("total", self.total)
         _tokens("each", self.each)
         if self.seconds is not None and not 0 < self.seconds < math.inf:

@@ -1,7 +1,9 @@
 """What a payer does about a payment that was not made, or may have been.
 
 It cannot tell a lost request from a lost answer. The token accepts one authorization once, so to
-send the same one again is safe; another authorization may be another charge.
+send the same one again is safe; another authorization may be another charge. In two steps, only the
+payment is repeated: the request that shows what was paid is for `PayAndWait` to repeat. In one
+step they are the same request.
 """
 
 import math

@@ -51,8 +51,9 @@ def bands(
     words for names, of parameters, results, values, or both together:
     `{"block_s": "block interval", "k": "confirmations", "k 0": "no confirmation"}`.
 
-    Raises `ValueError` for a column or a result that the table does not have, and for more lines
-    than can be told apart.
+    The x axis is logarithmic where the largest value is above 20 times the smallest; the y axis
+    never is: `axes.set(yscale="log")`. Raises `ValueError` for a column or a result that the table
+    does not have, for more lines than can be told apart, and for several means at one place.
     """
     _require(table, (x, "result", "mean", *band, *([by] if by else [])))
     results = table["result"].unique()
@@ -60,6 +61,7 @@ def bands(
         raise ValueError(unknown("result", y, results))
     rows = table[table["result"] == y]
     groups = [(None, rows)] if by is None else list(rows.groupby(by, sort=False))
+    _require_one_each(table, rows, [x, *([by] if by else [])])
     if len(groups) > len(LINES):
         raise ValueError(f"{by} has {len(groups)} values, of which {len(LINES)} can be told apart")
     ax = prepare(ax)
@@ -96,6 +98,17 @@ def _require(table: "DataFrame", names: tuple[str, ...]) -> None:
         if name not in table.columns:
             hint = " (draw what x402sim.summarize returns)" if "mean" not in table.columns else ""
             raise ValueError(unknown("column", name, table.columns) + hint)
+
+
+def _require_one_each(table: "DataFrame", rows: "DataFrame", names: list[str]) -> None:
+    """Raise `ValueError` if there are several means at one place of a line."""
+    if rows.duplicated(names).any():
+        before = list(table.columns[: list(table.columns).index("result")])
+        more = [name for name in before if name not in names and rows[name].nunique() > 1]
+        raise ValueError(
+            f"several means for one value of {' and '.join(names)}: the table varies in "
+            f"{', '.join(more)}, too; give it as `by`, or choose rows of one value"
+        )
 
 
 def _positions(values: Any) -> dict[Any, float]:

@@ -71,7 +71,7 @@ class ServeConfirmed:
 
 @dataclass(frozen=True, slots=True)
 class ServeBeforeSettle:
-    """Naive: serve before the settlement, as soon as a header that can pay was presented.
+    """Naive: serve before the settlement, as soon as the facilitator has verified a header.
 
     In two steps, the payment id is served while it is settled; in one, the settlement begins after
     the answer.

@@ -47,6 +47,8 @@ class Reorgs:
         for name in ("probability", "deeper", "drop"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name}: expected 0 to 1, got {getattr(self, name)!r}")
+        if self.deeper == 1:
+            raise ValueError("deeper: expected less than 1, or a reorganisation has no end")
 
     def depths(self, stream: Stream) -> Iterator[int]:
         """Yield the depths, which are geometric."""
