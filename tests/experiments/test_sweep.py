@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.experiments import studies
-from x402sim import sweep
+from x402sim import summarize, sweep
 from x402sim.experiments import drive
 from x402sim.experiments.batches import Batches, Task
 from x402sim.experiments.folder import MANIFEST
@@ -312,3 +312,11 @@ def test_results_of_other_parameters_or_another_experiment_are_not_mixed(tmp_pat
     broken.write_bytes(b"no table")
     with pytest.raises(ValueError, match=r"broken.parquet: this is no Parquet file"):
         sweep(studies.flawed, {"n": [1]}, [0], workers=0, out=tmp_path)
+
+
+def test_a_parameter_that_is_left_out_of_a_summary_is_no_result() -> None:
+    def value(*, p: int, k: int, seed: int) -> int:
+        return p * k + seed
+
+    table = sweep(value, {"p": [1], "k": [1, 2]}, seeds=2, workers=0)
+    assert list(summarize(table, by="p")["result"]) == ["value"]

@@ -73,7 +73,7 @@ def test_the_band_may_have_the_rows_instead(table: pd.DataFrame) -> None:
 
 
 def test_several_means_at_one_place_are_no_line(table: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match="several means for one value of rate: .* in policy, too"):
+    with pytest.raises(ValueError, match=r"several means for one value of rate: .* in policy, too"):
         bands(table, "rate", "delay_s")
 
 
