@@ -141,7 +141,7 @@ class Presented:
 
     def is_final(self, answer: Answer) -> bool:
         """Tell whether an answer says that this payment is over, and was not charged."""
-        if answer.error == Refusal.ALREADY_SETTLED.text:
+        if Refusal.ALREADY_SETTLED.text in f"{answer.error} {answer.reason}":
             return False  # by another header: this one was not looked at
         return answer.body.get("final") is True or (not self.in_two_steps and answer.status == 402)
 

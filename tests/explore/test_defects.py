@@ -7,6 +7,7 @@ the same small world breaks nothing.
 from functools import cache
 from typing import get_args
 
+import msgspec
 import pytest
 
 from tests.explore.campaign import BATCH, Batch, run
@@ -35,6 +36,28 @@ def test_a_defect_breaks_its_law(name: str) -> None:
 @pytest.mark.parametrize("case", {repr(each.case): each.case for each in MUTANTS.values()}.values())
 def test_without_the_defect_the_same_world_holds(case: Case) -> None:
     assert not play(case).violations
+
+
+SECOND = Again(at_s=0.01, of=0, what="second header", way="X-PAYMENT and id")
+UNVERIFIED = Strike(fault=Fault(victim="facilitator", does="lose request"))
+FOUND = {
+    "a header whose 402 was paid in one step since is not settled": Case(
+        steps=(Buy(number=0), UNVERIFIED, SECOND)
+    ),
+    "whoever submits a second header has charged, not the service": Case(
+        steps=(
+            Buy(number=0),
+            msgspec.structs.replace(SECOND, way="PAYMENT-SIGNATURE"),
+            Submit(at_s=0.06, of=0),
+        )
+    ),
+}
+"""Cases that random worlds found once."""
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_what_was_found_once_holds(name: str) -> None:
+    assert not play(FOUND[name]).violations
 
 
 @pytest.mark.parametrize("law", Law, ids=lambda law: law.name)

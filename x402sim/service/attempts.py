@@ -144,17 +144,22 @@ async def _earlier_attempt(
         elif stored.may_move:
             raise SettlementRefused(Refusal.PENDING, "an earlier payment header may still settle")
     if same is not None:
-        return _resumed(service, same)
+        return _resumed(service, attempt, same)
     if len(earlier) >= MAX_ATTEMPTS:
         reason = f"{len(earlier)} payment headers were sent for it; ask for a new payment id"
         raise SettlementRefused(Refusal.PENDING, reason)
     return None
 
 
-def _resumed(service: Service, earlier: Stored) -> Stored:
-    """Return an earlier attempt that is sent to the facilitator again, as the chain sees it now."""
+def _resumed(service: Service, attempt: Attempt, earlier: Stored) -> Stored:
+    """Return an earlier attempt that is sent to the facilitator again, as the chain sees it now.
+
+    Raises `SettlementRefused` if its 402 was paid in the other way since.
+    """
     payments = service.store.payments
     if not earlier.may_move:
+        if payments.rival(attempt.payment_id, attempt.offered_id) is not None:
+            raise _claimed_otherwise(service, attempt)
         payments.set_may_move(earlier.attempt, True)
     now = payments.attempt(earlier.attempt) or earlier
     return msgspec.structs.replace(now, may_move=earlier.may_move)

@@ -10,8 +10,15 @@ const number = (name, value, min) => el("input", { name, type: "number", value: 
 const form = (title, parts, send) => el("form", { class: "card", "aria-label": title, onsubmit: (event) => { event.preventDefault(); send(new FormData(event.target)); } }, el("h2", {}, title), parts);
 const button = (text, act) => el("button", { type: "button", onclick: act }, text);
 
+function told(answer) {
+  try {
+    const { error, reason } = JSON.parse(answer);
+    return error ? [error, reason].filter(Boolean).join(": ") : answer;
+  } catch { return answer; }
+}
+
 export function buildSteering(model) {
-  const said = el("output", { id: "said", "aria-live": "polite" }, "What comes of it is said here.");
+  const said = el("output", { id: "said", "aria-live": "polite" }, "Results appear here.");
   last = el("div", { id: "same", class: "card" }, el("h2", {}, "The same in a program"), el("p", { class: "quiet" }, "Appears here when you have done something."));
   const act = async (path, body, python) => {
     said.textContent = "…";
@@ -27,7 +34,7 @@ export function buildSteering(model) {
     said.className = ""; said.textContent = "Paying…";
     try {
       const paid = await ask("ui/pay", body);
-      said.textContent = `${paid.status ?? "No answer"}: ${paid.said}`;
+      said.textContent = `${paid.status ?? "No answer"}: ${body.wrong && paid.status >= 400 ? "refused, as it should be. " : ""}${told(paid.said)}`;
       if (paid.status === null || paid.status >= 400) said.className = "bad";
     } catch (error) { said.className = "bad"; said.textContent = String(error.message); }
     const what = { quote: "/api/perp/quote", market: "/api/perp/market", session: "/api/perp/quote" }[body.buys];
@@ -46,7 +53,7 @@ export function buildSteering(model) {
     const kind = data.get("does");
     fault = { victim: data.get("victim"), does: kind };
     if (data.get("path")) fault.path = data.get("path");
-    if (data.get("contains")) fault.contains = data.get("contains");
+    if (data.get("containing")) fault.contains = data.get("containing");
     fault.times = data.get("times") === "" ? null : Number(data.get("times"));
     if (kind.startsWith("delay")) fault.seconds = Number(data.get("seconds"));
     if (kind === "answer") fault.status = Number(data.get("status"));
@@ -63,7 +70,7 @@ export function buildSteering(model) {
       field("how", select("wrong", wrongs)), el("button", {}, "Pay")], buy)] : []), last,
     ...(words.service ? [play] : []),
     form("Time", [el("p", {}, [60, 300, 3600, 86400].map((each) => button(`+${span(each)}`, () => advance(each)))), field("seconds", number("seconds", 30, 0)), el("button", {}, "Advance")], (data) => advance(Number(data.get("seconds")))),
-    form("Faults", [field("where", victim), field("what", does), field("path", path), field("containing", el("input", { name: "contains", placeholder: "any, or payment" })),
+    form("Faults", [field("where", victim), field("what", does), field("path", path), field("containing", el("input", { name: "containing", placeholder: "any, or payment" })),
       field("times (empty: always)", el("input", { name: "times", type: "number", min: "1", value: "1" })), seconds, code, el("button", {}, "Inject"), button("Clear all", () => act("faults/clear", {}, "httpx.post(server.control_url + \"/faults/clear\", json={})")), el("div", { id: "faults" })], inject),
     form("Skew a clock", [field("whose", select("actor", words.actors.map((each) => [each]))), field("seconds", number("seconds", -60, -1e8)), el("button", {}, "Set")], (data) => act("clock/skew", { actor: data.get("actor"), seconds: Number(data.get("seconds")) })),
     form("Blocks", [field("number", number("blocks", 1, 1)), el("button", {}, "Mine"), el("p", {}, button("Mine on demand", () => act("mining", { automine: false })), button("Mine at once", () => act("mining", { automine: true })), button("Undo the newest", () => act("reorg", { depth: 1 })), button("Run the indexer", () => act("indexer/run")))], (data) => act("mine", { blocks: Number(data.get("blocks")) })),
