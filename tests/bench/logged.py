@@ -65,7 +65,7 @@ def main() -> None:
     add, is_on = Requests.add, True
 
     def added(requests: Requests, look: Look) -> None:
-        if not look.wants_all:  # the page's, which stays
+        if not look.for_payments:  # the page's, which stays
             looks.append((requests, look))
         add(requests, look)
 
@@ -75,6 +75,7 @@ def main() -> None:
         for requests, look in looks:
             others = tuple(each for each in requests._looks if each is not look)
             requests._looks = (*others, look) if is_on else others
+            requests._wants_all = is_on
 
     Requests.add = added  # type: ignore[method-assign]
     signal.signal(signal.SIGUSR1, toggled)

@@ -88,7 +88,7 @@ def test_a_payment_is_told_with_its_requests(server: Server) -> None:
         assert (name, hello["length"]) == ("hello", len(server.journal()))
         assert told(lines)[1][-1]["seq"] == hello["length"] - 1
         earlier = told(lines)[1]
-        assert json.loads(earlier[1]["answered"]["body"])["paymentId"] == early
+        assert json.loads(earlier[0]["answered"]["body"])["paymentId"] == early, "payments are kept"
         payment_id = server.account(1).paid()
         entries, exchanges = gathered(lines, QUOTE, PAY)
     paid = next(each for each in entries if each["event"] == "payment settled")
@@ -217,7 +217,7 @@ def test_what_is_kept_of_requests_is_bounded() -> None:
     async def main() -> None:
         sent = {"type": "http.request", "body": b"x" * (1 << 16)}
         scope = {"type": "http", "method": "GET", "path": "/api/x", "query_string": b"a=1"}
-        scope["headers"] = []
+        scope["headers"] = [(b"x-payment", b"e30=")]
         for _ in range(200):
             await requests.around(app)(scope, AsyncMock(return_value=sent), AsyncMock())
 

@@ -13,10 +13,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock, real_now
 from x402sim.journal import Entry, Journal
+from x402sim.protocol.x402 import PAYMENT_HEADERS
 from x402sim.service.issue import PAY
 
 MAX_BODY = 64 * 1024
 """The bytes that are kept of a body."""
+_PAYMENTS = frozenset(name.lower().encode() for name in PAYMENT_HEADERS.values())
 Headers = Sequence[tuple[bytes, bytes]]
 _current: ContextVar["Request | None"] = ContextVar("the request that is looked at", default=None)
 
@@ -24,7 +26,7 @@ _current: ContextVar["Request | None"] = ContextVar("the request that is looked 
 class Request(msgspec.Struct, gc=False):
     """A request and its answer, as they were, and the entries of the journal that it caused.
 
-    `began` and `ended` are real time, `at_s` is the world's if somebody wants all. It refers to
+    `began` and `ended` are real time, `at_s` is the world's if it is whole. It refers to
     what is there anyway, and to nothing that refers to it: to keep many costs little.
     """
 
@@ -40,19 +42,26 @@ class Request(msgspec.Struct, gc=False):
     """None if the connection was broken."""
     answer_headers: Headers = ()
     sent: bytes = b""
-    """The body, if it is a payment, or somebody wants all."""
+    """The body, if it is a payment, or whole."""
     answered: bytes = b""
-    """The body, if it is an error, or somebody wants all."""
+    """The body, if it is an error, or whole."""
+    is_whole: bool = False
+    """Whether both bodies are kept."""
     seen: list[Entry] = []
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Who is told of requests as they end, and of entries outside of all requests."""
+    """Who is told of requests as they end, and of entries outside of all requests.
+
+    It is told of all requests, with their bodies if it `wants_bodies`; or, if it is
+    `for_payments`, of payments only, unless `Requests.readers` look now.
+    """
 
     ended: Callable[[Request], object]
     alone: Callable[[Entry], object]
-    wants_all: bool
+    wants_bodies: bool = False
+    for_payments: bool = False
 
 
 class Requests:
@@ -61,14 +70,18 @@ class Requests:
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal, self._now = journal, clock.now
         self._looks: tuple[Look, ...] = ()
-        self._wants_all = False
+        self.readers = 0
+        """How many look at whole requests now."""
+        self._wants_all = self._wants_bodies = self._wants_payments = False
 
     def add(self, look: Look) -> None:
         """Begin to tell somebody."""
         if not self._looks:
             self._journal.listeners.append(self._on_entry)
         self._looks = (*self._looks, look)
-        self._wants_all = self._wants_all or look.wants_all
+        self._wants_all |= not look.for_payments
+        self._wants_bodies |= look.wants_bodies
+        self._wants_payments |= look.for_payments
 
     def _on_entry(self, entry: Entry) -> None:
         request = _current.get()
@@ -82,7 +95,9 @@ class Requests:
         """Return `app`, whose requests are told."""
 
         async def told(scope: Scope, receive: Receive, send: Send) -> None:
-            if not self._looks or scope["type"] != "http":
+            is_whole = self.readers > 0 or self._wants_bodies
+            is_whole = is_whole or (self._wants_payments and _pays(scope))
+            if not (is_whole or self._wants_all) or scope["type"] != "http":
                 await app(scope, receive, send)
                 return
             path, client = scope["path"], scope.get("client")
@@ -92,13 +107,14 @@ class Requests:
                 scope["query_string"].decode("latin-1"),
                 client[0] if client else "?",
                 scope["headers"],
-                self._now() if self._wants_all else 0.0,
+                self._now() if is_whole else 0.0,
                 real_now(),
+                is_whole=is_whole,
             )
             least = 400  # of the statuses whose body is kept
-            if path == PAY or self._wants_all or path.startswith("/facilitator"):
+            if path == PAY or is_whole or path.startswith("/facilitator"):
                 receive = _kept(receive, request)
-                least = 400 if path == PAY and not self._wants_all else 0
+                least = 400 if path == PAY and not is_whole else 0
 
             def answer(message: Message) -> Awaitable[None]:
                 if message["type"] == "http.response.start":
@@ -117,6 +133,14 @@ class Requests:
                     look.ended(request)
 
         return told
+
+
+def _pays(scope: Scope) -> bool:
+    """Tell whether a request pays, in one step or in two, or asks the facilitator."""
+    path = scope.get("path", "")
+    if path == PAY or path.startswith("/facilitator"):
+        return True
+    return any(name in _PAYMENTS for name, _ in scope.get("headers", ()))
 
 
 def _kept(receive: Receive, request: Request) -> Receive:

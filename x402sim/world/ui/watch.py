@@ -1,6 +1,6 @@
 """What the page is told while somebody looks: the journal as it grows, and whole requests.
 
-The last requests are kept as they were, so that a page that is opened after a refusal shows both
+The last payments are kept as they were, so that a page that is opened after a refusal shows both
 messages; they become text when somebody looks.
 """
 
@@ -59,9 +59,9 @@ class Watch:
     """Tells readers what a journal records, and the requests of a server, if there are any."""
 
     def __init__(self, journal: Journal, requests: Requests | None = None) -> None:
-        self._journal = journal
+        self._journal, self._requests = journal, requests
         if requests:
-            requests.add(Look(self._ended, lambda _: None, wants_all=True))
+            requests.add(Look(self._ended, lambda _: None, for_payments=True))
         self._real = Clock()
         self._started_ms = self._real.now_ms()
         self._wakes: set[asyncio.Event] = set()
@@ -75,7 +75,7 @@ class Watch:
         self._wake()
 
     def _ended(self, request: Request) -> None:
-        if request.path.startswith(SHOWN):
+        if request.is_whole and request.path.startswith(SHOWN):
             self._count += 1
             self._kept.append((self._count, request))
             self._size += len(request.sent) + len(request.answered)
@@ -95,6 +95,7 @@ class Watch:
         if not self._wakes:
             self._journal.listeners.append(self._wake)
         self._wakes.add(wake)
+        self._look(1)
         try:
             hello = {"started": self._started_ms, "length": self._journal.length}
             yield b"event: hello\ndata: " + msgspec.json.encode(hello) + b"\n\n"
@@ -115,8 +116,13 @@ class Watch:
                     yield b": nothing new\n\n"
         finally:
             self._wakes.discard(wake)
+            self._look(-1)
             if not self._wakes:
                 self._journal.listeners.remove(self._wake)
+
+    def _look(self, change: int) -> None:
+        if self._requests:
+            self._requests.readers += change
 
     def kept(self) -> list[bytes]:
         """Return the exchanges that are kept, as JSON."""
