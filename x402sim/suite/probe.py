@@ -224,7 +224,7 @@ class Probe:
             answer = await self.send(
                 endpoint.method,
                 path or endpoint.path,
-                json=body,
+                json=body if body or endpoint.method != "GET" else None,
                 headers=headers if payment is None else {one_step.PAYMENT: payment},
                 may_break=may_break,
             )

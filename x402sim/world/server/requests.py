@@ -18,7 +18,8 @@ from x402sim.service.issue import PAY
 
 MAX_BODY = 64 * 1024
 """The bytes that are kept of a body."""
-_PAYMENTS = frozenset(name.lower().encode() for name in PAYMENT_HEADERS.values())
+_PROOFS = (*PAYMENT_HEADERS.values(), "X-Payment-Id", "X-Session-Id")
+_PAYMENTS = frozenset(name.lower().encode() for name in _PROOFS)
 Headers = Sequence[tuple[bytes, bytes]]
 _current: ContextVar["Request | None"] = ContextVar("the request that is looked at", default=None)
 
@@ -136,7 +137,7 @@ class Requests:
 
 
 def _pays(scope: Scope) -> bool:
-    """Tell whether a request pays, in one step or in two, or asks the facilitator."""
+    """Tell whether a request pays, shows what was paid, or asks the facilitator."""
     path = scope.get("path", "")
     if path == PAY or path.startswith("/facilitator"):
         return True
