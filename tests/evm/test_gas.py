@@ -55,6 +55,21 @@ def test_the_ledger_charges_and_estimates_what_anvil_does(two: list[ChainDriver]
         assert (ours.gas_used, ours.revert_reason) == (real.gas_used, real.revert_reason), flow
 
 
+def test_a_reorganisation_before_costs_nothing_once_all_is_reset(circle_town: Town):
+    """It changes the coinbase, which is warm: calls that name the zero address cost less."""
+    ask = circle_town.driver(circle_town.anvil)
+    cancel = abi.selector("cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)") + bytes(160)
+
+    def cost() -> int:
+        return ask.send(cancel, OWNER).gas_used
+
+    before = cost()
+    ask.run(ask.chain.rewinding.reorg(1))
+    assert cost() == before + 2500
+    ask.run(ask.chain.rewinding.reset())
+    assert cost() == before
+
+
 @pytest.mark.thorough
 def test_every_function_costs_the_same_with_any_words(two: list[ChainDriver]):
     """As a transaction, views too: without arguments, with more than are needed, with money."""

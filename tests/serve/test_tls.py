@@ -11,6 +11,14 @@ from tests.serve.driver import started
 from x402sim.cli import app
 
 
+def test_a_file_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    said = CliRunner().invoke(
+        app, ["serve", "--port", "0", "--tls", str(tmp_path / "no" / "ca.pem")]
+    )
+    assert (said.exit_code, said.stderr.count("\n")) == (2, 1)
+    assert "cannot write the file: No such file or directory" in said.stderr
+
+
 def test_whoever_trusts_the_authority_pays_and_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -194,6 +194,7 @@ def _listen(
     tls: Path | None,
 ) -> "Listen":
     from x402sim.world.server.listen import Listen
+    from x402sim.world.server.tls import certified
 
     pages, wallets = (tuple(each or ()) for each in origins)
     return Listen(
@@ -202,7 +203,7 @@ def _listen(
         control_token=token,
         allow_origins=pages,
         rpc_origins=wallets,
-        tls=tls,
+        tls=certified(host, tls) if tls else None,
     )
 
 

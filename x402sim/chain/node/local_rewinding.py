@@ -7,7 +7,7 @@ from x402sim.chain.base import NO_SLOTS, ChainError
 from x402sim.chain.node.anvil_node import AnvilNode
 from x402sim.chain.node.local_mining import LocalMining
 from x402sim.chain.node.resend import Resend, resends_of
-from x402sim.protocol.crypto import Address, Hash
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash
 
 MINER = b"x402sim/mine"
 """The beginning of the coinbase of a replacement block; a number completes it."""
@@ -91,6 +91,7 @@ class LocalRewinding:
         async with self._mining.turn:
             await self._revert_to(self._genesis)
             await self._node.drop_waiting()
+            await self._node.set_coinbase(ZERO_ADDRESS)  # which has a price in gas
             self._genesis = await self._take_snapshot()
             self._snapshots.clear()
             self._codes.clear()

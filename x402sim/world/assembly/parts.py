@@ -151,8 +151,7 @@ def build(
     )
     store = Store(recipe.file)
     secret = store.secret("ids", site.rng.secret("ids"))
-    opened = _open_chain(site, accounts, store, secret, recipe.network)
-    further = [_open_chain(site, accounts, store, secret, each) for each in recipe.also]
+    opened, *further = _open_chains(site, accounts, store, secret)
     explorer = recipe.explorer
     index = Index(opened.chain, site.clocks["explorer"], explorer.lag_s, explorer.interval_s)
     catalogue = Catalogue(site.clocks["facilitator"])
@@ -194,6 +193,19 @@ def _on_another(parts: Parts, opened: OpenChain) -> Parts:
         watch=Watch(opened.chain, parts.journal, parts.clock),
         rpc_app=parts.deploy.site.with_faults("rpc", opened.rpc_app, paths_of(opened.rpc_app)),
     )
+
+
+def _open_chains(site: Site, accounts: Accounts, store: Store, secret: bytes) -> list[OpenChain]:
+    """Open the chain of every network; if one cannot be opened, none stays open."""
+    opened: list[OpenChain] = []
+    try:
+        for network in (site.recipe.network, *site.recipe.also):
+            opened.append(_open_chain(site, accounts, store, secret, network))
+    except BaseException:
+        for each in opened:
+            each.chain.close()
+        raise
+    return opened
 
 
 def _open_chain(

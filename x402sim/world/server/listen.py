@@ -2,9 +2,9 @@
 
 import errno
 import socket
+import ssl
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from x402sim.world.server.origins import origin, rpc_origin
@@ -27,8 +27,8 @@ class Listen:
     """The origins that may use the chain's JSON-RPC only, such as a wallet's chrome-extension://ID.
     chrome-extension://* and moz-extension://* are every extension of a browser."""
 
-    tls: Path | None = None
-    """Serve https, and write the authority to trust into this file; None serves http."""
+    tls: ssl.SSLContext | None = None
+    """The certificate to serve https with; None serves http."""
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for a port, a token or an origin that cannot work."""

@@ -25,7 +25,6 @@ from x402sim.world.server.log_lines import Names
 from x402sim.world.server.mount import world_app
 from x402sim.world.server.requests import Requests
 from x402sim.world.server.running import running
-from x402sim.world.server.tls import certified
 from x402sim.world.ui.watch import Watch
 
 
@@ -101,8 +100,7 @@ async def serve(
     watch = Watch(parts.journal, requests)
     log = _log_of(parts, message, form, requests) if form else None
     app = requests.around(world_app(parts, listen, watch))
-    tls = certified(listen.host, listen.tls) if listen.tls else None
-    server = Server(app, lambda: on_start(server, message), on_stop=watch.stop, tls=tls)
+    server = Server(app, lambda: on_start(server, message), on_stop=watch.stop, tls=listen.tls)
     try:
         async with running(parts):
             await server.serve(sockets=[sock])

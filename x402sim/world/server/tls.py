@@ -10,7 +10,7 @@ def certified(host: str, ca_file: Path) -> ssl.SSLContext:
     """Return the context of a server whose certificate is signed by a new authority.
 
     The authority's certificate is written to `ca_file`, for the clients to trust; its key is
-    forgotten. Raises `ValueError` without the extra, and `OSError` for the file.
+    forgotten. Raises `ValueError` without the extra, and for a file that cannot be written.
     """
     try:
         import trustme
@@ -20,5 +20,8 @@ def certified(host: str, ca_file: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     names = dict.fromkeys((*LOCAL_NAMES, host) if host not in ("0.0.0.0", "::") else LOCAL_NAMES)  # noqa: S104
     authority.issue_cert(*names).configure_cert(context)
-    authority.cert_pem.write_to_path(str(ca_file))
+    try:
+        authority.cert_pem.write_to_path(str(ca_file))
+    except OSError as error:
+        raise ValueError(f"--tls {ca_file}: cannot write the file: {error.strerror}") from None
     return context
