@@ -11,11 +11,12 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import cached_property
 
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from tests.bench.rounds import NotMeasured, Work
+from tests.bench.rounds import NotMeasured
 from tests.serve.driver import ORDER, PAY, QUOTE, Running, Server
 from x402sim.payer.core import proofs
 from x402sim.world.server.listen import Listen, listening_socket
@@ -45,11 +46,15 @@ class Servers(ExitStack):
     def unpaid(self, times: int) -> float:
         return _asked(self.ours, self.port, [request(QUOTE, BODY)] * times, 402)
 
-    def quotes(self) -> Work:
-        """Ask for quotes with the id of a session, which is opened here."""
-        session = proofs(session_id=self.ours.account(0).open(DEPOSIT, SESSION_S)["sessionId"])
-        wanted = request(QUOTE, BODY, session)
-        return lambda times: _asked(self.ours, self.port, [wanted] * times, 200)
+    @cached_property
+    def _session(self) -> str:
+        """The id of a session, which takes nearly all its payer has: it is opened once."""
+        return str(self.ours.account(0).open(DEPOSIT, SESSION_S)["sessionId"])
+
+    def quotes(self, times: int) -> float:
+        """Ask for quotes with the id of a session."""
+        wanted = request(QUOTE, BODY, proofs(session_id=self._session))
+        return _asked(self.ours, self.port, [wanted] * times, 200)
 
     def payments(self, times: int) -> float:
         """Pay; what it takes to ask for the 402s and to sign is not counted."""

@@ -92,8 +92,9 @@ def test_both_sides_debit_a_session() -> None:
 
 def test_the_servers_answer_and_are_stopped_afterwards() -> None:
     with served.Servers() as servers:
-        for work in (servers.bare, servers.unpaid, servers.quotes(), servers.payments):
+        for work in (servers.bare, servers.unpaid, servers.quotes, servers.payments):
             assert work(served.CONNECTIONS + 1) > 0
+            assert work(1) > 0, "a row that was too slow is measured a second time"
         with pytest.raises(ConnectionError, match="wanted 200, a server answered 402"):
             served.exchange(servers.port, [served.request(served.QUOTE, served.BODY)], 200)
     with pytest.raises(ConnectionRefusedError):
