@@ -43,6 +43,15 @@ def slow(folder: str, n: int, seed: int) -> int:
     return counted(folder, n, seed)
 
 
+def deadly_once(folder: str, made: str, n: int, seed: int) -> int:
+    """As `counted`, but kill the process the first time at one point; `folder` gets its pid."""
+    value = counted(made, n, seed)
+    if (n, seed) == (1, 12) and not list(Path(folder).iterdir()):
+        Path(folder, str(os.getpid())).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return value
+
+
 def flawed(n: int, seed: int, m: int = 0) -> float:
     """Raise for some points."""
     if n == 2 and seed in (3, 5):

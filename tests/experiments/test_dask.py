@@ -1,8 +1,6 @@
 """Dask: a cluster gives the same results as this process, also if one of its workers is killed."""
 
 import os
-import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,26 +35,14 @@ def client() -> Iterator[Any]:
 
 @pytest.mark.thorough
 def test_a_worker_that_is_killed_midway_changes_nothing(client: Any, tmp_path: Path) -> None:
-    """The first worker that has begun a task is killed, while it plays that."""
-    made = tmp_path / "made"
+    """A worker is killed after it has played a point, before it can say so."""
+    made, killed = tmp_path / "made", tmp_path / "killed"
     made.mkdir()
-    grid = {"folder": [str(made)], **GRID}
-    killed: list[int] = []
-
-    def kill() -> None:
-        while len(list(made.iterdir())) < 12:
-            pass
-        pids: list[int] = list(client.run(os.getpid).values())
-        os.kill(pids[0], signal.SIGKILL)
-        killed.append(pids[0])
-
-    killer = threading.Thread(target=kill)
-    killer.start()
-    frame = sweep(studies.slow, grid, range(30), client)
-    killer.join()
-    assert killed
-    pids_now = set(client.run(os.getpid).values())
-    assert killed[0] not in pids_now
+    killed.mkdir()
+    grid = {"folder": [str(killed)], "made": [str(made)], **GRID}
+    frame = sweep(studies.deadly_once, grid, range(30), client)
+    (pid,) = [int(file.name) for file in killed.iterdir()]
+    assert pid not in client.run(os.getpid).values()
     assert frame["value"].tolist() == [100 * n + seed for n in (1, 2) for seed in range(30)]
     assert len(list(made.iterdir())) > 60, "what the killed worker did was done again"
 
