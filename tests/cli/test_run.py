@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-import pty
 import re
 import shlex
 import signal
@@ -381,22 +380,6 @@ def test_out_writes_a_report_and_prints_its_path(tmp_path: Path) -> None:
     assert "Alice pays for a quote" in (out / "report.html").read_text(encoding="utf-8")
     journal = (out / "replay" / "journal.ndjson").read_bytes()
     assert hashlib.sha256(journal).hexdigest() == World(seed=0).play("replay").sha256
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_on_a_terminal_the_progress_bar_is_on_stderr() -> None:
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        command("run", "replay", "lost_answer"), stdout=subprocess.PIPE, stderr=theirs, text=True
-    ) as running:
-        os.close(theirs)
-        out, _ = running.communicate(timeout=60)
-    seen = os.read(ours, 1 << 16).decode()
-    os.close(ours)
-    assert "1 of 2: replay" in seen
-    assert "2 of 2: lost_answer" in seen
-    assert "\x1b" not in out
-    assert len(out.splitlines()) == 6
 
 
 # --- timing --------------------------------------------------------------------

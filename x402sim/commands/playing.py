@@ -173,10 +173,10 @@ def _naming(option: str) -> Iterator[None]:
         raise Misuse(f"{option}{error}") from error
 
 
-def play(chosen: Chosen, where: Where) -> Played:
+def play(chosen: Chosen, where: Where, *, progress: bool) -> Played:
     """Play one scenario; raises `Misuse` if the stage or the chain does not answer."""
     try:
-        run = where.world.play(chosen.scenario, progress=False)
+        run = where.world.play(chosen.scenario, progress=progress)
         return Played(run, f"{chosen.command} {where.options}")
     except (ConnectionError, httpx.HTTPError) as error:
         hint = "start a service with `python -m x402sim serve`, or omit --on"
