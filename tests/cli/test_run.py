@@ -239,8 +239,8 @@ def test_a_server_whose_clock_is_left_ahead_is_told_loudly(
 
 
 def test_an_unknown_name() -> None:
-    assert_misuse(run("replai"), "unknown scenario 'replai'", "did you mean 'replay'?", "`list`")
-    assert_misuse(run("qqqq"), "unknown scenario 'qqqq'", "give a .py file", "`list`")
+    assert_misuse(run("replai"), "unknown scenario 'replai'", "did you mean 'replay'?", "list`")
+    assert_misuse(run("qqqq"), "unknown scenario 'qqqq'", "give a .py file", "list`")
     assert_misuse(run("replay", "nowhere.py"), "no such file: nowhere.py")
 
 

@@ -23,7 +23,6 @@ from x402sim.protocol.networks import Network
 from x402sim.report.reading import Reading
 from x402sim.report.run import Run
 from x402sim.report.summary import checks_of
-from x402sim.text.suggest import unknown
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.stages.parse import parse_stage
@@ -75,27 +74,13 @@ def choose(names: Sequence[str]) -> list[Chosen]:
 
 def _scenario(name: str) -> Scenario:
     """Return the scenario that the user typed; raises `Misuse`."""
-    file, is_file, _ = name.partition(".py")
-    if is_file and not Path(f"{file}.py").is_file():
-        raise Misuse(f"no such file: {file}.py")
-    known = shipped_names()
-    if not is_file and name not in known:
-        possible = "`list` shows all names; or give a .py file"
-        raise Misuse(unknown("scenario", name, known, possible=possible))
-    with _loading(name):
-        return find([name])[0]
-
-
-@contextmanager
-def _loading(what: str) -> Iterator[None]:
-    """Turn every exception of loading a file into `Misuse`."""
     try:
-        yield
+        return find(name)
     except NoScenario as error:
-        where = "" if what.partition(":")[0] in str(error) else f"{what}: "
+        where = "" if name.partition(":")[0] in str(error) else f"{name}: "
         raise Misuse(f"{where}{error}") from error
     except Exception as error:
-        raise Misuse(f"cannot load {what}: {type(error).__name__}: {error}") from error
+        raise Misuse(f"cannot load {name}: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
