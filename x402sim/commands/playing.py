@@ -15,7 +15,6 @@ import httpx
 
 from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse
-from x402sim.commands.timing import Timing
 from x402sim.events import RequestSent
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.protocol.network_file import choose_network
@@ -94,19 +93,22 @@ class Where:
     network: Network | None = None
     """None for the stage's own: the default, or that of a deployment."""
     network_file: Path | None = None
-    timing: Timing = Timing()  # noqa: RUF009 - frozen, without state
+    latency: tuple[str, ...] = ()
+    """As the user typed them; `block_time_s` and `explorer_lag_s` are numbers."""
+    block_time_s: float | None = None
+    explorer_lag_s: float = 0.0
 
     @property
     def world(self) -> World:
         """A new world; raises `ValueError` if the options cannot be combined."""
-        lag_s = self.timing.explorer_lag_s
+        lag_s = self.explorer_lag_s
         return World(
             seed=self.seed,
             on=self.on,
             chain=self.chain,
             network=self.network,
-            latency=self.timing.latencies,
-            block_time_s=self.timing.block_time_s,
+            latency=dict(map(_latency, self.latency)),
+            block_time_s=self.block_time_s,
             explorer=ExplorerSettings(lag_s=lag_s) if lag_s else None,
         )
 
@@ -119,8 +121,24 @@ class Where:
         network = "" if self.network is None else f" --network {self.network.name}"
         file = "" if self.network_file is None else shlex.quote(str(self.network_file))
         network += f" --network-file {file}" if file else ""
-        timing = self.timing.options
+        timing = "".join(f" --latency {shlex.quote(text)}" for text in self.latency)
+        if self.block_time_s is not None:
+            timing += f" --block-time {self.block_time_s:g}"
+        timing += f" --explorer-lag {self.explorer_lag_s:g}" if self.explorer_lag_s else ""
         return f"--on {shlex.quote(self.on.name)}{chain}{token}{network} --seed {self.seed}{timing}"
+
+
+def _latency(text: str) -> tuple[str, float | tuple[float, ...]]:
+    """Return the part and the latency of an option; raises `ValueError` if it cannot be read."""
+    part, _, given = text.partition("=")
+    try:
+        numbers = tuple(map(float, given.split(",")))
+    except ValueError:
+        numbers = ()
+    if len(numbers) not in (1, 2) or not min(numbers) >= 0:
+        wanted = "PART=SECONDS or PART=MEDIAN,SIGMA is needed, from 0 on"
+        raise ValueError(f"--latency: {wanted}, not {text!r}")
+    return part, numbers if len(numbers) == 2 else numbers[0]
 
 
 def where(
@@ -131,7 +149,7 @@ def where(
     network: str | None,
     network_file: Path | None,
     seed: int,
-    timing: Timing,
+    **timing: Any,
 ) -> Where:
     """Return where to play, read from the command line's options; raises `Misuse`."""
     with _naming("--chain: "):
@@ -144,7 +162,7 @@ def where(
             chosen = choose_network(network, network_file)
             place = replace(place, network=chosen, network_file=network_file)
     with _naming(""):
-        place = replace(place, timing=timing)
+        place = replace(place, **timing)
         _ = place.world
     return place
 

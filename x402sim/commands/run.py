@@ -19,8 +19,8 @@ from x402sim.commands.common import (
     RandomSeed,
     Token,
     quiet,
+    seconds,
 )
-from x402sim.commands.timing import ExplorerLag, Latencies, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,6 +44,19 @@ _On = Annotated[
         metavar="STAGE",
     ),
 ]
+_Latencies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--latency",
+        metavar="PART=S",
+        help="Latency of one message to service, facilitator, explorer or rpc: seconds, or "
+        "MEDIAN,SIGMA of a lognormal; repeatable.",
+    ),
+]
+_ExplorerLag = Annotated[
+    float,
+    typer.Option(parser=seconds, metavar="S", help="Seconds until the explorer shows a block."),
+]
 _Out = Annotated[
     Path | None,
     typer.Option(
@@ -62,9 +75,9 @@ def run(
     network: NetworkName = None,
     network_file: NetworkFile = None,
     seed: RandomSeed = 0,
-    latency: Latencies = None,
+    latency: _Latencies = None,
     block_time: BlockTime = None,
-    explorer_lag: ExplorerLag = 0.0,
+    explorer_lag: _ExplorerLag = 0.0,
     out: _Out = None,
     as_json: AsJson = False,
     keep_going: Annotated[bool, typer.Option(help="Continue after a failure.")] = True,
@@ -104,7 +117,9 @@ def run(
             network=network,
             network_file=network_file,
             seed=seed,
-            timing=Timing(tuple(latency or ()), block_time, explorer_lag),
+            latency=tuple(latency or ()),
+            block_time_s=block_time,
+            explorer_lag_s=explorer_lag,
         )
         code = _run(names or [], where, out, as_json, keep_going)
     raise typer.Exit(code)
