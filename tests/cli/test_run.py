@@ -257,7 +257,11 @@ def test_a_file_that_was_edited_is_loaded_anew(
 
 def test_a_file_without_a_valid_scenario(tmp_path: Path) -> None:
     bare = "from x402sim import scenario\n@scenario\nasync def mine(world): ..."
-    wrong = '"""Mine.\n\nCovers: 9/nothing.\nStory: None.\n"""\n'
+    good = '"""Mine.\n\nCovers: 2.1/asset, 5/window.\nStory: It goes\non.\n"""\n'
+    wrong, needy = (
+        good.replace("5/window", "9/nothing"),
+        bare.replace("io\na", 'io(needs="money")\na'),
+    )
     for text, says in (
         ("def f(:", "cannot load {file}: SyntaxError: invalid syntax"),
         ("import nothing_of_the_kind", "No module named 'nothing_of_the_kind'"),
@@ -270,6 +274,8 @@ def test_a_file_without_a_valid_scenario(tmp_path: Path) -> None:
             '"Story: TEXT"\n',
         ),
         (f"{wrong}{bare}", "x402sim: {file}: scenario mine: unknown clause '9/nothing'"),
+        (f"{good}{needy}", "x402sim: {file}: scenario mine: unknown need 'money'"),
+        (f"{good}{bare}\nother = scenario(mine.play)", "{file} has 2 scenarios; a file has"),
     ):
         file = tmp_path / "mine.py"
         file.write_text(text)
