@@ -11,32 +11,21 @@ Block times: `FixedBlocks(seconds, phase)`, `JitteredBlocks(seconds, share)`,
 for `World(cache=...)`.
 """
 
-from x402sim.explorer.settings import ExplorerSettings
-from x402sim.facilitator.settings import FacilitatorSettings
-from x402sim.world.chains.anvil import Anvil
-from x402sim.world.chains.block_times import FixedBlocks, JitteredBlocks, PoissonBlocks
-from x402sim.world.chains.gas_prices import GasWalk
-from x402sim.world.chains.ledger import Ledger
-from x402sim.world.chains.node import Node
-from x402sim.world.chains.reorgs import Reorgs
-from x402sim.world.stages.deployment import Deployment
-from x402sim.world.stages.in_process import InProcess
-from x402sim.world.stages.tcp import Tcp
-from x402sim.world.transport.cache import SharedCache
+from x402sim.explorer.settings import ExplorerSettings as ExplorerSettings
+from x402sim.facilitator.settings import FacilitatorSettings as FacilitatorSettings
+from x402sim.world.chains.anvil import Anvil as Anvil
+from x402sim.world.chains.block_times import (
+    FixedBlocks as FixedBlocks,
+    JitteredBlocks as JitteredBlocks,
+    PoissonBlocks as PoissonBlocks,
+)
+from x402sim.world.chains.gas_prices import GasWalk as GasWalk
+from x402sim.world.chains.ledger import Ledger as Ledger
+from x402sim.world.chains.node import Node as Node
+from x402sim.world.chains.reorgs import Reorgs as Reorgs
+from x402sim.world.stages.deployment import Deployment as Deployment
+from x402sim.world.stages.in_process import InProcess as InProcess
+from x402sim.world.stages.tcp import Tcp as Tcp
+from x402sim.world.transport.cache import SharedCache as SharedCache
 
-__all__ = [
-    "Anvil",
-    "Deployment",
-    "ExplorerSettings",
-    "FacilitatorSettings",
-    "FixedBlocks",
-    "GasWalk",
-    "InProcess",
-    "JitteredBlocks",
-    "Ledger",
-    "Node",
-    "PoissonBlocks",
-    "Reorgs",
-    "SharedCache",
-    "Tcp",
-]
+__all__ = [name for name in dir() if name[0] != "_"]

@@ -8,14 +8,13 @@ from typing import Annotated
 
 import typer
 
-from x402sim.commands.book import clauses, decisions
+from x402sim.commands.book import clauses, decisions, events
 from x402sim.commands.common import log_to_stderr
 from x402sim.commands.conformance import OUTCOMES, conformance
 from x402sim.commands.decode import decode
 from x402sim.commands.demo import demo
 from x402sim.commands.diff import diff
 from x402sim.commands.doctor import doctor
-from x402sim.commands.events import events
 from x402sim.commands.list import list_scenarios
 from x402sim.commands.open import open_run
 from x402sim.commands.pay import pay

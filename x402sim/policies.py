@@ -40,87 +40,60 @@ service a payer buys is a function of the shops (each a `Shop`): `cheapest`, `be
 `mixed(share)`, or one of your own (`Choose` is its type), for `payer.choose(rule)`.
 """
 
-from x402sim.payer.policies import PayerPolicy
-from x402sim.payer.policies.budget import AtMost, NoLimit
+from x402sim.payer.policies import PayerPolicy as PayerPolicy
+from x402sim.payer.policies.budget import AtMost as AtMost, NoLimit as NoLimit
 from x402sim.payer.policies.retry import (
-    GiveUp,
-    NewAuthorization,
-    SameAuthorization,
-    SameThenNew,
-    StartOver,
+    GiveUp as GiveUp,
+    NewAuthorization as NewAuthorization,
+    SameAuthorization as SameAuthorization,
+    SameThenNew as SameThenNew,
+    StartOver as StartOver,
 )
-from x402sim.payer.policies.sessions import OpenSessions, PayAndWait, PayEach, ReusePayment
-from x402sim.payer.shops import Choose, Shop, best_reputation, cheapest, mixed
-from x402sim.service.policies import ServicePolicy
+from x402sim.payer.policies.sessions import (
+    OpenSessions as OpenSessions,
+    PayAndWait as PayAndWait,
+    PayEach as PayEach,
+    ReusePayment as ReusePayment,
+)
+from x402sim.payer.shops import (
+    Choose as Choose,
+    Shop as Shop,
+    best_reputation as best_reputation,
+    cheapest as cheapest,
+    mixed as mixed,
+)
+from x402sim.service.policies import ServicePolicy as ServicePolicy
 from x402sim.service.policies.lost_answer import (
-    AskOnce,
-    Forget,
-    Reconcile,
-    SettleAgain,
+    AskOnce as AskOnce,
+    Forget as Forget,
+    Reconcile as Reconcile,
+    SettleAgain as SettleAgain,
 )
-from x402sim.service.policies.reputation import MatchedPayments, ServedPayments, ServedShare, Track
+from x402sim.service.policies.reputation import (
+    MatchedPayments as MatchedPayments,
+    ServedPayments as ServedPayments,
+    ServedShare as ServedShare,
+    Track as Track,
+)
 from x402sim.service.policies.serving import (
-    CacheControl,
-    EndedSession,
-    FailToServe,
-    NeverRefund,
-    NoStore,
-    PayBack,
-    RefundAtExpiry,
-    ServeBeforeSettle,
-    ServeConfirmed,
-    ServeSettled,
+    CacheControl as CacheControl,
+    EndedSession as EndedSession,
+    FailToServe as FailToServe,
+    NeverRefund as NeverRefund,
+    NoStore as NoStore,
+    PayBack as PayBack,
+    RefundAtExpiry as RefundAtExpiry,
+    ServeBeforeSettle as ServeBeforeSettle,
+    ServeConfirmed as ServeConfirmed,
+    ServeSettled as ServeSettled,
 )
 from x402sim.service.policies.settling import (
-    ClaimAfterSettle,
-    ClaimAfterVerify,
-    ClaimFirst,
-    NoClaim,
-    SkipVerify,
-    VerifyFirst,
+    ClaimAfterSettle as ClaimAfterSettle,
+    ClaimAfterVerify as ClaimAfterVerify,
+    ClaimFirst as ClaimFirst,
+    NoClaim as NoClaim,
+    SkipVerify as SkipVerify,
+    VerifyFirst as VerifyFirst,
 )
 
-__all__ = [
-    "AskOnce",
-    "AtMost",
-    "CacheControl",
-    "Choose",
-    "ClaimAfterSettle",
-    "ClaimAfterVerify",
-    "ClaimFirst",
-    "EndedSession",
-    "FailToServe",
-    "Forget",
-    "GiveUp",
-    "MatchedPayments",
-    "NeverRefund",
-    "NewAuthorization",
-    "NoClaim",
-    "NoLimit",
-    "NoStore",
-    "OpenSessions",
-    "PayAndWait",
-    "PayBack",
-    "PayEach",
-    "PayerPolicy",
-    "Reconcile",
-    "RefundAtExpiry",
-    "ReusePayment",
-    "SameAuthorization",
-    "SameThenNew",
-    "ServeBeforeSettle",
-    "ServeConfirmed",
-    "ServeSettled",
-    "ServedPayments",
-    "ServedShare",
-    "ServicePolicy",
-    "SettleAgain",
-    "Shop",
-    "SkipVerify",
-    "StartOver",
-    "Track",
-    "VerifyFirst",
-    "best_reputation",
-    "cheapest",
-    "mixed",
-]
+__all__ = [name for name in dir() if name[0] != "_"]

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from x402sim import Wallet
 from x402sim.cli import app
-from x402sim.commands.decode import explain
+from x402sim.commands.explain import explain
 from x402sim.payer.core import settlement, signed_header
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization

@@ -70,7 +70,7 @@ def test_an_unknown_name_prints_one_line() -> None:
     assert done.exit_code == 2
     assert done.stdout == ""
     assert done.stderr == (
-        "x402sim: unknown scenario 'replai'; did you mean 'replay'? `list` shows all names; or give a .py file\n"
+        "x402sim: unknown scenario 'replai'; did you mean 'replay'? `x402sim list` shows all names; or give a .py file\n"
     )
 
 

@@ -95,18 +95,6 @@ def test_a_folder_keeps_the_rows_of_all_calls_and_is_resumed(study: Path, tmp_pa
     assert "results of another sweep (the source of the experiment" in changed.stderr
 
 
-def test_a_folder_of_other_parameters_is_refused(study: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    run(f"{study}:delay", "--set", "rate=1", "--seeds", 2, "--out", out)
-    before = (out / "results.parquet").read_bytes()
-    done = run(f"{study}:delay", "--set", "rate=1", "--set", "mode=x", "--seeds", 2, "--out", out)
-    assert done.exit_code == 2
-    assert (
-        "results of another sweep (the list of parameters was rate, is mode, rate)" in done.stderr
-    )
-    assert (out / "results.parquet").read_bytes() == before
-
-
 def test_if_every_point_fails_the_table_is_missing_and_the_errors_are_said(study: Path) -> None:
     done = run(f"{study}:delay", "--set", "rate=2", "--seeds", "3:")
     assert (done.exit_code, done.stdout) == (1, "")

@@ -97,48 +97,44 @@ def v_of(data: bytes) -> int:
     return 27 if at is None else data[4 + at]
 
 
+def accepted(name: str, what: str, data: bytes, sender: Wallet = RELAYER) -> Flow:
+    """Return a flow that is accepted."""
+    return Flow(name, data, sender, what=what)
+
+
 def common(domain: Domain) -> list[Flow]:
     """Return the flows of payments, transfers and allowances, in the order they are done."""
+    alice, shop = ALICE.address_bytes, SHOP.address_bytes
 
     def pay(name: str, value: int = 10_000, **changes: object) -> bytes:
         return paid(name, ALICE, SHOP, value, domain=domain, **changes)  # type: ignore[arg-type]
 
+    refund, all_there_is = (
+        paid("e", SHOP, ALICE, 5_000, domain=domain),
+        paid("f", MALLORY, SHOP, 7, domain=domain),
+    )
+    to_oneself, receipt = paid("j", ALICE, ALICE, 10_000, domain=domain), pay("c", receive=True)
     return [
-        Flow("first settlement", pay("a"), what="a payment to a payee who never had any tokens"),
-        Flow("settlement", pay("b"), what="a payment by transferWithAuthorization"),
-        Flow(
-            "receipt",
-            pay("c", receive=True),
-            SHOP,
-            what="a payment by receiveWithAuthorization, sent by the payee",
+        accepted("first settlement", "a payment to a payee who never had any tokens", pay("a")),
+        accepted("settlement", "a payment by transferWithAuthorization", pay("b")),
+        accepted(
+            "receipt", "a payment by receiveWithAuthorization, sent by the payee", receipt, SHOP
         ),
-        Flow("cancellation", cancel_call(nonce("d"), domain=domain), what="a nonce cancelled"),
-        Flow(
-            "refund",
-            paid("e", SHOP, ALICE, 5_000, domain=domain),
-            what="a merchant's authorization to a payer",
-        ),
-        Flow(
+        accepted("cancellation", "a nonce cancelled", cancel_call(nonce("d"), domain=domain)),
+        accepted("refund", "a merchant's authorization to a payer", refund),
+        accepted(
             "first transfer",
+            "a transfer to a new holder",
             abi.transfer(MALLORY.address_bytes, 7),
             ALICE,
-            what="a transfer to a new holder",
         ),
-        Flow("transfer", abi.transfer(SHOP.address_bytes, 7), ALICE, what="ERC-20's transfer"),
-        Flow("mint", abi.mint(ALICE.address_bytes, 7), OWNER, what="a mint to a holder"),
-        Flow(
-            "last settlement",
-            paid("f", MALLORY, SHOP, 7, domain=domain),
-            what="a payment of all that the payer has",
-        ),
-        Flow("settlement of nothing", pay("i", 0), what="a payment of zero"),
-        Flow(
-            "settlement to oneself",
-            paid("j", ALICE, ALICE, 10_000, domain=domain),
-            what="a payment to the payer",
-        ),
-        Flow("view", abi.balance_of(ALICE.address_bytes), what="a balance, asked by a transaction"),
-        Flow("settlement, other v", pay(with_v(28, pay)), what="a payment whose v is 28"),
+        accepted("transfer", "ERC-20's transfer", abi.transfer(shop, 7), ALICE),
+        accepted("mint", "a mint to a holder", abi.mint(alice, 7), OWNER),
+        accepted("last settlement", "a payment of all that the payer has", all_there_is),
+        accepted("settlement of nothing", "a payment of zero", pay("i", 0)),
+        accepted("settlement to oneself", "a payment to the payer", to_oneself),
+        accepted("view", "a balance, asked by a transaction", abi.balance_of(alice)),
+        accepted("settlement, other v", "a payment whose v is 28", pay(with_v(28, pay))),
         *allowances(),
     ]
 
@@ -150,16 +146,15 @@ def allowances() -> list[Flow]:
     def approved(amount_base: int) -> bytes:
         return abi.calldata(abi.APPROVE, mallory, amount_base)
 
-    def taken(amount_base: int) -> bytes:
-        return abi.calldata(abi.TRANSFER_FROM, ALICE.address_bytes, shop, amount_base)
-
+    taken = abi.calldata(abi.TRANSFER_FROM, ALICE.address_bytes, shop, 10)
+    endless = approved(2**256 - 1)
     return [
-        Flow("first approval", approved(900), ALICE, what="an allowance for a new spender"),
-        Flow("approval", approved(1000), ALICE, what="an allowance changed"),
-        Flow("transfer from", taken(10), MALLORY, what="a transfer by a spender"),
-        Flow("last approval", approved(0), ALICE, what="an allowance taken back"),
-        Flow("endless approval", approved(2**256 - 1), ALICE, what="an allowance of all there is"),
-        Flow("endless transfer from", taken(10), MALLORY, what="a transfer by such a spender"),
+        accepted("first approval", "an allowance for a new spender", approved(900), ALICE),
+        accepted("approval", "an allowance changed", approved(1000), ALICE),
+        accepted("transfer from", "a transfer by a spender", taken, MALLORY),
+        accepted("last approval", "an allowance taken back", approved(0), ALICE),
+        accepted("endless approval", "an allowance of all there is", endless, ALICE),
+        accepted("endless transfer from", "a transfer by such a spender", taken, MALLORY),
     ]
 
 
@@ -173,116 +168,101 @@ def permits(domain: Domain) -> list[Flow]:
         permit = Permit(alice, spender, 1000 + used, used, deadline)
         return permit_call(permit, domain=domain, **changes)
 
-    def changed(function: bytes, amount_base: int) -> bytes:
-        return abi.calldata(function, mallory, amount_base)
-
+    less, more = (
+        abi.calldata(function, mallory, amount_base)
+        for function, amount_base in ((abi.DECREASE_ALLOWANCE, 7), (abi.INCREASE_ALLOWANCE, 5))
+    )
+    endless = permitted(3, deadline=2**256 - 1)
     return [
-        Flow("decrease", changed(abi.DECREASE_ALLOWANCE, 7), ALICE, what="an allowance decreased"),
-        Flow("increase", changed(abi.INCREASE_ALLOWANCE, 5), ALICE, what="an allowance increased"),
-        Flow("first permit", permitted(0), what="the first permit of an owner"),
-        Flow("permit", permitted(1), what="a permit that changes an allowance"),
-        Flow("permit as bytes", permitted(2, packed=True), what="a permit, signature as bytes"),
-        Flow("endless permit", permitted(3, deadline=2**256 - 1), what="a permit that never ends"),
+        accepted("decrease", "an allowance decreased", less, ALICE),
+        accepted("increase", "an allowance increased", more, ALICE),
+        accepted("first permit", "the first permit of an owner", permitted(0)),
+        accepted("permit", "a permit that changes an allowance", permitted(1)),
+        accepted("permit as bytes", "a permit, signature as bytes", permitted(2, packed=True)),
+        accepted("endless permit", "a permit that never ends", endless),
     ]
 
 
 def further(domain: Domain) -> list[Flow]:
     """Return the flows that follow: wallets, signatures as bytes, roles and permits."""
-    mallory, owner = MALLORY.address_bytes, OWNER.address_bytes
+    return [*wallets(domain), *roles(), *permits(domain), *delegated(domain), *handed_over()]
 
-    def pay(name: str, **changes: object) -> bytes:
-        return paid(name, ALICE, SHOP, 10_000, domain=domain, **changes)  # type: ignore[arg-type]
 
-    delegate, token = DELEGATE.address_bytes, TOKEN
-    wallet = authorization(from_=WALLET, nonce=nonce("wallet"))
-    signature = signature_of(wallet, domain=domain)
-    again = authorization(from_=WALLET, nonce=nonce("wallet, again"))
-    packed = signature_of(again, domain=domain)
+def wallets(domain: Domain) -> list[Flow]:
+    """Return the flows of a smart wallet, and of signatures as bytes."""
+
+    def of_wallet(name: str, *, packed: bool = False) -> bytes:
+        auth = authorization(from_=WALLET, nonce=nonce(name))
+        return transfer_call(auth, signature_of(auth, domain=domain), packed=packed)
+
+    def pay(name: str, **changes: Any) -> bytes:
+        return paid(name, ALICE, SHOP, 10_000, domain=domain, packed=True, **changes)
+
+    signed, packed = of_wallet("wallet"), of_wallet("wallet, again", packed=True)
+    received = pay("m", receive=True)
+    canceled = cancel_call(nonce("n"), packed=True, domain=domain)
+    by, as_bytes = "a payment by a smart wallet", "signature as bytes"
+    return [
+        accepted(
+            "transfer to a wallet", "tokens for a smart wallet", abi.transfer(WALLET, 50_000), ALICE
+        ),
+        accepted("settlement of a wallet", f"{by}, signed by its owner", signed),
+        accepted("settlement of a wallet as bytes", f"{by}, {as_bytes}", packed),
+        accepted("settlement as bytes", f"a payment, {as_bytes}", pay("l")),
+        accepted("receipt as bytes", f"a receipt, {as_bytes}", received, SHOP),
+        accepted("cancellation as bytes", f"a cancellation, {as_bytes}", canceled),
+    ]
+
+
+def roles() -> list[Flow]:
+    """Return the flows of what the owner, its minter, blacklister and pauser do."""
+    shop, owner = SHOP.address_bytes, OWNER.address_bytes
+
+    def done(name: str, what: str, function: bytes, *given: Any) -> Flow:
+        return accepted(name, what, abi.calldata(function, *given), OWNER)
 
     return [
-        Flow(
-            "transfer to a wallet",
-            abi.transfer(WALLET, 50_000),
-            ALICE,
-            what="tokens for a smart wallet",
+        done(
+            "minter configured", "a minter's allowance set anew", abi.CONFIGURE_MINTER, owner, 1000
         ),
-        Flow(
-            "settlement of a wallet",
-            transfer_call(wallet, signature),
-            what="a payment by a smart wallet, signed by its owner",
-        ),
-        Flow(
-            "settlement of a wallet as bytes",
-            transfer_call(again, packed, packed=True),
-            what="a payment by a smart wallet, signature as bytes",
-        ),
-        Flow("settlement as bytes", pay("l", packed=True), what="a payment, signature as bytes"),
-        Flow(
-            "receipt as bytes",
-            pay("m", receive=True, packed=True),
-            SHOP,
-            what="a receipt, signature as bytes",
-        ),
-        Flow(
-            "cancellation as bytes",
-            cancel_call(nonce("n"), packed=True, domain=domain),
-            what="a cancellation, signature as bytes",
-        ),
-        Flow(
-            "minter configured",
-            abi.calldata(abi.CONFIGURE_MINTER, OWNER.address_bytes, 1000),
-            OWNER,
-            what="a minter's allowance set anew",
-        ),
-        Flow("first mint", abi.mint(OWNER.address_bytes, 7), OWNER, what="a mint to a new holder"),
-        Flow("burn", abi.calldata(abi.BURN, 3), OWNER, what="tokens of a minter burnt"),
-        Flow(
-            "minter removed",
-            abi.calldata(abi.REMOVE_MINTER, OWNER.address_bytes),
-            OWNER,
-            what="a minter that is none any more",
-        ),
-        Flow(
-            "blacklisting",
-            abi.calldata(abi.BLACKLIST, SHOP.address_bytes),
-            OWNER,
-            what="a holder blacklisted",
-        ),
-        Flow(
-            "unblacklisting",
-            abi.calldata(abi.UNBLACKLIST, SHOP.address_bytes),
-            OWNER,
-            what="a holder no longer blacklisted",
-        ),
-        Flow("pause", abi.PAUSE, OWNER, what="the token paused"),
-        Flow("unpause", abi.UNPAUSE, OWNER, what="the token no longer paused"),
-        *permits(domain),
-        Flow("", abi.transfer(delegate, 50_000), ALICE),
-        Flow(
-            "settlement of a delegate",
-            paid("g", DELEGATE, SHOP, 10_000, domain=domain),
-            what="a payment by an account that uses a smart wallet's code (EIP-7702)",
-        ),
+        accepted("first mint", "a mint to a new holder", abi.mint(owner, 7), OWNER),
+        done("burn", "tokens of a minter burnt", abi.BURN, 3),
+        done("minter removed", "a minter that is none any more", abi.REMOVE_MINTER, owner),
+        done("blacklisting", "a holder blacklisted", abi.BLACKLIST, shop),
+        done("unblacklisting", "a holder no longer blacklisted", abi.UNBLACKLIST, shop),
+        done("pause", "the token paused", abi.PAUSE),
+        done("unpause", "the token no longer paused", abi.UNPAUSE),
+    ]
+
+
+def delegated(domain: Domain) -> list[Flow]:
+    """Return the flows of an account that uses a smart wallet's code."""
+    what = "a payment by an account that uses a smart wallet's code (EIP-7702)"
+    data = paid("g", DELEGATE, SHOP, 10_000, domain=domain)
+    return [
+        Flow("", abi.transfer(DELEGATE.address_bytes, 50_000), ALICE),
+        accepted("settlement of a delegate", what, data),
+    ]
+
+
+def handed_over() -> list[Flow]:
+    """Return the flows that give roles to others and back, and rescue tokens."""
+    mallory, owner, token = MALLORY.address_bytes, OWNER.address_bytes, TOKEN
+    given, rescued = (
+        abi.calldata(abi.TRANSFER_OWNERSHIP, mallory),
+        abi.calldata(abi.RESCUE, token, SHOP.address_bytes, 5),
+    )
+    return [
         *(
-            Flow(f"{name} changed{again}", abi.calldata(function, to), by, what=f"a new {name}")
+            accepted(f"{name} changed{again}", f"a new {name}", abi.calldata(function, to), OWNER)
             for name, function in GIVEN.items()
-            for to, by, again in ((mallory, OWNER, ""), (owner, OWNER, " again"))
+            for to, again in ((mallory, ""), (owner, " again"))
         ),
-        Flow(
-            "owner changed",
-            abi.calldata(abi.TRANSFER_OWNERSHIP, mallory),
-            OWNER,
-            what="a new owner",
-        ),
+        accepted("owner changed", "a new owner", given, OWNER),
         Flow("", abi.calldata(abi.TRANSFER_OWNERSHIP, owner), MALLORY),
         Flow("", abi.calldata(abi.UNBLACKLIST, token), OWNER),
         Flow("", abi.transfer(token, 50), ALICE),
-        Flow(
-            "rescue",
-            abi.calldata(abi.RESCUE, token, SHOP.address_bytes, 5),
-            OWNER,
-            what="tokens that the token had, moved by the rescuer",
-        ),
+        accepted("rescue", "tokens that the token had, moved by the rescuer", rescued, OWNER),
         Flow("", abi.calldata(abi.BLACKLIST, token), OWNER),
     ]
 

@@ -429,7 +429,7 @@ def test_the_demo_pays_and_says_so():
     assert "FAILED" not in done.stdout
     shown = json.loads(invoke("demo", "--json").stdout)
     assert shown["ok"] is True
-    assert [step["ok"] for step in shown["steps"]] == [True] * 7
+    assert [step["ok"] for step in shown["steps"]] == [True] * 8
 
 
 @pytest.mark.parametrize("book", ["decisions", "clauses"])

@@ -113,6 +113,7 @@ STORIES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda w: w.payer("a", wallet="smrt"), "wallet: unknown word 'smrt'; did you mean 'smart'?"),
     (lambda w: w.payer("a", policy=GiveUp()), "policy: expected PayerPolicy or None, got GiveUp()"),
     (lambda w: w.payer(5), "name: expected a text, got 5"),
+    (lambda w: at_alice(w, lambda a: w.payer("alice")), "there is a payer named 'alice' already"),
     (lambda w: w.note("x", a=object()), "note: a: expected what JSON can hold: text, number"),
     (lambda w: w.fault(Fault(victim="facilitator", does="refuse", path="/setle")), "mean '/settle'"),
     (lambda w: w.fault(Fault(victim="facilitater", does="refuse")), "did you mean 'facilitator'?"),

@@ -1,4 +1,4 @@
-"""`decisions` and `clauses`: the specification's clauses and our decisions."""
+"""`decisions`, `clauses` and `events`: what the specification, we and a journal say, as books."""
 
 import json
 from collections.abc import Sequence
@@ -43,6 +43,17 @@ def clauses(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson
     ]
     titles = ("id", "level", "clause", "ground", "kept by")
     _print_book(titles, _only("clause", rows, only), markdown=markdown, as_json=as_json)
+
+
+def events(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
+    """Show every event that a journal can hold, with its fields.
+
+    Example: x402sim events payment "session opened"
+    """
+    from x402sim.commands.event_reference import reference
+
+    require_one_form(markdown=markdown, as_json=as_json)
+    typer.echo(reference(only, markdown=markdown, as_json=as_json), nl=False)
 
 
 def _only(kind: str, rows: Sequence[Row], wanted: list[str] | None) -> list[Row]:

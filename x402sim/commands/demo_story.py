@@ -1,33 +1,21 @@
 """The steps of `demo`: one paid request through every component.
 
-Real HTTP to a real local server, a real signature, a real settlement on the simulated
-chain; every number that a step shows is read back from the component that has it.
+Real HTTP to a real local server, paid as `pay` pays; every number that a step shows is read back
+from the component that has it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import httpx
 
 from x402sim.clock import Clock
+from x402sim.commands.purchase import Purchase, Terms
 from x402sim.commands.steps import Step
-from x402sim.events import AnswerSent, Event, name_of
-from x402sim.journal import Journal
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import parse_address, to_hex
-from x402sim.protocol.messages import (
-    PaymentRequired,
-    Receipt,
-    SettlementRequest,
-    decode,
-    encode,
-)
+from x402sim.events import AnswerSent, Event, PaymentSettled, TransactionMined, name_of
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.world.server.local import LocalServer
-
-ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+from x402sim.world.ui.pay import ORDER
 
 
 def play(seed: int, network: Network) -> Iterator[Step]:
@@ -36,108 +24,52 @@ def play(seed: int, network: Network) -> Iterator[Step]:
         LocalServer(seed=seed, network=network) as server,
         httpx.Client(base_url=server.url) as http,
     ):
-        yield from _Demo(server, http, network).steps()
+        payer, before = server.wallets[0], _balances(server)
+        facts = {"service": server.url, "payer": payer.address}
+        yield Step("The world is up", True, {**facts, "balance": _shown(before[0], network)})
+        mark, steps = server.journal.length, list[Step]()
+        terms = Terms(known={network.name: network}, max_amount="0.05")
+        request = http.build_request("POST", "/api/perp/quote", json=ORDER)
+        served = Purchase(http, payer, Clock(), terms, steps.append).buy(request)
+        steps[-1].facts["quote"] = served.json().get("quote")
+        yield from steps
+        yield from _behind(server, mark, before)
+        if steps[-1].ok:
+            http.post("/_sim/indexer/run")
+            record = http.get(f"/api/payments/{request.headers['X-Payment-Id']}").json()
+            facts = {name: record[name] for name in ("status", "block_number")}
+            title = "The indexer asks the explorer, and completes the stored record"
+            yield Step(title, record["block_number"] == server.transfers()[-1].block_number, facts)
 
 
-@dataclass(frozen=True, slots=True)
-class _Demo:
-    """A server, a client of it, and the network of both."""
+def _behind(server: LocalServer, mark: int, before: list[int]) -> Iterator[Step]:
+    """Yield what the components did since an event of the journal, and what that has moved."""
+    seen = [entry.event for entry in server.journal.since(mark)]
+    price_base = sum(each.amount_base for each in seen if isinstance(each, PaymentSettled))
+    title = "The service has asked the facilitator, which has verified and settled it"
+    yield Step(title, price_base > 0, {"behind": ", ".join(map(_few_words, seen))})
+    after, network = _balances(server), server.network
+    balances = [
+        f"{_shown(old, network)} -> {_shown(new, network)}"
+        for old, new in zip(before, after, strict=True)
+    ]
+    mined = {"payer": balances[0], "merchant": balances[1]}
+    for each in seen:
+        if isinstance(each, TransactionMined):
+            mined |= {"block": str(each.block), "gas": f"{each.gas} paid by {each.sender}"}
+    has_moved = after == [before[0] - price_base, before[1] + price_base]
+    title = "The token has moved the money, and the facilitator has paid the gas"
+    yield Step(title, has_moved and "gas" in mined, mined)
 
-    server: LocalServer
-    http: httpx.Client
-    network: Network
 
-    def steps(self) -> Iterator[Step]:
-        """Yield the steps up to the served quote, and those that look behind it."""
-        payer, before = self.server.wallets[0], self._balances()
-        facts: dict[str, Any] = {"service": self.server.url, "payer": payer.address}
-        yield Step("The world is up", True, {**facts, "balance": self._shown(before[0])})
+def _shown(amount_base: int, network: Network) -> str:
+    """Return an amount with the token's symbol."""
+    return f"{to_decimal(amount_base, network.decimals)} {network.token_symbol}"
 
-        asked = self.http.post("/api/perp/quote", json=ORDER)
-        challenge: PaymentRequired = decode(asked.content, PaymentRequired)
-        wanted, payment_id = challenge.payment_requirements, challenge.payment_id
-        price_base = int(wanted.max_amount_required)
-        facts = {
-            "answer": f"{asked.status_code} {challenge.error}",
-            "price": f"{price_base} base units = {self._shown(price_base)}",
-            "pay_to": wanted.pay_to,
-            "payment_id": payment_id,
-        }
-        title = "The payer asks for a quote, and the service answers with its price"
-        yield Step(title, asked.status_code == 402, facts)
 
-        header = payer.payment_header(wanted, Clock().now_s(), network=self.network)
-        facts = {
-            "signs": "TransferWithAuthorization, valid from 60 s ago to 300 s from now",
-            "payment_header": f"{header[:42]}… ({len(header)} characters)",
-        }
-        title = "The payer signs an EIP-3009 authorization, off-chain"
-        yield Step(title, header.startswith("0x"), facts)
-
-        body = SettlementRequest(
-            payment_id=payment_id, payment_header=header, payment_requirements=wanted
-        )
-        mark, json = len(self._journal()), {"Content-Type": "application/json"}
-        paid = self.http.post("/api/pay", content=encode(body), headers=json)
-        receipt: Receipt = decode(paid.content, Receipt)
-        facts = {
-            "answer": f"{paid.status_code} txHash {receipt.tx_hash}",
-            "behind": ", ".join(self._journal()[mark:]),
-        }
-        title = "The payer sends it to /api/pay; the facilitator verifies and settles it"
-        yield Step(title, paid.status_code == 200, facts)
-        yield from self._behind(receipt, before, price_base)
-
-    def _behind(self, receipt: Receipt, before: list[int], price_base: int) -> Iterator[Step]:
-        """Yield the transfer on the chain, the served request and the indexed record."""
-        mined = self._rpc("eth_getTransactionReceipt", receipt.tx_hash)
-        block, after = int(mined["blockNumber"], 16), self._balances()
-        payer, merchant = (
-            f"{self._shown(old)} -> {self._shown(new)}"
-            for old, new in zip(before, after, strict=True)
-        )
-        gas = f"{int(mined['gasUsed'], 16)} paid by {mined['from']}"
-        has_moved = after == [before[0] - price_base, before[1] + price_base]
-        yield Step(
-            "The token has moved the money, and the facilitator has paid the gas",
-            mined["status"] == "0x1" and has_moved,
-            {"block": block, "gas": gas, "payer": payer, "merchant": merchant},
-        )
-
-        proof = {"X-Payment-Id": receipt.payment_id}
-        served = self.http.post("/api/perp/quote", json=ORDER, headers=proof)
-        facts = {"answer": served.status_code, "quote": served.json().get("quote")}
-        title = "The payer repeats the request with X-Payment-Id, and is served"
-        yield Step(title, served.status_code == 200, facts)
-
-        self.http.post("/_sim/indexer/run")
-        record = self.http.get(f"/api/payments/{receipt.payment_id}").json()
-        facts = {name: record[name] for name in ("status", "block_number")}
-        title = "The indexer asks the explorer, and completes the stored record"
-        yield Step(title, record["block_number"] == block, facts)
-
-    def _shown(self, amount_base: int) -> str:
-        """Return an amount with the token's symbol."""
-        return f"{to_decimal(amount_base, self.network.decimals)} {self.network.token_symbol}"
-
-    def _rpc(self, method: str, *params: Any) -> Any:
-        """Call the chain's JSON-RPC."""
-        call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        return self.http.post(self.server.rpc_url, json=call).json()["result"]
-
-    def _balances(self) -> list[int]:
-        """Return the balances of payer and merchant, read as a wallet does: with balanceOf."""
-        found = []
-        for account in (self.server.wallets[0].address, self.server.info.pay_to):
-            data = to_hex(abi.balance_of(parse_address(account)))
-            call = {"to": self.server.info.asset, "data": data}
-            found.append(int(self._rpc("eth_call", call), 16))
-        return found
-
-    def _journal(self) -> list[str]:
-        """Return what has happened so far, a few words for each event."""
-        journal = Journal.load(self.http.get(f"{self.server.control_url}/journal").content)
-        return [_few_words(entry.event) for entry in journal]
+def _balances(server: LocalServer) -> list[int]:
+    """Return the balances of payer and merchant."""
+    return [server.balance(each) for each in (server.wallets[0].address, server.info.pay_to)]
 
 
 def _few_words(event: Event) -> str:

@@ -15,7 +15,6 @@ import httpx
 
 from x402sim.chain.base import ChainError
 from x402sim.commands.common import Misuse
-from x402sim.commands.timing import Timing
 from x402sim.events import RequestSent
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.protocol.network_file import choose_network
@@ -23,7 +22,6 @@ from x402sim.protocol.networks import Network
 from x402sim.report.reading import Reading
 from x402sim.report.run import Run
 from x402sim.report.summary import checks_of
-from x402sim.text.suggest import unknown
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.stages.parse import parse_stage
@@ -75,27 +73,13 @@ def choose(names: Sequence[str]) -> list[Chosen]:
 
 def _scenario(name: str) -> Scenario:
     """Return the scenario that the user typed; raises `Misuse`."""
-    file, is_file, _ = name.partition(".py")
-    if is_file and not Path(f"{file}.py").is_file():
-        raise Misuse(f"no such file: {file}.py")
-    known = shipped_names()
-    if not is_file and name not in known:
-        possible = "`list` shows all names; or give a .py file"
-        raise Misuse(unknown("scenario", name, known, possible=possible))
-    with _loading(name):
-        return find([name])[0]
-
-
-@contextmanager
-def _loading(what: str) -> Iterator[None]:
-    """Turn every exception of loading a file into `Misuse`."""
     try:
-        yield
+        return find(name)
     except NoScenario as error:
-        where = "" if what.partition(":")[0] in str(error) else f"{what}: "
+        where = "" if name.partition(":")[0] in str(error) else f"{name}: "
         raise Misuse(f"{where}{error}") from error
     except Exception as error:
-        raise Misuse(f"cannot load {what}: {type(error).__name__}: {error}") from error
+        raise Misuse(f"cannot load {name}: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,19 +93,22 @@ class Where:
     network: Network | None = None
     """None for the stage's own: the default, or that of a deployment."""
     network_file: Path | None = None
-    timing: Timing = Timing()  # noqa: RUF009 - frozen, without state
+    latency: tuple[str, ...] = ()
+    """As the user typed them; `block_time_s` and `explorer_lag_s` are numbers."""
+    block_time_s: float | None = None
+    explorer_lag_s: float = 0.0
 
     @property
     def world(self) -> World:
         """A new world; raises `ValueError` if the options cannot be combined."""
-        lag_s = self.timing.explorer_lag_s
+        lag_s = self.explorer_lag_s
         return World(
             seed=self.seed,
             on=self.on,
             chain=self.chain,
             network=self.network,
-            latency=self.timing.latencies,
-            block_time_s=self.timing.block_time_s,
+            latency=dict(map(_latency, self.latency)),
+            block_time_s=self.block_time_s,
             explorer=ExplorerSettings(lag_s=lag_s) if lag_s else None,
         )
 
@@ -134,8 +121,24 @@ class Where:
         network = "" if self.network is None else f" --network {self.network.name}"
         file = "" if self.network_file is None else shlex.quote(str(self.network_file))
         network += f" --network-file {file}" if file else ""
-        timing = self.timing.options
+        timing = "".join(f" --latency {shlex.quote(text)}" for text in self.latency)
+        if self.block_time_s is not None:
+            timing += f" --block-time {self.block_time_s:g}"
+        timing += f" --explorer-lag {self.explorer_lag_s:g}" if self.explorer_lag_s else ""
         return f"--on {shlex.quote(self.on.name)}{chain}{token}{network} --seed {self.seed}{timing}"
+
+
+def _latency(text: str) -> tuple[str, float | tuple[float, ...]]:
+    """Return the part and the latency of an option; raises `ValueError` if it cannot be read."""
+    part, _, given = text.partition("=")
+    try:
+        numbers = tuple(map(float, given.split(",")))
+    except ValueError:
+        numbers = ()
+    if len(numbers) not in (1, 2) or not min(numbers) >= 0:
+        wanted = "PART=SECONDS or PART=MEDIAN,SIGMA is needed, from 0 on"
+        raise ValueError(f"--latency: {wanted}, not {text!r}")
+    return part, numbers if len(numbers) == 2 else numbers[0]
 
 
 def where(
@@ -146,7 +149,7 @@ def where(
     network: str | None,
     network_file: Path | None,
     seed: int,
-    timing: Timing,
+    **timing: Any,
 ) -> Where:
     """Return where to play, read from the command line's options; raises `Misuse`."""
     with _naming("--chain: "):
@@ -159,7 +162,7 @@ def where(
             chosen = choose_network(network, network_file)
             place = replace(place, network=chosen, network_file=network_file)
     with _naming(""):
-        place = replace(place, timing=timing)
+        place = replace(place, **timing)
         _ = place.world
     return place
 
@@ -173,10 +176,10 @@ def _naming(option: str) -> Iterator[None]:
         raise Misuse(f"{option}{error}") from error
 
 
-def play(chosen: Chosen, where: Where) -> Played:
+def play(chosen: Chosen, where: Where, *, progress: bool) -> Played:
     """Play one scenario; raises `Misuse` if the stage or the chain does not answer."""
     try:
-        run = where.world.play(chosen.scenario, progress=False)
+        run = where.world.play(chosen.scenario, progress=progress)
         return Played(run, f"{chosen.command} {where.options}")
     except (ConnectionError, httpx.HTTPError) as error:
         hint = "start a service with `python -m x402sim serve`, or omit --on"

@@ -1,7 +1,7 @@
 """`run`: play scenarios, one after the other, and print what held."""
 
 import json
-from contextlib import closing
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,8 +19,8 @@ from x402sim.commands.common import (
     RandomSeed,
     Token,
     quiet,
+    seconds,
 )
-from x402sim.commands.timing import ExplorerLag, Latencies, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -44,6 +44,19 @@ _On = Annotated[
         metavar="STAGE",
     ),
 ]
+_Latencies = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--latency",
+        metavar="PART=S",
+        help="Latency of one message to service, facilitator, explorer or rpc: seconds, or "
+        "MEDIAN,SIGMA of a lognormal; repeatable.",
+    ),
+]
+_ExplorerLag = Annotated[
+    float,
+    typer.Option(parser=seconds, metavar="S", help="Seconds until the explorer shows a block."),
+]
 _Out = Annotated[
     Path | None,
     typer.Option(
@@ -62,9 +75,9 @@ def run(
     network: NetworkName = None,
     network_file: NetworkFile = None,
     seed: RandomSeed = 0,
-    latency: Latencies = None,
+    latency: _Latencies = None,
     block_time: BlockTime = None,
-    explorer_lag: ExplorerLag = 0.0,
+    explorer_lag: _ExplorerLag = 0.0,
     out: _Out = None,
     as_json: AsJson = False,
     keep_going: Annotated[bool, typer.Option(help="Continue after a failure.")] = True,
@@ -104,7 +117,9 @@ def run(
             network=network,
             network_file=network_file,
             seed=seed,
-            timing=Timing(tuple(latency or ()), block_time, explorer_lag),
+            latency=tuple(latency or ()),
+            block_time_s=block_time,
+            explorer_lag_s=explorer_lag,
         )
         code = _run(names or [], where, out, as_json, keep_going)
     raise typer.Exit(code)
@@ -145,22 +160,18 @@ def _play(
     from rich.console import Console
 
     from x402sim.commands import playing, results
-    from x402sim.commands.progress import Progress
 
     console = Console(highlight=False, markup=False, soft_wrap=True, quiet=as_json)
     names = [each.scenario.name for each in chosen]
     all_played: list[Played] = []
-    with closing(Progress(len(chosen), shown=not as_json)) as progress:
-        for number, each in enumerate(chosen):
-            progress.update(f"{number + 1} of {len(chosen)}: {each.scenario.name}", number)
-            played = playing.play(each, where)
-            all_played.append(played)
-            progress.close()
-            if not number:
-                console.print(results.header(names), style="bold")
-            console.print(results.row(names, played), style=_STYLES[played.run.outcome])
-            if played.run.outcome == "failed" and not keep_going:
-                break
+    for each in chosen:
+        played = playing.play(each, where, progress=not as_json)
+        if not all_played:
+            console.print(results.header(names), style="bold")
+        all_played.append(played)
+        console.print(results.row(names, played), style=_STYLES[played.run.outcome])
+        if played.run.outcome == "failed" and not keep_going:
+            break
     return all_played
 
 
@@ -193,11 +204,10 @@ def _prepare(out: Path) -> None:
 
 def _save(chosen: "list[Chosen]", all_played: "list[Played]", out: Path, *, quietly: bool) -> None:
     """Write the reports, and print their path: on stderr if stdout is for a program."""
-    from x402sim.commands.progress import Progress
     from x402sim.report import save
+    from x402sim.report.progress import telling
 
-    with closing(Progress(1, shown=not quietly)) as progress:
-        progress.update(f"writing {out}", 0)
+    with nullcontext() if quietly else telling("report", lambda: f"writing {out}"):
         stories = {each.scenario.name: each.scenario.story for each in chosen}
         save.save_runs([played.run for played in all_played], out, stories=stories)
     typer.echo(f"report {out / 'report.html'}", err=quietly)

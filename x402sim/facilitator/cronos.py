@@ -4,7 +4,6 @@
 transaction that is not mined in time a 504.
 """
 
-from datetime import UTC, datetime
 from typing import assert_never
 
 import msgspec
@@ -14,7 +13,6 @@ from starlette.routing import Route
 
 from x402sim.chain.base import ChainUnavailable
 from x402sim.chain.reverts import Cause
-from x402sim.clock import Clock
 from x402sim.facilitator import engine
 from x402sim.facilitator.engine import (
     Asked,
@@ -31,6 +29,7 @@ from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.header import present
 from x402sim.protocol.messages import wire_name
 from x402sim.protocol.rules import Invalid
+from x402sim.text.times import iso
 
 _FIELDS = ", ".join(field.encode_name for field in msgspec.structs.fields(cronos.VerifyRequest))
 INDEX = f"""\
@@ -115,7 +114,7 @@ def _settle_answer(
                 value=str(auth.value),
                 block_number=outcome.block_number,
                 network=facilitator.network.name,
-                timestamp=_iso(facilitator.clock),
+                timestamp=iso(facilitator.clock.now_ms() / 1000),
             )
         case NotTransferred():
             return _failed(facilitator, _ERRORS.get(outcome.why, SettleError.FAILED).value)
@@ -131,7 +130,7 @@ def _failed(facilitator: Facilitator, error: str) -> cronos.Failed:
     return cronos.Failed(
         x402_version=cronos.VERSION,
         network=facilitator.network.name,
-        timestamp=_iso(facilitator.clock),
+        timestamp=iso(facilitator.clock.now_ms() / 1000),
         error=error,
     )
 
@@ -145,8 +144,3 @@ def _health(facilitator: Facilitator) -> cronos.Health:
         timestamp=facilitator.clock.now_ms(),
     )
     return cronos.Health(status="success", results=results)
-
-
-def _iso(clock: Clock) -> str:
-    moment = datetime.fromtimestamp(clock.now_ms() / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

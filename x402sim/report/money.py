@@ -8,7 +8,7 @@ import pandas as pd
 from x402sim.events import AuthorizationConsumed, TransactionMined, Transfer
 from x402sim.journal import Entry, Journal
 from x402sim.report.columns import category, frame, kinds, of_columns, one_of, since, table
-from x402sim.report.payment_states import CHANGES, STATUSES, Payment, Payments, Sessions
+from x402sim.report.payment_states import CHANGES, STATUSES, Payment, Payments, session_changes
 from x402sim.report.reading import MINT, Reading
 
 TRANSFERS = ("payment", "refund", "mint", "other")
@@ -154,7 +154,7 @@ def sessions(journal: Journal) -> pd.DataFrame:
             session.refunded,
             session.remaining,
         )
-        for entry, session in Sessions(reading).changes()
+        for entry, session in session_changes(reading)
     )
     return frame(_SESSIONS, rows, reading.decimals)
 

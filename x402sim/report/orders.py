@@ -8,9 +8,10 @@ an order, in one step or in two, whatever the service says of them.
 """
 
 from dataclasses import dataclass, field
-from typing import assert_never, get_args
+from typing import get_args
 
 from x402sim import events
+from x402sim.report.payment_states import Told
 from x402sim.report.reading import FOLLOWED, PAY, Reading, asks_for_payment
 
 CREATE_SESSION = "/api/sessions/create"
@@ -84,12 +85,7 @@ class Orders:
         """By payer, service and path: what there was a 402 for."""
         self._open: dict[int, tuple[Order, events.RequestSent]] = {}
         self._undebited: dict[str, list[Order]] = {}
-        self._granted: dict[str, bool] = {}
-        self._deposits: dict[str, str] = {}
-        """The payment id of each session's deposit."""
-        self._refunds: dict[str, str | None] = {}
-        self._settled: dict[str, str] = {}
-        """The payment id that the service settled with a transaction."""
+        self._told = Told(reading)
         self._presented: dict[str, list[Order]] = {}
         """By authorization: what it was sent for."""
         self._standing: dict[str, _Moved] = {}
@@ -106,7 +102,9 @@ class Orders:
             elif isinstance(event, events.NoAnswer):
                 self._end(event.exchange)
             elif isinstance(event, events.ServiceEvent):
-                self._by_service(event)
+                self._told.follow(event, entry.at_ms)
+                if isinstance(event, events.SessionDebited):
+                    self._debit(event)
         self._drop_free()
         self._read_chain(reading)
         self._read_service()
@@ -192,30 +190,6 @@ class Orders:
 
     # --- what the service and the chain say ------------------------------------------
 
-    def _by_service(self, event: events.ServiceEvent) -> None:
-        match event:
-            case events.PaymentSettled() | events.TransactionReplaced():
-                self._settled.setdefault(event.tx_hash, event.payment_id)
-                self._granted[event.payment_id] = True
-            case events.PaymentUndone() | events.PaymentFailed():
-                self._granted[event.payment_id] = False
-            case events.SessionOpened():
-                self._deposits[event.session_id] = event.payment_id
-            case events.SessionDebited():
-                self._debit(event)
-            case events.SessionRefunded():
-                self._refunds[event.session_id] = event.tx_hash
-            case events.RefundUndone():
-                self._refunds[event.session_id] = None
-            case events.PaymentRefused() | events.PaidAgain() | events.PaymentIndexed():
-                pass
-            case events.SettlementAnswerLost() | events.SessionsExpired():
-                pass
-            case events.RefundDelayed() | events.IndexerRan():
-                pass
-            case _:
-                assert_never(event)
-
     def _debit(self, debited: events.SessionDebited) -> None:
         """Book a debit on the oldest request of the session that has none and is still open."""
         waiting = self._undebited.get(debited.session_id, [])
@@ -251,16 +225,17 @@ class Orders:
         for order in self.found:
             for nonce in order.nonces:
                 self._presented.setdefault(nonce, []).append(order)
-        for tx, payment_id in self._settled.items():
+        for tx, payment_id in self._told.settled.items():
             for order in self._presented.get(nonces.get(tx, ""), [])[:1]:
                 self._by_payment.setdefault(payment_id, {order.payer: order})
         for payment_id, orders in self._by_payment.items():
+            payment = self._told.payments.get(payment_id)
             for order in orders.values():
                 order.payment_id = order.payment_id or payment_id
-                order.is_granted |= self._granted.get(payment_id, False)
-        for session_id, payment_id in self._deposits.items():
-            for deposit in list(self._by_payment.get(payment_id, {}).values())[:1]:
-                deposit.session_id, deposit.refund_tx = session_id, self._refunds.get(session_id)
+                order.is_granted |= payment is not None and payment.over == "settled"
+        for session in self._told.sessions.values():
+            for deposit in list(self._by_payment.get(session.payment_id, {}).values())[:1]:
+                deposit.session_id, deposit.refund_tx = session.session_id, session.refund_tx
 
     # --- the money ---------------------------------------------------------------------
 
@@ -284,7 +259,7 @@ class Orders:
     def _pay(self, order: Order, nonce: str, taken: set[str]) -> None:
         """Count an authorization, for the order that it settled or else for the first."""
         tx, authorizer = self._used.get(nonce, ("", ""))
-        settled = self._by_payment.get(self._settled.get(tx, ""), {})
+        settled = self._by_payment.get(self._told.settled.get(tx, ""), {})
         presented = self._presented[nonce]
         owners = (each for each in presented if settled.get(each.payer) is each)
         if tx in taken or order is not next(owners, presented[0]):

@@ -7,7 +7,7 @@ answers that the payers received are used instead.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import assert_never, get_args
+from typing import Self, assert_never, get_args
 
 from x402sim import events
 from x402sim.journal import Entry
@@ -16,6 +16,34 @@ from x402sim.report.reading import FOLLOWED, PAY, Reading, asks_for_payment
 
 STATUSES = ("settled", "pending", "failed", "refused", "unpaid")
 CHANGES = ("opened", "debited", "expired", "refunded", "failed")
+
+
+@dataclass(slots=True)
+class Session:
+    """A session's budget: deposited, released by requests and paid back, in base units."""
+
+    session_id: str
+    payment_id: str
+    payer: str
+    expires_ms: int
+    deposited: int
+    released: int = 0
+    refunded: int = 0
+    last: str = "opened"
+    tx: str | None = None
+    """The transaction of the last change: of the deposit if it opened, of the refund, or None."""
+    refund_tx: str | None = None
+    """The transaction of the refund, while it stands."""
+
+    @property
+    def remaining(self) -> int:
+        """What is left of the budget; nothing if its deposit failed."""
+        return 0 if self.last == "failed" else self.deposited - self.released - self.refunded
+
+    def change(self, to: str, tx: str | None = None) -> Self:
+        """Return the session after a change, which a transaction may have made."""
+        self.last, self.tx = to, tx
+        return self
 
 
 @dataclass(slots=True)
@@ -54,13 +82,124 @@ class Payment:
             self.unresolved, self.over = 0, "refused"
 
 
+class Told:
+    """What the services' own events say of payments and sessions, followed one by one."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self.payments: dict[str, Payment] = {}
+        self.sessions: dict[str, Session] = {}
+        self.settled: dict[str, str] = {}
+        """The payment id that was first settled with each transaction."""
+        self._by_deposit: dict[str, Session] = {}
+        self._due: dict[str, list[tuple[int, int, Session]]] = {}
+        """By service: the sessions that can expire, the first to be due first."""
+
+    def of(self, payment_id: str) -> Payment:
+        """Return a payment; a new one unless it is known."""
+        return self.payments.setdefault(payment_id, Payment(payment_id))
+
+    def follow(self, event: events.ServiceEvent, at_ms: int) -> list[Session]:
+        """Follow an event; return the sessions that it changes."""
+        match event:
+            case events.PaymentSettled():
+                self._settled(event, at_ms)
+            case events.PaymentRefused():
+                self.of(event.payment_id).refuse(
+                    final=event.final, leaves_earlier=event.leaves_earlier
+                )
+            case events.PaymentFailed():
+                payment = self.of(event.payment_id)
+                payment.unresolved, payment.over = 0, "failed"
+                if session := self._by_deposit.get(event.payment_id):
+                    return [session.change("failed")]
+            case events.PaymentUndone():
+                payment = self.of(event.payment_id)
+                payment.unresolved, payment.over = 1, "unpaid"
+            case events.TransactionReplaced():
+                self.of(event.payment_id).tx = event.tx_hash
+                self.settled.setdefault(event.tx_hash, event.payment_id)
+            case events.PaymentIndexed():
+                self.of(event.payment_id).indexed_ms = at_ms
+            case events.SessionOpened():
+                return [self._opened(event)]
+            case events.SessionDebited() | events.SessionRefunded() | events.RefundUndone():
+                if session := self.sessions.get(event.session_id):
+                    return [_changed(session, event)]
+            case events.SessionsExpired():
+                return list(self._expired(event.actor, event.count))
+            case events.RefundDelayed() | events.SettlementAnswerLost():
+                pass
+            case events.PaidAgain() | events.IndexerRan():
+                pass
+            case _:
+                assert_never(event)
+        return []
+
+    def _settled(self, event: events.PaymentSettled, at_ms: int) -> None:
+        payment = self.of(event.payment_id)
+        payment.over, payment.settled_ms = "settled", at_ms
+        payment.tx, payment.resource = event.tx_hash, event.resource
+        payment.amount_base = event.amount_base
+        payment.payer = self._reading.name(event.payer)
+        self.settled.setdefault(event.tx_hash, event.payment_id)
+
+    def _opened(self, event: events.SessionOpened) -> Session:
+        payer, payment = self._reading.name(event.payer), self.payments.get(event.payment_id)
+        session = Session(
+            event.session_id, event.payment_id, payer, event.expires_ms, event.deposited_base
+        )
+        session.tx = payment.tx if payment else None
+        self.sessions[session.session_id] = self._by_deposit[session.payment_id] = session
+        due = self._due.setdefault(event.actor, [])
+        heappush(due, (session.expires_ms, len(self.sessions), session))
+        return session
+
+    def _expired(self, service: str, left: int) -> Iterator[Session]:
+        """Expire so many sessions of a service: those that were due first."""
+        due = self._due.get(service, [])
+        while left and due:
+            session = heappop(due)[2]
+            if session.last != "failed":
+                left -= 1
+                yield session.change("expired")
+
+
+def _changed(
+    session: Session, event: events.SessionDebited | events.SessionRefunded | events.RefundUndone
+) -> Session:
+    """Return a session whose budget an event has changed."""
+    match event:
+        case events.SessionDebited(released_base=released):
+            session.released = released
+            return session.change("debited")
+        case events.SessionRefunded(amount_base=refunded, tx_hash=tx):
+            session.refunded, session.refund_tx = refunded, tx
+            return session.change("refunded", tx)
+        case events.RefundUndone():
+            session.refunded, session.refund_tx = 0, None
+            return session.change("expired")
+
+
+def session_changes(reading: Reading) -> Iterator[tuple[Entry, Session]]:
+    """Yield each entry that changes a session, and the session after it.
+
+    What changed is `session.last`, one of `CHANGES`.
+    """
+    told = Told(reading)
+    for entry in reading.journal.of(*get_args(events.ServiceEvent)):
+        if isinstance(entry.event, events.ServiceEvent):
+            for session in told.follow(entry.event, entry.at_ms):
+                yield entry, session
+
+
 class Payments:
     """Follows every payment id through a journal's events."""
 
     def __init__(self, reading: Reading) -> None:
-        self._reading = reading
         self._asked: dict[int, events.RequestSent] = {}
-        self.found: dict[str, Payment] = {}
+        told = Told(reading)
+        self._of, self.found = told.of, told.payments
         self._is_seen = any(
             True for _ in reading.journal.of(events.PaymentSettled, events.PaymentRefused)
         )
@@ -72,12 +211,7 @@ class Payments:
             if isinstance(event, events.ExchangeEvent):  # first: most are, and each test takes time
                 self._by_payer(event, entry.at_ms)
             elif isinstance(event, events.ServiceEvent):
-                self._by_service(event, entry.at_ms)
-
-    def _of(self, payment_id: str) -> Payment:
-        return self.found.setdefault(payment_id, Payment(payment_id))
-
-    # --- what a payer sees -----------------------------------------------------------
+                told.follow(event, entry.at_ms)
 
     def _by_payer(self, event: events.ExchangeEvent, at_ms: int) -> None:
         match event:
@@ -128,152 +262,9 @@ class Payments:
                 leaves_earlier=refusal is not None and refusal.row.leaves_earlier,
             )
 
-    # --- what the service says -------------------------------------------------------
-
-    def _by_service(self, event: events.ServiceEvent, at_ms: int) -> None:
-        match event:
-            case events.PaymentSettled():
-                self._settled(event, at_ms)
-            case events.PaymentRefused():
-                self._of(event.payment_id).refuse(
-                    final=event.final, leaves_earlier=event.leaves_earlier
-                )
-            case events.PaymentFailed():
-                payment = self._of(event.payment_id)
-                payment.unresolved, payment.over = 0, "failed"
-            case events.PaymentUndone():
-                payment = self._of(event.payment_id)
-                payment.unresolved, payment.over = 1, "unpaid"
-            case events.TransactionReplaced():
-                self._of(event.payment_id).tx = event.tx_hash
-            case events.PaymentIndexed():
-                self._of(event.payment_id).indexed_ms = at_ms
-            case events.SessionOpened() | events.SessionDebited() | events.SessionRefunded():
-                pass
-            case events.RefundDelayed() | events.RefundUndone() | events.PaidAgain():
-                pass
-            case events.SettlementAnswerLost() | events.SessionsExpired() | events.IndexerRan():
-                pass
-            case _:
-                assert_never(event)
-
-    def _settled(self, event: events.PaymentSettled, at_ms: int) -> None:
-        payment = self._of(event.payment_id)
-        payment.over, payment.settled_ms = "settled", at_ms
-        payment.tx, payment.resource = event.tx_hash, event.resource
-        payment.amount_base = event.amount_base
-        payment.payer = self._reading.name(event.payer)
-
 
 def _was_not_read(answer: events.AnswerReceived) -> bool:
     """Tell whether the service refused a request before it looked at the payment in it."""
     if answer.error is None or answer.status >= 500:
         return False
     return request_error_named(answer.error) is not None
-
-
-@dataclass(slots=True)
-class Session:
-    """A session's budget: deposited, released by requests and paid back, in base units."""
-
-    session_id: str
-    payment_id: str
-    payer: str
-    expires_ms: int
-    deposited: int
-    released: int = 0
-    refunded: int = 0
-    last: str = "opened"
-    tx: str | None = None
-    """The transaction of the last change: of the deposit if it opened, of the refund, or None."""
-
-    @property
-    def remaining(self) -> int:
-        """What is left of the budget; nothing if its deposit failed."""
-        return 0 if self.last == "failed" else self.deposited - self.released - self.refunded
-
-
-class Sessions:
-    """Follows every session through a journal's events."""
-
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
-        self._known: dict[str, Session] = {}
-        self._by_deposit: dict[str, Session] = {}
-        self._deposits: dict[str, str] = {}
-        """The transaction of each settled payment id."""
-        self._due: dict[str, list[tuple[int, int, Session]]] = {}
-        """By service: the sessions that can expire, the first to be due first."""
-
-    def changes(self) -> Iterator[tuple[Entry, Session]]:
-        """Yield each entry that changes a session, and the session after it.
-
-        What changed is `session.last`, one of `CHANGES`.
-        """
-        for entry in self._reading.journal.of(*get_args(events.ServiceEvent)):
-            if isinstance(entry.event, events.ServiceEvent):
-                for session in self._follow(entry.event):
-                    yield entry, session
-
-    def _follow(self, event: events.ServiceEvent) -> Iterator[Session]:
-        """Yield the sessions that an event changes, as they are after it."""
-        match event:
-            case events.SessionOpened():
-                yield self._opened(event)
-            case events.SessionDebited(session_id=session_id) if session_id in self._known:
-                session = self._known[session_id]
-                session.released, session.last, session.tx = event.released_base, "debited", None
-                yield session
-            case events.SessionRefunded(session_id=session_id) if session_id in self._known:
-                session = self._known[session_id]
-                session.refunded, session.last = event.amount_base, "refunded"
-                session.tx = event.tx_hash
-                yield session
-            case events.SessionsExpired():
-                yield from self._expired(event.actor, event.count)
-            case events.PaymentFailed():
-                yield from self._failed(event.payment_id)
-            case events.RefundUndone(session_id=session_id) if session_id in self._known:
-                session = self._known[session_id]
-                session.refunded, session.last, session.tx = 0, "expired", None
-                yield session
-            case events.SessionDebited() | events.SessionRefunded() | events.RefundUndone():
-                pass  # the session was opened before the journal began
-            case events.PaymentSettled() | events.TransactionReplaced():
-                self._deposits[event.payment_id] = event.tx_hash
-            case events.PaymentUndone() | events.RefundDelayed() | events.PaidAgain():
-                pass
-            case events.PaymentRefused() | events.PaymentIndexed():
-                pass
-            case events.SettlementAnswerLost() | events.IndexerRan():
-                pass
-            case _:
-                assert_never(event)
-
-    def _opened(self, event: events.SessionOpened) -> Session:
-        payer = self._reading.name(event.payer)
-        session = Session(
-            event.session_id, event.payment_id, payer, event.expires_ms, event.deposited_base
-        )
-        session.tx = self._deposits.get(event.payment_id)
-        self._known[session.session_id] = self._by_deposit[session.payment_id] = session
-        due = self._due.setdefault(event.actor, [])
-        heappush(due, (session.expires_ms, len(self._known), session))
-        return session
-
-    def _expired(self, service: str, left: int) -> Iterator[Session]:
-        """Expire so many sessions of a service: those that were due first."""
-        due = self._due.get(service, [])
-        while left and due:
-            session = heappop(due)[2]
-            if session.last != "failed":
-                session.last, session.tx = "expired", None
-                left -= 1
-                yield session
-
-    def _failed(self, payment_id: str) -> Iterator[Session]:
-        """End the session whose deposit turns out to have failed."""
-        if payment_id in self._by_deposit:
-            session = self._by_deposit[payment_id]
-            session.last, session.tx = "failed", None
-            yield session

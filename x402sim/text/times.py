@@ -1,10 +1,16 @@
-"""Writes points in time for people: in UTC, and how far from now."""
+"""Writes points in time, in UTC: for programs, and for people with how far they are from now."""
 
 from datetime import UTC, datetime
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _END_S = 253402300800
 """The first second of the year 10000, which no calendar here can write."""
+
+
+def iso(at_s: float) -> str:
+    """Return "2026-11-23T06:49:18.000Z" for Unix seconds."""
+    at = datetime.fromtimestamp(at_s, UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def moment(at_s: int, now_s: int) -> str:

@@ -1,12 +1,11 @@
 """What a service sells, as indexes of the x402 standard read it."""
 
-from datetime import UTC, datetime
-
 from x402sim.protocol.discovery import Item, declaration
 from x402sim.protocol.x402 import MIME_TYPE, RequirementsV1, requirements_v1, requirements_v2
 from x402sim.service.docs.examples import examples_of
 from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, IssuedTerms
 from x402sim.service.state import Service
+from x402sim.text.times import iso
 
 
 def sold(service: Service) -> list[str]:
@@ -27,7 +26,7 @@ def accepts(service: Service, base: str) -> list[RequirementsV1]:
 
 def items(service: Service, base: str) -> list[Item]:
     """Return the entries of an index, in version 2, with examples of what each takes."""
-    setup, now = service.setup, datetime.fromtimestamp(service.clock.now(), UTC)
+    setup = service.setup
     examples = examples_of(setup.settings.decisions, setup.quote_price_base, setup.network)
     declared = {
         QUOTE: declaration("POST", {"quote": examples["Quote"]}, examples["QuoteRequest"]),
@@ -42,7 +41,7 @@ def items(service: Service, base: str) -> list[Item]:
             accepts=[
                 requirements_v2(service.issuer.requirements(_terms(service, path)), setup.network)
             ],
-            last_updated=now.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            last_updated=iso(service.clock.now()),
             description=RESOURCES[path].description,
             mime_type=MIME_TYPE,
             extensions=declared[path],

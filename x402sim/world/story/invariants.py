@@ -6,12 +6,14 @@ checked on the chain and the database; only what was served is read from an answ
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from sys import intern
-from typing import Any, assert_never, get_args
+from typing import Any
 
 from x402sim import events
 from x402sim.journal import Entry
 from x402sim.protocol.money import to_base
+from x402sim.report.laws import LAWS
 from x402sim.service.issue import MARKET, PAY, QUOTE
 from x402sim.service.store import Store
 from x402sim.world.assembly.parts import Parts
@@ -22,12 +24,7 @@ Use = tuple[bytes, bytes]
 """The nonce of an authorization, and the transaction that used it."""
 Broken = tuple[str, str, str]
 """A broken invariant: its clause, the expected and the actual value."""
-CONSERVED = "invariant/value-conserved"
-WITHIN_DEPOSIT = "invariant/released-within-deposit"
-GRANTED_IF_PAID = "invariant/granted-only-if-transferred"
-PAID_ONCE = "invariant/one-transfer-per-payment"
-SERVED_IF_PAID = "invariant/served-only-if-transferred"
-ORDER_ONCE = "invariant/one-order-per-authorization"
+CONSERVED, WITHIN_DEPOSIT, GRANTED_IF_PAID, PAID_ONCE, ORDER_ONCE, SERVED_IF_PAID = LAWS
 STANDS = "a transfer that stands when it is served"
 
 
@@ -57,18 +54,20 @@ class Invariants:
         """The authorizations that were served in one step, and the database of who did so first."""
         self._is_rewound = False
         """Whether the chain has ever undone a transaction."""
-        self._shown: dict[int, str] = {}
-        """The payment ids that open requests show."""
-        self._paying: dict[int, bytes] = {}
-        """The authorizations of open requests that pay in one step."""
-        self._without_proof: set[int] = set()
-        """Open requests for what is sold that show no proof of payment."""
+        self._open: dict[int, Callable[[events.AnswerReceived], Iterable[Broken]]] = {}
+        """What to check if an open request is served, by its exchange."""
         self._reported: set[tuple[str, str]] = set()
         self._looks: dict[type[events.Event], Callable[[Any], Iterable[Broken]]] = {
-            **dict.fromkeys(get_args(events.ChainEvent), self._look_at_chain),
-            **dict.fromkeys(get_args(events.ServiceEvent), self._look_at_service),
+            events.Transfer: self._count,
+            events.TransactionUndone: self._undo,
+            events.AuthorizationConsumed: self._paid_once,
+            events.PaymentSettled: self._granted_if_paid,
+            events.SessionOpened: self._within_deposit,
+            events.SessionDebited: self._debited,
+            events.SessionRefunded: self._within_deposit,
             events.RequestSent: self._look_at_request,
-            **dict.fromkeys((events.AnswerReceived, events.NoAnswer), self._look_at_end),
+            events.AnswerReceived: self._look_at_end,
+            events.NoAnswer: self._look_at_end,
         }
 
     def __call__(self, entry: Entry) -> None:
@@ -91,35 +90,31 @@ class Invariants:
 
     def _look_at_request(self, event: events.RequestSent) -> Iterable[Broken]:
         authorization, payment_id = event.authorization, event.payment_id
-        pays_in_one_step = event.to in self._parts.services and event.path != PAY
-        if authorization is not None and pays_in_one_step:
-            self._paying[event.exchange] = self._known(authorization)
+        if authorization is not None and event.to in self._parts.services and event.path != PAY:
+            look = partial(self._served_in_one_step, self._known(authorization))
+            self._open[event.exchange] = look
         elif payment_id is None:
             if event.session_id is None and event.path in (MARKET, QUOTE):
-                self._without_proof.add(event.exchange)
+                self._open[event.exchange] = self._served_without_proof
         elif authorization is not None:
             self._offer(_packed(authorization), payment_id)
         elif event.method == "POST":
-            self._shown[event.exchange] = payment_id
+            self._open[event.exchange] = partial(self._served_if_paid, payment_id)
         return ()
 
     def _look_at_end(self, event: events.AnswerReceived | events.NoAnswer) -> Iterable[Broken]:
-        paying = self._paying.pop(event.exchange, None)
-        shown = self._shown.pop(event.exchange, None)
-        found: list[Broken] = []
-        if event.exchange in self._without_proof:
-            self._without_proof.remove(event.exchange)
-            if isinstance(event, events.AnswerReceived) and event.status == 200:
-                at_stake = _at_stake(self._quote_price(event.to))
-                seen = f"none in exchange {event.exchange}{at_stake}"
-                found.append((SERVED_IF_PAID, "a proof of payment", seen))
-        if isinstance(event, events.AnswerReceived):
-            found += () if paying is None else self._served_in_one_step(event, paying)
-            found += () if shown is None else self._served_if_paid(event, shown)
-        return found
+        look = self._open.pop(event.exchange, None)
+        if look is None or not isinstance(event, events.AnswerReceived):
+            return ()
+        return look(event) if event.status in (200, 201) else ()
+
+    def _served_without_proof(self, event: events.AnswerReceived) -> Iterable[Broken]:
+        """Report what is sold and was served to a request that showed no proof of payment."""
+        seen = f"none in exchange {event.exchange}{_at_stake(self._quote_price(event.to))}"
+        return [(SERVED_IF_PAID, "a proof of payment", seen)] if event.status == 200 else ()
 
     def _served_in_one_step(
-        self, event: events.AnswerReceived, authorization: bytes
+        self, authorization: bytes, event: events.AnswerReceived
     ) -> Iterator[Broken]:
         """Check that what a request that pays is answered with was paid before, and only once."""
         if event.status != 200:
@@ -147,20 +142,21 @@ class Invariants:
             self._presented[authorization] = (*ids, payment_id)
             self._offered[payment_id] = (*self._offered.get(payment_id, ()), authorization)
 
-    def _served_if_paid(self, event: events.AnswerReceived, payment_id: str) -> Iterator[Broken]:
+    def _served_if_paid(self, payment_id: str, event: events.AnswerReceived) -> Iterator[Broken]:
         """Check that a payment id that is served was paid, by a header that was presented."""
         offered = self._offered.get(payment_id)
-        if event.status in (200, 201) and offered and self._used.keys().isdisjoint(offered):
+        if not offered:
+            return
+        if self._used.keys().isdisjoint(offered):
             price = self._price(event.to, payment_id)
             yield SERVED_IF_PAID, STANDS, f"none for {payment_id}{_at_stake(price)}"
-        if event.status in (200, 201) and offered:
-            self._served.add(payment_id)
-            ids = {each for one in offered for each in self._presented[one]}
-            authorizations = {one for each in ids for one in self._offered[each]}
-            if len(ids) > 1 and len(self._served & ids) > len(authorizations):
-                price = self._price(event.to, payment_id)
-                seen = f"{payment_id} with that of another{_at_stake(price)}"
-                yield ORDER_ONCE, "an authorization of its own", seen
+        self._served.add(payment_id)
+        ids = {each for one in offered for each in self._presented[one]}
+        authorizations = {one for each in ids for one in self._offered[each]}
+        if len(ids) > 1 and len(self._served & ids) > len(authorizations):
+            price = self._price(event.to, payment_id)
+            seen = f"{payment_id} with that of another{_at_stake(price)}"
+            yield ORDER_ONCE, "an authorization of its own", seen
 
     def _debited_if_deposited(self, event: events.SessionDebited) -> Iterator[Broken]:
         """Check that the deposit of a session that is debited stands."""
@@ -175,51 +171,25 @@ class Invariants:
         terms = self._parts.services[service].process.service.issuer.read(payment_id)
         return terms.amount_base if terms else 0
 
-    def _look_at_chain(self, event: events.ChainEvent) -> Iterator[Broken]:
-        match event:
-            case events.Transfer():
-                self._count(event)
-            case events.TransactionUndone():
-                tx = _packed(event.tx_hash)
-                self._supply -= self._minted.pop(event.tx_hash, 0)
-                self._moved.pop(tx, None)
-                self._is_rewound = True
-                gone = [nonce for nonce, by in self._used.items() if by == event.tx_hash]
-                for nonce in gone:
-                    del self._used[nonce]
-                undone = [
-                    each for each, uses in self._paid.items() if any(u[1] == tx for u in uses)
-                ]
-                for payment_id in undone:
-                    uses = self._paid[payment_id]
-                    self._paid[payment_id] = tuple(use for use in uses if use[1] != tx)
-            case events.AuthorizationConsumed():
-                yield from self._paid_once(event)
-            case events.TransactionMined():
-                pass
-            case _:
-                assert_never(event)
+    def _undo(self, event: events.TransactionUndone) -> Iterable[Broken]:
+        """Forget what a transaction has moved, and used, that the chain took back."""
+        tx = _packed(event.tx_hash)
+        self._supply -= self._minted.pop(event.tx_hash, 0)
+        self._moved.pop(tx, None)
+        self._is_rewound = True
+        for nonce in [nonce for nonce, by in self._used.items() if by == event.tx_hash]:
+            del self._used[nonce]
+        for payment_id, uses in self._paid.items():
+            if any(use[1] == tx for use in uses):
+                self._paid[payment_id] = tuple(use for use in uses if use[1] != tx)
+        return ()
 
-    def _look_at_service(self, event: events.ServiceEvent) -> Iterator[Broken]:
-        match event:
-            case events.SessionDebited() | events.SessionOpened() | events.SessionRefunded():
-                yield from self._within_deposit(event.actor, event.session_id)
-                if self._is_rewound and isinstance(event, events.SessionDebited):
-                    yield from self._debited_if_deposited(event)
-            case events.PaymentSettled():
-                yield from self._granted_if_paid(event)
-            case events.PaymentRefused() | events.PaymentFailed() | events.PaymentIndexed():
-                pass
-            case events.PaymentUndone() | events.TransactionReplaced():
-                pass
-            case events.RefundDelayed() | events.RefundUndone() | events.PaidAgain():
-                pass
-            case events.SettlementAnswerLost() | events.SessionsExpired() | events.IndexerRan():
-                pass
-            case _:
-                assert_never(event)
+    def _debited(self, event: events.SessionDebited) -> Iterator[Broken]:
+        yield from self._within_deposit(event)
+        if self._is_rewound:
+            yield from self._debited_if_deposited(event)
 
-    def _count(self, event: events.Transfer) -> None:
+    def _count(self, event: events.Transfer) -> Iterable[Broken]:
         """Record the transfers and mints of each transaction."""
         sender, to = intern(event.sender.lower()), intern(event.to.lower())
         tx, amount_base = _packed(event.tx_hash), int(event.amount_base)
@@ -227,6 +197,7 @@ class Invariants:
         if int(sender, 16) == 0:
             self._supply += amount_base
             self._minted[event.tx_hash] = self._minted.get(event.tx_hash, 0) + amount_base
+        return ()
 
     def _conserved(self) -> Iterator[Broken]:
         """Check that the sum of all balances is the minted amount."""
@@ -234,16 +205,19 @@ class Invariants:
         if held != minted:
             yield CONSERVED, f"{minted} base units", f"{held} base units{_at_stake(held - minted)}"
 
-    def _within_deposit(self, service: events.ServiceName, session_id: str) -> Iterator[Broken]:
+    def _within_deposit(
+        self, event: events.SessionOpened | events.SessionDebited | events.SessionRefunded
+    ) -> Iterator[Broken]:
         """Check that a session's released and refunded amounts do not exceed its deposit."""
-        session = self._store(service).sessions.get(session_id)
+        session = self._store(event.actor).sessions.get(event.session_id)
         if session is None:
             return
         refunded = session.remaining if session.refund_status == "settled" else 0
         out = session.released + refunded
         if not 0 <= session.released <= out <= session.deposited:
             over = _at_stake(out - session.deposited)
-            yield WITHIN_DEPOSIT, f"at most {session.deposited}", f"{out} of {session_id}{over}"
+            seen = f"{out} of {event.session_id}{over}"
+            yield WITHIN_DEPOSIT, f"at most {session.deposited}", seen
 
     def _granted_if_paid(self, event: events.PaymentSettled) -> Iterator[Broken]:
         """Check that the transaction of a grant moved exactly this amount from this payer."""

@@ -27,6 +27,7 @@ Story = Callable[[Any], Awaitable[None]]
 _DOCSTRING = re.compile(
     r"(?P<title>[^\n]+)\n\nCovers: (?P<covers>.+?)\.\nStory: (?P<story>.+)", re.DOTALL
 )
+_FILE = re.compile(r"(.+\.py)(?::(.*))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,21 +193,18 @@ def _is_story(value: object, module: str) -> bool:
     return inspect.iscoroutinefunction(story) and story.__module__ == module
 
 
-def find(names: list[str]) -> list[Scenario]:
-    """Return the scenarios of these names, "FILE.py" or "FILE.py:function"; of none, all shipped.
+def find(name: str) -> Scenario:
+    """Return the scenario of a name, "FILE.py" or "FILE.py:function".
 
-    Raises `ValueError` that suggests the nearest name.
+    Raises `NoScenario`, which suggests the nearest name, and what a file raises.
     """
-    return [_found(name) for name in names] if names else shipped()
-
-
-def _found(name: str) -> Scenario:
     known = shipped_names()
     if name in known:
         return load(_folder() / f"{name}.py")
-    file, _, function = name.partition(".py:")
-    if function and Path(f"{file}.py").is_file():
-        return load(Path(f"{file}.py"), function)
-    if name.endswith(".py") and Path(name).is_file():
-        return load(Path(name))
-    raise ValueError(unknown("scenario", name, known))
+    file = _FILE.fullmatch(name)
+    if file is None:
+        possible = "`x402sim list` shows all names; or give a .py file"
+        raise NoScenario(unknown("scenario", name, known, possible=possible))
+    if not Path(file[1]).is_file():
+        raise NoScenario(f"no such file: {file[1]}")
+    return load(Path(file[1]), file[2])

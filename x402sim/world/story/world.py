@@ -203,7 +203,7 @@ class World:
         than two seconds shows how far it is, on stderr or in the cell, unless `progress` is False.
         Ctrl-C ends the story; the journal, if it is in a file, says where.
         """
-        scenario = find([story])[0] if isinstance(story, str) else scenario_of(story)
+        scenario = find(story) if isinstance(story, str) else scenario_of(story)
         is_told = progress and not is_swept()
         try:
             run = finished(self.on.run(self.chain, lambda: self._play(scenario, is_told)))
