@@ -8,7 +8,7 @@ one, and after 75 seconds otherwise: later than clients stop using it.
 import asyncio
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -308,24 +308,30 @@ def _refusal(wrong: RequestError, reason: str | None) -> bytes:
     return line + head + b"\r\n" + bytes(response.body)
 
 
-def one_host(app: ASGIApp, trusted: str | list[str]) -> ASGIApp:
+def outermost(app: ASGIApp, trusted: str | list[str]) -> ASGIApp:
     """Return `app`, with 400 for a request that has no Host header, or several (RFC 9112, 3.2).
 
-    Of a proxy at a `trusted` address, it believes for whom and by what scheme it asks.
+    Of a proxy at a `trusted` address, it believes for whom and by what scheme it asks. It answers
+    503 to requests that are unfinished when the server stops.
     """
     proxied: Any = ProxyHeadersMiddleware(cast(Any, app), trusted)
 
-    def require(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         names = [name for name, _ in scope["headers"]]
+        asked: ASGIApp = app
         if (hosts := names.count(b"host")) != 1:
             wrong = RequestError.INVALID_HOST
-            refusal = web.error(400, wrong.text, f"expected one Host header, got {hosts}")
-            return refusal(scope, receive, send)
-        is_proxied = b"x-forwarded-proto" in names or b"x-forwarded-for" in names
-        asked: ASGIApp = proxied if is_proxied else app
-        return asked(scope, receive, send)
+            asked = web.error(400, wrong.text, f"expected one Host header, got {hosts}")
+        elif b"x-forwarded-proto" in names or b"x-forwarded-for" in names:
+            asked = proxied
+        try:
+            await asked(scope, receive, send)
+        except asyncio.CancelledError:  # unfinished when a stopping server's grace period ends
+            if not scope[web.CONNECTION].response_started:
+                stopped = web.error(503, "Server stopped", "ask again when it is back")
+                await stopped(scope, receive, send)
 
-    return require
+    return serve
 
 
 class Server(uvicorn.Server):
@@ -349,13 +355,13 @@ class Server(uvicorn.Server):
             log_level="error",  # a warning for each request that is not HTTP would fill a disk
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # `one_host` reads them
+            proxy_headers=False,  # `outermost` reads them
             interface="asgi3",
             lifespan="off",
             ws="none",
             timeout_graceful_shutdown=GRACE_S,
         )
-        config.app = cast(Any, one_host(app, config.forwarded_allow_ips))
+        config.app = cast(Any, outermost(app, config.forwarded_allow_ips))
         super().__init__(config)
         self._on_ready, self._on_stop, self._tls = on_ready, on_stop, tls
 
