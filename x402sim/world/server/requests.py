@@ -143,7 +143,7 @@ def _pays(scope: Scope) -> bool:
     path = scope.get("path", "")
     if path == PAY or path.startswith("/facilitator"):
         return True
-    return any(name in _PAYMENTS for name, _ in scope.get("headers", ()))
+    return not _PAYMENTS.isdisjoint(dict(scope.get("headers", ())))
 
 
 def _kept(receive: Receive, request: Request) -> Receive:
