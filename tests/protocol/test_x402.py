@@ -7,7 +7,13 @@ import pytest
 
 from x402sim import BASE_SEPOLIA, Wallet
 from x402sim.protocol import x402
-from x402sim.protocol.messages import BadMessage, PaymentRequirements, encode
+from x402sim.protocol.messages import (
+    BadMessage,
+    PaymentRequired,
+    PaymentRequirements,
+    encode,
+)
+from x402sim.protocol.offers import offers, written
 from x402sim.protocol.x402 import RequirementsV2
 
 ALICE = Wallet(b"\x01" * 32, nonces=lambda: b"\x02" * 32)
@@ -129,3 +135,19 @@ def test_absent_fields_are_left_out_and_null_is_read() -> None:
             base64.b64decode(x402.encode_payment(AUTH, SIGNATURE, SECOND)))["payload"],
             "extensions": None, "resource": None}).encode(),
     ).accepted.extra is None  # fmt: skip
+
+
+@pytest.mark.parametrize("payment_id", ["pay_" + "x" * 60, "pay_" + "y" * 60, "a", "of 7..."])
+@pytest.mark.parametrize("host", ["a", "ab", "abc"])
+def test_a_402_is_written_as_its_messages_are_encoded(host: str, payment_id: str) -> None:
+    required = PaymentRequired(
+        error="Payment Required",
+        payment_id=payment_id,
+        payment_requirements=WANTED,
+        message="Pay",
+        network="base-sepolia",
+    )
+    for error, reason in (("", None), ("invalid_payload", "invalid_payload: it says \ue000€")):
+        told = {"url": f"http://{host}/api", "error": error, "reason": reason}
+        wanted = offers(required, BASE_SEPOLIA, **told)
+        assert written(required, BASE_SEPOLIA, **told) == (encode(wanted.body), wanted.header)

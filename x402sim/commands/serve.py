@@ -1,5 +1,6 @@
 """`serve`: the whole world on one port, as a local mock server."""
 
+import gc
 import json
 import os
 import socket
@@ -243,6 +244,8 @@ def _run(
 
             show(ready, db)
 
+    gc.collect()
+    gc.freeze()  # the collector need not walk through all that is loaded, again and again
     server.run(server.serve(parts, listen, sock, on_start, form))
     if not as_json:
         typer.echo("stopped" + (f"; the data is in {db}" if db else ""))

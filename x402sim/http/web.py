@@ -316,7 +316,7 @@ def recorded(
             await app(scope, receive, send)
             return
 
-        async def send_and_record(message: Message) -> None:
+        def send_and_record(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
                 journal.record(
                     clock.now_ms(),
@@ -327,7 +327,7 @@ def recorded(
                         status=message["status"],
                     ),
                 )
-            await send(message)
+            return send(message)
 
         try:
             await app(scope, receive, send_and_record)

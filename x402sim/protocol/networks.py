@@ -34,6 +34,9 @@ class Network:
         domain = Domain(self.token_name, self.token_version, self.chain_id, self.asset)
         object.__setattr__(self, "domain", domain)
 
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     @property
     def caip2(self) -> str:
         """The network's name in x402 version 2 (CAIP-2), such as "eip155:84532"."""

@@ -3,10 +3,14 @@
 The body is that of section 2.2 with the fields of version 1 beside it; version 2 is in a header.
 """
 
+import base64
+from functools import lru_cache
+
 import msgspec
+from msgspec.structs import replace
 
 from x402sim.protocol.identifiers import IDENTIFIER_OFFER
-from x402sim.protocol.messages import PaymentRequired
+from x402sim.protocol.messages import PaymentRequired, encode
 from x402sim.protocol.networks import Network
 from x402sim.protocol.x402 import (
     MIME_TYPE,
@@ -70,3 +74,44 @@ def offers(
         reason=reason,
     )
     return Offers(body, to_base64(header))
+
+
+_ID = "\ue000"
+"""Stands for the payment id where the rest is encoded; no URL can hold it."""
+
+
+def written(
+    required: PaymentRequired, network: Network, *, url: str, error: str, reason: str | None
+) -> tuple[bytes, str]:
+    """Return the body and the header of `offers` as they are sent.
+
+    But for the payment id, all 402s of a resource are alike, unless an error is told: what they
+    have in common is encoded once.
+    """
+    if error or reason:
+        told = offers(required, network, url=url, error=error, reason=reason)
+        return encode(told.body), told.header
+    payment_id, rest = required.payment_id.encode(), replace(required, payment_id=_ID)
+    body, (before, begun, ended, after) = _common(rest, len(payment_id), network, url)
+    header = before + base64.b64encode(begun + payment_id + ended) + after
+    return payment_id.join(body), header.decode()
+
+
+@lru_cache(maxsize=16)  # a URL may be long, and there are few
+def _common(
+    rest: PaymentRequired, length: int, network: Network, url: str
+) -> tuple[list[bytes], tuple[bytes, bytes, bytes, bytes]]:
+    """Return what is around each payment id of this length in the body, and in the header.
+
+    Of the header, the bytes next to the id are not in base64 yet, which takes them three by three.
+    """
+    told = offers(rest, network, url=url)
+    begun, ended = base64.b64decode(told.header).split(_ID.encode())
+    first = len(begun) - len(begun) % 3
+    last = -(len(begun) + length) % 3
+    return encode(told.body).split(_ID.encode()), (
+        base64.b64encode(begun[:first]),
+        begun[first:],
+        ended[:last],
+        base64.b64encode(ended[last:]),
+    )

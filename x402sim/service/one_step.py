@@ -23,7 +23,7 @@ from x402sim.protocol.differences import difference, times
 from x402sim.protocol.eip3009 import is_early
 from x402sim.protocol.header import SignedPayment, encode_header
 from x402sim.protocol.messages import BadMessage, PaymentRequired, SettlementRequest, decode
-from x402sim.protocol.offers import PAYMENT_ID, offers
+from x402sim.protocol.offers import PAYMENT_ID, written
 from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, Unpaid
 from x402sim.protocol.rules import VERIFICATION, Invalid, Verification, first_broken, without
 from x402sim.protocol.x402 import (
@@ -240,8 +240,9 @@ def offer(service: Service, required: PaymentRequired, url: str, why: Unpaid) ->
     """Return a 402 in both versions of the standard; `url` is the whole URL asked."""
     if not service.settings.one_step:
         return web.answer(required, 402)
-    offered = offers(required, service.setup.network, url=url, error=why.code, reason=why.told)
-    return web.answer(offered.body, 402, {REQUIRED_HEADER: offered.header, **why.headers})
+    network = service.setup.network
+    body, header = written(required, network, url=url, error=why.code, reason=why.told)
+    return web.answer(msgspec.Raw(body), 402, {REQUIRED_HEADER: header, **why.headers})
 
 
 def receipt(service: Service, paid: OneStep) -> Mapping[str, str]:

@@ -100,7 +100,8 @@ _TABLES = ("reputation", "refunds", "debits", "sessions", "payments")
 
 class Database:
     """One SQLite connection; without a `file` it is in memory, and what its cache of 2 MB does not
-    hold is in a temporary file.
+    hold is in a temporary file. What a transaction can undo is in memory then, too: nothing of it
+    outlives the process, and SQLite would pass each changed page again with every transaction.
 
     Raises `sqlite3.Error` if the file is damaged, locked or of another version.
     """
@@ -114,7 +115,8 @@ class Database:
             raise
 
     def _open(self) -> None:
-        self.execute("PRAGMA journal_mode=WAL")
+        if self.one("PRAGMA journal_mode=WAL") != ("wal",):  # a file that ends with the process
+            self.execute("PRAGMA journal_mode=MEMORY")
         self.execute("PRAGMA synchronous=FULL")
         self.execute("PRAGMA foreign_keys=ON")
         (health,) = self.one("PRAGMA quick_check(1)")

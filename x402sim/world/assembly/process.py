@@ -49,12 +49,12 @@ class Process:
         """The paths that the service serves, as its routes spell them."""
         self._app = self._hooks.app(self.service, app)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve one request; a crash breaks its connection, and during a restart it is refused."""
         if self._restart is not None:
-            await scope[ABORT]("refused")
-        elif await self._cut_by_a_crash(self._app(scope, receive, send)):
-            await scope[ABORT]("lost")
+            refuse: Callable[[str], Awaitable[None]] = scope[ABORT]
+            return refuse("refused")
+        return self._cut_by_a_crash(self._app(scope, receive, send), scope.get(ABORT))
 
     async def do(self, job: Callable[[Service], Awaitable[T]]) -> T | None:
         """Return `job(service)`, done by this process once it runs; None if a crash cut it."""
@@ -67,9 +67,11 @@ class Process:
         await self._cut_by_a_crash(work())
         return results[0] if results else None
 
-    async def _cut_by_a_crash(self, work: Awaitable[None]) -> bool:
-        """Await work of this process; tell whether a crash ended it."""
-        life, task = self.crashes, asyncio.current_task()
+    async def _cut_by_a_crash(
+        self, work: Awaitable[None], abort: Callable[[str], Awaitable[None]] | None = None
+    ) -> None:
+        """Await work of this process; if a crash ends it, break the connection that it is for."""
+        life, task, is_cut = self.crashes, asyncio.current_task(), False
         assert task is not None
         self._tasks.add(task)
         try:
@@ -78,10 +80,11 @@ class Process:
             if life == self.crashes:
                 raise
             task.uncancel()
-            return True
+            is_cut = True
         finally:
             self._tasks.discard(task)
-        return False
+        if is_cut and abort is not None:
+            await abort("lost")
 
     def start_background(self) -> None:
         """Start the indexer, the sweeps and the reconciler, now and after each restart."""

@@ -11,14 +11,13 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import Enum, auto
 from functools import lru_cache, partial
 from http import HTTPStatus
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never, cast
 
-import msgspec
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.httptools_impl import (
     HEADER_RE,
     STATUS_LINE,
@@ -56,24 +55,24 @@ DEADLINES = Deadlines()
 """The deadlines of every server that states no others."""
 
 
-class _Awaited(Enum):
-    """What the client has to send next."""
-
-    HEAD = auto()
-    BODY = auto()
-    NOTHING = auto()
-    """The answer is on its way."""
+_Awaited = Literal["head", "body", "nothing"]
+"""What the client has to send next; nothing while its answer is on its way."""
 
 
-class _Connection(msgspec.Struct):
-    """The connection of one request, for an application that must know who reads its answer."""
+class _Cycle(RequestResponseCycle):
+    """A request whose answer leaves in one write, head and first part of the body.
 
-    transport: asyncio.Transport
-    cycle: RequestResponseCycle
+    The head is checked as a whole: uvicorn searches each header on its own, and one with an offer
+    of payments is long. For the application it is its `web.Connection`.
+    """
+
+    _head = b""
+    """What is to be written before the body."""
+    _is_read = False
 
     def is_closed(self) -> bool:
         """Look for the end of the client's stream in the socket."""
-        if self.cycle.disconnected or self.transport.is_closing():
+        if self.disconnected or self.transport.is_closing():
             return True
         self.transport.set_write_buffer_limits(high=0)  # uvloop writes at the end of its turn
         number = self.transport.get_extra_info("socket").fileno()
@@ -87,18 +86,17 @@ class _Connection(msgspec.Struct):
 
     def is_answered(self) -> bool:
         """Tell whether the last byte was passed on before the connection was lost."""
-        return self.cycle.response_complete
+        return self.response_complete
 
-
-class _Cycle(RequestResponseCycle):
-    """A request whose answer leaves in one write, head and first part of the body.
-
-    The head is checked as a whole: uvicorn searches each header on its own, and one with an offer
-    of payments is long.
-    """
-
-    _head = b""
-    """What is to be written before the body."""
+    async def receive(self) -> Any:
+        """Return the body: at once if it is here as a whole."""
+        is_ready = not (self.more_body or self._is_read or self.disconnected)
+        if not is_ready or self.flow.read_paused or self.waiting_for_100_continue:
+            return await super().receive()
+        self._is_read = True
+        self.message_event.clear()
+        body, self.body = bytes(self.body), bytearray()
+        return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(self, message: Any) -> None:
         """Write a part of the answer."""
@@ -106,8 +104,16 @@ class _Cycle(RequestResponseCycle):
             if self._starts(message):
                 return
         elif self._head:
-            message = {**message, "body": self._head + message.get("body", b"")}
-            self._head = b""
+            body, self._head = self._head + message.get("body", b""), b""
+            is_open = not (self.disconnected or self.flow.write_paused) and self.keep_alive
+            is_whole = len(body) == self.expected_content_length and not message.get("more_body")
+            if is_open and is_whole:
+                self.transport.write(body)
+                self.response_complete = True
+                self.message_event.set()
+                self.on_response()
+                return
+            message = {**message, "body": body}
         await super().send(message)
 
     def _starts(self, message: Any) -> bool:
@@ -151,7 +157,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._deadlines = deadlines
         self._message_bytes = 0
         self._has_begun = False
-        self._awaited = _Awaited.HEAD
+        self._awaited: _Awaited = "head"
         self._watched: _Awaited | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._is_refused = False
@@ -169,7 +175,7 @@ class HttpProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Feed data to the parser, or refuse the request if its head or the whole is too long."""
         self._message_bytes += len(data)
-        in_head = self._awaited is not _Awaited.BODY
+        in_head = self._awaited != "body"
         if self._is_refused:
             if self._message_bytes > MAX_MESSAGE_BYTES:
                 self.transport.close()
@@ -184,21 +190,21 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Wait for this message's head."""
         self._has_begun = True
-        self._await(_Awaited.HEAD)
+        self._awaited, self._watched = "head", None
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Put the connection into the ASGI scope, and the function that breaks it, for faults."""
-        scope: Any = self.scope
-        scope[ABORT] = self._abort
+        """Wait for the body."""
         super().on_headers_complete()
-        scope[web.CONNECTION] = _Connection(self.transport, self.cycle)
-        self._await(_Awaited.BODY)
+        self._awaited, self._watched = "body", None
         if self.parser.should_upgrade():  # nothing can follow: the parser takes it for a protocol
             self.cycle.keep_alive = False
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        """Put the connection into the ASGI scope, and the function that breaks it, for faults."""
         cycle.__class__ = _Cycle
+        scope: Any = cycle.scope
+        scope[web.CONNECTION], scope[ABORT] = cycle, self._abort
         super()._start_asgi_task(cycle, app)
 
     async def _abort(self, _: str) -> None:
@@ -210,7 +216,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Reset the count."""
         self._message_bytes, self._has_begun = 0, False
-        self._await(_Awaited.NOTHING)
+        self._awaited, self._watched = "nothing", None
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
@@ -226,25 +232,23 @@ class HttpProtocol(HttpToolsProtocol):
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _await(self, awaited: _Awaited) -> None:
-        self._awaited, self._watched = awaited, None
-
     def _watch(self) -> None:
         """Set the deadline for what the client has to send next, once."""
         if self._deadlines is None or self._is_refused:
             return
-        if self._awaited is _Awaited.NOTHING and not self._is_answering:
-            self._await(_Awaited.HEAD)  # the rest of a body that was answered before it came
-        if self._awaited is self._watched:
+        if self._awaited == "nothing" and not self._is_answering:
+            self._awaited = "head"  # the rest of a body that was answered before it came
+            self._watched = None
+        if self._awaited == self._watched:
             return
         self._stop_watching()
         self._watched = self._awaited
         match self._awaited:
-            case _Awaited.HEAD:
+            case "head":
                 self._set_deadline(self._deadlines.head_s)
-            case _Awaited.BODY:
+            case "body":
                 self._set_deadline(self._deadlines.body_s)
-            case _Awaited.NOTHING:
+            case "nothing":
                 pass
             case _:
                 assert_never(self._awaited)
@@ -259,14 +263,13 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _too_late(self, seconds: float) -> None:
         """Refuse a request that did not arrive in time, unless we did not read it."""
-        is_behind = self._awaited is _Awaited.HEAD and self._is_answering
+        is_behind = self._awaited == "head" and self._is_answering
         if is_behind or self.flow.read_paused:
             self._set_deadline(seconds)
         elif not self._has_begun:
             self.transport.close()
         else:
-            part = self._awaited.name.lower()
-            self._refuse(RequestError.TIMED_OUT, f"its {part} has {seconds:g} s to arrive")
+            self._refuse(RequestError.TIMED_OUT, f"its {self._awaited} has {seconds:g} s to arrive")
 
     # --- refusals --------------------------------------------------------------------
 
@@ -279,10 +282,10 @@ class HttpProtocol(HttpToolsProtocol):
         self._is_refused = True
         self._stop_watching()
         self._unset_keepalive_if_required()
-        if self._awaited is _Awaited.BODY and self.cycle.response_started:
+        if self._awaited == "body" and self.cycle.response_started:
             self.transport.close()
             return
-        if self._awaited is not _Awaited.BODY and self._is_answering:
+        if self._awaited != "body" and self._is_answering:
             self.cycle.keep_alive = False  # the answer to an earlier request is the last
             return
         if self.cycle:
@@ -305,19 +308,30 @@ def _refusal(wrong: RequestError, reason: str | None) -> bytes:
     return line + head + b"\r\n" + bytes(response.body)
 
 
-def one_host(app: ASGIApp) -> ASGIApp:
-    """Return `app`, with 400 for a request that has no Host header, or several (RFC 9112, 3.2)."""
+def outermost(app: ASGIApp, trusted: str | list[str]) -> ASGIApp:
+    """Return `app`, with 400 for a request that has no Host header, or several (RFC 9112, 3.2).
 
-    async def require(scope: Scope, receive: Receive, send: Send) -> None:
-        hosts = [name for name, _ in scope["headers"]].count(b"host")
-        if hosts == 1:
-            await app(scope, receive, send)
-        else:
+    Of a proxy at a `trusted` address, it believes for whom and by what scheme it asks. It answers
+    503 to requests that are unfinished when the server stops.
+    """
+    proxied: Any = ProxyHeadersMiddleware(cast(Any, app), trusted)
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        names = [name for name, _ in scope["headers"]]
+        asked: ASGIApp = app
+        if (hosts := names.count(b"host")) != 1:
             wrong = RequestError.INVALID_HOST
-            refusal = web.error(400, wrong.text, f"expected one Host header, got {hosts}")
-            await refusal(scope, receive, send)
+            asked = web.error(400, wrong.text, f"expected one Host header, got {hosts}")
+        elif b"x-forwarded-proto" in names or b"x-forwarded-for" in names:
+            asked = proxied
+        try:
+            await asked(scope, receive, send)
+        except asyncio.CancelledError:  # unfinished when a stopping server's grace period ends
+            if not scope[web.CONNECTION].response_started:
+                stopped = web.error(503, "Server stopped", "ask again when it is back")
+                await stopped(scope, receive, send)
 
-    return require
+    return serve
 
 
 class Server(uvicorn.Server):
@@ -334,17 +348,20 @@ class Server(uvicorn.Server):
     ) -> None:
         protocol: Any = partial(HttpProtocol, deadlines=deadlines)
         config = uvicorn.Config(
-            one_host(app),
+            cast(Any, app),
             http=protocol,
             timeout_keep_alive=deadlines.idle_s,
             log_config=None,  # uvicorn logs to the handlers of the program, as all else does
             log_level="error",  # a warning for each request that is not HTTP would fill a disk
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # `outermost` reads them
+            interface="asgi3",
             lifespan="off",
             ws="none",
             timeout_graceful_shutdown=GRACE_S,
         )
+        config.app = cast(Any, outermost(app, config.forwarded_allow_ips))
         super().__init__(config)
         self._on_ready, self._on_stop, self._tls = on_ready, on_stop, tls
 

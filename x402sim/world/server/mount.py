@@ -1,14 +1,13 @@
 """Mounts every part of a world on one port, and restricts who may call it."""
 
-import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import RedirectResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from x402sim.chain.rpc.context import DEVELOP
 from x402sim.http import web
@@ -29,10 +28,7 @@ NAMED = (b"origin", b"host")
 
 
 def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIApp:
-    """Return the application that routes each path to its part; its page shows the `watch`.
-
-    It answers 503 to requests that are unfinished when the server stops.
-    """
+    """Return the application that routes each path to its part; its page shows the `watch`."""
     watch = watch or Watch(parts.journal)
     world = Development(Context.of(parts), Recorder(parts))
     rpc = {each.network.name: _rpc(each, listen, world) for each in (parts, *parts.also)}
@@ -46,40 +42,29 @@ def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIA
 
     service_app = parts.service_app
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] == "/" and listen.has_control and _is_of_a_browser(scope):
-            await first_page(scope, receive, send)
-            return
-        first = "/" + scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else ""
+    def app(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        path: str = scope["path"]
+        if path == "/" and listen.has_control and _is_of_a_browser(scope):
+            return first_page(scope, receive, send)
+        first = "/" + path.split("/", 2)[1] if path.startswith("/") else ""
         part = mounted.get(first)
-        if part is not None:
-            if first == "/rpc" and (name := scope["path"][5:].strip("/")) in rpc:
-                first, part = f"/rpc/{name}", rpc[name]
-            scope = {**scope, "root_path": scope.get("root_path", "") + first}
-            if scope["path"] == first:
-                scope["path"] = first + "/"
-        has_answered = False
-
-        async def watched_send(message: Message) -> None:
-            nonlocal has_answered
-            has_answered = True
-            await send(message)
-
-        try:
-            await (part or service_app)(scope, receive, watched_send)
-        except asyncio.CancelledError:  # unfinished when a stopping server's grace period ends
-            if not has_answered:
-                stopped = web.error(503, "Server stopped", "ask again when it is back")
-                await stopped(scope, receive, send)
+        if part is None:
+            return service_app(scope, receive, send)
+        if first == "/rpc" and (name := path[5:].strip("/")) in rpc:
+            first, part = f"/rpc/{name}", rpc[name]
+        scope = {**scope, "root_path": scope.get("root_path", "") + first}
+        if path == first:
+            scope["path"] = first + "/"
+        return part(scope, receive, send)
 
     if not listen.rpc_callers:
         return app
     pages = _readable(app, listen.allow_origins)
     wallets = _readable(app, listen.rpc_callers)
 
-    async def by_path(scope: Scope, receive: Receive, send: Send) -> None:
+    def by_path(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         is_rpc = scope["path"] == "/rpc" or scope["path"].startswith("/rpc/")
-        await (wallets if is_rpc else pages)(scope, receive, send)
+        return (wallets if is_rpc else pages)(scope, receive, send)
 
     return by_path
 

@@ -95,12 +95,14 @@ class Requests:
     def around(self, app: ASGIApp) -> ASGIApp:
         """Return `app`, whose requests are told."""
 
-        async def told(scope: Scope, receive: Receive, send: Send) -> None:
+        def told(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
             is_whole = self.readers > 0 or self._wants_bodies
             is_whole = is_whole or (self._wants_payments and _pays(scope))
-            if not (is_whole or self._wants_all) or scope["type"] != "http":
-                await app(scope, receive, send)
-                return
+            if (is_whole or self._wants_all) and scope["type"] == "http":
+                return tell(scope, receive, send, is_whole)
+            return app(scope, receive, send)
+
+        async def tell(scope: Scope, receive: Receive, send: Send, is_whole: bool) -> None:
             path, client = scope["path"], scope.get("client")
             request = Request(
                 scope["method"],
@@ -141,7 +143,7 @@ def _pays(scope: Scope) -> bool:
     path = scope.get("path", "")
     if path == PAY or path.startswith("/facilitator"):
         return True
-    return any(name in _PAYMENTS for name, _ in scope.get("headers", ()))
+    return not _PAYMENTS.isdisjoint(dict(scope.get("headers", ())))
 
 
 def _kept(receive: Receive, request: Request) -> Receive:

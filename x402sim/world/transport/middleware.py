@@ -32,10 +32,12 @@ def faulty(
     `crash` kills the service that a crash is for, by default the first one of the world.
     """
 
-    async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
+    def middleware(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http" or faults.is_empty:
-            await app(scope, receive, send)
-            return
+            return app(scope, receive, send)
+        return struck(scope, receive, send)
+
+    async def struck(scope: Scope, receive: Receive, send: Send) -> None:
         messages = await _received(receive)
         body = _whole(messages)
         if body is None:
