@@ -141,7 +141,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Run all that is ready, the bytes of sockets and the timers that are due among it."""
         ready, timers = self._ready, self._timers
         self._forget_cancelled()
-        is_idle = not (ready or self._stopping or timers and timers[0][0] <= self.now_s)
+        is_idle = not (ready or self._stopping or (timers and timers[0][0] <= self.now_s))
         if self._in_threads or self._has_sockets:  # else there is nothing to ask the system about
             may_wait_s = None if self._in_threads else self.grace_s
             found = self._selector.select(may_wait_s if is_idle else 0)
