@@ -114,7 +114,9 @@ def test_no_alarm_is_set_for_a_sleeper_that_was_cancelled(monkeypatch):
         clock, waits = Clock(Dial()), []
         loop = asyncio.get_running_loop()
         call_later = loop.call_later
-        monkeypatch.setattr(loop, "call_later", lambda s, f: waits.append(s) or call_later(s, f))
+        monkeypatch.setattr(
+            loop, "call_later", lambda s, *f, **c: waits.append(s) or call_later(s, *f, **c)
+        )
         first = asyncio.create_task(clock.sleep(10))
         await settle()
         first.cancel()

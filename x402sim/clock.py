@@ -27,6 +27,10 @@ def periodic_context() -> Context:
     return context
 
 
+_PERIODIC = periodic_context()
+"""Of the timers that wake sleepers, of which each tells itself whether it is awaited."""
+
+
 class Clock:
     """Unix time that can be advanced, and the only way to sleep."""
 
@@ -35,7 +39,8 @@ class Clock:
         self._offset_s = 0.0
         self._sleepers: list[tuple[float, int, asyncio.Future[None], bool]] = []
         self._order = itertools.count()
-        self._alarm: asyncio.TimerHandle | None = None
+        self._alarms: list[tuple[float, asyncio.TimerHandle]] = []
+        """The loop's timers for the next sleepers and when they ring, the next one last."""
 
     def now(self) -> float:
         """Return Unix seconds."""
@@ -63,13 +68,13 @@ class Clock:
         if not 0 <= seconds < float("inf"):
             raise ValueError(f"a clock goes forward by a finite time, not by {seconds} s")
         self._offset_s += seconds
-        self._wake()
+        self._wake_anew()
 
     def give_back(self) -> None:
         """Show the source's time again; whoever sleeps has as long to sleep as before."""
         ahead_s, self._offset_s = self._offset_s, 0.0
         self._sleepers = [(at - ahead_s, n, each, is_p) for at, n, each, is_p in self._sleepers]
-        self._wake()
+        self._wake_anew()
 
     async def sleep(self, seconds: float) -> None:
         """Return `seconds` from now, or sooner if the clock is advanced."""
@@ -82,19 +87,15 @@ class Clock:
         waiter = asyncio.get_running_loop().create_future()
         sleeper = at_s, next(self._order), waiter, is_periodic.get()
         heapq.heappush(self._sleepers, sleeper)
-        if self._sleepers[0] is sleeper or self._alarm is None:
+        if self._sleepers[0] is sleeper:
             self._wake()
         try:
             await waiter
         except asyncio.CancelledError:
             self._sleepers = [sleeper for sleeper in self._sleepers if not sleeper[2].done()]
             heapq.heapify(self._sleepers)
+            self._wake_anew()
             raise
-
-    @property
-    def alarm(self) -> asyncio.TimerHandle | None:
-        """The loop's timer that wakes the next sleeper; None without sleepers."""
-        return self._alarm
 
     @property
     def is_awaited(self) -> bool:
@@ -102,19 +103,30 @@ class Clock:
         return any(not waiter.done() and not periodic for *_, waiter, periodic in self._sleepers)
 
     def _wake(self) -> None:
-        """Wake the sleepers that are due, and set the timer for the next one."""
-        if self._alarm:
-            self._alarm.cancel()
-            self._alarm = None
-        while self._sleepers:
-            at_s, _, waiter, _ = self._sleepers[0]
-            wait_s = at_s - self.now()
-            if not waiter.done() and wait_s > _SLACK_S:
-                self._alarm = waiter.get_loop().call_later(wait_s, self._wake)
+        """Wake the sleepers that are due; the next one needs a timer, if none rings as early."""
+        sleepers, now_s = self._sleepers, self.now()
+        while sleepers:
+            at_s, _, waiter, _ = sleepers[0]
+            if not waiter.done() and at_s - now_s > _SLACK_S:
+                if not self._alarms or at_s < self._alarms[-1][0]:
+                    loop = waiter.get_loop()
+                    timer = loop.call_later(at_s - now_s, self._ring, context=_PERIODIC)
+                    self._alarms.append((at_s, timer))
                 return
-            heapq.heappop(self._sleepers)
+            heapq.heappop(sleepers)
             if not waiter.done():
                 waiter.set_result(None)
+
+    def _ring(self) -> None:
+        self._alarms.pop()
+        self._wake()
+
+    def _wake_anew(self) -> None:
+        """Wake the sleepers, and set the timers anew: after a jump of the time, or without one."""
+        for _, timer in self._alarms:
+            timer.cancel()
+        self._alarms.clear()
+        self._wake()
 
 
 class SkewedClock(Clock):

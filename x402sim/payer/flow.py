@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import httpx
@@ -125,11 +126,16 @@ def post(request: httpx.Request, path: str, message: Any) -> httpx.Request:
     """Return our own request with a JSON body, to the server of the caller's request."""
     return httpx.Request(
         "POST",
-        request.url.copy_with(path=path, query=None, fragment=None),
+        _beside(request.url, path),
         content=encode(message),
         headers={"Content-Type": "application/json"},
         extensions=request.extensions,
     )
+
+
+@lru_cache(maxsize=64)
+def _beside(url: httpx.URL, path: str) -> httpx.URL:
+    return url.copy_with(path=path, query=None, fragment=None)
 
 
 class FlowAuth(httpx.Auth, ABC):

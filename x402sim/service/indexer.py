@@ -145,7 +145,8 @@ async def _look_again(service: Service, listed: Stored, height: int) -> bool:
         if found is None or not pays_for(found, stored):
             return await follow_chain(service, stored) in (Finding.NEVER, Finding.NOT_YET)
         deep = is_deep(service, found.block_number, height)
-        set_block(service, stored, tx_hash, found.block_number, is_deep=deep)
+        if deep or found.block_number != stored.record.block_number:
+            set_block(service, stored, tx_hash, found.block_number, is_deep=deep)
         return False
 
 

@@ -15,8 +15,8 @@ import re
 import selectors
 import sys
 import threading
-from collections import Counter
-from collections.abc import Callable, Collection, Coroutine
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future, wait
 from contextvars import Context
 from functools import partial
@@ -31,10 +31,14 @@ GRACE_S = 1.0
 """The most real seconds that bytes may take between two sockets of this loop."""
 
 
+MOST_CANCELLED = 100
+"""How many cancelled timers may wait for their time, if they are not half of all."""
 MAX_STEPS = 1_000_000
 """The most steps of a loop within `MOMENT_S`; a payment takes about 10."""
 MOMENT_S = 0.001
 """One moment of virtual time, in seconds: the journal's unit."""
+_SOON_S = 1e-6
+"""Timers so near fire together: far from 0, the nanosecond of asyncio is lost in rounding."""
 _SAMPLE = 1000
 """The number of steps, the last ones before the error, of which it tells what ran."""
 
@@ -48,13 +52,24 @@ class TimeStandsStill(RuntimeError):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop with virtual time; `time()` is in seconds since it was made."""
+    """An event loop with virtual time; `time()` is in seconds since it was made.
+
+    It never waits for a timer, but jumps to it. Its timers are compared as tuples, which takes less
+    than half the time of asyncio's.
+    """
+
+    # asyncio's own
+    _ready: deque[asyncio.Handle]
+    _selector: selectors.BaseSelector
+    _stopping: bool
+    _timer_cancelled_count: int
 
     def __init__(self) -> None:
         self.now_s = 0.0
         """The virtual time, as `time` returns it."""
         self._in_threads = 0
         self._order = itertools.count()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._turns: list[tuple[int, int, asyncio.Future[None]]] = []
         self.in_transit: dict[str, bool] = {}
         """The exchanges over this loop's sockets, and whether their bytes are in transit."""
@@ -64,9 +79,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Takes the first `TimeStandsStill`, if something can stop the work; else it is raised."""
         self._moment_s, self._steps = 0.0, 0
         self._seen: Counter[str] = Counter()
-        super().__init__(_Jumping(self))
-        # Far from 0 the default nanosecond is lost in rounding, and timers never fire.
-        self._clock_resolution = 1e-6
+        super().__init__()
 
     def time(self) -> float:
         """Return the virtual time."""
@@ -93,9 +106,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """Set a timer; timers of the same time fire in the order in which they were set."""
-        timer = _Timer(when, callback, args, self, context)
-        timer.rank = when, next(self._order)
-        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._order), timer))
         timer._scheduled = True  # type: ignore[attr-defined]
         return timer
 
@@ -109,11 +121,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _is_at_rest(self) -> bool:
         """Whether nothing can run but the task that asks: neither task nor timer, nor bytes."""
-        if self._ready or self._turns or self._in_threads or self._selector.has_sockets:  # type: ignore[attr-defined]
+        if self._ready or self._turns or self._in_threads or self._has_sockets:
             return False
-        scheduled = self._scheduled  # type: ignore[attr-defined]
-        soon_s = self.now_s + self._clock_resolution
-        return not scheduled or bool(scheduled[0].rank[0] >= soon_s)
+        return not self._timers or self._timers[0][0] >= self.now_s + _SOON_S
 
     def give_turn(self) -> bool:
         """Wake the next waiter for a turn; False if there is none."""
@@ -127,21 +137,54 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _left_thread(self, _: Any) -> None:
         self._in_threads -= 1
 
-    def jump(self) -> None:
+    def _run_once(self) -> None:
+        """Run all that is ready, the bytes of sockets and the timers that are due among it."""
+        ready, timers = self._ready, self._timers
+        self._forget_cancelled()
+        is_idle = not (ready or self._stopping or (timers and timers[0][0] <= self.now_s))
+        if self._in_threads or self._has_sockets:  # else there is nothing to ask the system about
+            may_wait_s = None if self._in_threads else self.grace_s
+            found = self._selector.select(may_wait_s if is_idle else 0)
+            self._process_events(found)  # type: ignore[attr-defined]
+            is_idle = is_idle and not found and not self._in_threads
+        if is_idle and not self.give_turn():
+            self._jump()
+        self._step()
+        soon_s = self.now_s + _SOON_S
+        while timers and timers[0][0] < soon_s:
+            timer = heapq.heappop(timers)[2]
+            timer._scheduled = False  # type: ignore[attr-defined]
+            ready.append(timer)
+        for _ in range(len(ready)):  # what these make ready is for the next time
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def _forget_cancelled(self) -> None:
+        """Drop the cancelled timers that are next; if they are many, all of them."""
+        timers = self._timers
+        if self._timer_cancelled_count > max(MOST_CANCELLED, len(timers) // 2):
+            timers[:] = [each for each in timers if not each[2]._cancelled]
+            heapq.heapify(timers)
+            self._timer_cancelled_count = 0
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+            self._timer_cancelled_count -= 1
+
+    def _jump(self) -> None:
         """Jump to the next timer; raises `Deadlock` if there is none."""
-        scheduled = self._scheduled  # type: ignore[attr-defined]
-        if not scheduled:
+        if not self._timers:
             waiting = sorted(task.get_name() for task in asyncio.all_tasks(self))
             raise Deadlock(f"nothing can wake these tasks: {', '.join(waiting) or 'none'}")
-        self.now_s = max(self.now_s, scheduled[0].when())
+        self.now_s = max(self.now_s, self._timers[0][0])
 
-    def step(self) -> None:
+    def _step(self) -> None:
         """Count a step of the loop; raises `TimeStandsStill` after `MAX_STEPS` at one moment."""
         self._steps += 1
         if self.now_s - self._moment_s >= MOMENT_S:
             self._moment_s, self._steps = self.now_s, 0
         elif self._steps > MAX_STEPS - _SAMPLE:
-            self._seen.update(_name(handle) for handle in self._ready)  # type: ignore[attr-defined]
+            self._seen.update(_name(handle) for handle in self._ready)
             if self._steps >= MAX_STEPS:
                 self._stand_still()
 
@@ -159,57 +202,28 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             raise error
         take(error)
 
-    def has_timer_besides(self, known: Collection[asyncio.TimerHandle | None]) -> bool:
-        """Tell whether a timer is set that is neither known nor of periodic work."""
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a timer is set that is not of periodic work."""
         return any(
-            not timer.cancelled()
-            and not timer._context.get(is_periodic, False)
-            and not any(timer is each for each in known)
-            for timer in self._scheduled  # type: ignore[attr-defined]
+            not timer._cancelled and not timer._context.get(is_periodic, False)  # type: ignore[attr-defined]
+            for *_, timer in self._timers
         )
+
+    @property
+    def _has_sockets(self) -> bool:
+        """Whether there is more to ask the system about than the loop's own wake-up."""
+        return len(self._selector._fd_to_key) > 1  # type: ignore[attr-defined]
 
     @property
     def grace_s(self) -> float:
         """Return how many real seconds to wait for bytes in transit between sockets."""
-        return GRACE_S if any(self.in_transit.values()) else 0
+        return GRACE_S if any(self.in_transit.values()) else 0.0
 
     @property
     def must_wait(self) -> bool:
         """Whether a thread or bytes in transit run outside virtual time."""
         return self._in_threads > 0
-
-
-class _Jumping(selectors.DefaultSelector):
-    """A selector that never waits for a timer: it lets the loop jump to it instead."""
-
-    def __init__(self, loop: VirtualLoop) -> None:
-        super().__init__()
-        self._loop = loop
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        loop = self._loop
-        must_wait, ready = loop.must_wait, []
-        is_idle = timeout != 0 and not must_wait
-        if must_wait or self.has_sockets:  # else there is nothing to ask the system about
-            ready = super().select(loop.grace_s if is_idle else timeout and None)
-        if is_idle and not ready and not loop.give_turn():
-            loop.jump()
-        loop.step()
-        return ready
-
-    @property
-    def has_sockets(self) -> bool:
-        """Whether there is more to ask the system about than the loop's own wake-up."""
-        return len(self._fd_to_key) > 1  # type: ignore[attr-defined]
-
-
-class _Timer(asyncio.TimerHandle):
-    """A timer with its rank: its time, and its place among timers of the same time."""
-
-    rank: tuple[float, int]
-
-    def __lt__(self, other: Any) -> bool:
-        return bool(self.rank < other.rank)
 
 
 def _name(handle: asyncio.Handle) -> str:

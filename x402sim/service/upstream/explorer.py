@@ -20,7 +20,7 @@ class ExplorerClient:
     """One explorer, asked about the transactions of one token."""
 
     def __init__(self, to: Transport, url: str, token: Address, limits: Limits) -> None:
-        self._to, self._url = to, httpx.URL(f"{url}/api")
+        self._to, self._url = to, f"{url}/api"
         self._token, self._limits = token, limits
 
     async def transaction(self, tx_hash: str) -> OnChain | None:
@@ -42,7 +42,7 @@ class ExplorerClient:
 
     async def _get(self, action: str, tx_hash: str) -> dict[str, Any] | None:
         query = urlencode({"module": "proxy", "action": action, "txhash": tx_hash})
-        url = self._url.copy_with(query=query.encode())
+        url = httpx.URL(f"{self._url}?{query}")
         request = Request("GET", url, [(b"host", url.netloc)])
         found = await json_rpc(self._to, request, self._limits)
         if found is not None and not isinstance(found, dict):

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Collection
 from types import TracebackType
 
-from x402sim.clock import Clock
+from x402sim.clock import Clock, periodic_context
 from x402sim.events import AnswerReceived, NoAnswer, Part, RequestSent, TimeAdvanced
 from x402sim.journal import Entry
 from x402sim.world.loop import Deadlock, VirtualLoop
@@ -36,7 +36,8 @@ class IdleTimeout:
         self._loop = asyncio.get_running_loop()
         self._limit = asyncio.timeout(None)
         self._until = self._loop.time() + IDLE_TIMEOUT_S
-        self._timer = self._loop.call_at(self._loop.time() + LOOK_S, self._look)
+        first_s, unawaited = self._loop.time() + LOOK_S, periodic_context()
+        self._timer = self._loop.call_at(first_s, self._look, context=unawaited)
         self._asked: set[int] = set()
         """The exchanges of the story that are in flight."""
         self._is_suspect = False
@@ -76,8 +77,7 @@ class IdleTimeout:
         """Tell whether no request is in flight, and no timer but those of periodic work is set."""
         if not isinstance(self._loop, VirtualLoop) or self._asked or self._loop.must_wait:
             return False
-        ours = (self._timer, self._clock.alarm)
-        return not self._clock.is_awaited and not self._loop.has_timer_besides(ours)
+        return not self._clock.is_awaited and not self._loop.is_awaited
 
     def stop(self, error: Exception) -> None:
         """Raise an error in the story, now; of several, the first one counts."""
