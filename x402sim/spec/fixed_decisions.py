@@ -136,9 +136,12 @@ FIXED: tuple[Decision, ...] = (
         "Is a payment in the request itself taken, as the x402 standard sends it?",
         "Yes, in X-PAYMENT (version 1) and PAYMENT-SIGNATURE (version 2), unless the setting "
         "`one_step` is off. It is settled as by POST /api/pay, under a payment id that is derived "
-        "from the authorization. Unreadable is 400; readable and wrong is 402 with a `reason`",
-        "Only POST /api/pay settles",
-        "Unmodified clients of the standard can pay, and the 402 of section 2.2 stays what it is",
+        "from the authorization, so two authorizations are two purchases, of one 402, too. "
+        "Unreadable is 400; readable and wrong is 402 with a `reason`",
+        "Only POST /api/pay settles; or a 402 is paid once, if its payer shows its id",
+        "Unmodified clients of the standard can pay, and the 402 of section 2.2 stays what it is. "
+        "A payment of the standard names no 402: it repeats only what was accepted, and payers "
+        "that share a 402, such as through a cache, pay each for themselves",
     ),
     Decision(
         "5/offered-id",
