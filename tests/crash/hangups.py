@@ -60,6 +60,8 @@ class Order:
     """Connections that broke: the service was killed, or is not up yet."""
     refusal: str = ""
     """The refusal that ended it."""
+    said: str = ""
+    """The newest answer without the content."""
     has_access: bool = False
     """Whether X-Payment-Id gives access at the end."""
 
@@ -128,10 +130,13 @@ def run(
     seed: int = 1,
     versions: tuple[Version, ...] = (1, 2),
     settles_in_s: float = 0,
+    is_twin: bool = False,
 ) -> Tally:
     """Play orders at a deployment of its own, at least until all kills are done; read the ledger.
 
     Clients of version 2 name their payments. The facilitator settles after `settles_in_s` seconds.
+    A twin is a second service on the same database, which is never killed: each request goes to
+    either.
     """
     with (
         tempfile.TemporaryDirectory(prefix="x402sim-hangups-") as folder,
@@ -146,7 +151,8 @@ def run(
         killer = threading.Thread(target=_kill, args=(deployment, kills, tally, luck, stop))
         killer.start()
         try:
-            load = _Load(deployment, tally, timeout_s, luck, versions)
+            twin = deployment.spawn_twin() if is_twin else None
+            load = _Load(deployment, tally, timeout_s, luck, versions, twin)
             asyncio.run(load.play(orders, clients, stop))
         finally:
             stop.set()
@@ -183,9 +189,10 @@ class _Load:
         timeout_s: float,
         luck: random.Random,
         versions: tuple[Version, ...],
+        twin: httpx.URL | None,
     ) -> None:
         self._deployment, self._tally, self._timeout_s = deployment, tally, timeout_s
-        self._luck, self._versions = luck, versions
+        self._luck, self._versions, self._twin = luck, versions, twin
         accounts = deployment.ready["accounts"][:PAYERS]
         self._wallets = [Wallet(each["privateKey"]) for each in accounts]
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
@@ -197,10 +204,13 @@ class _Load:
 
         async def client() -> None:
             while next(left, None) is not None or not stop.is_set():
-                async with asyncio.timeout(ORDER_S):
-                    order = self._sign(await self._patiently({}))
-                    self._tally.orders.append(order)
-                    await self._pay(order)
+                order = self._sign(await self._patiently({}))
+                self._tally.orders.append(order)
+                try:
+                    async with asyncio.timeout(ORDER_S):
+                        await self._pay(order)
+                except TimeoutError as endless:
+                    raise AssertionError(f"an order does not end: {order}") from endless
 
         async with self._http:
             await asyncio.gather(*(client() for _ in range(clients)))
@@ -243,7 +253,7 @@ class _Load:
                 if order.version == 1 or len(order.answers) == 2:
                     return
                 continue
-            said = answer.json()
+            said, order.said = answer.json(), answer.text
             if answer.status_code == 402 and said.get("final") is not False:
                 order.refusal = str(said.get("reason") or said["error"])
                 return
@@ -260,7 +270,9 @@ class _Load:
         self, headers: dict[str, str], timeout_s: float, leverage: int = 10
     ) -> httpx.Response:
         """Ask for a quote on a connection of its own; it is closed when the time is over."""
-        url, order = self._deployment.service.base_url.join(QUOTE), ORDER | {"leverage": leverage}
+        killed = self._deployment.service.base_url
+        url = self._luck.choice((killed, self._twin or killed)).join(QUOTE)
+        order = ORDER | {"leverage": leverage}
         async with asyncio.timeout(timeout_s):
             return await self._http.post(url, json=order, headers=headers)
 
@@ -275,6 +287,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--version", type=int, choices=[1, 2], help="of x402; by default both")
     parser.add_argument("--timeout", type=float, default=0.3, help="when a client hangs up")
+    parser.add_argument("--twin", action="store_true", help="two services on one database")
     parser.add_argument("--settles-in", type=float, default=0, help="seconds of a settlement")
     asked = parser.parse_args()
     tally = run(
@@ -286,6 +299,7 @@ def main() -> int:
         seed=asked.seed,
         versions=(asked.version,) if asked.version else (1, 2),
         settles_in_s=asked.settles_in,
+        is_twin=asked.twin,
     )
     counts, violations = tally.counts(), tally.violations()
     print(json.dumps({**counts, "violations": violations}, indent=2))

@@ -1,6 +1,6 @@
 """Clients that hang up, and kills after serving: who is charged in one step is served, once.
 
-`python -m tests.campaign` plays three hundred orders with each of three seeds, and 360 kills.
+`python -m tests.campaign` plays three hundred orders with each of three seeds, and 420 kills.
 """
 
 import pytest
@@ -46,12 +46,26 @@ def test_many_orders_of_clients_that_hang_up(
 @pytest.mark.thorough
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    ("command", "kills", "versions"),
-    [(Command.SERVE, at_length(15, 300), (2,)), (Command.SERVICE, at_length(15, 60), (1, 2))],
-    ids=["serve, named payments", "service"],
+    ("command", "kills", "versions", "is_twin"),
+    [
+        (Command.SERVE, at_length(15, 300), (2,), False),
+        (Command.SERVICE, at_length(15, 60), (1, 2), False),
+        (Command.SERVICE, at_length(10, 60), (1, 2), True),
+    ],
+    ids=["serve, named payments", "service", "service beside another"],
 )
-def test_many_kills(command: Command, kills: int, versions: tuple[Version, ...]) -> None:
-    tally = run(command, orders=100, clients=32, timeout_s=5, kills=kills, versions=versions)
+def test_many_kills(
+    command: Command, kills: int, versions: tuple[Version, ...], is_twin: bool
+) -> None:
+    tally = run(
+        command,
+        orders=100,
+        clients=32,
+        timeout_s=5,
+        kills=kills,
+        versions=versions,
+        is_twin=is_twin,
+    )
     print(tally.counts())
     assert tally.violations() == []
     assert tally.counts()["orders cut by a kill"] > 10 * kills

@@ -17,6 +17,7 @@ from starlette.datastructures import Headers
 
 from tests.rig import (
     ORDER,
+    Fault,
     ServiceRig,
     after,
     broken,
@@ -40,6 +41,7 @@ from x402sim.protocol.x402 import (
 from x402sim.service import gate
 from x402sim.service.app import service_app
 from x402sim.service.issue import PAY
+from x402sim.service.reconcile import reconcile
 from x402sim.service.state import KeyedLocks, Service, restarted
 from x402sim.service.store import Store
 from x402sim.service.store.served import ANSWERING_S
@@ -431,6 +433,20 @@ async def test_a_kept_answer_ends_with_its_authorization(rig: ServiceRig) -> Non
     assert rig.transfers() == 2
 
 
+@scene
+async def test_the_answer_to_a_payment_that_settled_late_is_kept_as_well(rig: ServiceRig) -> None:
+    payment = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]])
+    silent = after(2, lose_request)  # the node answers the first look at the nonce
+    with broken(rig, "facilitator", only("/settle", lose_answer)), broken(rig, "rpc", silent):
+        assert (await ask(rig, **payment)).status_code == 502
+    rig.now[0] += 3600
+    first = await ask(rig, **payment)
+    other = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]], "pay_another_0123456789")
+    assert (await ask(rig, **other)).status_code == 200
+    again = await ask(rig, **payment)
+    assert (again.status_code, again.content, rig.transfers()) == (200, first.content, 2)
+
+
 @pytest.mark.parametrize("value", ["short", "x" * 129, "pay 0123456789abcdef", 17, {}])
 @scene
 async def test_an_id_of_the_wrong_form_pays_nothing(rig: ServiceRig, value: Any) -> None:
@@ -531,14 +547,26 @@ def db(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def beside(rig: ServiceRig, db: Path) -> Iterator[httpx.AsyncClient]:
-    """Give a client of another process on the database of the rig."""
+def beside(rig: ServiceRig, db: Path) -> Iterator[tuple[Service, httpx.AsyncClient]]:
+    """Give the service of another process on the database of the rig, and a client of it."""
     store = Store(db)
     other = replace(rig.service, store=store, answering=set(), settling=KeyedLocks())
-    yield httpx.AsyncClient(
-        transport=httpx.ASGITransport(service_app(other)), base_url="http://service.test"
-    )
+    app = httpx.ASGITransport(service_app(other))
+    yield other, httpx.AsyncClient(transport=app, base_url="http://service.test")
     store.close()
+
+
+def at_once(*, is_late: bool = False) -> Fault:
+    """Let the first two calls wait for each other: after their work, or before, if it `is_late`."""
+    both, calls = asyncio.Barrier(2), count()
+
+    async def on(_: Any, inner: Any) -> Any:
+        said = None if is_late else await inner()
+        if next(calls) < 2:
+            await both.wait()
+        return said or await inner()
+
+    return on
 
 
 @scene
@@ -547,7 +575,7 @@ async def test_a_process_that_starts_leaves_the_answers_of_another_alone(
 ) -> None:
     payment = sign(rig, 2, await ask(rig))
     spent = await gate.spend(rig.service, found(rig, payment), On())
-    with beside(rig, db) as other:
+    with beside(rig, db) as (_, other):
         waits = await other.post(QUOTE, json=ORDER, headers=payment)
         assert (waits.status_code, waits.json()["final"]) == (409, False)
         assert "is being answered" in waits.json()["reason"]
@@ -570,27 +598,32 @@ async def test_two_processes_that_get_one_header_at_once_settle_it_once(
         header = rig.sign(required)
         asked = settlement(body["paymentId"], header, body["paymentRequirements"])
         path, sent = PAY, {"json": asked}
-    both, calls = asyncio.Barrier(2), count()
-
-    async def meet(_: Any, inner: Any) -> Any:
-        """Answer when neither has claimed it; if it `is_late`, when the other has settled."""
-        said = None if is_late else await inner()
-        if next(calls) < 2:
-            await both.wait()
-        return said or await inner()
 
     async def take_time(_: Any, inner: Any) -> Any:
         await asyncio.sleep(0.01 * (not is_late))
         return await inner()
 
     slow = broken(rig, "facilitator", take_time)
-    with beside(rig, db) as other, broken(rig, "rpc", meet), slow:
+    with beside(rig, db) as (_, other), broken(rig, "rpc", at_once(is_late=is_late)), slow:
         answers = await asyncio.gather(rig.http.post(path, **sent), other.post(path, **sent))
         (late,) = [each for each in answers if each.status_code != 200]
         assert (late.status_code, late.json()["error"]) == (409, "Settlement pending")
         assert late.json()["reason"] == "another request with it is being settled"
         again = await other.post(path, **sent)
     assert (again.status_code, rig.transfers()) == ({1: 402, 2: 409}[steps], 1)
+
+
+@scene
+async def test_two_processes_that_resolve_a_payment_at_once_settle_it_once(
+    rig: ServiceRig, db: Path
+) -> None:
+    payment = sign(rig, 2, await ask(rig))
+    silent = after(2, lose_request)  # the node answers the first look at the nonce
+    with broken(rig, "facilitator", only("/settle", lose_answer)), broken(rig, "rpc", silent):
+        assert (await ask(rig, **payment)).status_code == 502
+    with beside(rig, db) as (other, client), broken(rig, "rpc", at_once()):
+        assert await asyncio.gather(reconcile(rig.service), reconcile(other)) == [1, 1]
+        assert (await client.post(QUOTE, json=ORDER, headers=payment)).status_code == 200
 
 
 @dataclass

@@ -298,8 +298,9 @@ def _keep(service: Service, granted: Pass, paid: OneStep, content: Response) -> 
     identifier, digest = paid.named
     answer = KeptAnswer(digest, content.raw_headers, bytes(content.body))
     sold = paid.settlement.payment_id, granted.resource
-    until_s = min(paid.valid_before, MAX_STORED)
+    now_s = service.clock.now_s()
+    until_s = max(min(paid.valid_before, MAX_STORED), now_s + service.settings.max_timeout_s)
     try:
-        service.store.answers.keep(identifier, answer, sold, until_s, service.clock.now_s())
+        service.store.answers.keep(identifier, answer, sold, until_s, now_s)
     except sqlite3.OperationalError as failure:  # it can be served, and not asked for again
         log.warning("%s: the answer is not kept: %s", granted.resource, failure)

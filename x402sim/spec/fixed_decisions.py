@@ -156,7 +156,8 @@ FIXED: tuple[Decision, ...] = (
         "5/payment-identifier",
         "What does a payment's id in the extension payment-identifier do?",
         "A payment of version 2 that names itself gets its answer again, receipt included, while "
-        "its authorization could still be used, across restarts, and without a look at the chain. "
+        "its authorization could still be used, and at least as long as a 402 can be paid, across "
+        "restarts, and without a look at the chain. "
         "It counts as served for everybody else. Another payment with the same id is 409, an id of "
         "the wrong form is 402. The facilitator keeps no answers",
         "It is ignored; or the facilitator repeats its answer, too",
