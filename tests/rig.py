@@ -149,7 +149,7 @@ def _names(headers: dict[str, str]) -> dict[str, str]:
 
 
 def scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Turn `async def test(rig, …)` into a test with its own rig."""
+    """Turn `async def test(rig, …)` into a test with its own rig, in the file `db` if it has one."""
     import functools
     import inspect
 
@@ -158,7 +158,7 @@ def scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
     @functools.wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         async def main() -> None:
-            rig = ServiceRig()
+            rig = ServiceRig(kwargs.get("db"))
             try:
                 await test(rig, *args, **kwargs)
             finally:

@@ -41,6 +41,7 @@ class Deployment:
         self.running: Running | None = None
         self.service = self.world = httpx.Client()
         self.world_process: Running | None = None
+        self.twin: Running | None = None
         self.began: list[dict[str, Any]] = []
         """The funded accounts, with their balances when the world began."""
         self._env: dict[str, str] = {}
@@ -78,6 +79,12 @@ class Deployment:
         self.service.close()
         self.service = _client(url)
 
+    def spawn_twin(self) -> httpx.URL:
+        """Start another service on the same database, which is never killed; return its URL."""
+        assert self.command is Command.SERVICE
+        self.twin = Running("service", "--port", "0", "--db", str(self.file), env=self._env)
+        return httpx.URL(self._first_line(self.twin).split()[3].rstrip(";"))
+
     def kill(self) -> None:
         """Send SIGKILL, and keep what the process complained about."""
         assert self.running is not None
@@ -99,11 +106,11 @@ class Deployment:
 
     def close(self) -> None:
         """End every process; nothing is left behind."""
-        for process in (self.running, self.world_process):
+        for process in (self.running, self.twin, self.world_process):
             if process is not None:
                 self._note_complaints(process)
                 process.close()
-        self.running = self.world_process = None
+        self.running = self.twin = self.world_process = None
         self.service.close()
         self.world.close()
 

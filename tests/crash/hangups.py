@@ -1,7 +1,9 @@
 """Payments in one step by clients that hang up after a time-out and send the same header again.
 
-With kills, the service is killed and started again meanwhile. At the end the ledger is compared
-with the answers that each client got. `python -m tests.crash.hangups` prints the figures.
+With kills, the service is killed and started again meanwhile. Each time a client sends its payment
+it orders something else, so that an answer which is given again differs from a second service. At
+the end the ledger is compared with the answers that each client got.
+`python -m tests.crash.hangups` prints the figures.
 """
 
 import argparse
@@ -30,10 +32,13 @@ from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
+    RESPONSE_HEADERS,
     Version,
 )
 
 PATIENT_S = 30.0
+ORDER_S = 300.0
+"""The most seconds of one order: a service that does not start again ends the run."""
 
 
 @dataclass(slots=True)
@@ -47,15 +52,23 @@ class Order:
     """The payment id of the 402 that it answers."""
     charges: int = 0
     """Transfers on the ledger."""
-    served: int = 0
-    """Answers with the content that the client has read."""
+    sent: int = 0
+    answers: list[bytes] = field(default_factory=list)
+    """What the client has read of the content, with the receipt."""
     timeouts: int = 0
     cut: int = 0
     """Connections that broke: the service was killed, or is not up yet."""
     refusal: str = ""
     """The refusal that ended it."""
+    said: str = ""
+    """The newest answer without the content."""
     has_access: bool = False
     """Whether X-Payment-Id gives access at the end."""
+
+    @property
+    def served(self) -> int:
+        """Return how often it was served: an answer that is given again is no second service."""
+        return len(set(self.answers))
 
     @property
     def is_lost(self) -> bool:
@@ -72,6 +85,8 @@ class Order:
             found.append(f"was charged {self.charges} times and served {self.served} times")
         if not self.charges:
             found.append("was served, not charged" if self.served else "was not charged")
+        if self.answers and self.refusal:
+            found.append("was served, and its answer is not given again")
         if self.is_lost and self.version == 2:  # its payer has named it (5/payment-identifier)
             access = "its payment id is refused, too" if not self.has_access else ""
             found.append(f"was charged, and its answer is not given again{access}")
@@ -95,6 +110,7 @@ class Tally:
             found["orders that timed out"] += each.timeouts > 0
             found["orders cut by a kill"] += each.cut > 0
             found["served"] += each.served
+            found["answers given again"] += len(each.answers) - each.served
             found["charged, and the header refused"] += each.is_lost
             found["of these, access by the payment id"] += each.is_lost and each.has_access
         return found
@@ -105,20 +121,38 @@ class Tally:
 
 
 def run(
-    command: Command, *, orders: int, clients: int, timeout_s: float, kills: int = 0, seed: int = 1
+    command: Command,
+    *,
+    orders: int,
+    clients: int,
+    timeout_s: float,
+    kills: int = 0,
+    seed: int = 1,
+    versions: tuple[Version, ...] = (1, 2),
+    settles_in_s: float = 0,
+    is_twin: bool = False,
 ) -> Tally:
-    """Play orders at a deployment of its own, at least until all kills are done; read the ledger."""
+    """Play orders at a deployment of its own, at least until all kills are done; read the ledger.
+
+    Clients of version 2 name their payments. The facilitator settles after `settles_in_s` seconds.
+    A twin is a second service on the same database, which is never killed: each request goes to
+    either.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="x402sim-hangups-") as folder,
         deployed(command, Path(folder)) as deployment,
     ):
         deployment.spawn()
         deployment.await_ready()
+        if settles_in_s:
+            slow = {"does": "delay request", "seconds": settles_in_s, "times": None}
+            deployment.control("faults", victim="facilitator", path="/settle", **slow)
         tally, luck, stop = Tally(), random.Random(seed), threading.Event()
         killer = threading.Thread(target=_kill, args=(deployment, kills, tally, luck, stop))
         killer.start()
         try:
-            load = _Load(deployment, tally, timeout_s, luck)
+            twin = deployment.spawn_twin() if is_twin else None
+            load = _Load(deployment, tally, timeout_s, luck, versions, twin)
             asyncio.run(load.play(orders, clients, stop))
         finally:
             stop.set()
@@ -149,10 +183,16 @@ class _Load:
     """The clients of one run."""
 
     def __init__(
-        self, deployment: Deployment, tally: Tally, timeout_s: float, luck: random.Random
+        self,
+        deployment: Deployment,
+        tally: Tally,
+        timeout_s: float,
+        luck: random.Random,
+        versions: tuple[Version, ...],
+        twin: httpx.URL | None,
     ) -> None:
         self._deployment, self._tally, self._timeout_s = deployment, tally, timeout_s
-        self._luck = luck
+        self._luck, self._versions, self._twin = luck, versions, twin
         accounts = deployment.ready["accounts"][:PAYERS]
         self._wallets = [Wallet(each["privateKey"]) for each in accounts]
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
@@ -166,7 +206,11 @@ class _Load:
             while next(left, None) is not None or not stop.is_set():
                 order = self._sign(await self._patiently({}))
                 self._tally.orders.append(order)
-                await self._pay(order)
+                try:
+                    async with asyncio.timeout(ORDER_S):
+                        await self._pay(order)
+                except TimeoutError as endless:
+                    raise AssertionError(f"an order does not end: {order}") from endless
 
         async with self._http:
             await asyncio.gather(*(client() for _ in range(clients)))
@@ -176,7 +220,7 @@ class _Load:
 
     def _sign(self, required: httpx.Response) -> Order:
         """Sign what a 402 asks for, in one of the versions."""
-        version: Version = self._luck.choice((1, 2))
+        version: Version = self._luck.choice(self._versions)
         standard = read_standard(required, version)
         assert standard is not None
         offer = choose(standard, TESTNET, lambda _: "")
@@ -187,11 +231,15 @@ class _Load:
         return Order(version, nonce, {PAYMENT_HEADERS[version]: text}, payment_id)
 
     async def _pay(self, order: Order) -> None:
-        """Send the same header until an answer ends it, each time with a little more patience."""
+        """Send the same header until an answer ends it, each time with a little more patience.
+
+        Who has named its payment asks for the answer once more: a kill may have come between.
+        """
         while True:
             timeout_s = min(PATIENT_S, self._timeout_s * 1.3**order.timeouts)
+            order.sent += 1
             try:
-                answer = await self._send(order.header, timeout_s)
+                answer = await self._send(order.header, timeout_s, 1 + order.sent % 999)
             except TimeoutError:
                 order.timeouts += 1
                 continue
@@ -200,9 +248,12 @@ class _Load:
                 await asyncio.sleep(0.05)
                 continue
             if answer.status_code == 200:
-                order.served += 1
-                return
-            said = answer.json()
+                receipt = answer.headers[RESPONSE_HEADERS[order.version]]
+                order.answers.append(answer.content + receipt.encode())
+                if order.version == 1 or len(order.answers) == 2:
+                    return
+                continue
+            said, order.said = answer.json(), answer.text
             if answer.status_code == 402 and said.get("final") is not False:
                 order.refusal = str(said.get("reason") or said["error"])
                 return
@@ -215,11 +266,15 @@ class _Load:
             except (TimeoutError, httpx.TransportError):
                 await asyncio.sleep(0.05)
 
-    async def _send(self, headers: dict[str, str], timeout_s: float) -> httpx.Response:
+    async def _send(
+        self, headers: dict[str, str], timeout_s: float, leverage: int = 10
+    ) -> httpx.Response:
         """Ask for a quote on a connection of its own; it is closed when the time is over."""
-        url = self._deployment.service.base_url.join(QUOTE)
+        killed = self._deployment.service.base_url
+        url = self._luck.choice((killed, self._twin or killed)).join(QUOTE)
+        order = ORDER | {"leverage": leverage}
         async with asyncio.timeout(timeout_s):
-            return await self._http.post(url, json=ORDER, headers=headers)
+            return await self._http.post(url, json=order, headers=headers)
 
 
 def main() -> int:
@@ -230,14 +285,21 @@ def main() -> int:
     parser.add_argument("--orders", type=int, default=300)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--version", type=int, choices=[1, 2], help="of x402; by default both")
+    parser.add_argument("--timeout", type=float, default=0.3, help="when a client hangs up")
+    parser.add_argument("--twin", action="store_true", help="two services on one database")
+    parser.add_argument("--settles-in", type=float, default=0, help="seconds of a settlement")
     asked = parser.parse_args()
     tally = run(
         Command[asked.command.upper()],
         orders=asked.orders,
         clients=64,
-        timeout_s=0.3,
+        timeout_s=asked.timeout,
         kills=asked.kills,
         seed=asked.seed,
+        versions=(asked.version,) if asked.version else (1, 2),
+        settles_in_s=asked.settles_in,
+        is_twin=asked.twin,
     )
     counts, violations = tally.counts(), tally.violations()
     print(json.dumps({**counts, "violations": violations}, indent=2))

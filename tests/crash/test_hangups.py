@@ -1,6 +1,6 @@
 """Clients that hang up, and kills after serving: who is charged in one step is served, once.
 
-`python -m tests.campaign` plays three hundred orders with each of three seeds, and sixty kills.
+`python -m tests.campaign` plays three hundred orders with each of three seeds, and 420 kills.
 """
 
 import pytest
@@ -8,6 +8,7 @@ import pytest
 from tests.campaign import at_length
 from tests.crash.deployment import Command
 from tests.crash.hangups import run
+from x402sim.protocol.x402 import Version
 
 
 def test_clients_that_hang_up_are_served_what_they_paid_for() -> None:
@@ -24,18 +25,47 @@ def test_a_kill_refuses_nobody_who_was_charged() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize(("timeout_s", "settles_in_s"), [(0.1, 0), (1, 1.5)])
 @pytest.mark.parametrize("seed", range(1, 1 + at_length(1, 3)))
-def test_many_orders_of_clients_that_hang_up(seed: int) -> None:
-    orders = at_length(150, 300)
-    tally = run(Command.SERVE, orders=orders, clients=64, timeout_s=0.1, seed=seed)
+def test_many_orders_of_clients_that_hang_up(
+    seed: int, timeout_s: float, settles_in_s: float
+) -> None:
+    tally = run(
+        Command.SERVE,
+        orders=at_length(150, 300),
+        clients=64,
+        timeout_s=timeout_s,
+        seed=seed,
+        settles_in_s=settles_in_s,
+    )
     print(tally.counts())
     assert tally.violations() == []
+    assert tally.counts()["orders that timed out"] > 100
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("command", Command, ids=lambda command: command.name.lower())
-def test_many_kills(command: Command) -> None:
-    tally = run(command, orders=100, clients=32, timeout_s=5, kills=at_length(15, 60))
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("command", "kills", "versions", "is_twin"),
+    [
+        (Command.SERVE, at_length(15, 300), (2,), False),
+        (Command.SERVICE, at_length(15, 60), (1, 2), False),
+        (Command.SERVICE, at_length(10, 60), (1, 2), True),
+    ],
+    ids=["serve, named payments", "service", "service beside another"],
+)
+def test_many_kills(
+    command: Command, kills: int, versions: tuple[Version, ...], is_twin: bool
+) -> None:
+    tally = run(
+        command,
+        orders=100,
+        clients=32,
+        timeout_s=5,
+        kills=kills,
+        versions=versions,
+        is_twin=is_twin,
+    )
     print(tally.counts())
     assert tally.violations() == []
+    assert tally.counts()["orders cut by a kill"] > 10 * kills

@@ -130,7 +130,7 @@ REST = """\
          Insufficient USDC balance: ERC20: transfer amount exceeds balance; not
            charged by this service; this header stays valid until
            2026-01-01T12:00:00Z: fund the payer and send the same payment header
-           again, or ask GET /api/payments/{paymentId}
+           again, or ask GET /api/payments/pay_abcdef…
 """
 
 

@@ -3,14 +3,21 @@
 import asyncio
 import base64
 import json
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from starlette.datastructures import Headers
 
 from tests.rig import (
     ORDER,
+    Fault,
     ServiceRig,
     after,
     broken,
@@ -21,6 +28,7 @@ from tests.rig import (
 )
 from tests.service.standard import MARKET, QUOTE, address, ask, changed, set_up, sign, told
 from x402sim import Wallet
+from x402sim.payer.core import settlement
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.identifiers import PAYMENT_IDENTIFIER
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
@@ -31,7 +39,12 @@ from x402sim.protocol.x402 import (
     read_required,
 )
 from x402sim.service import gate
-from x402sim.service.state import Service, restarted
+from x402sim.service.app import service_app
+from x402sim.service.issue import PAY
+from x402sim.service.reconcile import reconcile
+from x402sim.service.state import KeyedLocks, Service, restarted
+from x402sim.service.store import Store
+from x402sim.service.store.served import ANSWERING_S
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 
@@ -319,7 +332,8 @@ async def deliver(_: Any, inner: Any) -> Any:
 async def test_a_lost_settlement_and_a_silent_node_are_resolved_by_the_same_header(
     rig: ServiceRig, version: Version
 ) -> None:
-    payment = sign(rig, version, await ask(rig))
+    required = await ask(rig)
+    payment = sign(rig, version, required)
     silent = after(2, lose_request)  # the node answers the first look at the nonce
     with (
         broken(rig, "facilitator", only("/settle", lose_answer)),
@@ -329,6 +343,8 @@ async def test_a_lost_settlement_and_a_silent_node_are_resolved_by_the_same_head
     assert lost.status_code == 502, lost.text
     assert lost.json()["final"] is False
     assert "PAYMENT-REQUIRED" not in lost.headers  # nothing invites to sign another payment
+    shown = payment_ids(lost.json()["reason"])  # not the payment's own: who has that has access
+    assert shown == {1: [], 2: [required.json()["paymentId"]]}[version]
     if version == 2:
         assert told(2, lost).error_reason == "unexpected_settle_error"
     rig.now[0] += 3600 * (version - 1)  # however late
@@ -360,6 +376,8 @@ async def test_a_kill_before_an_answer_was_confirmed_costs_one_more(rig: Service
     payment = sign(rig, 2, await ask(rig))
     await gate.spend(rig.service, found(rig, payment), On())
     crashed(rig)
+    assert (await ask(rig, **payment)).json()["final"] is False  # another process may answer it
+    rig.now[0] += ANSWERING_S + 1
     assert (await ask(rig, **payment)).status_code == 200
     crashed(rig)
     assert (await ask(rig, **payment)).status_code == 402
@@ -374,6 +392,7 @@ async def test_a_full_disk_after_the_answer_serves_nobody_again(rig: ServiceRig)
     rig.service.store.execute("PRAGMA query_only = 1")  # no statement can write
     await spent.afterwards()
     rig.service.store.execute("PRAGMA query_only = 0")
+    rig.now[0] += ANSWERING_S + 1
     assert (await ask(rig, **payment)).status_code == 409
 
 
@@ -414,6 +433,20 @@ async def test_a_kept_answer_ends_with_its_authorization(rig: ServiceRig) -> Non
     assert rig.transfers() == 2
 
 
+@scene
+async def test_the_answer_to_a_payment_that_settled_late_is_kept_as_well(rig: ServiceRig) -> None:
+    payment = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]])
+    silent = after(2, lose_request)  # the node answers the first look at the nonce
+    with broken(rig, "facilitator", only("/settle", lose_answer)), broken(rig, "rpc", silent):
+        assert (await ask(rig, **payment)).status_code == 502
+    rig.now[0] += 3600
+    first = await ask(rig, **payment)
+    other = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]], "pay_another_0123456789")
+    assert (await ask(rig, **other)).status_code == 200
+    again = await ask(rig, **payment)
+    assert (again.status_code, again.content, rig.transfers()) == (200, first.content, 2)
+
+
 @pytest.mark.parametrize("value", ["short", "x" * 129, "pay 0123456789abcdef", 17, {}])
 @scene
 async def test_an_id_of_the_wrong_form_pays_nothing(rig: ServiceRig, value: Any) -> None:
@@ -441,14 +474,23 @@ async def test_a_payer_knows_its_payment_id_before_it_pays(rig: ServiceRig, show
     assert rig.transfers() == 1
 
 
+@pytest.mark.parametrize("is_shown", [True, False], ids=["its id is shown", "it is not"])
 @scene
-async def test_payers_who_share_a_402_pay_each_for_themselves(rig: ServiceRig) -> None:
+async def test_authorizations_for_one_402_are_purchases_each(
+    rig: ServiceRig, is_shown: bool
+) -> None:
     required = await ask(rig)
     payments = [sign(rig, 2, required) for _ in range(3)]
+    if not is_shown:
+        texts = [each[PAYMENT_HEADERS[2]] for each in payments]
+        hidden = {"accepted.extra.paymentId": None}
+        payments = [{PAYMENT_HEADERS[2]: changed(each, hidden)} for each in texts]
     answers = await asyncio.gather(*(ask(rig, **each) for each in payments))
     assert [each.status_code for each in answers] == [200] * 3
-    assert len({each.headers["X-Payment-Id"] for each in answers}) == 3
-    assert rig.transfers() == 3
+    bought = {each.headers["X-Payment-Id"] for each in answers}
+    assert (len(bought), rig.transfers()) == (3, 3)
+    again = [await ask(rig, X_Payment_Id=each) for each in bought]
+    assert {each.status_code for each in again} == {200}
 
 
 @scene
@@ -456,9 +498,10 @@ async def test_the_record_shown_for_a_402_is_that_of_the_payment_that_settled(
     rig: ServiceRig,
 ) -> None:
     required = await ask(rig)
-    poor = rig.sign(required, Wallet.create())
-    assert (await rig.pay(required, poor)).status_code == 402
-    payment_id = required.json()["paymentId"]
+    poor, payment_id = rig.sign(required, Wallet.create()), required.json()["paymentId"]
+    refused = await rig.pay(required, poor)
+    assert refused.status_code == 402
+    assert refused.json()["reason"].endswith(f"or ask GET /api/payments/{payment_id}")
     assert (await rig.record(payment_id))["status"] == "pending"
     assert (await ask(rig, **sign(rig, 2, required))).status_code == 200
     assert (await rig.record(payment_id))["status"] == "settled"
@@ -495,6 +538,94 @@ async def test_a_payment_id_that_is_not_of_this_402_is_not_kept(
         assert (await ask(rig, path, X_Payment_Id=str(foreign))).status_code == 402
 
 
+# --- two processes on one database -----------------------------------------------------------
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "shared.db"
+
+
+@contextmanager
+def beside(rig: ServiceRig, db: Path) -> Iterator[tuple[Service, httpx.AsyncClient]]:
+    """Give the service of another process on the database of the rig, and a client of it."""
+    store = Store(db)
+    other = replace(rig.service, store=store, answering=set(), settling=KeyedLocks())
+    app = httpx.ASGITransport(service_app(other))
+    yield other, httpx.AsyncClient(transport=app, base_url="http://service.test")
+    store.close()
+
+
+def at_once(*, is_late: bool = False) -> Fault:
+    """Let the first two calls wait for each other: after their work, or before, if it `is_late`."""
+    both, calls = asyncio.Barrier(2), count()
+
+    async def on(_: Any, inner: Any) -> Any:
+        said = None if is_late else await inner()
+        if next(calls) < 2:
+            await both.wait()
+        return said or await inner()
+
+    return on
+
+
+@scene
+async def test_a_process_that_starts_leaves_the_answers_of_another_alone(
+    rig: ServiceRig, db: Path
+) -> None:
+    payment = sign(rig, 2, await ask(rig))
+    spent = await gate.spend(rig.service, found(rig, payment), On())
+    with beside(rig, db) as (_, other):
+        waits = await other.post(QUOTE, json=ORDER, headers=payment)
+        assert (waits.status_code, waits.json()["final"]) == (409, False)
+        assert "is being answered" in waits.json()["reason"]
+        assert spent is not None
+        assert spent.afterwards is not None
+        await spent.afterwards()
+        assert (await other.post(QUOTE, json=ORDER, headers=payment)).status_code == 402
+
+
+@pytest.mark.parametrize(("steps", "is_late"), [(1, False), (2, False), (2, True)])
+@scene
+async def test_two_processes_that_get_one_header_at_once_settle_it_once(
+    rig: ServiceRig, db: Path, steps: int, is_late: bool
+) -> None:
+    required = await ask(rig)
+    body = required.json()
+    if steps == 1:
+        path, sent = QUOTE, {"json": ORDER, "headers": sign(rig, 2, required)}
+    else:
+        header = rig.sign(required)
+        asked = settlement(body["paymentId"], header, body["paymentRequirements"])
+        path, sent = PAY, {"json": asked}
+
+    async def take_time(_: Any, inner: Any) -> Any:
+        await asyncio.sleep(0.01 * (not is_late))
+        return await inner()
+
+    slow = broken(rig, "facilitator", take_time)
+    with beside(rig, db) as (_, other), broken(rig, "rpc", at_once(is_late=is_late)), slow:
+        answers = await asyncio.gather(rig.http.post(path, **sent), other.post(path, **sent))
+        (late,) = [each for each in answers if each.status_code != 200]
+        assert (late.status_code, late.json()["error"]) == (409, "Settlement pending")
+        assert late.json()["reason"] == "another request with it is being settled"
+        again = await other.post(path, **sent)
+    assert (again.status_code, rig.transfers()) == ({1: 402, 2: 409}[steps], 1)
+
+
+@scene
+async def test_two_processes_that_resolve_a_payment_at_once_settle_it_once(
+    rig: ServiceRig, db: Path
+) -> None:
+    payment = sign(rig, 2, await ask(rig))
+    silent = after(2, lose_request)  # the node answers the first look at the nonce
+    with broken(rig, "facilitator", only("/settle", lose_answer)), broken(rig, "rpc", silent):
+        assert (await ask(rig, **payment)).status_code == 502
+    with beside(rig, db) as (other, client), broken(rig, "rpc", at_once()):
+        assert await asyncio.gather(reconcile(rig.service), reconcile(other)) == [1, 1]
+        assert (await client.post(QUOTE, json=ORDER, headers=payment)).status_code == 200
+
+
 @dataclass
 class On:
     """An open connection: whether its client got its answer."""
@@ -517,8 +648,12 @@ def found(rig: ServiceRig, payment: dict[str, str]) -> gate.Pass:
 # --- the rig -----------------------------------------------------------------------------------
 
 
+def payment_ids(text: str) -> list[str]:
+    return re.findall(r"pay_[\w-]+", text)
+
+
 def crashed(rig: ServiceRig) -> None:
     """Replace what a service keeps in memory, as a restart does."""
     fresh: Service = restarted(rig.service)
-    for name in ("entitlements", "settling", "refunding"):
+    for name in ("entitlements", "settling", "refunding", "answering"):
         object.__setattr__(rig.service, name, getattr(fresh, name))

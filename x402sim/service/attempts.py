@@ -67,8 +67,8 @@ async def check(service: Service, attempt: Attempt) -> tuple[Stored | None, bool
 def claim(service: Service, attempt: Attempt, *, seen_unused: bool) -> Stored:
     """Claim the payment id for the authorization in the header; return the pending record.
 
-    Raises `SettlementRefused` if it pays for another payment id (7/nonce-already-used), or if its
-    402 is paid in one step and in two.
+    Raises `SettlementRefused` if it pays for another payment id (7/nonce-already-used), if its
+    402 is paid in one step and in two, or if another process on this database was faster.
     """
     new = Claim(
         payment_id=attempt.payment_id,
@@ -82,8 +82,16 @@ def claim(service: Service, attempt: Attempt, *, seen_unused: bool) -> Stored:
     )
     stored = service.store.payments.insert_pending(new)
     if stored is None:
+        _require_unclaimed(service, attempt)
         raise _claimed_otherwise(service, attempt)
     return stored
+
+
+def _require_unclaimed(service: Service, attempt: Attempt) -> None:
+    """Raise `SettlementRefused` if another process on this database has just claimed it."""
+    sent = service.store.payments.attempts(attempt.payment_id)
+    if any(_is_same(attempt, each) and each.record.status != "failed" for each in sent):
+        raise SettlementRefused(Refusal.PENDING, "another request with it is being settled")
 
 
 def _claimed_otherwise(service: Service, attempt: Attempt) -> SettlementRefused:
@@ -190,6 +198,7 @@ async def _is_unused(service: Service, attempt: Attempt) -> bool:
     except Unavailable:
         return False
     if is_used:
+        _require_unclaimed(service, attempt)
         reason = "the authorization was used before it was presented for this payment id"
         raise SettlementRefused(Refusal.NONCE_USED, reason)
     return True

@@ -268,7 +268,7 @@ def _answer_once(
             BackgroundTask(_settle_afterwards, service, paid) if _serves_first(service) else None
         )
         return Answered(told, later)
-    if not served.begin(payment_id):
+    if payment_id in service.answering or not served.begin(payment_id, service.clock.now()):
         if not service.settings.decisions.authorization_once:
             return Answered(told)
         if served.is_marked(payment_id):
@@ -276,15 +276,17 @@ def _answer_once(
         else:
             again = SettlementRefused(Refusal.PENDING, "another request with it is being answered")
         raise one_step.refused(service, paid, again)
+    service.answering.add(payment_id)
 
     async def confirm() -> None:
-        if _serves_first(service):
-            await _settle_afterwards(service, paid)
         is_served = connection.is_answered()
         try:
             served.end(payment_id, granted.resource, is_served=is_served)
+            service.answering.discard(payment_id)
         except sqlite3.OperationalError as failure:  # the mark stays until the next start
             log.warning("%s: whether it was served is not stored: %s", granted.resource, failure)
+        if _serves_first(service):
+            await _settle_afterwards(service, paid)
 
     keep = partial(_keep, service, granted, paid) if paid.named else None
     return Answered({**told, "X-Payment-Id": payment_id}, BackgroundTask(confirm), keep)
@@ -296,8 +298,9 @@ def _keep(service: Service, granted: Pass, paid: OneStep, content: Response) -> 
     identifier, digest = paid.named
     answer = KeptAnswer(digest, content.raw_headers, bytes(content.body))
     sold = paid.settlement.payment_id, granted.resource
-    until_s = min(paid.valid_before, MAX_STORED)
+    now_s = service.clock.now_s()
+    until_s = max(min(paid.valid_before, MAX_STORED), now_s + service.settings.max_timeout_s)
     try:
-        service.store.answers.keep(identifier, answer, sold, until_s, service.clock.now_s())
+        service.store.answers.keep(identifier, answer, sold, until_s, now_s)
     except sqlite3.OperationalError as failure:  # it can be served, and not asked for again
         log.warning("%s: the answer is not kept: %s", granted.resource, failure)

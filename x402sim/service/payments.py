@@ -279,8 +279,9 @@ def _what_now(
         again = f"fund the payer and {again}"
     if refusal is Refusal.INVALID_SIGNATURE and _difference(service, attempt):
         again = "correct the header and send the same authorization again"
-    again += ", or ask GET /api/payments/{paymentId}"
     auth = attempt.payment.authorization
+    if known := _known_id(service, attempt):
+        again += f", or ask GET /api/payments/{known}"
     if auth is None or may_move or finding is not Finding.NOT_YET:
         return f"it may still be paid: {again}; do not sign another one"
     if refusal is Refusal.EXPIRED:
@@ -288,6 +289,19 @@ def _what_now(
     until_s = min(auth.valid_before, _LAST_DATE_S)
     until = datetime.fromtimestamp(until_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return f"not charged by this service; this header stays valid until {until}: {again}"
+
+
+def _known_id(service: Service, attempt: Attempt) -> str | None:
+    """Return the payment id that a payer has sent, if any.
+
+    That of a payment in one step is told only with what it buys: it is a proof of payment, and
+    whoever reads the chain can send the authorization.
+    """
+    auth, terms = attempt.payment.authorization, attempt.terms
+    if auth is None or auth.value != terms.amount_base:
+        return attempt.payment_id
+    is_derived = service.issuer.derive(terms.resource, auth) == attempt.payment_id
+    return attempt.offered_id if is_derived else attempt.payment_id
 
 
 def _difference(service: Service, attempt: Attempt) -> str:

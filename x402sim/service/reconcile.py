@@ -66,12 +66,17 @@ async def follow_chain(service: Service, stored: Stored) -> Finding:
     return answer.finding
 
 
-def follow(service: Service, stored: Stored, answer: ChainAnswer) -> None:
+def follow(service: Service, listed: Stored, answer: ChainAnswer) -> None:
     """Move a payment's record to the state that the chain's answer demands.
 
-    The caller holds the lock of its payment id. A settled payment whose transfer was undone is
-    pending while the chain may still make it, and failed when it cannot.
+    The caller holds the lock of its payment id; while the chain was asked, another process on this
+    database may have moved it, and an older database may have been restored. A settled payment
+    whose transfer was undone is pending while the chain may still make it, and failed when it
+    cannot.
     """
+    stored = service.store.payments.attempt(listed.attempt)
+    if stored is None or stored.record.payment_id != listed.record.payment_id:
+        return
     status = stored.record.status
     match answer.finding:
         case Finding.PAID:

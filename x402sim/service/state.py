@@ -67,6 +67,8 @@ class Service:
     presented: dict[str, str] = field(default_factory=dict)
     """The payment ids with a header that may still be settled, and their resources, if the policy
     `claim` reserves nothing."""
+    answering: set[str] = field(default_factory=set)
+    """The payments in one step whose answer this process has begun, and not stored as written."""
     confirmations: dict[str, int] = field(default_factory=dict)
     """The blocks on top of the payments that the newest request shows, if the policy counts."""
 
@@ -99,12 +101,12 @@ def connected(setup: Setup, store: Store, to: Transport, clock: Clock, salts: St
 
 def restarted(service: Service) -> Service:
     """Return the service as a restart leaves it: with its database, and nothing in memory."""
-    service.store.forget_answers()
     return replace(
         service,
         entitlements=Entitlements(service.settings.entitlement_lifetime_s),
         settling=KeyedLocks(),
         refunding=KeyedLocks(),
         presented={},
+        answering=set(),
         confirmations={},
     )

@@ -136,9 +136,12 @@ FIXED: tuple[Decision, ...] = (
         "Is a payment in the request itself taken, as the x402 standard sends it?",
         "Yes, in X-PAYMENT (version 1) and PAYMENT-SIGNATURE (version 2), unless the setting "
         "`one_step` is off. It is settled as by POST /api/pay, under a payment id that is derived "
-        "from the authorization. Unreadable is 400; readable and wrong is 402 with a `reason`",
-        "Only POST /api/pay settles",
-        "Unmodified clients of the standard can pay, and the 402 of section 2.2 stays what it is",
+        "from the authorization, so two authorizations are two purchases, of one 402, too. "
+        "Unreadable is 400; readable and wrong is 402 with a `reason`",
+        "Only POST /api/pay settles; or a 402 is paid once, if its payer shows its id",
+        "Unmodified clients of the standard can pay, and the 402 of section 2.2 stays what it is. "
+        "A payment of the standard names no 402: it repeats only what was accepted, and payers "
+        "that share a 402, such as through a cache, pay each for themselves",
     ),
     Decision(
         "5/offered-id",
@@ -153,7 +156,8 @@ FIXED: tuple[Decision, ...] = (
         "5/payment-identifier",
         "What does a payment's id in the extension payment-identifier do?",
         "A payment of version 2 that names itself gets its answer again, receipt included, while "
-        "its authorization could still be used, across restarts, and without a look at the chain. "
+        "its authorization could still be used, and at least as long as a 402 can be paid, across "
+        "restarts, and without a look at the chain. "
         "It counts as served for everybody else. Another payment with the same id is 409, an id of "
         "the wrong form is 402. The facilitator keeps no answers",
         "It is ignored; or the facilitator repeats its answer, too",

@@ -37,7 +37,7 @@ class Answers:
     def keep(
         self, identifier: str, answer: KeptAnswer, sold: tuple[str, str], until_s: int, now_s: int
     ) -> None:
-        """Keep an answer until no transfer can follow any more: who has its id can ask again.
+        """Keep an answer for a while: who has its id can ask again.
 
         So the payment counts as served for everybody else, `sold` being its id and its resource.
         What has ended is forgotten.

@@ -12,7 +12,7 @@ from typing import Any
 
 LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock; the event loop waits too."""
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS payments(
     attempt INTEGER PRIMARY KEY, payment_id TEXT NOT NULL, tx_hash TEXT, from_address TEXT NOT NULL,
@@ -64,7 +64,8 @@ CREATE INDEX IF NOT EXISTS shallow_refunds ON refunds(timestamp)
     WHERE status = 'settled' AND NOT is_deep;
 CREATE TABLE IF NOT EXISTS secrets(name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS reputation(resource_url TEXT PRIMARY KEY, payments INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS answering(payment_id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS answering(
+    payment_id TEXT PRIMARY KEY, since_s REAL NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS answers(
     identifier TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE, answer BLOB NOT NULL,
     until_s INTEGER NOT NULL);
@@ -131,16 +132,11 @@ class Database:
                     f"its tables are of version {version}, this x402sim reads version "
                     f"{SCHEMA_VERSION}: use a new file, or the x402sim that wrote this one"
                 )
-            self.forget_answers()
 
     def _create(self) -> None:
         for statement in (*SCHEMA.split(";"), *COUNTS):
             self.execute(statement)
         self.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
-    def forget_answers(self) -> None:
-        """Forget which answers were being written: the process that wrote them has ended."""
-        self.execute("DELETE FROM answering")
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         """Execute one statement."""

@@ -6,6 +6,13 @@ before it is written; once it was written, the payment counts as served.
 
 from x402sim.service.store.database import Database
 
+ANSWERING_S = 5
+"""Seconds after which an answer that is being written counts as lost: its process has ended."""
+_BEGIN = f"""INSERT INTO answering SELECT ?1, ?2
+    WHERE NOT EXISTS(SELECT 1 FROM served WHERE payment_id = ?1)
+    ON CONFLICT(payment_id) DO UPDATE SET since_s = ?2
+    WHERE since_s NOT BETWEEN ?2 - {ANSWERING_S} AND ?2 + {ANSWERING_S}"""
+
 
 class Served:
     """The marks of served payments in the database."""
@@ -21,16 +28,13 @@ class Served:
         """Tell whether a payment was served."""
         return self._db.one("SELECT 1 FROM served WHERE payment_id = ?", payment_id) is not None
 
-    def begin(self, payment_id: str) -> bool:
+    def begin(self, payment_id: str, now_s: float) -> bool:
         """Take the one answer of a payment; False if it is taken.
 
-        It is free again after `end`, or when the process that took it has ended.
+        It is free again after `end`, or `ANSWERING_S` after a process took it that has ended: other
+        processes on this database may be alive, and no clock need be right.
         """
-        return self._db.changed(
-            "INSERT OR IGNORE INTO answering SELECT ?1 "
-            "WHERE NOT EXISTS(SELECT 1 FROM served WHERE payment_id = ?1)",
-            payment_id,
-        )
+        return self._db.changed(_BEGIN, payment_id, now_s)
 
     def end(self, payment_id: str, resource: str, *, is_served: bool) -> None:
         """Record that the answer was written, or that the client has not waited for it."""

@@ -162,6 +162,8 @@ def _below(line: Line) -> str:
     """Return the lines below the first one: reason, notes, and the messages themselves."""
     below = ""
     if reason := ": ".join(filter(None, (line.error, line.reason))):
+        if line.payment_id is not None:
+            reason = reason.replace(line.payment_id, short(line.payment_id))
         below = _filled(reason, _INDENT)
     for text in line.notes:
         below += _filled(text, _INDENT)
