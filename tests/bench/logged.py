@@ -1,84 +1,125 @@
 """What the log of a server costs: the CPU of a purchase with it and without, on one server.
 
-`python -m tests.bench.logged` is `serve` on a free port, whose log SIGUSR1 turns off, and on again.
+`python -m tests.bench.logged` is `serve` on a free port, which logs the requests with a header `Log: on`.
 """
 
 import json
-import signal
+import socket
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from queue import Empty
+from statistics import median
 
-from tests.bench.served import BODY, cpu_s, exchange, request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tests.bench.rounds import Measured, NotMeasured
+from tests.bench.served import BODY, body_of, request
 from tests.serve.driver import PAY, QUOTE, Server, header
 from x402sim.cli import main as serve
 from x402sim.payer.core import proofs, settlement
-from x402sim.world.server.log import PAUSE_S
+from x402sim.world.server.log import PAUSE_S, Log
 from x402sim.world.server.requests import Look, Requests
+
+ASLEEP_S = 0.001
+"""How long after its answer a server has done what a request caused."""
 
 
 class Purchases(ExitStack):
-    """A server whose log goes to a file, and rounds of so many purchases."""
+    """A server whose log goes to a file, and rounds of so many purchases of each kind.
+
+    Every other pair of purchases is logged, so that what changes on the machine hits both kinds.
+    """
 
     def __init__(self, times: int) -> None:
         super().__init__()
         self.server = Server("--seed", "1", program=[sys.executable, "-m", "tests.bench.logged"])
         self.callback(self.server.close)
-        self._times, self._is_logged = times, True
-        self.logged(), self.unlogged()  # to warm up
-
-    def logged(self) -> float:
-        return self._bought(is_logged=True)
-
-    def unlogged(self) -> float:
-        return self._bought(is_logged=False)
-
-    def _bought(self, *, is_logged: bool) -> float:
-        """Buy quotes, each with a 402, a payment and the request that is served; do not count signing.
-
-        What the log still has to write afterwards is waited for.
-        """
-        if is_logged is not self._is_logged:
-            self.server.process.send_signal(signal.SIGUSR1)
-            self.server.http.get("/healthz")  # it answers after the signal
-            self._is_logged = is_logged
-        pid, wallet = self.server.process.pid, self.server.account(1).wallet
         port = int(self.server.ready["service"].rsplit(":", 1)[1])
-        began_s, pays, shown = cpu_s(pid), [], []
-        offers = exchange(port, [request(QUOTE, BODY)] * self._times, 402)
-        asked_s = cpu_s(pid) - began_s
-        for offer in map(json.loads, offers):
-            payment_id, wanted = offer["paymentId"], offer["paymentRequirements"]
-            signed = settlement(payment_id, header(wallet, wanted, int(time.time())), wanted)
-            pays.append(request(PAY, json.dumps(signed).encode()))
-            shown.append(request(QUOTE, BODY, proofs(payment_id)))
-        began_s = cpu_s(pid)
-        exchange(port, pays, 200)
-        exchange(port, shown, 200)
-        time.sleep(1.5 * PAUSE_S)
-        return (asked_s + cpu_s(pid) - began_s) / self._times
+        self._sock = self.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
+        self._times, self.wrote_s = times, 0.0
+        self.round()  # to warm up
+
+    def measured(self, rounds: int) -> Measured:
+        """Return how many times as much a purchase costs with its log."""
+        found = [self.round() for _ in range(rounds)]
+        values = tuple(logged_s / unlogged_s for logged_s, unlogged_s in found)
+        return Measured(values, *map(median, zip(*found, strict=True)))
+
+    def round(self) -> tuple[float, float]:
+        """Return the CPU seconds of a purchase that is logged, and of one that is not.
+
+        Of each kind it is the median, in which there is no rendering and no collection of garbage; the
+        rendering is added to those logged.
+        """
+        pid, took_s = self.server.process.pid, {"on": [], "off": []}
+        for number in range(2 * self._times):
+            log, before_s = ("off", "on", "on", "off")[number % 4], _main_thread_s(pid)
+            self._buy(log)
+            time.sleep(ASLEEP_S)
+            took_s[log].append(_main_thread_s(pid) - before_s)
+        before_s = self.wrote_s
+        with suppress(Empty):
+            while True:
+                self.wrote_s = float(self.server.line(2 * PAUSE_S))
+        wrote_s = (self.wrote_s - before_s) / self._times
+        return median(took_s["on"]) + wrote_s, median(took_s["off"])
+
+    def _buy(self, log: str) -> None:
+        """Ask for a 402, pay, and show what was paid."""
+        wallet = self.server.account(1).wallet
+        offer = json.loads(self._ask(QUOTE, BODY, {"Log": log}, 402))
+        payment_id, wanted = offer["paymentId"], offer["paymentRequirements"]
+        signed = settlement(payment_id, header(wallet, wanted, int(time.time())), wanted)
+        self._ask(PAY, json.dumps(signed).encode(), {"Log": log}, 200)
+        self._ask(QUOTE, BODY, proofs(payment_id) | {"Log": log}, 200)
+
+    def _ask(self, path: str, body: bytes, headers: dict[str, str], status: int) -> bytes:
+        self._sock.sendall(request(path, body, headers))
+        return body_of(self._sock, status)
+
+
+def _main_thread_s(pid: int) -> float:
+    """Return the CPU seconds of a process's main thread, which is asleep."""
+    if sys.platform != "linux":
+        raise NotMeasured("the CPU time of another's thread is read on Linux only")
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
 def main() -> None:
-    """Serve, and turn the log off and on."""
-    looks: list[tuple[Requests, Look]] = []
-    add, is_on = Requests.add, True
+    """Serve; log the requests that say so, and print the CPU seconds of what is logged later."""
+    looks: list[Look] = []
+    add, around, pass_on = Requests.add, Requests.around, Log._pass_on
+    rendered_s = 0.0
 
     def added(requests: Requests, look: Look) -> None:
         if not look.for_payments:  # the page's, which stays
-            looks.append((requests, look))
+            looks.append(look)
         add(requests, look)
 
-    def toggled(*_: object) -> None:
-        nonlocal is_on
-        is_on = not is_on
-        for requests, look in looks:
-            others = tuple(each for each in requests._looks if each is not look)
-            requests._looks = (*others, look) if is_on else others
-            requests._wants_all = is_on
+    def chosen(requests: Requests, app: ASGIApp) -> ASGIApp:
+        told, all_of = around(requests, app), requests._looks
+        others = tuple(each for each in all_of if each not in looks)
 
-    Requests.add = added  # type: ignore[method-assign]
-    signal.signal(signal.SIGUSR1, toggled)
+        async def one(scope: Scope, receive: Receive, send: Send) -> None:
+            requests._wants_all = (b"log", b"on") in scope["headers"]
+            requests._looks = all_of if requests._wants_all else others
+            await told(scope, receive, send)
+
+        return one
+
+    def passed_on(log: Log) -> None:
+        nonlocal rendered_s
+        before_s = time.thread_time()
+        pass_on(log)
+        rendered_s += time.thread_time() - before_s
+        time.sleep(ASLEEP_S)  # the other thread writes
+        clock = time.pthread_getcpuclockid(log._thread.ident or 0)
+        print(rendered_s + time.clock_gettime(clock), flush=True)
+
+    Requests.add, Requests.around = added, chosen  # type: ignore[method-assign]
+    Log._pass_on = passed_on  # type: ignore[method-assign]
     serve()
 
 

@@ -43,7 +43,7 @@ QUICK = Effort(
     round_s=0.05, rounds=9, few=3, hours=1, framed=400, payers=400, payments=100, logged=20
 )
 FULL = Effort(
-    round_s=0.5, rounds=9, few=3, hours=24, framed=22_000, payers=10_000, payments=1000, logged=100
+    round_s=0.5, rounds=9, few=3, hours=24, framed=22_000, payers=10_000, payments=1000, logged=60
 )
 
 
@@ -130,8 +130,8 @@ def _debit(bench: Bench) -> Measured:
 
 
 def _log(bench: Bench) -> Measured:
-    with logged.Purchases(32) as buy:
-        return alternate(buy.logged, buy.unlogged, bench.effort.logged, is_cost=True)
+    with logged.Purchases(20) as buy:
+        return buy.measured(bench.effort.logged)
 
 
 def _settle(bench: Bench) -> Measured:

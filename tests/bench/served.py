@@ -99,11 +99,11 @@ def exchange(port: int, requests: Sequence[bytes], status: int) -> list[bytes]:
             batch = list(zip(socks, requests[first : first + CONNECTIONS], strict=False))
             for sock, each in batch:
                 sock.sendall(each)
-            bodies += [_body(sock, status) for sock, _ in batch]
+            bodies += [body_of(sock, status) for sock, _ in batch]
     return bodies
 
 
-def _body(sock: socket.socket, status: int) -> bytes:
+def body_of(sock: socket.socket, status: int) -> bytes:
     answer = http.client.HTTPResponse(sock, method="POST")
     answer.begin()
     body = answer.read()

@@ -1,16 +1,18 @@
 """The log of a server: a line for each request as it ends, and below it what the request caused.
 
-A thread renders and writes, ten times a second: no slow or closed pipe holds up a request.
+Five times a second the server's loop renders what has ended, and a thread writes it: no slow or
+closed pipe holds up a request.
 """
 
+import asyncio
 import re
 import threading
 import traceback
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
+from queue import SimpleQueue
 from typing import Any, Literal
 
 import msgspec
@@ -20,6 +22,7 @@ from x402sim.clock import real_now
 from x402sim.journal import Entry
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage
+from x402sim.service.issue import PAY
 from x402sim.world.server.log_lines import (
     ALONE,
     TOLD,
@@ -33,14 +36,13 @@ from x402sim.world.server.requests import Look, Request, Requests
 
 MAX_WAITING = 10_000
 """The requests that wait to be written; the log leaves out what comes while the reader is slow."""
-PAUSE_S = 0.1
+PAUSE_S = 0.2
 _SILENT = ["rpc"], ["explorer"]
 _SPOKEN = ["api"], ["facilitator"]
 _FROM = re.compile(rb'"from"\s*:\s*"(0x[0-9a-fA-F]{40})"')
 _HEADER = re.compile(rb'"paymentHeader"\s*:\s*"([^"\\]*)"')
 _PAYMENTS = (b"payment-signature", b"x-payment")
 _RECEIPTS = (b"payment-response", b"x-payment-response")
-_PAYERS = ("authorizer", "payer")
 _Alone = tuple[float, Entry]
 """What happened outside of all requests, and when."""
 
@@ -70,21 +72,14 @@ class _Answer(msgspec.Struct, rename="camel"):
     error_message: Any = None
 
 
-_answer = msgspec.json.Decoder(_Answer)
-
-
-def _read(body: bytes) -> _Answer | None:
-    """Return the JSON object of an answer; None for any other body."""
-    try:
-        return _answer.decode(body) if body[:1] == b"{" else None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+_answer = msgspec.json.Decoder(_Answer).decode
 
 
 class Log:
     """Writes the requests of a server, and the entries of its journal.
 
-    `ahead_s` is how far its clock is ahead of real time. `close` writes what is left.
+    `ahead_s` is how far its clock is ahead of real time. It is made and closed in the loop of the
+    server; `close` writes what is left.
     """
 
     def __init__(self, form: Form, names: Names, requests: Requests, ahead_s: float = 0.0) -> None:
@@ -94,15 +89,18 @@ class Log:
         )
         self._ahead_s = ahead_s
         self._tells: Mapping[type, Tell] = {**TOLD, events.TimeAdvanced: self._advanced}
-        used = [kind for kind in events.KINDS if kind in self._tells or _named_in(kind)]
-        self._used = {kind: (self._tells.get(kind), _named_in(kind)) for kind in used}
-        """Of each event that the log reads: what it tells, and the fields that name somebody."""
+        uses = {kind: (self._tells.get(kind), *_reads(kind)) for kind in events.KINDS}
+        self._used = {kind: use for kind, use in uses.items() if any(use)}
+        """Of each event that the log reads: what it tells, and its fields that say whose it is."""
         self._payers: dict[str, str] = {}
         """Who pays for which payment id, or holds which session."""
-        self._waiting: deque[Request | _Alone] = deque()
-        self._left_out = 0
-        self._wakes, self._closing = threading.Event(), threading.Event()
-        self._is_awake = False
+        self._waiting: list[Request | _Alone] = []
+        self._most, self._left_out = MAX_WAITING, 0
+        self._later = asyncio.get_running_loop().call_later
+        self._timer: asyncio.TimerHandle | None = None
+        self._texts: SimpleQueue[bytes] = SimpleQueue()
+        """What is to be written, one at a time; nothing ends the thread."""
+        self._is_writing = False
         self._thread = threading.Thread(target=self._write, name="x402sim log", daemon=True)
         self._thread.start()
         requests.add(
@@ -111,42 +109,45 @@ class Log:
 
     def close(self) -> None:
         """Write what is left, in a second at most."""
-        self._closing.set()
-        self._wakes.set()
+        if self._timer:
+            self._timer.cancel()
+            self._texts.put(self._rendered())
+        self._texts.put(b"")
         self._thread.join(1)
 
     def _append(self, what: Request | _Alone) -> None:
-        if len(self._waiting) >= MAX_WAITING:
+        if len(self._waiting) >= self._most:
             self._left_out += 1
             return
         self._waiting.append(what)
-        if not self._is_awake:
-            self._is_awake = True
-            self._wakes.set()
+        if self._timer is None:
+            self._timer = self._later(PAUSE_S, self._pass_on)
 
-    # --- in the log's thread ---------------------------------------------------------
+    def _pass_on(self) -> None:
+        """Pass the lines of what waits to the thread, unless it still writes."""
+        if self._is_writing:
+            self._timer = self._later(PAUSE_S, self._pass_on)
+            return
+        self._timer = None
+        if text := self._rendered():
+            self._is_writing = True
+            self._texts.put(text)
 
     def _write(self) -> None:
-        is_last = False
-        while not is_last:
-            self._wakes.wait()
-            is_last = self._closing.wait(PAUSE_S)
-            self._wakes.clear()
-            self._is_awake = False
-            lines = self._rendered(len(self._waiting))
-            if self._left_out:
-                lines.append(self._own(f"{self._left_out} requests are left out of this log"))
-                self._left_out = 0
+        """Write, in the log's thread."""
+        while text := self._texts.get():
             try:
-                self._form.write("".join(lines).encode())
+                self._form.write(text)
             except OSError:  # nobody reads the log any more: the server goes on
-                self._waiting = deque(maxlen=0)
+                self._most = 0
+                self._waiting.clear()
                 return
+            self._is_writing = False
 
-    def _rendered(self, count: int) -> list[str]:
-        lines = []
-        for _ in range(count):
-            what = self._waiting.popleft()
+    def _rendered(self) -> bytes:
+        lines, waiting = [], self._waiting
+        self._waiting = []
+        for what in waiting:
             try:
                 lines.append(
                     self._of_request(what) if isinstance(what, Request) else self._of_entry(*what)
@@ -154,7 +155,10 @@ class Log:
             except Exception:  # noqa: BLE001 - a defect of the log: it is told, and the log goes on
                 trace = traceback.format_exc(limit=-3)
                 lines.append(self._own("a request was not logged: " + trace))
-        return lines
+        if self._left_out:
+            lines.append(self._own(f"{self._left_out} requests are left out of this log"))
+            self._left_out = 0
+        return "".join(lines).encode()
 
     def _own(self, text: str) -> str:
         """Return what the log says of itself."""
@@ -185,48 +189,35 @@ class Log:
         return f"clock: {event.seconds:+.10g} s, now {self._ahead_s:.10g} s ahead of real time"
 
     def _line(self, request: Request) -> Line:
-        headers, names, used = dict(request.headers), self._names, self._used
-        notes, ids = [], []
-        payer = paid = None
+        headers, names = dict(request.proofs), self._names
+        notes, ids, payer = [], [], None
+        line = Line(self._time(request.ended), "", request.method, request.path, request.status)
+        line.ms = (request.ended - request.began) * 1000
         for entry in request.seen:
-            event = entry.event
-            if (use := used.get(type(event))) is None:
+            if (use := self._used.get(type(event := entry.event))) is None:
                 continue
-            tell, named = use
+            tell, who, named = use
             if tell and (text := tell(event, names)):
                 notes.append(text)
+            if who and payer is None:
+                payer = getattr(event, who)
             for name in named:
-                found = getattr(event, name)
-                if name in _PAYERS:
-                    payer = payer or found
-                    continue
-                ids.append(found)
-                if name == "payment_id":
-                    paid = paid or found
+                ids.append(getattr(event, name))
+                if name == "payment_id" and line.payment_id is None:
+                    line.payment_id = ids[-1]
         is_paid = _PAYMENTS[0] in headers or _PAYMENTS[1] in headers  # in one step
         if is_paid and _has_paid_before(request):
             notes.append("this authorization has paid before: nothing was charged again")
-        line = Line(
-            self._time(request.ended),
-            method=request.method,
-            path=request.path,
-            status=request.status,
-            ms=(request.ended - request.began) * 1000,
-            payment_id=paid,
-            notes=notes,
-        )
-        if paid is None and (header := headers.get(b"x-payment-id")):
+        line.notes = notes
+        if line.payment_id is None and (header := headers.get(b"x-payment-id")):
             line.payment_id = header.decode("latin-1")
         if header := headers.get(b"x-session-id"):
             line.session_id = header.decode("latin-1")
-        if request.answered and (body := _read(request.answered)):
-            line.payment_id = _text_of(body.payment_id) or line.payment_id
-            if line.status != 402 or body.reason:  # otherwise it only asks for a payment
-                _add_reason(line, body)
-        ids += line.payment_id, line.session_id
-        if payer is None and (is_paid or request.sent):
+        if request.answered[:1] == b"{":
+            _read_answer(line, request.answered)
+        if payer is None and (is_paid or _settles(request.path)):
             payer = _signer(request.sent, headers)
-        payer = self._remembered(payer, ids)
+        payer = self._remembered(payer, (*ids, line.payment_id, line.session_id))
         line.who = names.of(payer) if payer else request.client
         if self._form.is_verbose:
             line.sent = _text(request.headers, request.sent)
@@ -247,21 +238,31 @@ class Log:
         return payer
 
 
-def _add_reason(line: Line, body: _Answer) -> None:
-    """Add why a request was refused, in the words of any dialect."""
-    words = (body.error, body.invalid_reason, body.error_reason)
-    reasons = (body.reason, body.invalid_message, body.error_message)
-    line.error = next(filter(None, map(_text_of, reversed(words))), None)
-    line.reason = next(filter(None, map(_text_of, reversed(reasons))), None)
+def _read_answer(line: Line, answered: bytes) -> None:
+    """Add the payment that an answer names, and why it refuses one, in the words of any dialect."""
+    try:
+        body = _answer(answered)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # no object, or cut off
+        return
+    line.payment_id = _text_of(body.payment_id) or line.payment_id
+    if line.status == 402 and not body.reason:  # it only asks for a payment
+        return
+    words = body.error_reason, body.invalid_reason, body.error
+    reasons = body.error_message, body.invalid_message, body.reason
+    if any(words) or any(reasons):
+        line.error = next(filter(None, map(_text_of, words)), None)
+        line.reason = next(filter(None, map(_text_of, reasons)), None)
 
 
 def _text_of(value: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _named_in(kind: type[events.Event]) -> tuple[str, ...]:
-    names = (*_PAYERS, "payment_id", "session_id")
-    return tuple(name for name in names if name in kind.__struct_fields__)
+def _reads(kind: type[events.Event]) -> tuple[str | None, tuple[str, ...]]:
+    """Return the fields of an event that name who pays, and what for."""
+    fields = kind.__struct_fields__
+    who = next((name for name in ("authorizer", "payer") if name in fields), None)
+    return who, tuple(name for name in ("session_id", "payment_id") if name in fields)
 
 
 @lru_cache(maxsize=8)  # many requests end in one second
@@ -283,6 +284,11 @@ def _is_shown(request: Request) -> bool:
     """Tell whether a request is more than polling, or the look at a page."""
     status, kind = request.status or 500, _kind(request.method, request.path)
     return kind == "shown" or status >= (400 if kind == "page" else 500)
+
+
+@lru_cache(maxsize=1024)
+def _settles(path: str) -> bool:
+    return path == PAY or path.startswith("/facilitator")
 
 
 @lru_cache(maxsize=1024)
