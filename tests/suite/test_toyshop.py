@@ -1,10 +1,14 @@
 """A newcomer's shop, paid in one step: each fault is found, and the report names the causes."""
 
+from base64 import b64decode
+from json import loads
+
 import msgspec
 import pytest
 
 from tests.suite.toyshop import FAULTS, judged
 from x402sim.report.causes import _words, causes
+from x402sim.report.conformance import RAW
 from x402sim.suite.engine import all_checks
 from x402sim.suite.verdict import Outcome
 
@@ -51,9 +55,14 @@ def test_a_fault_is_one_cause(fault: str) -> None:
     assert found.startswith(CAUSES[fault])
 
 
-def test_a_missing_receipt_is_named() -> None:
+def test_a_missing_receipt_is_named_beside_the_payment_that_was_sent() -> None:
     receipt = judged("receipt", part="4.1/receipt:the")["spec/4.1/receipt"]
     assert receipt.expected == "the header PAYMENT-RESPONSE, the receipt of the settlement"
+    told, raw = receipt.exchange.splitlines()[1:3]
+    sent = loads(b64decode(raw.removeprefix(RAW)))
+    said = loads(told.removeprefix("payment-signature: "))
+    assert said["payload"]["authorization"] == sent["payload"]["authorization"]
+    assert sent["payload"]["signature"] not in told, "only as it was sent, to be sent again"
 
 
 def test_each_id_that_can_fail_has_words_for_its_cause() -> None:
