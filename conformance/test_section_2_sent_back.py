@@ -277,6 +277,8 @@ async def _facilitator_takes(
         "network": wanted["network"],
         "timestamp": "2026-01-01T00:00:00.000Z",
     }
+    if probe.target.is_one_step:
+        settled = {"success": True, "transaction": INVENTED_TX, "network": wanted["network"]}
     for path, said in (("/verify", {"isValid": True, "invalidReason": None}), ("/settle", settled)):
         fault = {"victim": "facilitator", "does": "answer", "path": path, "contains": value}
         body = msgspec.json.encode(said).decode()

@@ -5,6 +5,7 @@ import asyncio
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.spec.ground import derived, explicit
+from x402sim.suite import one_step
 from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.chain_view import TX_HASH
 from x402sim.suite.check import check
@@ -54,6 +55,7 @@ async def the_receipt_has_its_fields(probe: Probe) -> None:
     challenge, receipt = await _receipt(probe)
     places = probe.target.receipt
     probe.by_target("receipt.success", "receipt.payment_id", "receipt.tx_hash")
+    _require_header(receipt)
     if places.success:
         require("success true", receipt.at(places.success) is True, receipt.summary)
     if places.payment_id:
@@ -104,12 +106,20 @@ async def everybody_gets_his_own_receipt(probe: Probe) -> None:
         if not answers[number].is_receipt:  # too much at once, maybe
             answers[number] = await probe.settle(challenge, header)
         probe.wallets.expect_settled(answers[number])
+        _require_header(answers[number])
         if places.payment_id:
             is_same = answers[number].at(places.payment_id) == challenge.payment_id
             require("paymentId, the id that was paid", is_same, answers[number].summary)
     if probe.world.exists:  # its facilitator sends one transaction for each payment
         hashes = {repr(answer.at(places.tx_hash)) for answer in answers}
         expect("different transactions for three payments", len(hashes), len(payments))
+
+
+def _require_header(answer: TargetAnswer) -> None:
+    """Fail if a payment in one step is served without the header that is its receipt."""
+    what = f"the header {one_step.RESPONSE}, the receipt of the settlement"
+    is_there = one_step.RESPONSE in answer.headers or not answer.target.is_one_step
+    require(what, is_there, f"no such header: {answer.summary}", answer.show)
 
 
 async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
@@ -137,6 +147,7 @@ async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
 async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
     """The receipt's transaction is on the chain, and transfers exactly the amount to the payee."""
     paid = await probe.buy()
+    _require_header(paid.receipt)
     mined = await probe.chain.mined(paid)
     if mined is None and not probe.world.exists:
         raise Inconclusive("the node does not have the transaction of the receipt (yet)")

@@ -14,7 +14,8 @@ from x402sim.protocol.crypto import HALF_ORDER, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import encode
 from x402sim.spec.ground import derived
-from x402sim.suite.answers import Paid, TargetAnswer, read_402
+from x402sim.suite import one_step
+from x402sim.suite.answers import Challenge, Paid, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.control_api import HOLD_S, eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
@@ -104,16 +105,40 @@ def _receipts(probe: Probe, answers: list[TargetAnswer]) -> set[str]:
     return hashes or {repr(each) for each in shown}
 
 
+def _goods(probe: Probe, answers: list[TargetAnswer]) -> set[bytes]:
+    """Return the distinct contents that a payment in one step has bought."""
+    bought = [answer for answer in answers if probe.target.is_one_step and answer.has_content]
+    return {encode(answer.at(probe.target.protected.content)) for answer in bought}
+
+
+async def _elsewhere(probe: Probe, challenge: Challenge, header: str, number: int) -> TargetAnswer:
+    """Pay a 402 of its own; in one step, pay one of several requests, of which 0 is the usual.
+
+    The others differ in their query or, where a body is sent, in a field that it has more.
+    """
+    if not probe.target.is_one_step:
+        return await probe.settle(challenge, header)
+    payment = one_step.payment(header, challenge.requirements, None)
+    endpoint = probe.target.protected
+    usual = probe.state.body or endpoint.bodies[0]
+    if number % 2 and endpoint.method != "GET":
+        return await probe.ask(body={**usual, "x402sim": number}, payment=payment)
+    begin = "&" if "?" in endpoint.path else "?"
+    query = f"{begin}x402sim={number}" if number else ""
+    return await probe.ask(path=endpoint.path + query, payment=payment)
+
+
 # --- replay --------------------------------------------------------------------------
 
 
 @check("5/nonce-once", baseline="payment", needs="funds", pays=1)
 async def it_pays_for_no_other_id(probe: Probe) -> None:
-    """A settled authorization, in any encoding, pays for no second payment id."""
+    """A settled authorization, in any encoding, pays for no second id, and no other request."""
     paid = await probe.buy()
-    for name, header in rewritten(paid.header, probe.target.pay.spelling):
+    spellings = rewritten(paid.header, probe.target.pay.spelling)
+    for number, (name, header) in enumerate(spellings, start=1):
         challenge = await probe.challenge()
-        answer = await probe.settle(challenge, header)
+        answer = await _elsewhere(probe, challenge, header, number)
         require(f"a refusal ({name})", not answer.is_receipt, answer.summary)
         expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
     await _pays_once(probe, paid)
@@ -121,11 +146,13 @@ async def it_pays_for_no_other_id(probe: Probe) -> None:
 
 @check("5/nonce-once", baseline="payment", needs="funds", pays=1)
 async def it_pays_once_for_its_own_id(probe: Probe) -> None:
-    """A settled authorization sent again for its own id moves no money."""
+    """A settled authorization that is sent again moves no money, and buys nothing new."""
     paid = await probe.buy()
     answers = [paid.receipt]
-    for _, header in rewritten(paid.header, probe.target.pay.spelling):
+    for name, header in rewritten(paid.header, probe.target.pay.spelling):
         answers.append(await probe.settle(paid.challenge, header))
+        is_stored = len(_goods(probe, answers)) <= 1
+        require(f"a refusal, or the first answer ({name})", is_stored, answers[-1].summary)
     expect("different receipts", len(_receipts(probe, answers)), 1)
     await _pays_once(probe, paid)
 
@@ -199,43 +226,57 @@ async def one_id_at_the_same_time(probe: Probe) -> None:
 
 @check("5/nonce-once", baseline="payment", needs="funds", pays=1)
 async def two_ids_at_the_same_time(probe: Probe) -> None:
-    """One authorization sent for several payment ids concurrently pays one of them."""
+    """One authorization sent for several ids, or requests, concurrently pays one of them."""
     payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
     header = probe.wallets.sign(challenges[0], payer)
-    answers = await asyncio.gather(*(probe.settle(each, header) for each in challenges))
+    sent = (_elsewhere(probe, each, header, number) for number, each in enumerate(challenges))
+    answers = await asyncio.gather(*sent)
     _one_of(probe, list(answers))
     accepted = [answer for answer in answers if answer.is_receipt]
     require("one receipt", len(accepted) == 1, [each.summary for each in answers])
-    asked = [await probe.ask(payment_id=each.payment_id) for each in challenges]
-    opened = sum(answer.has_content for answer in asked)
-    require("one payment id that opens the resource", opened <= 1, f"{opened} of them")
+    await _opens_one(probe, challenges, answers)
     await probe.world.expect_payments(payer, challenges[0].amount_base)
 
 
 @check("5/nonce-once", baseline="payment", needs="world")
 async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
-    """While the answer to one settlement is held back, its header pays for no other id."""
+    """While the answer to one settlement is held back, its header pays for nothing else."""
     payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
     header = probe.wallets.sign(challenges[0], payer)
     await probe.world.hold(payer)
-    sent = [asyncio.create_task(probe.settle(each, header)) for each in challenges[:2]]
+    sent = [
+        asyncio.create_task(_elsewhere(probe, each, header, number))
+        for number, each in enumerate(challenges[:2])
+    ]
 
     async def has_moved() -> bool:
         return bool(await probe.world.transfers(payer)) or all(each.done() for each in sent)
 
     await eventually(probe.clock, has_moved, 2 * HOLD_S)
-    sent += [asyncio.create_task(probe.settle(each, header)) for each in challenges[2:]]
+    sent += [
+        asyncio.create_task(_elsewhere(probe, each, header, number))
+        for number, each in enumerate(challenges[2:], start=2)
+    ]
     answers = await asyncio.gather(*sent)
     _one_of(probe, answers)
-    asked = [await probe.ask(payment_id=each.payment_id) for each in challenges]
-    opened = sum(answer.has_content for answer in asked)
-    require("one payment id that opens the resource", opened <= 1, f"{opened} of them")
+    await _opens_one(probe, challenges, answers)
     await probe.world.expect_payments(payer, challenges[0].amount_base)
 
 
+async def _opens_one(
+    probe: Probe, challenges: list[Challenge], answers: list[TargetAnswer]
+) -> None:
+    """Fail if more than one of these opens the resource; in one step, the answers show it."""
+    if not probe.target.is_one_step:
+        answers = [await probe.ask(payment_id=each.payment_id) for each in challenges]
+    opened = sum(answer.has_content for answer in answers)
+    require("one payment that opens the resource", opened <= 1, f"{opened} of them")
+
+
 def _one_of(probe: Probe, answers: list[TargetAnswer]) -> None:
-    """Fail if there is more than one receipt; raises `Inconclusive` without any."""
+    """Fail if there is more than one receipt, or answer; raises `Inconclusive` without any."""
     found = _receipts(probe, answers)
-    require("one receipt", len(found) <= 1, [each.summary for each in answers])
+    is_one = max(len(found), len(_goods(probe, answers))) <= 1
+    require("one receipt", is_one, [each.summary for each in answers])
     if not found:
         raise Inconclusive(f"nothing was settled: {[each.summary for each in answers]}")

@@ -94,7 +94,7 @@ async def _recovers(probe: Probe, challenge: Challenge, header: str, name: str) 
     """Send the payment again; fail if it is accepted and grants nothing."""
     answer = await probe.settle(challenge, header)
     if answer.is_receipt:
-        served = await probe.ask(payment_id=challenge.payment_id)
+        served = await probe.opened(challenge, answer)
         require(f"access after a receipt ({name})", served.has_content, served.status)
 
 
@@ -125,4 +125,4 @@ async def settlement_in_trouble_once(probe: Probe) -> None:
 async def _works_again(probe: Probe) -> None:
     paid = await probe.buy()
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
-    expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
+    expect_served(await probe.opened(paid.challenge, paid.receipt))

@@ -8,6 +8,7 @@ import httpx
 import msgspec
 import pytest
 
+from tests.conformance.beside import judge_beside
 from tests.conformance.paywall import DEFECTS, Paywall
 from x402sim import TESTNET
 from x402sim.suite.command import (
@@ -17,17 +18,12 @@ from x402sim.suite.command import (
     NO_VERDICT,
     find_target,
 )
-from x402sim.suite.engine import all_checks, folder, run
+from x402sim.suite.engine import all_checks, folder
 from x402sim.suite.local import judge
-from x402sim.suite.options import Options
-from x402sim.suite.setting import Setting
 from x402sim.suite.target import AgentsEndpoint, Target, at, load
 from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.loop import run_virtual
-from x402sim.world.stages.in_process import InProcess
-from x402sim.world.stages.stage import Plan
-from x402sim.world.transport.link import Asgi
+from x402sim.world.stages.stage import OpenStage
 
 SHIPPED = {file.stem: file for file in (folder() / "targets").glob("*.toml")}
 
@@ -143,36 +139,13 @@ def test_places_are_json_pointers() -> None:
 def judged(*defects: str, target: Target | None = None, sections: str = "") -> dict[str, Result]:
     """Check a paywall with these defects, in a world, with the world's clock."""
 
-    async def main() -> list[Result]:
-        recipe = Recipe(network=TESTNET, seed=1, has_service=False)
-        async with InProcess().open(Plan(recipe=recipe)) as stage:
-            parts = stage.parts
-            assert parts is not None
+    def paywall(facilitator: httpx.AsyncClient, rpc: httpx.AsyncClient, stage: OpenStage) -> Any:
+        assert stage.parts is not None
+        merchant = stage.parts.accounts[9].address
+        return Paywall(facilitator, rpc, stage.clock, TESTNET, merchant, *defects).app
 
-            def client(app: Any) -> httpx.AsyncClient:
-                return httpx.AsyncClient(transport=Asgi(app), base_url="http://there", timeout=90)
-
-            merchant = parts.accounts[9].address
-            paywall = Paywall(
-                client(parts.facilitator_app),
-                client(parts.rpc_app),
-                stage.clock,
-                TESTNET,
-                merchant,
-                *defects,
-            )
-            setting = Setting(
-                options=Options(target=target or load(SHIPPED["cronos-paywall"])),
-                http=client(paywall.app),
-                clock=stage.clock,
-                rng=stage.rng,
-                control=stage.control,
-                rpc=client(parts.rpc_app),
-            )
-            checks = [c for c in all_checks() if not sections or c.section[0] in sections]
-            return [each async for each in run(setting, checks)]
-
-    return {each.id: each for each in run_virtual(main)}
+    checks = [c for c in all_checks() if not sections or c.section[0] in sections]
+    return judge_beside(paywall, TESTNET, target or load(SHIPPED["cronos-paywall"]), checks)
 
 
 def failed(results: dict[str, Result]) -> set[str]:

@@ -29,6 +29,10 @@ Only = Annotated[
 List = Annotated[
     bool, typer.Option("--list", help="List the ids with their needs and costs, and exit.")
 ]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Name what does not apply to the service, too."),
+]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the JSON report instead; --json-file writes it.")
 ]
@@ -54,6 +58,7 @@ def conformance(
     ] = None,
     only: Only = None,
     show_list: List = False,
+    verbose: Verbose = False,
     junit: JUnitFile = None,
     as_json: AsJson = False,
     json_file: JsonFile = None,
@@ -83,7 +88,8 @@ def conformance(
         json_place = Path("-") if as_json else json_file
         files = {"json": json_place, "junit": junit, "html": html, "sarif": sarif}
         places = {kind: file for kind, file in files.items() if file is not None}
-        wanted = command.Wanted(checks=checks, strict=given["strict"], files=places)
+        strict = given["strict"]
+        wanted = command.Wanted(checks=checks, strict=strict, files=places, verbose=verbose)
         command.require_places(wanted)
     except (ValueError, OSError) as error:
         raise Misuse(error) from error

@@ -2,11 +2,13 @@
 
 What fails together when one thing is broken was measured: `conformance/mutation_matrix.csv` has a
 row for each service with one defect, and the checks that failed. The fewest rows that explain the
-failures of a run are its probable causes.
+failures of a run are its probable causes. What each id's failure says of a service is in
+`conformance/causes.toml`.
 """
 
 import csv
 import re
+import tomllib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +17,7 @@ from typing import Any
 from x402sim.spec.folder import folder
 
 Results = Sequence[dict[str, Any]]
-FILE = "mutation_matrix.csv"
+FILE, WORDS = "mutation_matrix.csv", "causes.toml"
 ENOUGH = 0.5
 """Which part of a defect's failures must be seen for it to be a probable cause."""
 _OWN = re.compile(r"\b(pay|session)_[\w-]+…?|0x[0-9a-fA-F]+…?|\d{4,}(\.\d+)?|: *\"[^\"]*\"")
@@ -23,6 +25,8 @@ _OWN = re.compile(r"\b(pay|session)_[\w-]+…?|0x[0-9a-fA-F]+…?|\d{4,}(\.\d+)?
 _ANSWER = re.compile(r"\d{3} .{10}")
 """An answer of a target, with some of its body."""
 _BASELINE = re.compile(r"^the baseline \(\w+\) was not accepted: ")
+_GENERAL = ("the settlement", "a request without valid proof")
+"""The demands of many checks, which say nothing of what was served in spite of them."""
 _JUDGED = ("passed", "failed", "observed")
 
 
@@ -66,16 +70,29 @@ def by_cause(results: Results) -> list[list[dict[str, Any]]]:
 
 
 def causes(results: Results) -> list[dict[str, Any]]:
-    """Return each probable cause: the id that is broken, its case, and the ids that follow."""
+    """Return each probable cause: the id that is broken, how, its case, and the ids that follow."""
     return [
         {
             "id": first["id"],
             "outcome": first["outcome"],
+            "cause": cause(first),
             "title": failures(first)[0]["title"],
             "follows": [each["id"] for each in rest],
         }
         for first, *rest in by_cause(results)
     ]
+
+
+def cause(result: dict[str, Any]) -> str:
+    """Return what is wrong with a service that has failed an id; or why it was not judged."""
+    if result["outcome"] != "failed":
+        return f"not judged: {result['reason']}"
+    return _words().get(result["id"]) or f"not so: {failures(result)[0]['title']}"
+
+
+@cache
+def _words() -> dict[str, str]:
+    return tomllib.loads((folder() / WORDS).read_text("utf-8"))
 
 
 @cache
@@ -95,14 +112,17 @@ def _defects() -> tuple[_Defect, ...]:
 
 
 def _explained(failed: Collection[str], judged: set[str]) -> Iterator[list[str]]:
-    """Yield the ids that failed, together what the fewest known defects explain; then the rest."""
+    """Yield the ids that failed, together what the fewest known defects explain; then the rest.
+
+    What a defect would break and what is not broken counts against it.
+    """
     left = dict.fromkeys(failed)
     known = []
     for each in _defects():
         fails = each.fails & judged
         seen = fails.intersection(failed)
         if each.breaks & seen and len(seen) >= ENOUGH * len(fails):
-            known.append((each.breaks, seen, (len(fails) - len(seen)) / 10))
+            known.append((each.breaks, seen, len(fails) - len(seen)))
     while known:
         breaks, seen, _ = max(known, key=lambda each: len(each[1] & left.keys()) - each[2])
         together = [name for name in left if name in seen]
@@ -114,12 +134,17 @@ def _explained(failed: Collection[str], judged: set[str]) -> Iterator[list[str]]
 
 
 def _alike(groups: Iterable[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
-    """Return groups in which a single failure follows another with the same demand and answer."""
+    """Return groups in which a single failure follows another with the same demand and answer.
+
+    That two wrong payments are served alike is no cause that they have in common.
+    """
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     kept = []
     for group in sorted(groups, key=lambda each: (len(each) == 1, _urgency(each[0]))):
-        same = found.setdefault(_cause(group[0]), group)
-        if same is not group and len(group) == 1:
+        demand, seen = _cause(group[0])
+        same = found.setdefault((demand, seen), group)
+        is_apart = demand in _GENERAL and seen.startswith("2") and '":false' not in seen
+        if same is not group and len(group) == 1 and not is_apart:
             same += group
         else:
             kept.append(group)

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from x402sim.report.causes import Results, causes, failures
+from x402sim.report.causes import Results, cause, causes, failures
 from x402sim.text.printable import printable, printable_lines
 from x402sim.version import VERSION
 
@@ -39,6 +39,8 @@ CASE_KEYS = (
     "exchange",
     "seconds",
 )
+RAW = "payment as it was sent: "
+"""How the line of an exchange begins that repeats a payment unchanged."""
 DEMANDS = "conformance/demands.md"
 """The page of all demands, in a checkout of this package."""
 
@@ -239,7 +241,7 @@ def left_out(cases: Results) -> list[str]:
 
 def explained(result: dict[str, Any]) -> str:
     """Return a failure in full: its cases, their exchanges, the command that repeats them."""
-    parts = [f"{result['id']} ({result['level']}): {headline(result)}"]
+    parts = [f"{result['id']} ({result['level']}): {headline(result)}", f"cause: {cause(result)}"]
     for case in failures(result):
         parts += ["", case["title"], *told(case)]
         parts += [f"expected: {case['expected']}", f"actual:   {case['actual']}"]

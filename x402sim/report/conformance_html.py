@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from x402sim.report.causes import Results, by_cause, failures
+from x402sim.report.causes import Results, by_cause, cause, failures
 from x402sim.report.conformance import (
     OUTCOMES,
+    RAW,
     grounds,
     headline,
     left_out,
@@ -98,6 +99,7 @@ def _detail(result: dict[str, Any]) -> dict[str, Any]:
         "headline": headline(result),
         "id": result["id"],
         "level": result["level"],
+        "cause": cause(result),
         "clause": _TEXTS.get(result["id"]),
         "cases": [_case(case) for case in failures(result)],
         "left_out": _left_out(result),
@@ -106,7 +108,8 @@ def _detail(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _case(case: dict[str, Any]) -> dict[str, Any]:
-    lines = str(case["exchange"]).splitlines()
+    every = str(case["exchange"]).splitlines()
+    lines = [line for line in every if not line.startswith(RAW)]
     facts = {
         "check": case["title"],
         "ground": "\n".join(told(case)),
@@ -117,6 +120,7 @@ def _case(case: dict[str, Any]) -> dict[str, Any]:
     return {
         "facts": {name: value for name, value in facts.items() if value},
         "exchange": "\n".join(map(_indented, lines)),
+        "raw": "\n".join(line.removeprefix(RAW) for line in every if line.startswith(RAW)),
         "began": " ".join([*lines[:1], *(line for line in lines if line.startswith("-> "))]),
     }
 

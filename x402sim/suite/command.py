@@ -45,6 +45,8 @@ class Wanted:
     strict: bool = False
     files: Mapping[str, Path] = field(default_factory=dict)
     """Where to write each kind of report: json, junit, html, sarif; - for stdout."""
+    verbose: bool = False
+    """Whether the terminal names what does not apply, too."""
 
 
 def find_target(name: str) -> targets.Target:
@@ -264,7 +266,7 @@ def play(options: Options, wanted: Wanted) -> int:
             )
     write(options, started, results, wanted)
     if STDOUT not in map(str, wanted.files.values()):
-        printing.show_results(results, wanted.strict)
+        printing.show_results(results, wanted.strict, verbose=wanted.verbose)
     lacks = lacking(results, options.require)
     for line in [*(not_in_full(results) if options.world_url else ()), *lacks]:
         tell(line)

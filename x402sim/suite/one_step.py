@@ -32,8 +32,7 @@ PAYMENT, RESPONSE = PAYMENT_HEADERS[2], RESPONSE_HEADERS[2]
 FILE = "one_step.toml"
 """The checks that make sense then: ids and their cases."""
 WHY_NOT = (
-    f"not applicable: the service is paid in one step ({PAYMENT}), without a settlement endpoint "
-    "and payment ids"
+    "not applicable: the service is paid in one step, without a settlement endpoint and payment ids"
 )
 _NAMES = {"maxAmountRequired": "amount"}
 """Fields of 2.1 that the standard calls otherwise."""

@@ -20,6 +20,7 @@ from x402sim.report.causes import causes
 from x402sim.spec.ground import Ground, Kind
 from x402sim.suite.check import Check, clause_text
 from x402sim.suite.demands import by_ground, by_id
+from x402sim.suite.one_step import WHY_NOT
 from x402sim.suite.preflight import REQUIRABLE, Ready
 from x402sim.suite.verdict import CaseResult, Outcome, Result
 from x402sim.text.printable import printable
@@ -127,25 +128,29 @@ def verdict(results: list[Result], strict: bool) -> tuple[Outcome, str]:
     return Outcome(outcome), why
 
 
-def show_results(results: list[Result], strict: bool) -> None:
-    """Print the failures in full, what was inconclusive or observed, the numbers, the verdict."""
+def show_results(results: list[Result], strict: bool, *, verbose: bool = False) -> None:
+    """Print the failures in full, their causes, what was observed or not judged, the verdict.
+
+    Unless `verbose`, the ids that do not apply are only counted.
+    """
     console = Console(soft_wrap=True, highlight=False)
     with unread(console):
         by_id = {result.id: result for result in results}
         found = causes([msgspec.to_builtins(each) for each in results])
         for each in found:
             group = [by_id[name] for name in (each["id"], *each["follows"])]
-            _show_cause(console, group, strict)
+            _show_cause(console, group, each["cause"], strict)
+        if len(found) > 1:
+            console.print(f"{len(found)} probable causes:")
+        for place, each in enumerate(found if len(found) > 1 else (), start=1):
+            _show(console, f"{place:>3}. ", each["cause"], "     ")
+            more = f", and {len(each['follows'])} more" if each["follows"] else ""
+            first = by_id[each["id"]]
+            _show(console, f"     [dim]{first.id}[/] ", f"{first.level} {first.outcome}{more}")
         for result in results:
             if result.outcome is Outcome.OBSERVED:
                 _show(console, f"[cyan]observed[/] {result.id}: ", result.actual or "", "  ")
-        _show_not_begun(console, results)
-        if len(found) > 1:
-            console.print(f"\n{len(found)} probable causes:")
-        for place, each in enumerate(found if len(found) > 1 else (), start=1):
-            more = f" (and {len(each['follows'])} more)" if each["follows"] else ""
-            told = f"{each['outcome']}{more}: {each['title']}"
-            _show(console, f"{place:>3}. [bold]{each['id']}[/] ", told, "     ")
+        _show_not_begun(console, results, verbose)
         numbers = Counter(result.outcome for result in results)
         line = ", ".join(f"[{_COLORS[o]}]{numbers[o]} {o}[/]" for o in Outcome if numbers[o])
         console.print(f"\n{len(results)} ids: {line}")
@@ -153,11 +158,11 @@ def show_results(results: list[Result], strict: bool) -> None:
         console.print(f"[{_COLORS[outcome]}]{why}[/]")
 
 
-def _show_cause(console: Console, group: list[Result], strict: bool) -> None:
+def _show_cause(console: Console, group: list[Result], cause: str, strict: bool) -> None:
     """Print ids that failed or were inconclusive for one cause: the first, and which follow."""
     first, *rest = group
     if first.outcome is Outcome.FAILED:
-        _show_failure(console, first, strict)
+        _show_failure(console, first, cause, strict)
         if rest:
             console.print(f"[red bold]probably for the same cause[/], {len(rest)} more:")
             for each in rest:
@@ -172,28 +177,34 @@ def _show_cause(console: Console, group: list[Result], strict: bool) -> None:
         _show(console, "  ", ", ".join(each.id for each in group), "  ")
 
 
-def _show_failure(console: Console, result: Result, strict: bool) -> None:
+def _show_failure(console: Console, result: Result, cause: str, strict: bool) -> None:
     part, note = _told(result).removeprefix("failed"), _note(result, strict)
     console.print(f"[red bold]failed[/]{part} [bold]{result.id}[/] {result.level}{note}")
+    _show(console, "  cause     ", cause)
     if text := clause_text(result.id):
         _show(console, "  clause    ", text)
     failures: list[Result | CaseResult] = []
     failures += [case for case in result.cases if case.outcome is Outcome.FAILED]
+    shown: Ground | None = None
     for case in failures or [result]:
         _show(console, "  check     ", case.title)
-        _show_ground(console, case.ground)
+        _show_ground(console, case.ground if case.ground != shown else None)
+        shown = case.ground
         _show(console, "  expected  ", str(case.expected))
         _show(console, "  actual    ", str(case.actual))
         for line in case.exchange.split("\n") if case.exchange else ():
+            if line.startswith(report.RAW):
+                continue  # a thousand characters, which the reports have
             _show(console, "  [dim]|[/] ", line, "  [dim]|[/]   ")
     _show_not_judged(console, result)
     console.print(f"  run it again: {_shown(result.rerun)}\n")
 
 
-def _show_not_begun(console: Console, results: list[Result]) -> None:
+def _show_not_begun(console: Console, results: list[Result], verbose: bool) -> None:
     """Print what was not judged for want of something: each id once, by what most of it lacks.
 
-    An id of which a case was begun and not completed is printed case by case.
+    Unless `verbose`, what does not apply is only counted. An id of which a case was begun and
+    not completed is printed case by case.
     """
     lacks: dict[str, list[str]] = defaultdict(list)
     for result in results:
@@ -210,14 +221,17 @@ def _show_not_begun(console: Console, results: list[Result]) -> None:
             part = sum(case.outcome is Outcome.PASSED for case in result.cases)
             lacks[reason].append(f"{result.id} (passed {part} of {len(result.cases)} cases)")
     for reason, ids in sorted(lacks.items(), key=lambda each: -len(each[1])):
-        _show(console, f"[dim]not judged[/] {len(ids)}: ", reason, "  ")
-        _show(console, "  ", ", ".join(ids), "  ")
+        if reason == WHY_NOT and not verbose:
+            _show(console, f"[dim]not judged[/] {len(ids)} (-v names them): ", reason, "  ")
+        else:
+            _show(console, f"[dim]not judged[/] {len(ids)}: ", reason, "  ")
+            _show(console, "  ", ", ".join(ids), "  ")
 
 
 def _show_not_judged(console: Console, result: Result) -> None:
-    """Print which cases of an id were not judged, and why."""
+    """Print which cases of an id were not judged, and why, but for those that do not apply."""
     for case in result.cases:
-        if case.outcome in _NOT_JUDGED:
+        if case.outcome in _NOT_JUDGED and case.reason != WHY_NOT:
             _show(console, "  not judged: ", f"{case.title.rstrip('.')}: {case.reason}", "    ")
 
 

@@ -7,7 +7,6 @@ signatures are in `probe.wallets`, the world around the target in `probe.world`,
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import httpx
@@ -173,7 +172,7 @@ class Probe:
             response.headers,
             redact.without(response.text, self.setting.options.secrets),
             one_step.body_of(response, self.target),
-            partial(redact.exchange, request, response, "", self.setting.options.secrets),
+            self.setting.showing(request, response),
             networks=self.setting.options.networks,
         )
         return self.last
@@ -183,7 +182,7 @@ class Probe:
     ) -> TargetAnswer:
         """Return what came of a request without an answer; raises if the target has stopped."""
         broken = type(error).__name__
-        show = partial(redact.exchange, request, None, broken, self.setting.options.secrets)
+        show = self.setting.showing(request, None, broken)
         self.last = TargetAnswer(self.target, 0, httpx.Headers(), "", None, show, broken)
         last = Last(request, self.check_id, f"not answered ({broken})")
         if not isinstance(error, httpx.ConnectError):

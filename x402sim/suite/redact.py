@@ -1,4 +1,8 @@
-"""Redacts exchanges: removes signatures, proofs of payment and keys."""
+"""Redacts exchanges: removes signatures, proofs of payment and keys.
+
+A payment is shown by what it says. One that is made in one step is also shown as it was sent, with
+its signature, if its payer is a world's, who has only play money: a reader can send it again.
+"""
 
 import re
 from typing import Any
@@ -9,6 +13,8 @@ import msgspec
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS, from_base64
+from x402sim.report.conformance import RAW
 from x402sim.text.printable import printable, printable_lines
 
 _PROOF = re.compile(r"\b(pay_|session_)([\w-]{4})[\w-]+")
@@ -16,6 +22,9 @@ _SIGNED = re.compile(r"[0-9a-fA-F]{128,}|[A-Za-z0-9+/_=-]{200,}")
 """A signature (65 bytes), or a payment header in either spelling; a hash has 64 digits."""
 _HEADERS = ("content-type", "x-payment-id", "x-session-id", "retry-after", "location")
 _SECRET_HEADERS = ("authorization", "cookie", "set-cookie", "x-payment")
+_PAYMENT = PAYMENT_HEADERS[2].lower()
+_STANDARD = (_PAYMENT, REQUIRED_HEADER.lower(), RESPONSE_HEADERS[2].lower())
+"""The headers of version 2 of the x402 standard."""
 _LIMIT = 1500
 """The most characters of a body in an exchange."""
 
@@ -25,24 +34,29 @@ def exchange(
     response: httpx.Response | None,
     broken: str = "",
     secrets: tuple[str, ...] = (),
+    *,
+    is_play: bool = False,
 ) -> str:
     """Return a request and its answer as text, without signatures, proofs of payment and secrets.
 
-    The lines of a body that is not JSON are indented, so that none looks like a status or a
-    header.
+    With `is_play`, a payment is also shown as it was sent. The lines of a body that is not JSON are
+    indented, so that none looks like a status or a header.
     """
-    return without(_exchange(request, response, broken), secrets)
+    raw = request.headers.get(_PAYMENT, "") if is_play else ""
+    lines = [*_request(request), *([f"{RAW}{printable(raw)}"] if raw else [])]
+    return without("\n".join([*lines, *_answer(response, broken)]), secrets)
 
 
-def _exchange(request: httpx.Request, response: httpx.Response | None, broken: str) -> str:
-    lines = [f"{request.method} {proofless(str(request.url))}"]
-    lines += _headers(request.headers)
-    lines += _body(request.content)
+def _request(request: httpx.Request) -> list[str]:
+    first = f"{request.method} {proofless(str(request.url))}"
+    return [first, *_headers(request.headers), *_body(request.content)]
+
+
+def _answer(response: httpx.Response | None, broken: str) -> list[str]:
     if response is None:
-        return "\n".join([*lines, f"<no answer: {broken}>"])
-    lines += [f"-> {response.status_code}", *_headers(response.headers)]
-    lines += _body(response.content)
-    return "\n".join(lines)
+        return [f"<no answer: {broken}>"]
+    first = f"-> {response.status_code}"
+    return [first, *_headers(response.headers), *_body(response.content)]
 
 
 def without(text: str, secrets: tuple[str, ...]) -> str:
@@ -83,15 +97,38 @@ def _headers(headers: httpx.Headers) -> list[str]:
         for name, value in headers.items()
         if name in _HEADERS
     ]
+    shown += [f"{name}: {_told(headers[name])}" for name in headers if name in _STANDARD]
     return shown + [f"{name}: <hidden>" for name in headers if name in _SECRET_HEADERS]
+
+
+def _told(value: str) -> str:
+    """Return what a header of the standard says, without what repeats the 402."""
+    try:
+        said = _json(from_base64(value))
+    except BadMessage:
+        said = None
+    if not isinstance(said, dict):
+        return f"<unreadable, {len(value)} characters>"
+    if "accepts" in said:
+        return printable(cut(redacted(f"{said.get('error')}"), _LIMIT))
+    told = {name: said[name] for name in said if name not in ("x402Version", "resource")}
+    if isinstance(accepted := told.get("accepted"), dict):
+        told["accepted"] = {name: accepted[name] for name in accepted if name != "extra"}
+    return printable(cut(redacted(msgspec.json.encode(told).decode()), _LIMIT))
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return decode(content, Any)
+    except BadMessage:
+        return None
 
 
 def _body(content: bytes) -> list[str]:
     if not content:
         return []
-    try:
-        body = decode(content, Any)
-    except BadMessage:
+    body = _json(content)
+    if body is None:
         text = printable_lines(cut(redacted(content.decode("utf-8", "replace")), _LIMIT))
         return [f"  {line}" for line in text.split("\n")]
     if isinstance(body, dict) and isinstance(body.get("paymentHeader"), str):

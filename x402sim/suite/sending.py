@@ -8,7 +8,6 @@ import itertools
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 
 import httpx
 
@@ -120,7 +119,7 @@ async def examine_stop(
         "a service that goes on answering",
         f"an answer to {last}",
         f"{said}; sent again alone, after a restart, it has stopped the service again",
-        partial(redact.exchange, last.request, None, last.outcome, setting.options.secrets),
+        setting.showing(last.request, None, last.outcome),
     ) from error
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 
@@ -11,6 +12,7 @@ from x402sim.clock import Clock
 from x402sim.protocol.networks import MAINNET, Network
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
+from x402sim.suite import redact
 from x402sim.suite.options import Options
 from x402sim.suite.scheduler import Scheduler
 from x402sim.suite.target import Target
@@ -46,6 +48,13 @@ class Setting:
     def target(self) -> Target:
         """The target's differences from the specification."""
         return self.options.target
+
+    def showing(
+        self, request: httpx.Request, response: httpx.Response | None, broken: str = ""
+    ) -> Callable[[], str]:
+        """Return what renders an exchange for a report; only a world's payer is play."""
+        is_play, secrets = self.control is not None, self.options.secrets
+        return partial(redact.exchange, request, response, broken, secrets, is_play=is_play)
 
     def is_real_money(self, network: Network) -> bool:
         """Tell whether a network's money may be real, and nobody has allowed to pay with it.

@@ -1,0 +1,70 @@
+"""A newcomer's shop, paid in one step: each fault is found, and the report names the causes."""
+
+from base64 import b64decode
+from json import loads
+
+import msgspec
+import pytest
+
+from tests.suite.toyshop import FAULTS, judged
+from x402sim.report.causes import _words, causes
+from x402sim.report.conformance import RAW
+from x402sim.suite.engine import all_checks
+from x402sim.suite.verdict import Outcome
+
+CAUSES = {
+    "replay": "the service takes one authorization more than once (replay)",
+    "again": "the service takes one authorization more than once (replay)",
+    "unsettled": "the service serves what was not settled on the chain",
+    "expired": "the service does not check the time window",
+    "early": "the service does not check the time window",
+    "payee": "the service does not check the payee that the payer sends back",
+    "amount": "the service does not check the amount that the payer sends back",
+    "receipt": "the receipt of a payment (in one step, the header PAYMENT-RESPONSE) is missing",
+    "status": "a malformed payment header breaks the service (5xx)",
+}
+FIVE = ("payee", "receipt", "replay", "expired", "status")
+
+
+def told(*faults: str) -> list[str]:
+    """Return the causes that a report on a shop with these faults names."""
+    found = causes([msgspec.to_builtins(each) for each in judged(*faults).values()])
+    return [each["cause"] for each in found]
+
+
+def test_the_report_of_five_faults_names_these_five_causes() -> None:
+    found = told(*FIVE)
+    assert len(found) == len(FIVE), found
+    assert all(cause.startswith(CAUSES[fault]) for cause, fault in zip(found, FIVE, strict=True))
+
+
+def test_a_shop_without_faults_has_passed() -> None:
+    assert {each.outcome for each in judged().values()} == {Outcome.PASSED}
+
+
+@pytest.mark.thorough
+def test_a_forged_signature_is_found_too() -> None:
+    """It is told by what it opens, too: a header that is sent again with another signature."""
+    assert "the service does not check who signed, and what" in told("forged")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("fault", sorted(FAULTS.keys() - {"forged"}))
+def test_a_fault_is_one_cause(fault: str) -> None:
+    (found,) = told(fault)
+    assert found.startswith(CAUSES[fault])
+
+
+def test_a_missing_receipt_is_named_beside_the_payment_that_was_sent() -> None:
+    receipt = judged("receipt", part="4.1/receipt:the")["spec/4.1/receipt"]
+    assert receipt.expected == "the header PAYMENT-RESPONSE, the receipt of the settlement"
+    told, raw = receipt.exchange.splitlines()[1:3]
+    sent = loads(b64decode(raw.removeprefix(RAW)))
+    said = loads(told.removeprefix("payment-signature: "))
+    assert said["payload"]["authorization"] == sent["payload"]["authorization"]
+    assert sent["payload"]["signature"] not in told, "only as it was sent, to be sent again"
+
+
+def test_each_id_that_can_fail_has_words_for_its_cause() -> None:
+    ids = {each.id for each in all_checks() if not each.id.startswith("silent/")}
+    assert _words().keys() == ids

@@ -1,0 +1,127 @@
+"""A newcomer's shop, paid in one step (version 2 of x402), with faults that can be switched on.
+
+It sells the weather, always the same, and has the facilitator verify and settle each payment.
+"""
+
+from base64 import b64decode, b64encode
+from json import dumps, loads
+from typing import Any
+
+import httpx
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tests.conformance.beside import judge_beside
+from x402sim import BASE_SEPOLIA
+from x402sim.suite import one_step
+from x402sim.suite.engine import all_checks
+from x402sim.suite.target import PayEndpoint, ProtectedEndpoint, Target
+from x402sim.suite.verdict import Result
+from x402sim.world.stages.stage import OpenStage
+
+PATH = "/weather"
+TARGET = one_step.completed(
+    Target(
+        protected=ProtectedEndpoint(path=PATH, method="GET", bodies=[{}], content="/weather"),
+        pay=PayEndpoint(path=""),
+    )
+)
+FAULTS = {
+    "replay": "what was served once is served again, for any request",
+    "again": "what was served once is served again at the same URL, with another answer",
+    "unsettled": "what is valid is served, whatever comes of the settlement",
+    "expired": "an authorization that has expired is served",
+    "early": "an authorization that is not valid yet is served",
+    "forged": "a wrong signature is served",
+    "payee": "whom the payer pays is not compared with payTo",
+    "amount": "what the payer pays is not compared with the amount",
+    "receipt": "there is no PAYMENT-RESPONSE",
+    "status": "a payment that cannot be read ends in a 500",
+}
+REASONS = {"expired": "valid_before", "early": "valid_after", "forged": "signature"}
+
+
+class Toyshop:
+    """One shop; its memory is that of the process."""
+
+    def __init__(self, facilitator: httpx.AsyncClient, pay_to: str, *faults: str) -> None:
+        assert set(faults) <= set(FAULTS)
+        self.facilitator, self.faults, self.served = facilitator, faults, dict[Any, str]()
+        self.offer = {
+            "scheme": "exact",
+            "network": BASE_SEPOLIA.caip2,
+            "amount": "10000",
+            "asset": "0x" + BASE_SEPOLIA.asset.hex(),
+            "payTo": pay_to,
+            "maxTimeoutSeconds": 300,
+            "extra": {"name": BASE_SEPOLIA.token_name, "version": BASE_SEPOLIA.token_version},
+        }
+        self.app = Starlette(routes=[Route(PATH, self.sell)])
+
+    async def sell(self, request: Request) -> Response:
+        """Sell the weather."""
+        header = request.headers.get("payment-signature")
+        if header is None:
+            return self.refusal(request, "pay first")
+        try:
+            payment = loads(b64decode(header, validate=True))
+            auth, accepted = payment["payload"]["authorization"], payment["accepted"]
+            signed = {"payee": {"payTo": auth["to"]}, "amount": {"amount": auth["value"]}}
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return JSONResponse({"error": "what?"}, 500 if "status" in self.faults else 400)
+        believed = {k: v for name in self.faults for k, v in signed.get(name, {}).items()}
+        if {**accepted, **believed} != (wanted := {**self.offer, **believed}):
+            return self.refusal(request, "that was not offered")
+        url = self.served.get(which := (auth["from"], int(auth["nonce"], 16)))
+        if url and "replay" in self.faults:
+            return self.answer({})
+        if url == str(request.url) and "again" in self.faults:
+            return JSONResponse({"weather": "still sunny"})
+        told = await self.ask("verify", payment, wanted)
+        if any(REASONS.get(name, "-") in str(told.get("invalidReason")) for name in self.faults):
+            return self.answer({})
+        if told.get("isValid") is True:
+            told = await self.ask("settle", payment, wanted)
+            if told.get("success") is True or "unsettled" in self.faults:
+                self.served[which] = str(request.url)
+                return self.answer(told)
+        return self.refusal(request, str(told))
+
+    def answer(self, settled: dict[str, Any]) -> Response:
+        """Return the weather, and what came of the settlement."""
+        headers = {} if "receipt" in self.faults else {"PAYMENT-RESPONSE": in_base64(settled)}
+        return JSONResponse({"weather": "sunny"}, headers=headers)
+
+    def refusal(self, request: Request, why: str) -> Response:
+        """Return a 402."""
+        resource = {"url": str(request.url.replace(query="")), "mimeType": "application/json"}
+        told = {"x402Version": 2, "error": why, "resource": resource, "accepts": [self.offer]}
+        return JSONResponse({}, 402, {"PAYMENT-REQUIRED": in_base64(told)})
+
+    async def ask(self, verb: str, payment: Any, wanted: Any) -> dict[str, Any]:
+        """Ask the facilitator; an answer of another kind is no success."""
+        body = {"x402Version": 2, "paymentPayload": payment, "paymentRequirements": wanted}
+        try:
+            said = (await self.facilitator.post(verb, json=body)).json()
+        except (httpx.TransportError, ValueError):
+            said = None
+        return said if isinstance(said, dict) else {}
+
+
+def in_base64(message: Any) -> str:
+    """Return the header of a message."""
+    return b64encode(dumps(message).encode()).decode()
+
+
+def judged(*faults: str, part: str = "") -> dict[str, Result]:
+    """Judge a toyshop by the cases whose names contain a part, in virtual time."""
+    apt = one_step.applicable()
+    checks = [each for each in all_checks() if each.name in apt and part in each.name]
+
+    def shop(facilitator: httpx.AsyncClient, rpc: httpx.AsyncClient, stage: OpenStage) -> Any:
+        assert stage.parts is not None
+        return Toyshop(facilitator, stage.parts.accounts[9].address, *faults).app
+
+    return judge_beside(shop, BASE_SEPOLIA, TARGET, checks)
