@@ -201,8 +201,9 @@ SAID_IN_2 = {
     "a smaller amount": ({"accepted.amount": "1"}, "amount is '1', offered was '10000'"),
     "another way to transfer": (
         {"accepted.extra.assetTransferMethod": "permit2"},
-        "accepted.extra.assetTransferMethod is 'permit2', offered was None",
+        "unsupported_asset_transfer_method",
     ),
+    "another flow": ({"accepted.extra.paymentFlow": "upfront"}, "is 'upfront', offered was None"),
     "another resource": (
         {"resource": {"url": "http://service.test/api/other"}},
         "invalid_payment_requirements",

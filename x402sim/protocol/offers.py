@@ -8,6 +8,7 @@ import msgspec
 from x402sim.protocol.identifiers import IDENTIFIER_OFFER
 from x402sim.protocol.messages import PaymentRequired
 from x402sim.protocol.networks import Network
+from x402sim.protocol.supported import PaymentFlow, flow_said
 from x402sim.protocol.x402 import (
     MIME_TYPE,
     RequiredV2,
@@ -44,13 +45,15 @@ def offers(
     url: str,
     error: str = "",
     reason: str | None = None,
+    flow: PaymentFlow | None = None,
 ) -> Offers:
     """Return a 402 for the whole URL of a resource; `error` is the standard's word for a refusal.
 
     Without one the text is that of section 2.2. The payment id stands in `extra`, too: a payer of
     version 2 sends it back with what was accepted.
     """
-    wanted, extra = required.payment_requirements, {PAYMENT_ID: required.payment_id}
+    wanted, extra = required.payment_requirements, flow_said(flow)
+    extra[PAYMENT_ID] = required.payment_id
     header = RequiredV2(
         x402_version=2,
         error=error or required.error,

@@ -26,6 +26,7 @@ from x402sim.protocol.messages import BadMessage, PaymentRequired, SettlementReq
 from x402sim.protocol.offers import PAYMENT_ID, offers
 from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, Unpaid
 from x402sim.protocol.rules import VERIFICATION, Invalid, Verification, first_broken, without
+from x402sim.protocol.supported import Unsupported, flow_said
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
     REQUIRED_HEADER,
@@ -33,7 +34,6 @@ from x402sim.protocol.x402 import (
     RequirementsV2,
     Settlement,
     StandardPayment,
-    Unsupported,
     Version,
     from_base64,
     network_name,
@@ -144,7 +144,8 @@ def _match(service: Service, payment: StandardPayment, terms: IssuedTerms) -> On
     network, auth = service.setup.network, payment.signed.authorization
     issued = replace(service.issuer.requirements(terms), description=UNSET)
     if payment.accepted is not None:
-        _require_offered(payment.accepted, requirements_v2(issued, network))
+        flow = flow_said(service.settings.payment_flow)
+        _require_offered(payment.accepted, requirements_v2(issued, network, **flow))
     signed = _in_our_words(service, payment)
     if broken := first_broken(MATCH, case := Verification(signed, issued, network)):
         code = x402_reasons.invalid_reason(payment.version, broken.refusal)
@@ -240,7 +241,10 @@ def offer(service: Service, required: PaymentRequired, url: str, why: Unpaid) ->
     """Return a 402 in both versions of the standard; `url` is the whole URL asked."""
     if not service.settings.one_step:
         return web.answer(required, 402)
-    offered = offers(required, service.setup.network, url=url, error=why.code, reason=why.told)
+    flow = service.settings.payment_flow
+    offered = offers(
+        required, service.setup.network, url=url, error=why.code, reason=why.told, flow=flow
+    )
     return web.answer(offered.body, 402, {REQUIRED_HEADER: offered.header, **why.headers})
 
 
