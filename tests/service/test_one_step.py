@@ -58,6 +58,7 @@ async def test_a_402_offers_both_versions_beside_its_own_body(rig: ServiceRig) -
         "extra": {
             "name": "Bridged USDC (Stargate)",
             "version": "1",
+            "decimals": 6,
             "paymentId": body["paymentId"],
         },
     }
@@ -229,6 +230,13 @@ async def test_what_is_wrong_is_402_with_the_reason(
     assert code in refused.json()["reason"]
     assert str(read_required(refused.headers["PAYMENT-REQUIRED"]).error) in refused.json()["reason"]
     assert rig.transfers() == 0
+
+
+@scene
+async def test_what_only_informs_may_be_left_out(rig: ServiceRig) -> None:
+    domain = {"name": TESTNET.token_name, "version": TESTNET.token_version}
+    payment = sign(rig, 2, await ask(rig), claims={"accepted.extra": domain})
+    assert (await ask(rig, **payment)).status_code == 200
 
 
 @scene

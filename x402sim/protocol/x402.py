@@ -110,7 +110,7 @@ def requirements_v1(
         resource=url,
         description=wanted.description or "",
         mime_type=MIME_TYPE,
-        extra=domain_of(network) | extra,
+        extra=domain_of(network) | {DECIMALS: network.decimals} | extra,
     )
 
 
@@ -123,8 +123,12 @@ def requirements_v2(wanted: PaymentRequirements, network: Network, **extra: str)
         asset=wanted.asset,
         pay_to=wanted.pay_to,
         max_timeout_seconds=wanted.max_timeout_seconds,
-        extra=domain_of(network) | extra,
+        extra=domain_of(network) | {DECIMALS: network.decimals} | extra,
     )
+
+
+DECIMALS = "decimals"
+"""The name in `extra` of the token's decimals, by which a client shows the amount in tokens."""
 
 
 def domain_of(network: Network) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, 
 from x402sim.protocol.rules import VERIFICATION, Invalid, Verification, first_broken, without
 from x402sim.protocol.supported import Unsupported, flow_said
 from x402sim.protocol.x402 import (
+    DECIMALS,
     PAYMENT_HEADERS,
     REQUIRED_HEADER,
     RESPONSE_HEADERS,
@@ -210,6 +211,9 @@ def _by_name(requirements: RequirementsV2) -> dict[str, object]:
     fields: dict[str, Any] = msgspec.to_builtins(requirements)
     extra = fields.pop("extra", None) or {}
     extra.pop(PAYMENT_ID, None)  # it differs in each 402
+    extra.pop(
+        DECIMALS, None
+    )  # it only informs, and clients that know `extra` as two fields drop it
     return fields | {f"extra.{key}": value for key, value in extra.items()}
 
 
