@@ -336,6 +336,7 @@ PERMIT2 = {"signature": "0x12", "permit2Authorization": {"from": ALICE.address}}
         ("exact", PERMIT2, "unsupported_payload_type", "permit2Authorization"),
         ("upto", PERMIT2, "unsupported_scheme", "upto"),
         ("batch-settlement", {"voucher": {}}, "unsupported_scheme", "batch-settlement"),
+        ("auth-capture", {"signature": "0x12"}, "unsupported_scheme", "auth-capture"),
     ],
 )
 @VERSIONS
@@ -355,6 +356,32 @@ def test_another_way_to_pay_is_refused_by_its_name(
     assert reason in answer.values()
     assert seen in told
     assert "EIP-3009" in told
+
+
+@BOTH_PATHS
+@pytest.mark.parametrize(
+    ("extra", "reason", "told"),
+    [
+        (
+            {"assetTransferMethod": "permit2"},
+            "unsupported_asset_transfer_method",
+            "extra.assetTransferMethod: 'permit2'; supported: eip3009",
+        ),
+        (
+            {"paymentFlow": "escrow"},
+            "unsupported_payment_flow",
+            "extra.paymentFlow: 'escrow'; supported: authorization and upfront",
+        ),
+        ({"paymentFlow": "upfront", "assetTransferMethod": "eip3009", "decimals": 9}, None, None),
+    ],
+)
+@VERSIONS
+def test_a_method_or_a_flow_that_we_have_not_is_refused_by_its_name(
+    desk: Desk, path: str, version: int, extra: dict[str, Any], reason: str | None, told: str | None
+) -> None:
+    answer = desk.post(path, asking(version, extra={**DOMAIN, **extra}))
+    assert (answer.get("invalidReason") or answer.get("errorReason")) == reason
+    assert (answer.get("invalidMessage") or answer.get("errorMessage")) == told
 
 
 def test_the_words_are_those_of_section_9_in_version_1() -> None:

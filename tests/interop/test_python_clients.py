@@ -69,6 +69,17 @@ def test_a_client_pays_for_a_post_and_a_get(server: Server, library: str, versio
         assert re.fullmatch("0x[0-9a-f]{64}", settlement["transaction"])
 
 
+@shows("client, httpx", "PyPI x402", "payment flow `{flow}`, version 2", "ledger")
+@pytest.mark.parametrize("flow", ["authorization", "upfront"])
+def test_a_client_pays_in_either_flow(flow: str) -> None:
+    with started("--network", "base-sepolia", "--payment-flow", flow) as server:
+        answers, payer = run(server, "httpx", 2)
+        assert [answer["status"] for answer in answers] == [200, 200], answers
+        assert payer.transfers == 2
+        (way,) = server.http.post(QUOTE, json=ORDER).json()["accepts"]
+        assert way["extra"]["paymentFlow"] == flow
+
+
 @shows("client, httpx", "PyPI x402", "payment-identifier, version 2")
 def test_a_named_payment_gets_its_lost_answer_again(server: Server) -> None:
     answers, payer = run(server, "httpx", 2, names=True)

@@ -156,7 +156,11 @@ OTHERS: dict[str, tuple[dict[str, Any], str]] = {
     "no domain": ({"extra": None}, "the token's domain is "),
     "another transfer": (
         {"extra": domain_of(BASE_SEPOLIA) | {"assetTransferMethod": "permit2"}},
-        "transfer method is 'permit2'",
+        "extra.assetTransferMethod: 'permit2'; supported: eip3009",
+    ),
+    "another flow": (
+        {"extra": domain_of(BASE_SEPOLIA) | {"paymentFlow": "escrow"}},
+        "extra.paymentFlow: 'escrow'; supported: authorization and upfront",
     ),
     "too much": ({"amount": "1000000"}, "max_amount allows"),
     "no amount": ({"amount": "0.01"}, ""),
@@ -181,7 +185,8 @@ def test_of_several_ways_the_first_that_fits_is_taken_and_the_choice_is_told(
     version: Version,
 ) -> None:
     others = [OFFER | OTHERS[what][0] for what in ("another network", "too much")]
-    shop = StandardShop(version, offers=[*others, OFFER, OFFER | {"amount": "9999"}])
+    first = OFFER | {"extra": domain_of(BASE_SEPOLIA) | {"paymentFlow": "upfront"}}
+    shop = StandardShop(version, offers=[first, *others, OFFER, OFFER | {"amount": "9999"}])
     auth = payer()
     with client(shop, auth) as http:
         assert http.get(URL).status_code == 200
@@ -190,10 +195,10 @@ def test_of_several_ways_the_first_that_fits_is_taken_and_the_choice_is_told(
     assert choice.resource == URL
     assert choice.chosen.startswith("exact 10000 of 0x036CbD53842c5426634e7929541eC2318f3dCF7e on ")
     whys = [each.why for each in choice.rejected]
-    assert len(whys) == 3
+    assert len(whys) == 4
     assert whys[0].startswith("network is 'eip155:8453'")
     assert whys[1].startswith("max_amount allows 0.10 USDC")
-    assert whys[2] == "the server names another one first"
+    assert whys[2:] == ["another way to pay comes first"] * 2
 
 
 PENDING = Settlement(success=False, transaction="0x1", error_reason="settlement_pending")

@@ -37,7 +37,7 @@ def plain(message: object) -> dict:
 
 
 def test_requirements_are_named_as_each_version_names_them() -> None:
-    domain = {"name": "USDC", "version": "2"}
+    domain = {"name": "USDC", "version": "2", "decimals": 6}
     assert plain(FIRST) == {
         "scheme": "exact", "network": "base-sepolia", "maxAmountRequired": "10000",
         "asset": ASSET, "payTo": PAY_TO, "maxTimeoutSeconds": 300, "resource": URL,

@@ -71,6 +71,7 @@ async def test_a_402_offers_both_versions_beside_its_own_body(rig: ServiceRig) -
         "extra": {
             "name": "Bridged USDC (Stargate)",
             "version": "1",
+            "decimals": 6,
             "paymentId": body["paymentId"],
         },
     }
@@ -214,8 +215,9 @@ SAID_IN_2 = {
     "a smaller amount": ({"accepted.amount": "1"}, "amount is '1', offered was '10000'"),
     "another way to transfer": (
         {"accepted.extra.assetTransferMethod": "permit2"},
-        "accepted.extra.assetTransferMethod is 'permit2', offered was None",
+        "unsupported_asset_transfer_method",
     ),
+    "another flow": ({"accepted.extra.paymentFlow": "upfront"}, "is 'upfront', offered was None"),
     "another resource": (
         {"resource": {"url": "http://service.test/api/other"}},
         "invalid_payment_requirements",
@@ -241,6 +243,13 @@ async def test_what_is_wrong_is_402_with_the_reason(
     assert code in refused.json()["reason"]
     assert str(read_required(refused.headers["PAYMENT-REQUIRED"]).error) in refused.json()["reason"]
     assert rig.transfers() == 0
+
+
+@scene
+async def test_what_only_informs_may_be_left_out(rig: ServiceRig) -> None:
+    domain = {"name": TESTNET.token_name, "version": TESTNET.token_version}
+    payment = sign(rig, 2, await ask(rig), claims={"accepted.extra": domain})
+    assert (await ask(rig, **payment)).status_code == 200
 
 
 @scene

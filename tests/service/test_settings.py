@@ -8,6 +8,7 @@ import pytest
 from tests.rig import ServiceRig, scene
 from x402sim import LiveWorld, World
 from x402sim.journal import Journal
+from x402sim.policies import ServeBeforeSettle, ServicePolicy
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import MAINNET
 from x402sim.rng import Rng
@@ -45,6 +46,15 @@ def test_a_missing_setting_is_named(missing: str) -> None:
         setup_from_env({k: v for k, v in ENV.items() if k != missing})
     with pytest.raises(ValueError, match=missing):
         setup_from_env({**ENV, missing: ""})
+
+
+def test_a_flow_is_known_and_settles_when_the_policies_do() -> None:
+    eager = ServicePolicy(serve=ServeBeforeSettle())
+    assert Settings(payment_flow="authorization", policy=eager).payment_flow == "authorization"
+    with pytest.raises(ValueError, match="unknown word 'escrow'"):
+        Settings(payment_flow="escrow")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="'upfront' settles first, and the policy serve does not"):
+        Settings(payment_flow="upfront", policy=eager)
 
 
 @pytest.mark.clause("2.2/payment-id", "2.1/requirements", "2.1/description-shown")

@@ -32,6 +32,7 @@ from x402sim.policies import (
     ServeBeforeSettle,
     ServicePolicy,
 )
+from x402sim.protocol.supported import PaymentFlow
 from x402sim.protocol.x402 import PAYMENT_HEADERS
 
 LATENCY = {"service": (0.1, 0.5), "facilitator": (0.05, 0.5), "explorer": 0.05, "rpc": [0.01, 0.02]}
@@ -87,9 +88,11 @@ async def shop(world: LiveWorld) -> None:
     world.expect(counts["signed"], counts["served"], "5/nonce-once")
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_everything_is_charged_once_and_served(seed: int) -> None:
-    play(shop, seed=seed, latency=LATENCY)
+@pytest.mark.parametrize(
+    ("seed", "flow"), [(0, None), (1, None), (2, "authorization"), (3, "upfront")]
+)
+def test_everything_is_charged_once_and_served(seed: int, flow: PaymentFlow | None) -> None:
+    play(shop, seed=seed, latency=LATENCY, service=Settings(payment_flow=flow))
 
 
 @pytest.mark.parametrize(("is_named", "state"), [(True, "held"), (False, "broken")])

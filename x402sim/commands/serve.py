@@ -5,7 +5,7 @@ import json
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -23,6 +23,7 @@ from x402sim.commands.common import (
     Token,
     Verbose,
     log_form,
+    one_of,
     starting,
     stop_on_signals,
     whole,
@@ -92,6 +93,17 @@ Tls = Annotated[
         metavar="FILE",
     ),
 ]
+Flow = Annotated[
+    Literal["authorization", "upfront"] | None,
+    typer.Option(
+        "--payment-flow",
+        parser=one_of("flow", "authorization", "upfront"),
+        help="When the service settles a payment in one step, said in its 402: authorization, "
+        "after the endpoint has worked, or upfront, before.",
+        metavar="FLOW",
+        show_default=False,
+    ),
+]
 NoService = Annotated[
     bool,
     typer.Option(
@@ -146,6 +158,7 @@ def serve(
     allow_origin: AllowOrigin = None,
     rpc_origin: RpcOrigin = None,
     no_service: NoService = False,
+    payment_flow: Flow = None,
     tls: Tls = None,
     as_json: AsJson = False,
     log: LogForm = "text",
@@ -162,6 +175,7 @@ def serve(
     for gas, and a minter's key, if listed, mints for payers.
     """
     from x402sim.protocol.network_file import choose_network
+    from x402sim.service.settings import Settings
     from x402sim.world.assembly.recipe import Recipe
     from x402sim.world.chains.parse import DEFAULT_CHAIN
     from x402sim.world.server import serve as server
@@ -182,6 +196,7 @@ def serve(
             has_service=not no_service,
             block_time_s=block_time,
             chain=backend,
+            services={"service": Settings(phase=0, payment_flow=payment_flow)},
         )
         parts, sock = server.open_world(recipe, listen)
     _run(parts, listen, sock, db, as_json, log_form(log, verbose=verbose, quiet=quiet))

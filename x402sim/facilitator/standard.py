@@ -36,6 +36,7 @@ from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.discovery import BAZAAR
 from x402sim.protocol.messages import BadMessage, RequiredPayment, decode
 from x402sim.protocol.rules import StandardTerms
+from x402sim.protocol.supported import SCHEME, Unsupported, unsupported_in
 from x402sim.protocol.x402 import (
     AnyRequirements,
     RequirementsV1,
@@ -137,7 +138,7 @@ def _supported(facilitators: Sequence[Facilitator]) -> x402.Supported:
     kinds = [
         x402.SupportedKind(
             x402_version=version,
-            scheme=x402.SCHEME,
+            scheme=SCHEME,
             network=x402.network_name(version, each.network),
         )
         for each in facilitators
@@ -280,7 +281,7 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read | _U
         return _Unread(x402_reasons.INVALID_VERSION, f"x402Version: wanted 1 or 2, got {named}")
     try:
         payment = x402.payment_of(version, bytes(body.payment_payload))
-    except x402.Unsupported as other:
+    except Unsupported as other:
         return _Unread(other.reason, str(other))
     except BadMessage as wrong:
         return _Unread(x402_reasons.INVALID_PAYLOAD, str(wrong))
@@ -288,6 +289,8 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read | _U
         wanted = _requirements(version, bytes(body.payment_requirements))
     except BadMessage as wrong:
         return _Unread(x402_reasons.INVALID_REQUIREMENTS, str(wrong))
+    if (asked_for := unsupported_in(wanted.extra)) is not None:
+        return _Unread(asked_for.reason, str(asked_for))
     signed = payment.signed
     if version == 1:  # a payment of version 1 does not name its token: its signature binds it
         signed = msgspec.structs.replace(signed, asset=wanted.asset)

@@ -30,12 +30,12 @@ from x402sim.protocol.messages import BadMessage, PaymentRequired, decode
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import PAYMENT_ID
+from x402sim.protocol.supported import PAYMENT_FLOW, SCHEME, unsupported_in
 from x402sim.protocol.ways import MOST_WAYS, object_in
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
     REQUIRED_HEADER,
     RESPONSE_HEADERS,
-    SCHEME,
     AnyRequired,
     AnyRequirements,
     RequiredV1,
@@ -55,7 +55,6 @@ from x402sim.protocol.x402 import (
 BEFORE_SIGNING_S = 600
 """The window of the public client libraries: from 600 s before signing to the server's timeout."""
 _UNCLEAR = (x402_reasons.PENDING, x402_reasons.UNEXPECTED_SETTLE, x402_reasons.UNEXPECTED_VERIFY)
-_OTHER_TRANSFERS = "assetTransferMethod"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,23 +143,28 @@ _OURS = ("paymentId", "paymentRequirements")
 
 
 def choose(required: AnyRequired, network: Network, over_caps: OverCaps) -> StandardOffer:
-    """Return the first way to pay that this payer can take; raises `PaymentFailed` if none."""
+    """Return the first way to pay that this payer can take; raises `PaymentFailed` if none.
+
+    One that is settled before the server works comes after the others.
+    """
     version: Version = 1 if isinstance(required, RequiredV1) else 2
     about = required.resource if isinstance(required, RequiredV2) else None
     rejected: list[Rejected] = []
-    for each in required.accepts[:MOST_WAYS]:
+    ways: list[AnyRequirements] = sorted(required.accepts[:MOST_WAYS], key=_is_settled_first)
+    for number, each in enumerate(ways, 1):
         why = _objection(each, network)
         amount_base = 0 if why else parse_base(_amount(each))
         over = over_caps(amount_base)
         if not why and not over:
-            others = (*rejected, *_not_needed(required, each))
+            later = "another way to pay comes first"
+            others = (*rejected, *(Rejected(_in_words(way), later) for way in ways[number:]))
             return StandardOffer(version, each, amount_base, about, others, _takes_names(required))
         rejected.append(Rejected(_in_words(each), why or over, is_too_much=not why))
-    ways = "; ".join(f"{number}. {each}" for number, each in enumerate(rejected, 1))
+    listed = "; ".join(f"{number}. {each}" for number, each in enumerate(rejected, 1))
     is_over = any(each.is_too_much for each in rejected)
     raise (SpendingCapExceeded if is_over else PaymentFailed)(
         "the 402 offers no way to pay that this payer can take; nothing was signed. "
-        + (ways or "It offers none at all")
+        + (listed or "It offers none at all")
     )
 
 
@@ -170,11 +174,8 @@ def _takes_names(required: AnyRequired) -> bool:
     return PAYMENT_IDENTIFIER in (extensions or {})
 
 
-def _not_needed(required: AnyRequired, chosen: AnyRequirements) -> list[Rejected]:
-    """Return the ways to pay after the one that was chosen."""
-    ways = required.accepts[:MOST_WAYS]
-    after = ways[ways.index(chosen) + 1 :]  # type: ignore[arg-type]
-    return [Rejected(_in_words(each), "the server names another one first") for each in after]
+def _is_settled_first(offered: AnyRequirements) -> bool:
+    return (offered.extra or {}).get(PAYMENT_FLOW) == "upfront"
 
 
 def _objection(offered: AnyRequirements, network: Network) -> str:
@@ -186,10 +187,11 @@ def _objection(offered: AnyRequirements, network: Network) -> str:
         ("network", offered.network, name),
         ("asset", offered.asset.lower(), checksum(network.asset).lower()),
         ("the token's domain", {key: extra.get(key) for key in _DOMAIN}, domain_of(network)),
-        ("transfer method", extra.get(_OTHER_TRANSFERS, "eip3009"), "eip3009"),
     ):
         if seen != wanted:
             return f"{field} is {str(seen)[:80]!r}, this payer pays {str(wanted)!r}"
+    if (other := unsupported_in(extra)) is not None:
+        return str(other)
     if not 1 <= offered.max_timeout_seconds < 2**31:
         return f"it allows {offered.max_timeout_seconds} seconds to pay; at least 1 is needed"
     try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from x402sim.protocol.crypto import (
@@ -27,8 +27,8 @@ from x402sim.protocol.eip3009 import (
 from x402sim.protocol.money import parse_base, to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import GRACE_S
+from x402sim.protocol.supported import PAYMENT_FLOW, SCHEME, TRANSFER_METHOD, PaymentFlow
 from x402sim.protocol.ways import Dialect, Way
-from x402sim.protocol.x402 import SCHEME
 from x402sim.text.times import moment
 
 _NONE = "nothing"
@@ -113,8 +113,13 @@ def _of_token(way: Way, network: Network | None) -> Iterator[Finding]:
         if way.extra.get(name) != right if right else not isinstance(way.extra.get(name), str):
             do = f"Put the {name} of the token's EIP-712 domain into `extra`: payers sign it."
             yield Finding(f"extra.{name}", _shown(way.extra, name), wanted, do)
-    method = way.extra.get("assetTransferMethod", "eip3009")
-    if method != "eip3009":
+    flow = way.extra.get(PAYMENT_FLOW)
+    if flow not in (None, *get_args(PaymentFlow)):
+        wanted = f"{' or '.join(map(repr, get_args(PaymentFlow)))}, or none"
+        do = "Name a flow that payers know: they must not pay in another one."
+        yield Finding(f"extra.{PAYMENT_FLOW}", repr(flow)[:80], wanted, do)
+    method = way.extra.get("assetTransferMethod", TRANSFER_METHOD)
+    if method != TRANSFER_METHOD:
         do = "Offer EIP-3009, too: the payers looked at here know nothing else."
         yield Finding("extra.assetTransferMethod", repr(method)[:80], "'eip3009', or none", do)
 

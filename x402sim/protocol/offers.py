@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from x402sim.protocol.identifiers import IDENTIFIER_OFFER
 from x402sim.protocol.messages import PaymentRequired, encode
 from x402sim.protocol.networks import Network
+from x402sim.protocol.supported import PaymentFlow, flow_said
 from x402sim.protocol.x402 import (
     MIME_TYPE,
     RequiredV2,
@@ -48,13 +49,15 @@ def offers(
     url: str,
     error: str = "",
     reason: str | None = None,
+    flow: PaymentFlow | None = None,
 ) -> Offers:
     """Return a 402 for the whole URL of a resource; `error` is the standard's word for a refusal.
 
     Without one the text is that of section 2.2. The payment id stands in `extra`, too: a payer of
     version 2 sends it back with what was accepted.
     """
-    wanted, extra = required.payment_requirements, {PAYMENT_ID: required.payment_id}
+    wanted, extra = required.payment_requirements, flow_said(flow)
+    extra[PAYMENT_ID] = required.payment_id
     header = RequiredV2(
         x402_version=2,
         error=error or required.error,
@@ -81,7 +84,13 @@ _ID = "\ue000"
 
 
 def written(
-    required: PaymentRequired, network: Network, *, url: str, error: str, reason: str | None
+    required: PaymentRequired,
+    network: Network,
+    *,
+    url: str,
+    error: str,
+    reason: str | None,
+    flow: PaymentFlow | None,
 ) -> tuple[bytes, str]:
     """Return the body and the header of `offers` as they are sent.
 
@@ -89,23 +98,23 @@ def written(
     have in common is encoded once.
     """
     if error or reason:
-        told = offers(required, network, url=url, error=error, reason=reason)
+        told = offers(required, network, url=url, error=error, reason=reason, flow=flow)
         return encode(told.body), told.header
     payment_id, rest = required.payment_id.encode(), replace(required, payment_id=_ID)
-    body, (before, begun, ended, after) = _common(rest, len(payment_id), network, url)
+    body, (before, begun, ended, after) = _common(rest, len(payment_id), network, url, flow)
     header = before + base64.b64encode(begun + payment_id + ended) + after
     return payment_id.join(body), header.decode()
 
 
 @lru_cache(maxsize=16)  # a URL may be long, and there are few
 def _common(
-    rest: PaymentRequired, length: int, network: Network, url: str
+    rest: PaymentRequired, length: int, network: Network, url: str, flow: PaymentFlow | None
 ) -> tuple[list[bytes], tuple[bytes, bytes, bytes, bytes]]:
     """Return what is around each payment id of this length in the body, and in the header.
 
     Of the header, the bytes next to the id are not in base64 yet, which takes them three by three.
     """
-    told = offers(rest, network, url=url)
+    told = offers(rest, network, url=url, flow=flow)
     begun, ended = base64.b64decode(told.header).split(_ID.encode())
     first = len(begun) - len(begun) % 3
     last = -(len(begun) + length) % 3

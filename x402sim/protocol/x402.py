@@ -19,10 +19,10 @@ from x402sim.protocol.identifiers import identifier_in
 from x402sim.protocol.messages import BadMessage, PaymentRequirements, Wire, decode, encode
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
+from x402sim.protocol.supported import SCHEME, Unsupported, unsupported_in
 
 Version = Literal[1, 2]
 VERSIONS: tuple[Version, ...] = (1, 2)
-SCHEME = "exact"
 PAYMENT_HEADERS: dict[Version, str] = {1: "X-PAYMENT", 2: "PAYMENT-SIGNATURE"}
 """The request header that carries a payment."""
 RESPONSE_HEADERS: dict[Version, str] = {1: "X-PAYMENT-RESPONSE", 2: "PAYMENT-RESPONSE"}
@@ -110,7 +110,7 @@ def requirements_v1(
         resource=url,
         description=wanted.description or "",
         mime_type=MIME_TYPE,
-        extra=domain_of(network) | extra,
+        extra=domain_of(network) | {DECIMALS: network.decimals} | extra,
     )
 
 
@@ -123,8 +123,12 @@ def requirements_v2(wanted: PaymentRequirements, network: Network, **extra: str)
         asset=wanted.asset,
         pay_to=wanted.pay_to,
         max_timeout_seconds=wanted.max_timeout_seconds,
-        extra=domain_of(network) | extra,
+        extra=domain_of(network) | {DECIMALS: network.decimals} | extra,
     )
+
+
+DECIMALS = "decimals"
+"""The name in `extra` of the token's decimals, by which a client shows the amount in tokens."""
 
 
 def domain_of(network: Network) -> dict[str, Any]:
@@ -197,14 +201,6 @@ def read_payment(version: Version, text: str) -> StandardPayment:
     return payment_of(version, from_base64(text))
 
 
-class Unsupported(BadMessage):
-    """A payment in a way that we do not have; `reason` is the standard's word for it."""
-
-    def __init__(self, reason: str, seen: str) -> None:
-        super().__init__(f"{seen}; supported: scheme {SCHEME} by EIP-3009's authorization")
-        self.reason = reason
-
-
 def payment_of(version: Version, body: bytes) -> StandardPayment:
     """Read the JSON of a payment; raises `BadMessage`, of which `Unsupported` is one."""
     try:
@@ -220,11 +216,12 @@ def _require_supported(body: bytes) -> None:
     said = said if isinstance(said, dict) else {}
     accepted, payload = said.get("accepted"), said.get("payload")
     terms = accepted if isinstance(accepted, dict) else said
+    wanted = f"scheme {SCHEME} by EIP-3009's authorization"
     if isinstance(scheme := terms.get("scheme"), str) and scheme != SCHEME:
-        raise Unsupported("unsupported_scheme", f"scheme: {scheme[:40]!r}")
+        raise Unsupported("unsupported_scheme", f"scheme: {scheme[:40]!r}", wanted)
     if isinstance(payload, dict) and "signature" in payload and "authorization" not in payload:
         held = ", ".join(str(name)[:40] for name in payload)
-        raise Unsupported("unsupported_payload_type", f"a payload of {held[:200]}")
+        raise Unsupported("unsupported_payload_type", f"a payload of {held[:200]}", wanted)
 
 
 def _payment_of(version: Version, body: bytes) -> StandardPayment:
@@ -235,6 +232,8 @@ def _payment_of(version: Version, body: bytes) -> StandardPayment:
         )
     second: PaymentV2 = decode(body, PaymentV2)
     accepted = second.accepted
+    if (other := unsupported_in(accepted.extra)) is not None:
+        raise other
     return StandardPayment(
         version=2,
         signed=_signed(accepted.scheme, accepted.network, accepted.asset, second.payload),

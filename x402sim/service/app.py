@@ -14,7 +14,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim.http import web
-from x402sim.protocol.messages import AgentList, QuoteRequest, SessionRequest, SettlementRequest
+from x402sim.protocol.messages import (
+    AgentList,
+    ErrorBody,
+    QuoteRequest,
+    SessionRequest,
+    SettlementRequest,
+)
 from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid, status_of
 from x402sim.service import confirmations, gate, one_step, payments, quotes, sessions
 from x402sim.service.agents import agents
@@ -43,16 +49,24 @@ async def sell(
 ) -> Response:
     """Answer with a protected content, or with 402; a content that fails costs nothing."""
     price = service.setup.quote_price_base
-    before = None if service.settings.decisions.gate_before_body else prepare()
+    flow, receipt = service.settings.payment_flow, None
+    is_gate_first = flow is not None or service.settings.decisions.gate_before_body
+    before = None if is_gate_first else prepare()
     try:
         headers = web.headers_of(request)
         if confirmations.are_counted(service):
             await confirmations.count_shown(service, headers)
         granted = gate.find_pass(service, headers, resource, price)
+        if flow is not None:
+            receipt = await gate.prepay(service, granted)
         content = before or prepare()
         spent = await gate.spend(service, granted, web.connection(request))
     except one_step.Repeated as known:
         return known.answer()
+    except web.Refused as failed:
+        if not receipt:
+            raise
+        return web.answer(ErrorBody(failed.error, failed.reason), failed.status, receipt)
     except Unpaid as why:
         return payment_required(service, request, resource, price, why)
     told = service.settings.policy.cache

@@ -177,6 +177,22 @@ class Answered(msgspec.Struct, frozen=True):
         return content
 
 
+async def prepay(service: Service, granted: Pass) -> Mapping[str, str]:
+    """Do what the payment flow does before the endpoint works: verify a payment, or settle it.
+
+    Returns what an endpoint that fails then must tell: that the payment is settled. It stays good
+    for one answer (decision 5/payment-flow). Raises `Unpaid`.
+    """
+    if granted.paid is None:
+        return {}
+    is_upfront = service.settings.payment_flow == "upfront"
+    await _settle(service, granted, granted.paid, only_accepts=not is_upfront)
+    if not is_upfront:
+        return {}
+    payment_id = granted.paid.settlement.payment_id
+    return {**one_step.receipt(service, granted.paid), "X-Payment-Id": payment_id}
+
+
 async def spend(service: Service, granted: Pass, connection: Connection) -> Answered | None:
     """Debit the session of a pass (5/session-debit), or settle its payment.
 
@@ -216,18 +232,24 @@ def _debit(service: Service, granted: Pass, session_id: str) -> None:
     )
 
 
-async def _settle(service: Service, granted: Pass, paid: OneStep) -> None:
+async def _settle(
+    service: Service, granted: Pass, paid: OneStep, *, only_accepts: bool = False
+) -> None:
     """Settle a payment in one step as POST /api/pay does, unless it is settled already.
 
-    Raises `Unpaid` if it does not give access then.
+    If it `only_accepts`, it verifies and claims it. Raises `Unpaid` if it does not give access
+    then.
     """
     payment_id, refused = paid.settlement.payment_id, None
     try:
         if not is_entitled(service, payment_id, granted.resource):
-            if _serves_first(service):
+            if only_accepts or _serves_first(service):
                 await payments.accept(service, paid.settlement, paid.offered_id)
                 return
-            await payments.pay(service, paid.settlement, offered_id=paid.offered_id)
+            is_due = service.settings.payment_flow is None
+            await payments.pay(
+                service, paid.settlement, offered_id=paid.offered_id, verifies=is_due
+            )
     except SettlementRefused as why:  # it may be settled all the same, by another request
         payments.record_refusal(service, payment_id, why)
         refused = why

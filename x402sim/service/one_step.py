@@ -26,14 +26,15 @@ from x402sim.protocol.messages import BadMessage, PaymentRequired, SettlementReq
 from x402sim.protocol.offers import PAYMENT_ID, written
 from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, Unpaid
 from x402sim.protocol.rules import VERIFICATION, Invalid, Verification, first_broken, without
+from x402sim.protocol.supported import Unsupported, flow_said
 from x402sim.protocol.x402 import (
+    DECIMALS,
     PAYMENT_HEADERS,
     REQUIRED_HEADER,
     RESPONSE_HEADERS,
     RequirementsV2,
     Settlement,
     StandardPayment,
-    Unsupported,
     Version,
     from_base64,
     network_name,
@@ -144,7 +145,8 @@ def _match(service: Service, payment: StandardPayment, terms: IssuedTerms) -> On
     network, auth = service.setup.network, payment.signed.authorization
     issued = replace(service.issuer.requirements(terms), description=UNSET)
     if payment.accepted is not None:
-        _require_offered(payment.accepted, requirements_v2(issued, network))
+        flow = flow_said(service.settings.payment_flow)
+        _require_offered(payment.accepted, requirements_v2(issued, network, **flow))
     signed = _in_our_words(service, payment)
     if broken := first_broken(MATCH, case := Verification(signed, issued, network)):
         code = x402_reasons.invalid_reason(payment.version, broken.refusal)
@@ -209,6 +211,9 @@ def _by_name(requirements: RequirementsV2) -> dict[str, object]:
     fields: dict[str, Any] = msgspec.to_builtins(requirements)
     extra = fields.pop("extra", None) or {}
     extra.pop(PAYMENT_ID, None)  # it differs in each 402
+    extra.pop(
+        DECIMALS, None
+    )  # it only informs, and clients that know `extra` as two fields drop it
     return fields | {f"extra.{key}": value for key, value in extra.items()}
 
 
@@ -240,8 +245,8 @@ def offer(service: Service, required: PaymentRequired, url: str, why: Unpaid) ->
     """Return a 402 in both versions of the standard; `url` is the whole URL asked."""
     if not service.settings.one_step:
         return web.answer(required, 402)
-    network = service.setup.network
-    body, header = written(required, network, url=url, error=why.code, reason=why.told)
+    network, flow = service.setup.network, service.settings.payment_flow
+    body, header = written(required, network, url=url, error=why.code, reason=why.told, flow=flow)
     return web.answer(msgspec.Raw(body), 402, {REQUIRED_HEADER: header, **why.headers})
 
 

@@ -64,11 +64,16 @@ class NotSettled(Exception):
 
 
 async def pay(
-    service: Service, request: SettlementRequest, *, offered_id: str | None = None
+    service: Service,
+    request: SettlementRequest,
+    *,
+    offered_id: str | None = None,
+    verifies: bool = True,
 ) -> Receipt:
     """Settle a payment and grant access (4.1/order); raises `SettlementRefused`.
 
-    `offered_id` is the payment id of the 402 that a payment in one step answers, if it is known.
+    `offered_id` is the payment id of the 402 that a payment in one step answers, if it is known,
+    and `verifies` is False if its flow has verified it, or lets the settlement do that.
     """
     policy = service.settings.policy
     attempt = await validate(service, request, offered_id)  # step 1
@@ -81,7 +86,7 @@ async def pay(
                 stored = stored or claim(service, attempt, seen_unused=is_unused)
             if attempt.can_pay and not is_unused:  # a used one was refused above
                 raise NotSettled(Refusal.UNREACHABLE, _NODE_SILENT)
-            if policy.verify.verifies(attempt.terms.amount_base):
+            if verifies and policy.verify.verifies(attempt.terms.amount_base):
                 await verify(service, attempt)  # steps 2 and 3
             if not reserves(service):
                 service.presented[request.payment_id] = attempt.terms.resource
@@ -98,7 +103,7 @@ async def pay(
 
 
 async def accept(service: Service, request: SettlementRequest, offered_id: str | None) -> None:
-    """Steps 1 to 3 and the claim: what a service does that serves before it settles.
+    """Steps 1 to 3 and the claim: what a service does that works or serves before it settles.
 
     Raises `SettlementRefused`.
     """
@@ -112,7 +117,9 @@ async def accept(service: Service, request: SettlementRequest, offered_id: str |
         except NotSettled as cause:
             raise SettlementRefused(cause.refusal, cause.reason) from cause
         if is_reserved and stored is None:
-            claim(service, attempt, seen_unused=is_unused)
+            stored = claim(service, attempt, seen_unused=is_unused)
+            if service.settings.payment_flow is not None:  # if the endpoint fails, it is not sent
+                service.store.payments.set_may_move(stored.attempt, False)
 
 
 async def validate(

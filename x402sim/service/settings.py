@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from x402sim.http.bounded import MIB
 from x402sim.protocol.money import to_base
+from x402sim.protocol.supported import PaymentFlow
 from x402sim.service.policies import ServicePolicy
 from x402sim.service.policies.reputation import MatchedPayments, Reputation
 from x402sim.spec.decisions import Decisions
@@ -33,6 +34,12 @@ class Settings:
     one_step
         Whether protected endpoints take a payment in the request itself, as the x402 standard sends
         it, in X-PAYMENT or PAYMENT-SIGNATURE; default True (5/one-step).
+    payment_flow
+        When a payment in one step is settled, by the standard's word, which the 402 then says in
+        `extra.paymentFlow`: "authorization", the facilitator verifies it, the endpoint works, it
+        is settled, the answer goes out; or "upfront", it is settled, and then the endpoint works.
+        The default None does as "authorization" and verifies only when it settles
+        (5/payment-flow).
     max_timeout_s
         Whole seconds for which a 402 can be paid; default 300 (8/timeout).
     longest_window_s
@@ -88,6 +95,7 @@ class Settings:
 
     quote_price: str = "0.01"
     one_step: bool = True
+    payment_flow: PaymentFlow | None = None
     max_timeout_s: int = 300
     longest_window_s: float = 24 * 3600
     entitlement_lifetime_s: float = 24 * 3600
@@ -120,6 +128,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         _price("quote_price", self.quote_price)
+        is_eager = getattr(self.policy.serve, "before_settlement", False)
+        if self.payment_flow == "upfront" and is_eager:
+            raise ValueError("payment_flow: 'upfront' settles first, and the policy serve does not")
         if self.session_max_spend is not None:
             _price("session_max_spend", self.session_max_spend)
         for name in _POSITIVE:

@@ -165,6 +165,17 @@ FIXED: tuple[Decision, ...] = (
         "`success` twice lets a shop that counts on it serve one payment twice",
     ),
     Decision(
+        "5/payment-flow",
+        "When is a payment in one step verified and settled, and when does the endpoint work?",
+        "The endpoint works, then it is verified and settled, then the answer goes out: what is "
+        "refused costs nothing. `Settings(payment_flow=...)` says and does what the standard calls "
+        '"authorization" (verify, work, settle) or "upfront" (settle, work). An endpoint that '
+        "fails after an upfront settlement answers with the receipt beside its error, and the same "
+        "payment stays good for one answer",
+        'Always "upfront", as in two steps',
+        "The standard prefers that nobody is charged before the work is done; it knows no refund",
+    ),
+    Decision(
         "4.4/deposit-two-steps",
         "Can a deposit be paid in one step, too?",
         "No: its 402 offers POST /api/pay only",

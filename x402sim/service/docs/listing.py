@@ -1,6 +1,7 @@
 """What a service sells, as indexes of the x402 standard read it."""
 
 from x402sim.protocol.discovery import Item, declaration
+from x402sim.protocol.supported import flow_said
 from x402sim.protocol.x402 import MIME_TYPE, RequirementsV1, requirements_v1, requirements_v2
 from x402sim.service.docs.examples import examples_of
 from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, IssuedTerms
@@ -15,10 +16,10 @@ def sold(service: Service) -> list[str]:
 
 def accepts(service: Service, base: str) -> list[RequirementsV1]:
     """Return how each resource is paid, in version 1; `base` is the service's URL."""
-    network = service.setup.network
+    network, flow = service.setup.network, flow_said(service.settings.payment_flow)
     return [
         requirements_v1(
-            service.issuer.requirements(_terms(service, path)), network, url=base + path
+            service.issuer.requirements(_terms(service, path)), network, url=base + path, **flow
         )
         for path in sold(service)
     ]
@@ -39,7 +40,11 @@ def items(service: Service, base: str) -> list[Item]:
             type="http",
             x402_version=2,
             accepts=[
-                requirements_v2(service.issuer.requirements(_terms(service, path)), setup.network)
+                requirements_v2(
+                    service.issuer.requirements(_terms(service, path)),
+                    setup.network,
+                    **flow_said(service.settings.payment_flow),
+                )
             ],
             last_updated=iso(service.clock.now()),
             description=RESOURCES[path].description,

@@ -4,6 +4,7 @@ import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import httpx
 import msgspec
@@ -80,11 +81,17 @@ class Deploy:
         setup = self._setup(name, key, self.site.rng.secret(f"ids of {name}"))
         return self._deployed(name, setup, Store())
 
-    def copy(self, name: ServiceName, of: Service, shares_database: bool) -> Deployed:
-        """Return a service with another's setup, and its id secret and database or new ones."""
+    def copy(
+        self, name: ServiceName, of: Service, shares_database: bool, settings: dict[str, Any]
+    ) -> Deployed:
+        """Return a service with another's setup, and its id secret and database or new ones.
+
+        `settings` replace those of the other.
+        """
+        setup = replace(of.setup, settings=replace(of.setup.settings, **settings))
         if shares_database:
-            return self._deployed(name, of.setup, of.store)
-        own = replace(of.setup, secret=self.site.rng.secret(f"ids of {name}"))
+            return self._deployed(name, setup, of.store)
+        own = replace(setup, secret=self.site.rng.secret(f"ids of {name}"))
         return self._deployed(name, own, Store())
 
     def _deployed(self, name: ServiceName, setup: Setup, store: Store) -> Deployed:

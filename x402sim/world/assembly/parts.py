@@ -7,6 +7,7 @@ request to its ASGI application, so that any of them can be replaced by a third 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import httpx
 from starlette.applications import Starlette
@@ -111,17 +112,17 @@ class Parts:
     def _first(self) -> Deployed:
         return self.services[self.recipe.first]
 
-    def deploy_another(self, *, shares_database: bool = False) -> ServiceName:
+    def deploy_another(self, *, shares_database: bool = False, **settings: Any) -> ServiceName:
         """Start another service with the first one's merchant and wallet; return its name.
 
-        One that shares the database has its id secret, too: they are one service in two processes.
-        Raises `ValueError` if there are too many.
+        `settings` differ from the first one's. One that shares the database has its id secret,
+        too: they are one service in two processes. Raises `ValueError` if there are too many.
         """
         if len(self.services) >= MOST_SERVICES:
             raise ValueError(f"a world has at most {MOST_SERVICES} services")
         names = (service_name(number) for number in range(2, MOST_SERVICES + 1))
         name = next(each for each in names if each not in self.services)
-        self.services[name] = self.deploy.copy(name, self.service, shares_database)
+        self.services[name] = self.deploy.copy(name, self.service, shares_database, settings)
         self.services[name].process.start_background()
         return name
 

@@ -99,8 +99,8 @@ async def _stage(
         name: await open_door(each.app) for name, each in parts.services.items() if name != first
     }
 
-    async def another_service(shares_database: bool) -> ServiceName:
-        name = parts.deploy_another(shares_database=shares_database)
+    async def another_service(shares_database: bool, settings: dict[str, Any]) -> ServiceName:
+        name = parts.deploy_another(shares_database=shares_database, **settings)
         others[name] = await open_door(parts.services[name].app)
         return name
 

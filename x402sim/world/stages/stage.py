@@ -73,7 +73,7 @@ class OpenStage:
     """Returns how far a server's clock is left ahead of real time, if it was advanced here."""
     parts: Parts | None = None
     """The world's parts, if it runs in this process."""
-    another_service: Callable[[bool], Awaitable[ServiceName]] | None = None
+    another_service: Callable[[bool, dict[str, Any]], Awaitable[ServiceName]] | None = None
     """Starts another service, on the first one's database or not, and returns its name.
 
     Only in a world of our own.

@@ -144,15 +144,18 @@ class LiveWorld:
             until_s=until_s,
         )
 
-    async def another_service(self, *, shares_database: bool = False) -> events.ServiceName:
+    async def another_service(
+        self, *, shares_database: bool = False, **settings: Any
+    ) -> events.ServiceName:
         """Start another service; return its name, such as "service 2".
 
-        It has the merchant, the server wallet and the settings of the first, and its own database
-        and id secret, unless it shares them (needs "other services"). `payer.at(name)` pays there.
+        It has the merchant, the server wallet and the settings of the first, but for those given
+        here, and its own database and id secret, unless it shares them (needs "other services").
+        `payer.at(name)` pays there.
         """
         if self.stage.another_service is None:
             raise RuntimeError(f"{self.stage.base_url} has one service: another cannot be started")
-        return await self.stage.another_service(shares_database)
+        return await self.stage.another_service(shares_database, settings)
 
     @property
     def services(self) -> tuple[events.ServiceName, ...]:
