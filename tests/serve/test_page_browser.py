@@ -5,10 +5,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -168,6 +170,28 @@ def test_paying_wrongly_from_the_page_is_refused_and_explained(
     browser.run("await page.click('#detail details summary')")
     browser.sees("#detail details", "paymentRequirements")
     assert server.account(4).transfers == 0
+
+
+def test_a_payment_out_of_time_says_that_verify_did_not_look_and_both_times(
+    browser: Browser, server: Server
+) -> None:
+    late_s = 1000
+    server.http.post("/_sim/clock/skew", json={"actor": "chain", "seconds": late_s})
+    assert server.http.post("/_sim/ui/pay", json={}).status_code == 200
+    (refused,) = [each for each in server.journal() if each["event"] == "payment refused"]
+    until = int(re.findall(r"validBefore is (\d+)", refused["reason"])[0])
+    shown = f"{datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    browser.sees(".lane .step.no", "settled")
+    browser.sees(".lane .why", f"validBefore is {shown}, the chain's time")
+    browser.run("await page.click('.lane')")
+    for text in (f"{shown} ({until})", "verify does not look at time"):
+        browser.sees("#detail .refusal", text)
+    said = browser.run("return page.$eval('#detail .refusal', (it) => it.innerText)")
+    (chain_s,) = re.findall(r"by the chain's, which was [\d :-]+ UTC \((\d+)\)", said)
+    assert 0 <= int(chain_s) - (until - 300 + late_s) < 5
+    browser.sees("#detail .stages .yes", "not its time")
+    browser.sees("#detail tr.odd", shown)
+    server.http.post("/_sim/faults/clear", json={})
 
 
 def test_a_fault_injected_from_the_page_strikes_and_is_counted(

@@ -1,8 +1,8 @@
 // The lanes, the newest first: only those in sight are in the document.
 
 import { har } from "./copies.js";
-import { byId, el, money, named, save, time } from "./dom.js";
-import { STAGES, status } from "./model.js";
+import { byId, el, money, named, readable, save, time, utc } from "./dom.js";
+import { STAGES, untimely, status, why } from "./model.js";
 import { showDetail } from "./detail.js";
 
 const FILTERS = ["all", "served", "paid", "pending", "refused", "asked"];
@@ -95,14 +95,20 @@ export class List {
   }
 
   row(lane, isChosen) {
-    const kind = status(lane);
+    const kind = status(lane), told = lane.stopped ? why(lane) : "";
     return el("div", { class: `lane ${kind}`, id: `lane${lane.n}`, "data-n": String(lane.n), role: "option", "aria-selected": String(isChosen) },
-      el("div", { class: "top" }, el("span", { class: "at" }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
+      el("div", { class: "top" }, el("span", { class: "at", title: new Date(lane.at).toISOString() }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
         el("span", { class: "who" }, lane.payer ? named(lane.payer) : "somebody"), el("span", { class: "what" }, lane.resource ?? "a payment"),
         el("span", { class: "amount" }, lane.amount === undefined ? "" : money(lane.amount))),
       el("div", { class: "below" }, el("span", { class: "track" }, STAGES.map((stage) => el("span", { class: `step ${step(lane, stage)}` }, stage))),
-        el("span", { class: "why" }, lane.stopped ? [lane.error, lane.reason].filter(Boolean).join(": ") : "")));
+        el("span", { class: "why", title: told }, untimely(lane) ? inShort(lane) : readable(told, true))));
   }
+}
+
+// In short: both times, and why it was called valid before.
+function inShort(lane) {
+  const [, end, at] = untimely(lane);
+  return `${lane.error}: ${end} is ${utc(at)}, the chain's time ${utc(lane.chain_s)}; verify does not look at it`;
 }
 
 export const step = (lane, stage) => (lane.stopped === stage ? "no" : lane.stages[stage] ? "yes" : "not");
