@@ -109,6 +109,11 @@ def copied(browser: Browser) -> dict[str, str]:
     return texts
 
 
+def folder_of(tmp_path: Path) -> Path:
+    """Return where pictures are kept."""
+    return Path(os.environ.get("PAGE_SHOTS", tmp_path))
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     browser = Browser()
@@ -251,7 +256,7 @@ def test_every_view_fits_its_window_and_is_accessible(
         assert server.http.post("/_sim/ui/pay", json=body).status_code == 200
     server.advance(90)
     browser.sees(".badge.refused", "refused")
-    folder = Path(os.environ.get("PAGE_SHOTS", tmp_path))
+    folder = folder_of(tmp_path)
     for view in ("payments", "refused", "state", "steering"):
         if view == "refused":
             browser.run("await page.$eval('.lane.refused', (lane) => lane.click())")
@@ -430,4 +435,24 @@ def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) 
     assert browser.run(inside + count).startswith("4 of 4")
     state = "await frame.click('a[href=\"#state\"]'); await frame.waitForSelector('#state table');"
     assert browser.run(f"{inside}{state} return frame.url()") == "about:srcdoc"
+    browser.run("await page.goto('about:blank')")
+
+
+@pytest.mark.parametrize(
+    ("theme", "background"), [("true", "rgb(255, 255, 255)"), ("false", "rgba(0, 0, 0, 0)")]
+)
+def test_the_figure_of_a_run_fits_the_theme_of_a_notebook(
+    browser: Browser, tmp_path: Path, theme: str, background: str
+) -> None:
+    """In a light one it is on white; in a dark one its black is white, on nothing."""
+    cell, file = World().play("replay")._repr_html_(), tmp_path / "cell.html"
+    file.write_text(f"<!doctype html><body data-jp-theme-light={theme}>{cell}")
+    browser.run(f"await page.goto({json.dumps(file.as_uri())})")
+    style = browser.run("""
+      const { backgroundColor, filter } = await page.$eval('img', (it) => ({ ...getComputedStyle(it) }));
+      return [backgroundColor, filter.split('(')[0]];
+    """)
+    assert style == [background, "none" if theme == "true" else "invert"]
+    shot = folder_of(tmp_path) / f"cell-{theme}.png"
+    browser.run(f"await page.screenshot({{ path: {json.dumps(str(shot))} }})")
     browser.run("await page.goto('about:blank')")
