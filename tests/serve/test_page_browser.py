@@ -347,6 +347,22 @@ def test_copied_tests_and_scenarios_run_unchanged(
     assert deaf.play(str(tmp_path / "half.py")).outcome == "failed", "it would notice"
 
 
+def test_paused_lanes_stay_and_cleared_ones_do_not_come_back(
+    browser: Browser, server: Server
+) -> None:
+    server.account(1).paid()
+    browser.sees("#count", "1 of 1")
+    browser.run("await page.click('#pause')")
+    server.account(2).paid()
+    browser.sees("#count", "1 of 1, paused: 1 more")
+    browser.run("await page.click('#clear'); await page.click('#pause')")
+    browser.sees("#count", "0 of 0")
+    assert server.http.post("/_sim/indexer/run", json={}).json()["matched"] == 2
+    server.account(3).paid()
+    browser.sees(".lane .who", "account 3")
+    browser.sees("#count", "1 of 1")
+
+
 def test_what_was_seen_is_saved_as_har(browser: Browser, server: Server) -> None:
     """Its schema is the published one of HAR 1.2."""
     browser.run("""
@@ -412,6 +428,7 @@ def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) 
     running = Running("open", str(tmp_path))
     try:
         url = running.line().split()[-1]
+        browser.run("await page.setViewport({ width: 1400, height: 900 })")
         browser.open(f"{url}#payment={lost.payment_id}", "saved run")
         browser.sees("#detail", lost.payment_id)
         browser.sees("#detail .note", "answer did not arrive")
@@ -424,6 +441,25 @@ def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) 
         browser.run("await page.keyboard.press('Space')")
         browser.sees("#play", "Play")
         assert browser.run(AXE) == []
+        browser.run("await page.focus('#moment'); await page.keyboard.press('End')")
+        browser.sees("#at", "end")
+        browser.run("await new Promise((done) => setTimeout(done, 400))")  # drawn anew
+        browser.run("await page.$eval('#detail summary', (it) => it.click())")
+        browser.run("await page.focus('#moment')")
+        browser.run("for (let n = 0; n < 3; n++) await page.keyboard.press('ArrowLeft')")
+        size = run.journal.length
+        browser.sees("#at", f"{size - 3} of {size}")
+        assert browser.run("return page.$eval('#detail details', (it) => it.open)"), "it stays open"
+        drag = "const { x, y, width } = await (await page.$('#moment')).boundingBox();"
+        drag += "await page.mouse.move(x + width - 9, y + 9); await page.mouse.down();"
+        drag += "await page.mouse.move(x + width / 2, y + 9, { steps: 5 }); await page.mouse.up();"
+        browser.run(drag)
+        browser.sees("#at", f"{size // 2} of")
+        browser.run("await page.select('#status', 'asked')")
+        browser.sees("#count", "0 of")
+        overlap = "const [a, b] = ['#empty', '#detail'].map((it) => document.querySelector(it)"
+        overlap += ".getBoundingClientRect()); return a.right <= b.left || a.bottom <= b.top;"
+        assert browser.run(f"return page.evaluate(() => {{ {overlap} }})"), "side by side"
     finally:
         running.end(signal.SIGINT)
         running.close()

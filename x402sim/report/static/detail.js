@@ -1,7 +1,7 @@
 // One payment: what was asked for beside what was signed, the rule that refused, the transaction, the messages.
 
 import { curl, har, python, scenario, test } from "./copies.js";
-import { byId, copy, decoded, el, money, named, parse, readable, save, table, time, utc, words } from "./dom.js";
+import { byId, copy, decoded, el, lasted, money, named, parse, readable, save, table, time, utc, words } from "./dom.js";
 import { STAGES, untimely, left, status, why } from "./model.js";
 
 let wasOpen = new Set();
@@ -9,8 +9,10 @@ let wasOpen = new Set();
 export function showDetail(lane, model, close) {
   const box = byId("detail");
   box.hidden = !lane;
-  if (!lane) { wasOpen = new Set(); return; }
-  if (close) { showDetail.close = close; wasOpen = new Set(); }
+  if (![...lane?.keys ?? []].some((key) => showDetail.keys?.has(key))) wasOpen = new Set();
+  showDetail.keys = lane?.keys;
+  if (!lane) return;
+  if (close) showDetail.close = close;
   box.replaceChildren(
     el("div", { class: "bar" }, el("h2", {}, `${lane.payer ? named(lane.payer) : "Somebody"}: ${lane.resource ?? "a payment"}`),
       el("button", { type: "button", class: "small", onclick: () => showDetail.close() }, "Close")),
@@ -95,7 +97,7 @@ function stages(lane) {
     const at = lane.stages[name], isNo = lane.stopped === name;
     const but = name === "verified" && untimely(lane) ? ", not its time" : "";
     return el("li", { class: isNo ? "no" : at ? "yes" : "not" }, el("span", {}, name),
-      el("span", { class: "quiet" }, isNo ? "stopped" : at ? `+${at - begin} ms${but}` : "not seen"));
+      el("span", { class: "quiet" }, isNo ? "stopped" : at ? `+${lasted(at - begin)}${but}` : "not seen"));
   }));
 }
 

@@ -50,6 +50,9 @@ export function span(seconds) {
   return `${seconds < 0 ? "-" : ""}${+(size / unit).toFixed(1)} ${name}`;
 }
 
+// A duration in milliseconds, in a unit that fits.
+export const lasted = (ms) => (ms < 1000 ? `${ms} ms` : span(ms / 1000));
+
 export function copy(text, label = "Copy") {
   const button = el("button", { class: "small", type: "button" }, label);
   button.addEventListener("click", async () => {

@@ -43,7 +43,10 @@ export class List {
   }
 
   // Choose the lane that has one of these keys, when there is one.
-  want(keys) { this.chosen = null; this.wanted = keys; this.isDirty = true; }
+  want(keys, isSought = true) { Object.assign(this, { chosen: null, wanted: keys, isSought, isDirty: true }); }
+
+  // Choose the same payment in lanes made anew; the list follows it only if it was in sight.
+  keep() { if (this.chosen) this.want([...this.chosen.keys], !this.isFar(this.shown.indexOf(this.chosen))); }
 
   choose(lane, isClicked) {
     this.chosen = lane ?? null;
@@ -68,7 +71,7 @@ export class List {
   draw() {
     if (this.isDirty) this.filter();
     const found = this.wanted && !this.chosen && this.wanted.map((key) => this.model.keys.get(key)).find((lane) => lane && !lane.isGone);
-    if (found) { const at = this.shown.indexOf(found); if (at >= 0 && this.isFar(at)) this.box.scrollTop = at * this.height; this.choose(found); return; }
+    if (found) { const at = this.shown.indexOf(found); if (at >= 0 && this.isSought && this.isFar(at)) this.box.scrollTop = at * this.height; this.choose(found); return; }
     if (this.wanted && !this.chosen) { showDetail(null); byId("payments").classList.remove("open"); }
     this.sizer.style.height = `${this.shown.length * this.height}px`;
     const first = Math.max(0, Math.floor(this.box.scrollTop / this.height) - 4);

@@ -114,7 +114,10 @@ export class Model {
         lane = this.lane([event.payment_id, event.tx_hash], at); lane.tx = event.tx_hash;
         if (this.txs.has(lane.tx)) this.mined(lane, this.txs.get(lane.tx));
         break;
-      case "payment indexed": lane = of(); this.reach(lane, at, "block", "indexed"); lane.block = event.block; break;
+      case "payment indexed":
+        lane = this.lane([event.payment_id]); // not one that was cleared
+        if (lane) { this.reach(lane, at, "block", "indexed"); lane.block = event.block; }
+        break;
       case "transaction mined": {
         const tx = { ...this.txs.get(event.tx_hash), ...event, undone: false, moves: [], used: [] };
         this.txs.set(event.tx_hash, tx);
