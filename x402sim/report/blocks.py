@@ -137,7 +137,7 @@ def forks(journal: Journal) -> pd.DataFrame:
     | fork | its number, from 1 |
     | t_s, at | when it happened |
     | depth | how many of the newest blocks it replaced |
-    | block | the lowest number of a block with transactions that it replaced; NA if it replaced none |
+    | block | the lowest number of those blocks that had transactions; NA if none had |
     | blocks, transactions | how many of these blocks had transactions, and how many |
     | dropped | of those, how many were never mined again |
     """
