@@ -72,3 +72,54 @@ def test_what_does_not_exist_is_named() -> None:
         summarize(frame, by="n", confidence=95)
     with pytest.raises(ValueError, match="no column has numbers"):
         summarize(frame[["n", "seed"]], by="n")
+
+
+@pytest.mark.parametrize(
+    ("events", "of", "low", "high"),
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)  # fmt: skip
+def test_the_interval_of_a_share_is_wilsons(events: int, of: int, low: float, high: float) -> None:
+    """The values of Newcombe (1998), Statistics in Medicine 17, table I, method 3."""
+    for kind in ("bool", "int", "boolean"):
+        happened = pd.Series([1] * events + [0] * (of - events)).astype(kind)
+        frame = pd.DataFrame({"n": 1, "seed": range(of), "happened": happened})
+        (row,) = summarize(frame, by="n").to_dict("records")
+        assert (row["low"], row["high"]) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_the_interval_of_what_is_rare_has_the_truth() -> None:
+    """Of 400 studies with 2 events in 100 seeds, one in seven sees none; the bootstrap has [0, 0]."""
+    draw = np.random.default_rng(3)
+    frame = pd.DataFrame({
+        "study": np.repeat(range(400), 100), "seed": np.tile(range(100), 400),
+        "lost": draw.random(40_000) < 0.02,
+    })  # fmt: skip
+    table = summarize(frame, by="study")
+    unseen = table[table["mean"] == 0]
+    assert len(unseen) > 30
+    assert (unseen["low"] == 0).all()
+    assert (unseen["high"] > 0.02).all()
+    assert ((table["low"] < 0.02) & (table["high"] > 0.02)).mean() == pytest.approx(0.95, abs=0.03)
+
+
+def test_many_rows_of_a_seed_count_as_many_as_they_are_worth() -> None:
+    draw = np.random.default_rng(4)
+    one = pd.DataFrame({"n": 1, "seed": range(50), "lost": draw.random(50) < 0.3})
+    alike = pd.concat([one] * 20)
+    fresh = alike.assign(lost=draw.random(1000) < 0.3)
+    width = [
+        float((summarize(each, by="n")["high"] - summarize(each, by="n")["low"]).iloc[0])
+        for each in (one, alike, fresh)
+    ]
+    assert width[1] == pytest.approx(width[0], rel=0.03)
+    assert width[2] == pytest.approx(width[0] / 20**0.5, rel=0.25)
+    none = alike.assign(lost=False)
+    assert summarize(none, by="n")["high"].iloc[0] == pytest.approx(0.0713, abs=1e-4), "as of 50"
+
+
+def test_a_count_that_is_always_one_is_certain() -> None:
+    frame = pd.DataFrame({"n": 1, "seed": range(9), "transfers": 1, "lost": 0, "late": [0.5] * 9})
+    table = summarize(frame, by="n").set_index("result")
+    assert table.loc["transfers", ["low", "high"]].tolist() == [1, 1]
+    assert table.loc["late", ["low", "high"]].tolist() == [0.5, 0.5]
+    assert table.loc["lost", "high"] == pytest.approx(0.2991, abs=1e-4)

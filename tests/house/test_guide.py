@@ -36,7 +36,7 @@ TESTED_ELSEWHERE = {
     "payers": ["tests/test_pytest_plugin.py"],
     "facilitator": ["tests/interop/test_guide.py"] * 2,
     "scenarios": ["below"] * 2,
-    "experiments": ["below"],
+    "experiments": ["below"] * 2,
 }
 """Of the programs in Python of a page, those that do not run as they stand."""
 PROGRAMS = [
@@ -84,6 +84,17 @@ def test_the_study_shows_what_it_says() -> None:
     )
     assert reconcile == 0
     assert 0.1 < forget < 0.5
+
+
+def test_the_study_of_many_requests_agrees_with_theory_in_forty_lines() -> None:
+    study: dict[str, Any] = {"__name__": "study"}
+    exec(program := blocks("experiments", "python")[1], study)
+    assert len(program.splitlines()) < 40
+    for name, policy in study["POLICIES"].items():
+        for services, n in (1, 10), (4, 3), (4, 10):
+            granted = n if name == "naive" else min(n, services)
+            found = study["grants"](policy=policy, services=services, n=n, seed=0)
+            assert found == {"grants": granted, "transfers": 1}
 
 
 def test_the_lines_that_steer_a_server_do() -> None:

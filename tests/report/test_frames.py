@@ -19,9 +19,10 @@ AMOUNTS = (
 )  # fmt: skip
 DTYPES = {
     **dict.fromkeys(("exchange", "order", "requests", "attempts", "payments", "served_times", "status_code", "block", "gas", "gas_price_wei"), "Int64"),
+    **dict.fromkeys(("n", "transactions", "fork", "depth", "replaced_by", "dropped", "blocks"), "Int64"),
     **dict.fromkeys(("asked", "matched", "reverted", "unknown", "unanswered", "backlog"), "Int64"),
-    **dict.fromkeys(("t_s", "ended_s", "latency_s", "sent_s", "asked_s", "settled_s", "indexed_s", "expires_s", "waiting_s", "fee", "fee_coins"), "float64"),
-    **dict.fromkeys(("ok", "undone", "asked", "charged", "granted", "served", "refunded"), "bool"),
+    **dict.fromkeys(("t_s", "ended_s", "latency_s", "sent_s", "asked_s", "settled_s", "indexed_s", "expires_s", "waiting_s", "fee", "fee_coins", "block_s", "orphaned_s"), "float64"),
+    **dict.fromkeys(("ok", "canonical", "undone", "asked", "charged", "granted", "served", "refunded"), "bool"),
     **{f"{name}_base": "Int64" for name in AMOUNTS},
     **dict.fromkeys(AMOUNTS, "float64"),
     **dict.fromkeys(("tx", "refund_tx", "session_id", "error", "revert_reason", "payment_id", "sender_address", "to_address", "expected", "actual"), "string"),

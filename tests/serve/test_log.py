@@ -34,6 +34,7 @@ MASKS = (
     (r"pay_[\w-]{20,}", "pay_whole"),
     (r", 0x[0-9a-f]{4}…[0-9a-f]{4}$", ", 0x1234…abcd"),
     (r"1[78]\d{8}", "1795400761"),
+    (r"20\d\d-\d\d-\d\d(\s+)[\d:]{8}(\s+)UTC", r"2026-01-01\g<1>12:00:00\g<2>UTC"),
     (r"20\d\d-\d\d-\d\dT[\d:]{8}Z", "2026-01-01T12:00:00Z"),
 )
 ADDRESSES = (
@@ -98,8 +99,9 @@ REST = """\
            0x2222222222222222222222222222222222222222
 12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
 12:00:00 account 0    POST /api/pay                   400      1 ms  pay_abcdef…
-         Authorization expired: validBefore is 1795400761, the server's clock
-           says 1795400761
+         Authorization expired: validBefore is 2026-01-01 12:00:00 UTC
+           (1795400761), the server's clock says 2026-01-01 12:00:00 UTC
+           (1795400761)
 12:00:00 127.0.0.1    POST /api/perp/quote            402      1 ms  pay_abcdef…
 12:00:00 account 0    POST /api/pay                   200      1 ms  pay_abcdef…
          transfer: 0.01 devUSDC.e, account 0 to merchant, 0x1234…abcd

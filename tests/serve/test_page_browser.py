@@ -5,10 +5,12 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -107,6 +109,11 @@ def copied(browser: Browser) -> dict[str, str]:
     return texts
 
 
+def folder_of(tmp_path: Path) -> Path:
+    """Return where pictures are kept."""
+    return Path(os.environ.get("PAGE_SHOTS", tmp_path))
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     browser = Browser()
@@ -170,6 +177,28 @@ def test_paying_wrongly_from_the_page_is_refused_and_explained(
     assert server.account(4).transfers == 0
 
 
+def test_a_payment_out_of_time_says_that_verify_did_not_look_and_both_times(
+    browser: Browser, server: Server
+) -> None:
+    late_s = 1000
+    server.http.post("/_sim/clock/skew", json={"actor": "chain", "seconds": late_s})
+    assert server.http.post("/_sim/ui/pay", json={}).status_code == 200
+    (refused,) = [each for each in server.journal() if each["event"] == "payment refused"]
+    until = int(re.findall(r"validBefore is (\d+)", refused["reason"])[0])
+    shown = f"{datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    browser.sees(".lane .step.no", "settled")
+    browser.sees(".lane .why", f"validBefore is {shown}, the chain's time")
+    browser.run("await page.click('.lane')")
+    for text in (f"{shown} ({until})", "verify does not look at time"):
+        browser.sees("#detail .refusal", text)
+    said = browser.run("return page.$eval('#detail .refusal', (it) => it.innerText)")
+    (chain_s,) = re.findall(r"by the chain's, which was [\d :-]+ UTC \((\d+)\)", said)
+    assert 0 <= int(chain_s) - (until - 300 + late_s) < 5
+    browser.sees("#detail .stages .yes", "not its time")
+    browser.sees("#detail tr.odd", shown)
+    server.http.post("/_sim/faults/clear", json={})
+
+
 def test_a_fault_injected_from_the_page_strikes_and_is_counted(
     browser: Browser, server: Server
 ) -> None:
@@ -227,7 +256,7 @@ def test_every_view_fits_its_window_and_is_accessible(
         assert server.http.post("/_sim/ui/pay", json=body).status_code == 200
     server.advance(90)
     browser.sees(".badge.refused", "refused")
-    folder = Path(os.environ.get("PAGE_SHOTS", tmp_path))
+    folder = folder_of(tmp_path)
     for view in ("payments", "refused", "state", "steering"):
         if view == "refused":
             browser.run("await page.$eval('.lane.refused', (lane) => lane.click())")
@@ -318,6 +347,22 @@ def test_copied_tests_and_scenarios_run_unchanged(
     assert deaf.play(str(tmp_path / "half.py")).outcome == "failed", "it would notice"
 
 
+def test_paused_lanes_stay_and_cleared_ones_do_not_come_back(
+    browser: Browser, server: Server
+) -> None:
+    server.account(1).paid()
+    browser.sees("#count", "1 of 1")
+    browser.run("await page.click('#pause')")
+    server.account(2).paid()
+    browser.sees("#count", "1 of 1, paused: 1 more")
+    browser.run("await page.click('#clear'); await page.click('#pause')")
+    browser.sees("#count", "0 of 0")
+    assert server.http.post("/_sim/indexer/run", json={}).json()["matched"] == 2
+    server.account(3).paid()
+    browser.sees(".lane .who", "account 3")
+    browser.sees("#count", "1 of 1")
+
+
 def test_what_was_seen_is_saved_as_har(browser: Browser, server: Server) -> None:
     """Its schema is the published one of HAR 1.2."""
     browser.run("""
@@ -383,6 +428,7 @@ def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) 
     running = Running("open", str(tmp_path))
     try:
         url = running.line().split()[-1]
+        browser.run("await page.setViewport({ width: 1400, height: 900 })")
         browser.open(f"{url}#payment={lost.payment_id}", "saved run")
         browser.sees("#detail", lost.payment_id)
         browser.sees("#detail .note", "answer did not arrive")
@@ -395,6 +441,25 @@ def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) 
         browser.run("await page.keyboard.press('Space')")
         browser.sees("#play", "Play")
         assert browser.run(AXE) == []
+        browser.run("await page.focus('#moment'); await page.keyboard.press('End')")
+        browser.sees("#at", "end")
+        browser.run("await new Promise((done) => setTimeout(done, 400))")  # drawn anew
+        browser.run("await page.$eval('#detail summary', (it) => it.click())")
+        browser.run("await page.focus('#moment')")
+        browser.run("for (let n = 0; n < 3; n++) await page.keyboard.press('ArrowLeft')")
+        size = run.journal.length
+        browser.sees("#at", f"{size - 3} of {size}")
+        assert browser.run("return page.$eval('#detail details', (it) => it.open)"), "it stays open"
+        drag = "const { x, y, width } = await (await page.$('#moment')).boundingBox();"
+        drag += "await page.mouse.move(x + width - 9, y + 9); await page.mouse.down();"
+        drag += "await page.mouse.move(x + width / 2, y + 9, { steps: 5 }); await page.mouse.up();"
+        browser.run(drag)
+        browser.sees("#at", f"{size // 2} of")
+        browser.run("await page.select('#status', 'asked')")
+        browser.sees("#count", "0 of")
+        overlap = "const [a, b] = ['#empty', '#detail'].map((it) => document.querySelector(it)"
+        overlap += ".getBoundingClientRect()); return a.right <= b.left || a.bottom <= b.top;"
+        assert browser.run(f"return page.evaluate(() => {{ {overlap} }})"), "side by side"
     finally:
         running.end(signal.SIGINT)
         running.close()
@@ -406,4 +471,24 @@ def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) 
     assert browser.run(inside + count).startswith("4 of 4")
     state = "await frame.click('a[href=\"#state\"]'); await frame.waitForSelector('#state table');"
     assert browser.run(f"{inside}{state} return frame.url()") == "about:srcdoc"
+    browser.run("await page.goto('about:blank')")
+
+
+@pytest.mark.parametrize(
+    ("theme", "background"), [("true", "rgb(255, 255, 255)"), ("false", "rgba(0, 0, 0, 0)")]
+)
+def test_the_figure_of_a_run_fits_the_theme_of_a_notebook(
+    browser: Browser, tmp_path: Path, theme: str, background: str
+) -> None:
+    """In a light one it is on white; in a dark one its black is white, on nothing."""
+    cell, file = World().play("replay")._repr_html_(), tmp_path / "cell.html"
+    file.write_text(f"<!doctype html><body data-jp-theme-light={theme}>{cell}")
+    browser.run(f"await page.goto({json.dumps(file.as_uri())})")
+    style = browser.run("""
+      const { backgroundColor, filter } = await page.$eval('img', (it) => ({ ...getComputedStyle(it) }));
+      return [backgroundColor, filter.split('(')[0]];
+    """)
+    assert style == [background, "none" if theme == "true" else "invert"]
+    shot = folder_of(tmp_path) / f"cell-{theme}.png"
+    browser.run(f"await page.screenshot({{ path: {json.dumps(str(shot))} }})")
     browser.run("await page.goto('about:blank')")

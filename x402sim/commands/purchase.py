@@ -39,7 +39,7 @@ from x402sim.protocol.x402 import (
     Version,
     from_base64,
 )
-from x402sim.text.times import distance, moment
+from x402sim.text.times import distance, moment, readable
 from x402sim.world.control.messages import Account, Who, network_of
 
 PAY_PATH = "/api/pay"
@@ -244,7 +244,7 @@ def said(response: httpx.Response) -> str:
     final = f" (final: {str(body['final']).lower()})" if "final" in body else ""
     kept = [each for each in texts if not any(each in other and each != other for other in texts)]
     told_all = ": ".join(kept) or repr(read[:200].decode("utf-8", "replace")) * bool(read)
-    return f"{response.status_code} {told_all}{final}".strip()
+    return f"{response.status_code} {readable(told_all)}{final}".strip()
 
 
 def _read(response: httpx.Response) -> bytes:

@@ -1,6 +1,7 @@
 """Summarizes a sweep: mean, quantiles and confidence intervals, by parameters."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from x402sim.experiments.grid import RESERVED
@@ -42,9 +43,13 @@ def summarize(
 
     The interval is a bootstrap over seeds (2,000 resamples, percentiles): rows of one seed, which
     are not independent, are drawn together. With 10 seeds a 95 % interval covers the mean about
-    90 times in 100; from 30 on it keeps its word, but for what is rare: what none of n seeds has
-    seen has the interval [0, 0], and may still come in about 3 of n. It needs two seeds: `low` and
-    `high` of one seed are NaN, and so is `std` of one row. The same frame gives the same numbers.
+    90 times in 100; from 30 on it keeps its word, but for what is rare. So a result that is true
+    or false, or 0 and 1, has Wilson's interval: what none of n seeds has seen may still come in
+    about 4 of n. Of many rows a seed it counts as many as they are worth, and one if all are equal.
+    The share of each seed stays with the bootstrap: for Wilson's, return a row for each order.
+
+    It needs two seeds: `low` and `high` of one seed are NaN, and so is `std` of one row. The same
+    frame gives the same numbers.
 
     Raises `ValueError` for a column that does not exist, and for a confidence outside 0 to 1.
     """
@@ -59,12 +64,12 @@ def summarize(
     for name in (*keys, *names, "seed"):
         if name not in frame.columns:
             raise ValueError(unknown("column", name, frame.columns))
-    rows = []
+    rows, intervals = [], {name: _share if _is_event(frame[name]) else _mean for name in names}
     groups = frame.groupby(keys, sort=False, dropna=False) if keys else [((), frame)]
     for given, group in groups:
         failed = int(group["error"].notna().sum()) if "error" in group else 0
         for name in names:
-            facts = _facts(group, name, confidence, quantiles)
+            facts = _facts(group, name, intervals[name], confidence, quantiles)
             rows.append(dict(zip(keys, given, strict=True)) | {"result": name} | facts)
             rows[-1]["failed"] = failed
     columns = [*keys, "result", "seeds", "rows", "failed", "mean", "low", "high", "std"]
@@ -106,12 +111,26 @@ def _named(quantile: float) -> str:
     return f"q{percent.zfill(2)}"
 
 
+def _is_event(column: Any) -> bool:
+    """Tell whether a result says if something happened; what is always 1 may be a count."""
+    from pandas.api.types import is_bool_dtype
+
+    return is_bool_dtype(column) or (set(column.dropna()) in ({0}, {0, 1}))
+
+
+_Interval = Callable[[Any, Any, float], tuple[float, float]]
+
+
 def _facts(
-    group: "DataFrame", name: str, confidence: float, quantiles: Sequence[float]
+    group: "DataFrame",
+    name: str,
+    interval: _Interval,
+    confidence: float,
+    quantiles: Sequence[float],
 ) -> dict[str, Any]:
     known = group[["seed", name]].dropna()
     numbers = known[name].astype("float64")
-    low, high = _interval(known["seed"].to_numpy(), numbers.to_numpy(), confidence)
+    low, high = interval(*_by_seed(known["seed"].to_numpy(), numbers.to_numpy()), confidence)
     return {
         "seeds": known["seed"].nunique(),
         "rows": len(known),
@@ -123,12 +142,35 @@ def _facts(
     }
 
 
-def _interval(seeds: Any, numbers: Any, confidence: float) -> tuple[float, float]:
-    """Return the confidence interval of the mean; NaN for fewer than two seeds."""
+def _by_seed(seeds: Any, numbers: Any) -> tuple[Any, Any]:
+    """Return the sum of each seed, and how many rows it has."""
     import numpy as np
 
     _, owner = np.unique(seeds, return_inverse=True)
-    sums, counts = np.bincount(owner, numbers), np.bincount(owner)
+    return np.bincount(owner, numbers), np.bincount(owner)
+
+
+def _share(sums: Any, counts: Any, confidence: float) -> tuple[float, float]:
+    """Return Wilson's interval of a share; NaN for fewer than two seeds.
+
+    Its variance over the seeds says how many independent rows the rows are worth.
+    """
+    seeds, rows = len(sums), counts.sum()
+    if seeds < 2:
+        return float("nan"), float("nan")
+    share = sums.sum() / rows
+    spread, inside = ((sums - share * counts) ** 2).sum() / rows**2, share * (1 - share)
+    worth = seeds if not inside else min(rows, inside / spread) if spread else rows
+    z2 = NormalDist().inv_cdf((1 + confidence) / 2) ** 2
+    middle = (worth * share + z2 / 2) / (worth + z2)
+    half = (z2 * (worth * inside + z2 / 4)) ** 0.5 / (worth + z2)
+    return max(0.0, float(middle - half)), min(1.0, float(middle + half))
+
+
+def _mean(sums: Any, counts: Any, confidence: float) -> tuple[float, float]:
+    """Return the bootstrap's interval of the mean; NaN for fewer than two seeds."""
+    import numpy as np
+
     if len(sums) < 2:
         return float("nan"), float("nan")
     # Its own stream each time, so that groups with the same seeds are resampled alike.

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from x402sim.events import Check, IndexerRan
 from x402sim.journal import Journal
+from x402sim.report.blocks import blocks, forks
 from x402sim.report.columns import flag, frame, integer, kinds, of_columns, one_of
 from x402sim.report.costs import costs
 from x402sim.report.exchanges import exchanges
@@ -35,8 +36,10 @@ __all__ = [
     "TRANSFERS",
     "backlog",
     "balances",
+    "blocks",
     "checks",
     "costs",
+    "forks",
     "latency",
     "orders",
     "payments",
@@ -264,6 +267,6 @@ TABLES: dict[str, Callable[[Journal], pd.DataFrame]] = {
     table.__name__: table
     for table in (
         orders, steps, checks, transfers, payments, sessions, latency, balances, backlog,
-        transactions, costs,
+        transactions, blocks, forks, costs,
     )
 }  # fmt: skip

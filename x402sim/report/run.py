@@ -75,6 +75,8 @@ class Run(Summary):
     balances = Table("One row for each change of each party's balance.")
     backlog = Table("One row for each run of the payment indexer.")
     transactions = Table("One row for each transaction that was mined, with the gas it used.")
+    blocks = Table("One row for each block with transactions: does it stand, or what replaced it?")
+    forks = Table("One row for each reorganisation: how deep, and what was lost.")
 
     def raise_for_failure(self) -> Self:
         """Return the run; raise `RunFailed` if it failed. A skipped run has not failed.

@@ -75,7 +75,7 @@ function choose(hash) {
 
 async function start() {
   Object.assign(words, given?.words ?? await ask("ui/words"));
-  if (!words.live) { tape = new Tape(model, () => { if (list.chosen) list.want([...list.chosen.keys]); isDirty = list.isDirty = true; }); byId("pause").hidden = byId("clear").hidden = true; }
+  if (!words.live) { tape = new Tape(model, () => { list.keep(); isDirty = list.isDirty = true; }); byId("pause").hidden = byId("clear").hidden = true; }
   byId("token").hidden = true;
   byId("title").textContent = words.title;
   document.title = `x402sim, ${words.title}`;

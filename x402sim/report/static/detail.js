@@ -1,16 +1,18 @@
 // One payment: what was asked for beside what was signed, the rule that refused, the transaction, the messages.
 
 import { curl, har, python, scenario, test } from "./copies.js";
-import { byId, copy, decoded, el, money, named, parse, save, table, time, words } from "./dom.js";
-import { STAGES, left, status } from "./model.js";
+import { byId, copy, decoded, el, lasted, money, named, parse, readable, save, table, time, utc, words } from "./dom.js";
+import { STAGES, untimely, left, status, why } from "./model.js";
 
 let wasOpen = new Set();
 
 export function showDetail(lane, model, close) {
   const box = byId("detail");
   box.hidden = !lane;
-  if (!lane) { wasOpen = new Set(); return; }
-  if (close) { showDetail.close = close; wasOpen = new Set(); }
+  if (![...lane?.keys ?? []].some((key) => showDetail.keys?.has(key))) wasOpen = new Set();
+  showDetail.keys = lane?.keys;
+  if (!lane) return;
+  if (close) showDetail.close = close;
   box.replaceChildren(
     el("div", { class: "bar" }, el("h2", {}, `${lane.payer ? named(lane.payer) : "Somebody"}: ${lane.resource ?? "a payment"}`),
       el("button", { type: "button", class: "small", onclick: () => showDetail.close() }, "Close")),
@@ -30,7 +32,7 @@ function reproduced(lane, model) {
 
 // What the journal says of a payment, with all that is not empty.
 function journal(lane) {
-  const said = (event) => Object.entries(event).filter(([name, value]) => !["seq", "at_ms", "event", "actor", "payment_id", "exchange"].includes(name) && value !== null && value !== "").map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`).join(", ");
+  const said = (event) => Object.entries(event).filter(([name, value]) => !["seq", "at_ms", "event", "actor", "payment_id", "exchange"].includes(name) && value !== null && value !== "").map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : /_s$/.test(name) && value > 1e8 && value < 1e11 ? `${utc(value)} (${value})` : readable(String(value))}`).join(", ");
   return lane.events.length ? folded("journal", `In the journal: ${lane.events.length} event${lane.events.length === 1 ? "" : "s"}`, table("Events of this payment", ["time", "who", "event", ""], lane.events.map((each) => [time(each.at_ms), each.actor, each.event, said(each)]))) : "";
 }
 
@@ -63,24 +65,28 @@ const rowsOf = (lane) => {
 const isSame = ([name, a, b]) => String(a).toLowerCase() === String(b).toLowerCase() || (name === "network" && String(a).includes(":") !== String(b).includes(":"));
 
 function refusal(lane) {
-  if (!lane.stopped) return lane.told.map(([at, text]) => el("p", { class: "note" }, `${time(at)}  ${text}`));
+  const told = lane.told.map(([at, text]) => el("p", { class: "note" }, `${time(at)}  ${readable(text)}`));
+  if (!lane.stopped) return told;
   const known = words.refusals[lane.error] ?? {}, odd = rowsOf(lane).filter((row) => !isSame(row));
   const clauses = [...new Set([known.clause, ...odd.map((row) => row[3]), ...Object.entries(words.reasons).filter(([begin]) => lane.reason?.startsWith?.(begin)).map(([, clause]) => clause)])].filter(Boolean);
   return [el("div", { class: "refusal" },
-    el("p", {}, el("strong", {}, lane.error), lane.reason ? `: ${lane.reason}` : ""),
+    el("p", {}, el("strong", {}, lane.error), readable(why(lane)).slice(lane.error.length)),
+    untimely(lane) ? el("p", {}, `verify had called it valid: a Cronos facilitator's verify does not look at time. settle does, by the chain's, which was ${utc(lane.chain_s)} (${lane.chain_s}).`) : "",
     clauses.map((id) => el("p", { class: "quiet" }, el("code", {}, id), ` ${words.clauses[id] ?? ""}`)),
     known.do ? el("p", {}, el("strong", {}, "Do: "), known.do) : "",
     el("p", { class: "quiet" }, lane.final === false ? "Not final: it may still be paid." : lane.final ? "Final: nothing was charged, and never will be." : "")),
-  ...lane.told.map(([at, text]) => el("p", { class: "note" }, `${time(at)}  ${text}`))];
+  ...told];
 }
 
 function compared(lane) {
   const rows = rowsOf(lane), got = lane.signed;
   if (!rows.length) return "";
   const shown = rows.map((row) => ({ class: isSame(row) ? "" : "odd", cells: [row[0], row[1], row[2], isSame(row) ? "yes" : "no"] }));
-  const until = (seconds) => `${new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
   const window = [got.validAfter, got.validBefore].map(Number);
-  if (window.every((each) => Number.isFinite(each) && each < 8e12)) shown.push(["valid", `${lane.required.maxTimeoutSeconds ?? "?"} s at most`, `${until(window[0])} to ${until(window[1])}`, ""]);
+  if (window.every((each) => Number.isFinite(each) && each < 8e12)) {
+    const until = (seconds) => el("span", { title: String(seconds) }, utc(seconds)), isOutside = lane.stopped && !(window[0] < lane.chain_s && lane.chain_s < window[1]);
+    shown.push({ class: isOutside ? "odd" : "", cells: ["valid", [`${lane.required.maxTimeoutSeconds ?? "?"} s at most`, ...(lane.stopped ? ["; the chain's time was ", until(lane.chain_s)] : [])], [until(window[0]), " to ", until(window[1])], lane.stopped ? (isOutside ? "no" : "yes") : ""] });
+  }
   shown.push(["resource", lane.required.resource ?? lane.resource ?? "", got.payment?.resource?.url ?? "not signed", ""]);
   return table("Asked for, and signed", ["part", "asked for", "signed", "same?"], shown);
 }
@@ -89,8 +95,9 @@ function stages(lane) {
   const begin = Math.min(...STAGES.map((name) => lane.stages[name]).filter(Boolean));
   return el("ol", { class: "stages" }, STAGES.map((name) => {
     const at = lane.stages[name], isNo = lane.stopped === name;
+    const but = name === "verified" && untimely(lane) ? ", not its time" : "";
     return el("li", { class: isNo ? "no" : at ? "yes" : "not" }, el("span", {}, name),
-      el("span", { class: "quiet" }, isNo ? "stopped" : at ? `+${at - begin} ms` : "not seen"));
+      el("span", { class: "quiet" }, isNo ? "stopped" : at ? `+${lasted(at - begin)}${but}` : "not seen"));
   }));
 }
 
@@ -98,7 +105,7 @@ const line = (name, value, ...more) => (value ? el("div", {}, el("dt", {}, name)
 
 function ids(lane) {
   const all = [...lane.keys];
-  return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, `${status(lane)}, begun ${time(lane.at)}`)), line("payer", lane.payer),
+  return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, `${status(lane)}, begun ${new Date(lane.at).toISOString()}`)), line("payer", lane.payer),
     all.filter((key) => key.startsWith("pay_")).map((key) => line("payment id", key, copy(`${location.href.split("#")[0]}#payment=${key}`, "Copy link"))),
     all.filter((key) => key.startsWith("session_")).map((key) => line("session", key)), line("authorization", lane.signed?.nonce), line("transaction", lane.tx));
 }

@@ -39,11 +39,19 @@ export function time(ms) {
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${two(at.getMilliseconds(), 3)}`;
 }
 
+export const utc = (seconds) => (seconds < 253402300800 ? `${new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC` : "after the year 9999");
+
+// A reason with its Unix seconds in UTC, and the number after it unless it is to be short.
+export const readable = (text, isShort) => text.replace(/\b(is|says) (\d{9,11})\b/g, (_, word, at) => `${word} ${utc(at)}${isShort ? "" : ` (${at})`}`);
+
 export function span(seconds) {
   const size = Math.abs(seconds);
   const [unit, name] = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]].find(([unit]) => size >= unit) ?? [1, "s"];
   return `${seconds < 0 ? "-" : ""}${+(size / unit).toFixed(1)} ${name}`;
 }
+
+// A duration in milliseconds, in a unit that fits.
+export const lasted = (ms) => (ms < 1000 ? `${ms} ms` : span(ms / 1000));
 
 export function copy(text, label = "Copy") {
   const button = el("button", { class: "small", type: "button" }, label);

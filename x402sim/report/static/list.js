@@ -1,8 +1,8 @@
 // The lanes, the newest first: only those in sight are in the document.
 
 import { har } from "./copies.js";
-import { byId, el, money, named, save, time } from "./dom.js";
-import { STAGES, status } from "./model.js";
+import { byId, el, money, named, readable, save, time, utc } from "./dom.js";
+import { STAGES, untimely, status, why } from "./model.js";
 import { showDetail } from "./detail.js";
 
 const FILTERS = ["all", "served", "paid", "pending", "refused", "asked"];
@@ -43,7 +43,10 @@ export class List {
   }
 
   // Choose the lane that has one of these keys, when there is one.
-  want(keys) { this.chosen = null; this.wanted = keys; this.isDirty = true; }
+  want(keys, isSought = true) { Object.assign(this, { chosen: null, wanted: keys, isSought, isDirty: true }); }
+
+  // Choose the same payment in lanes made anew; the list follows it only if it was in sight.
+  keep() { if (this.chosen) this.want([...this.chosen.keys], !this.isFar(this.shown.indexOf(this.chosen))); }
 
   choose(lane, isClicked) {
     this.chosen = lane ?? null;
@@ -68,7 +71,7 @@ export class List {
   draw() {
     if (this.isDirty) this.filter();
     const found = this.wanted && !this.chosen && this.wanted.map((key) => this.model.keys.get(key)).find((lane) => lane && !lane.isGone);
-    if (found) { const at = this.shown.indexOf(found); if (at >= 0 && this.isFar(at)) this.box.scrollTop = at * this.height; this.choose(found); return; }
+    if (found) { const at = this.shown.indexOf(found); if (at >= 0 && this.isSought && this.isFar(at)) this.box.scrollTop = at * this.height; this.choose(found); return; }
     if (this.wanted && !this.chosen) { showDetail(null); byId("payments").classList.remove("open"); }
     this.sizer.style.height = `${this.shown.length * this.height}px`;
     const first = Math.max(0, Math.floor(this.box.scrollTop / this.height) - 4);
@@ -95,14 +98,20 @@ export class List {
   }
 
   row(lane, isChosen) {
-    const kind = status(lane);
+    const kind = status(lane), told = lane.stopped ? why(lane) : "";
     return el("div", { class: `lane ${kind}`, id: `lane${lane.n}`, "data-n": String(lane.n), role: "option", "aria-selected": String(isChosen) },
-      el("div", { class: "top" }, el("span", { class: "at" }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
+      el("div", { class: "top" }, el("span", { class: "at", title: new Date(lane.at).toISOString() }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
         el("span", { class: "who" }, lane.payer ? named(lane.payer) : "somebody"), el("span", { class: "what" }, lane.resource ?? "a payment"),
         el("span", { class: "amount" }, lane.amount === undefined ? "" : money(lane.amount))),
       el("div", { class: "below" }, el("span", { class: "track" }, STAGES.map((stage) => el("span", { class: `step ${step(lane, stage)}` }, stage))),
-        el("span", { class: "why" }, lane.stopped ? [lane.error, lane.reason].filter(Boolean).join(": ") : "")));
+        el("span", { class: "why", title: told }, untimely(lane) ? inShort(lane) : readable(told, true))));
   }
+}
+
+// In short: both times, and why it was called valid before.
+function inShort(lane) {
+  const [, end, at] = untimely(lane);
+  return `${lane.error}: ${end} is ${utc(at)}, the chain's time ${utc(lane.chain_s)}; verify does not look at it`;
 }
 
 export const step = (lane, stage) => (lane.stopped === stage ? "no" : lane.stages[stage] ? "yes" : "not");

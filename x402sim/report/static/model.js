@@ -4,13 +4,14 @@ import { decoded, named, parse } from "./dom.js";
 
 export const STAGES = ["402", "signed", "sent", "verified", "settled", "block", "served", "indexed"];
 const AFTER_VERIFY = /^(Nonce already used|Insufficient|Settlement|Facilitator)/;
+const OF_TIME = /^(?:Authorization expired:|Invalid signature: Authorization not yet valid;) (valid\w+) is (\d+)/;
 const MOST_EVENTS = 20000;
 
 export class Model {
   constructor() { this.version = this.begun = 0; this.rewind(); }
 
   // Forget everything: a tape begins anew.
-  rewind() { this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); }
+  rewind() { this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); this.chainSkew = 0; }
 
   clear() { this.lanes = []; this.keys = new Map(); this.asked = new Map(); }
 
@@ -57,12 +58,12 @@ export class Model {
     lane.stopped = lane.error = lane.reason = undefined;
   }
 
-  stop(lane, stage, error, reason, final) {
+  stop(lane, at, stage, error, reason, final) {
     if (lane.stages.settled && !lane.undone) { // a second attempt at a payment that is made
       lane.told.push([lane.at, [error, reason].filter(Boolean).join(": ")]);
       return;
     }
-    Object.assign(lane, { stopped: stage, error, reason, final });
+    Object.assign(lane, { stopped: stage, error, reason, final, chain_s: Math.floor(at / 1000 + this.chainSkew) });
     this.find(lane, error, reason);
   }
 
@@ -95,12 +96,12 @@ export class Model {
       case "payment refused":
         lane = of();
         this.reach(lane, at, "402", "signed", "sent");
-        if (AFTER_VERIFY.test(event.refusal)) this.reach(lane, at, "verified");
-        this.stop(lane, lane.stages.verified ? "settled" : "verified", event.refusal, event.reason, event.final);
+        if (AFTER_VERIFY.test(event.refusal) || ofTime(event.refusal, event.reason)) this.reach(lane, at, "verified");
+        this.stop(lane, at, lane.stages.verified ? "settled" : "verified", event.refusal, event.reason, event.final);
         break;
       case "payment failed":
         lane = of(); lane.stages.settled = 0; lane.undone = true;
-        this.stop(lane, "settled", "It can never be paid any more", null, true);
+        this.stop(lane, at, "settled", "It can never be paid any more", null, true);
         break;
       case "payment undone":
         lane = of(); lane.undone = true;
@@ -113,7 +114,10 @@ export class Model {
         lane = this.lane([event.payment_id, event.tx_hash], at); lane.tx = event.tx_hash;
         if (this.txs.has(lane.tx)) this.mined(lane, this.txs.get(lane.tx));
         break;
-      case "payment indexed": lane = of(); this.reach(lane, at, "block", "indexed"); lane.block = event.block; break;
+      case "payment indexed":
+        lane = this.lane([event.payment_id]); // not one that was cleared
+        if (lane) { this.reach(lane, at, "block", "indexed"); lane.block = event.block; }
+        break;
       case "transaction mined": {
         const tx = { ...this.txs.get(event.tx_hash), ...event, undone: false, moves: [], used: [] };
         this.txs.set(event.tx_hash, tx);
@@ -149,6 +153,7 @@ export class Model {
         lane = this.lane([this.asked.get(event.exchange)?.payment_id]);
         lane?.told.push([at, `${event.actor} got no answer from ${event.to}: ${event.reason}`]);
         break;
+      case "clock skewed": if (event.victim === "chain") this.chainSkew = event.seconds; break;
       case "fault injected": this.faults.push({ ...event, struck: 0 }); break;
       case "note": this.note(event); break;
     }
@@ -174,7 +179,7 @@ export class Model {
       const hit = ({ victim, does, path }) => victim === event.data.victim && does === event.data.does && event.data.path.endsWith(path);
       const fault = this.faults.find((each) => !each.over && hit(each));
       if (fault && ++fault.struck === fault.times) fault.over = true;
-    } else if (event.name === "faults cleared") for (const fault of this.faults) fault.over ||= !event.data.keep?.includes(fault.contains);
+    } else if (event.name === "faults cleared") { this.chainSkew = 0; for (const fault of this.faults) fault.over ||= !event.data.keep?.includes(fault.contains); }
     else if (event.name === "reset" && event.data.clock) { this.rewind(); this.begun = event.seq; }
     else if (event.name === "reset") for (const session of this.sessions.values()) session.status = "before the reset";
   }
@@ -224,13 +229,13 @@ export class Model {
     const refusal = seen.seen.map((seq) => this.recent.get(seq)).find((each) => each?.event === "payment refused");
     Object.assign(seen, { body, said, payment, refused: refusal ? { error: refusal.refusal, reason: refusal.reason } : { error: said.error ?? said.invalidReason ?? said.errorReason, reason: said.reason ?? said.invalidMessage ?? said.errorMessage } });
     lane.exchanges.push(seen);
-    if (isAside) lane.resource ??= body.paymentRequirements?.resource;
-    else if (seen.path !== "/api/pay") { lane.resource ??= seen.path; this.find(lane, seen.path); }
+    if (!isAside && seen.path !== "/api/pay") { lane.resource ??= seen.path; this.find(lane, seen.path); }
     if (seen.status === 402) {
       lane.required = said.paymentRequirements ?? said.accepts?.[0] ?? lane.required;
       if (!payment) lane.stages["402"] = end; // the journal had only told that it was before
     }
     lane.required ??= body.paymentRequirements;
+    lane.resource ??= lane.required?.resource;
     lane.amount ??= lane.required?.maxAmountRequired ?? lane.required?.amount;
     if (payment) this.paying(lane, seen, signed, isAside, at, end);
     else if (seen.status >= 200 && seen.status < 300 && (shown || session)) this.reach(lane, end, "served");
@@ -257,10 +262,14 @@ export class Model {
     if (isAside && seen.said.success) { this.reach(lane, end, "verified", "settled"); lane.tx ??= seen.said.transaction ?? seen.said.txHash; }
     const { error: no, reason: why } = seen.refused;
     if (no && (seen.status >= 400 || seen.said.isValid === false || seen.said.success === false))
-      this.stop(lane, tried || lane.stages.verified ? "settled" : "verified", no, why, seen.said.final);
+      this.stop(lane, end, tried || lane.stages.verified ? "settled" : "verified", no, why, seen.said.final);
   }
 }
 
+// What settle refused for the time, at which verify of the service's facilitator had not looked.
+const ofTime = (error, reason) => OF_TIME.exec(`${error}: ${reason}`);
+export const untimely = (lane) => lane.stopped === "settled" && ofTime(lane.error, lane.reason);
+export const why = (lane) => [lane.error, lane.reason].filter(Boolean).join(": ");
 export const left = (session) => Number(session.deposited_base) - Number(session.released) - Number(session.refunded);
 
 export function status(lane) {

@@ -1,6 +1,6 @@
 // A saved run as a tape: the state after so many of its events, which a slider chooses.
 
-import { byId, el, span } from "./dom.js";
+import { byId, el, lasted } from "./dom.js";
 
 const STEP_MS = 80, MOST_STEPS = 250;
 
@@ -47,8 +47,8 @@ export class Tape {
     const now = this.items[this.at - 1]?.[1], first = this.items[0]?.[1];
     this.slider.max = String(this.items.length);
     this.slider.value = String(this.at);
-    const since = now ? `, after ${now.at_ms - first.at_ms < 1000 ? `${now.at_ms - first.at_ms} ms` : span((now.at_ms - first.at_ms) / 1000)}: ${now.event ?? `${now.method} ${now.path}`}` : "";
-    this.text.textContent = `${this.at} of ${this.items.length}${since}`;
+    const since = now ? `, after ${lasted(now.at_ms - first.at_ms)}: ${now.event ?? `${now.method} ${now.path}`}` : "";
+    this.text.textContent = this.text.title = `${this.at} of ${this.items.length}${since}`;
     this.slider.setAttribute("aria-valuetext", this.text.textContent);
   }
 

@@ -12,6 +12,7 @@ import msgspec
 from x402sim import events
 from x402sim.protocol.money import to_decimal
 from x402sim.text.printable import printable
+from x402sim.text.times import readable
 
 WIDTH = 80
 MAX_NOTE = 600
@@ -164,7 +165,7 @@ def _below(line: Line) -> str:
     if reason := ": ".join(filter(None, (line.error, line.reason))):
         if line.payment_id is not None:
             reason = reason.replace(line.payment_id, short(line.payment_id))
-        below = _filled(reason, _INDENT)
+        below = _filled(readable(reason), _INDENT)
     for text in line.notes:
         below += _filled(text, _INDENT)
     for mark, lines in (("> ", line.sent), ("< ", line.answered)):

@@ -1,0 +1,69 @@
+"""Frames of blocks and forks, compared with the chain that was reorganised."""
+
+import pandas as pd
+import pytest
+
+from x402sim import LiveWorld, Run, World
+from x402sim.backends import FixedBlocks, Reorgs
+from x402sim.events import ChainReorganised
+from x402sim.population import Buy, Every
+from x402sim.world.story.blocks import NewBlock
+
+
+@pytest.mark.parametrize("drop", [0.0, 1.0])
+def test_they_agree_with_the_chain(drop: float) -> None:
+    stands: dict[int, list[str]] = {}
+    begun: list[tuple[int, int]] = []
+
+    async def story(world: LiveWorld) -> None:
+        world.on_block(seen)
+        await world.population(12, arrivals=Every(15), behaviour=Buy())
+        await world.advance(60)
+        assert world.stage.parts is not None
+        chain = world.stage.parts.chain
+        for number in range(await chain.height() + 1):
+            block = await chain.block(number)
+            assert block is not None
+            stands[number] = ["0x" + tx.hex() for tx in block.tx_hashes]
+
+    def seen(block: NewBlock) -> None:
+        begun.append((block.number, block.time_s))
+
+    reorgs = Reorgs(0.3, deeper=0.6, drop=drop)
+    world = World(seed=3, block_time_s=FixedBlocks(10, phase=5), reorgs=reorgs, invariants=False)
+    run = world.play(story)
+    blocks, forks = run.blocks, run.forks
+    kept = blocks[blocks["canonical"]].set_index("block")
+    assert kept["transactions"].to_dict() == {n: len(txs) for n, txs in stands.items() if txs}
+    gas = run.transactions.groupby("tx")["gas"].last()
+    on_chain = [tx for txs in stands.values() for tx in txs]
+    assert kept["gas"].sum() == gas[on_chain].sum()
+    told = [each.event for each in run.journal.of(ChainReorganised)]
+    assert forks["depth"].tolist() == [
+        each.depth for each in told if isinstance(each, ChainReorganised)
+    ]
+    assert len(forks) > 5
+    lost = blocks[~blocks["canonical"]]
+    assert lost["fork"].notna().all()
+    by_fork = lost.groupby("fork")[["transactions", "dropped"]].sum()
+    both = forks.set_index("fork")[["transactions", "dropped"]]
+    assert by_fork.to_dict() == both[both["transactions"] > 0].to_dict()
+    gone = set(run.transactions["tx"]) - set(on_chain)
+    assert forks["dropped"].sum() == len(gone)
+    assert (len(gone) > 0) == (drop > 0)
+    assert set(zip(blocks["block"], blocks["block_s"] + 1_800_000_000, strict=True)) <= set(begun)
+    after = blocks.set_index("n")
+    for row in lost.dropna(subset="replaced_by").itertuples():
+        assert after.loc[row.replaced_by, "block"] == row.block
+        assert after.loc[row.replaced_by, "t_s"] >= row.orphaned_s
+
+
+def test_a_transaction_that_is_mined_again_is_not_dropped() -> None:
+    run: Run = World().play("reorg_before_indexing")
+    (fork,) = run.forks.itertuples()
+    assert (fork.depth, fork.block, fork.blocks, fork.transactions, fork.dropped) == (9, 3, 3, 3, 0)
+    again = run.blocks[run.blocks["block"] == 11]
+    assert again["canonical"].tolist() == [False, True]
+    assert again["replaced_by"].iloc[0] == again["n"].iloc[1]
+    assert pd.isna(again["replaced_by"].iloc[1])
+    assert again["transactions"].tolist() == [1, 3]
