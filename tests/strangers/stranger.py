@@ -25,7 +25,7 @@ from x402sim.suite.target import Target
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-START_S = 30
+START_S = 120
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
