@@ -6,14 +6,13 @@ a user's own object with that method does as well. The defaults are a payer that
 steps.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
 from x402sim.payer.policies.budget import Budget, NoLimit
 from x402sim.payer.policies.retry import GiveUp, Retry
 from x402sim.payer.policies.sessions import PayEach, Sessions
-from x402sim.text.arguments import explained
+from x402sim.text.arguments import AboveZero, explained
 from x402sim.text.printable import changed
 
 
@@ -50,11 +49,7 @@ class PayerPolicy:
     sessions: Sessions = PayEach()
     budget: Budget = NoLimit()
     steps: Literal[1, 2] = 2
-    timeout_s: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.timeout_s is not None and not 0 < self.timeout_s < math.inf:
-            raise ValueError(f"timeout_s: expected seconds above 0, got {self.timeout_s!r}")
+    timeout_s: AboveZero | None = None
 
     def __repr__(self) -> str:
         return changed(self)
