@@ -65,7 +65,7 @@ def test_each_scenario_is_a_row_and_exit_code_0_means_all_held(tmp_path: Path) -
     assert first.split()[:3] == ["replay", "passed", checks]
     assert second.split()[:2] == ["mine", "passed"]
     assert second.split()[3] == "2"
-    assert "  1 d 01 h  " in second
+    assert "  1 d 1 h  " in second
     assert blank == ""
     assert total.startswith("2 passed in ")
     assert total.endswith(" with seed 0")

@@ -11,6 +11,7 @@ from x402sim.report.summary import OUTCOMES, checks_of
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
 from x402sim.text.printable import printable
+from x402sim.text.times import duration
 
 MAX_CHECKS = 5
 """How many failed checks of one scenario are printed in full."""
@@ -30,7 +31,7 @@ def row(names: Sequence[str], played: Played) -> str:
     checks = f"{sum(held)}/{len(held)}"
     took = f"{run.real_s or 0:.2f} s"
     return _cells(
-        names, run.name, run.outcome, checks, str(played.steps), span(played.virtual_s), took
+        names, run.name, run.outcome, checks, str(played.steps), _span(played.virtual_s), took
     )
 
 
@@ -42,14 +43,9 @@ def _cells(names: Sequence[str], name: str, outcome: str, *numbers: str) -> str:
     return "  ".join([f"{shown:<{size}}", f"{outcome:<7}", *cells])
 
 
-def span(seconds: float) -> str:
-    """Return a duration in its two largest units."""
-    if seconds < 60:
-        return f"{seconds:.3g} s"
-    for size, name, part, part_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {name} {int(seconds % size // part):02} {part_name}"
-    return f"{int(seconds // 60)} min {int(seconds % 60):02} s"
+def _span(seconds: float) -> str:
+    """Return a duration: below a minute with a fraction, else in its two largest units."""
+    return f"{seconds:.3g} s" if seconds < 60 else duration(int(seconds))
 
 
 def skipped(all_played: Sequence[Played]) -> Iterator[str]:

@@ -1,9 +1,8 @@
 """The settings of the explorer of a world."""
 
-import math
 from dataclasses import dataclass
 
-from x402sim.text.arguments import explained
+from x402sim.text.arguments import FromZero, explained
 
 
 @explained
@@ -17,11 +16,5 @@ class ExplorerSettings:
         Seconds between its looks at the chain, beginning with the world; 0 shows blocks at once.
     """
 
-    lag_s: float = 0.0
-    interval_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        for name in ("lag_s", "interval_s"):
-            value = getattr(self, name)
-            if not 0 <= value < math.inf:
-                raise ValueError(f"{name}: expected seconds from 0, got {value!r}")
+    lag_s: FromZero = 0.0
+    interval_s: FromZero = 0.0

@@ -1,9 +1,8 @@
 """The settings of one facilitator of a world."""
 
-import math
 from dataclasses import dataclass
 
-from x402sim.text.arguments import explained
+from x402sim.text.arguments import AboveZero, FromZero, explained
 
 
 @explained
@@ -26,15 +25,7 @@ class FacilitatorSettings:
         more than it can spend.
     """
 
-    receipt_timeout_s: float = 120
+    receipt_timeout_s: AboveZero = 120
     simulates: bool = True
     simulates_verify: bool = True
-    native: float | None = None
-
-    def __post_init__(self) -> None:
-        timeout = self.receipt_timeout_s
-        if not 0 < timeout < math.inf:
-            raise ValueError(f"receipt_timeout_s: expected a number above 0, got {timeout!r}")
-        native = self.native
-        if native is not None and not 0 <= native < math.inf:
-            raise ValueError(f"native: expected coins from 0, or None, got {native!r}")
+    native: FromZero | None = None

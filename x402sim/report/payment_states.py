@@ -179,6 +179,8 @@ def _changed(
         case events.RefundUndone():
             session.refunded, session.refund_tx = 0, None
             return session.change("expired")
+        case _:
+            assert_never(event)
 
 
 def session_changes(reading: Reading) -> Iterator[tuple[Entry, Session]]:

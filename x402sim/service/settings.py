@@ -5,7 +5,6 @@ Clauses: 8/quote-price, 8/timeout, 8/cache-lifetime, 8/cache-sweep, 8/indexer-in
 8/indexer-batch.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -15,7 +14,14 @@ from x402sim.protocol.supported import PaymentFlow
 from x402sim.service.policies import ServicePolicy
 from x402sim.service.policies.reputation import MatchedPayments, Reputation
 from x402sim.spec.decisions import Decisions
-from x402sim.text.arguments import explained
+from x402sim.text.arguments import (
+    AboveZero,
+    FromZero,
+    WholeAboveZero,
+    WholeFromZero,
+    explained,
+    require_kind,
+)
 
 MOST_DECIMALS = 77
 """The fraction digits that a price may have here; the network's decimals limit it further."""
@@ -96,28 +102,28 @@ class Settings:
     quote_price: str = "0.01"
     one_step: bool = True
     payment_flow: PaymentFlow | None = None
-    max_timeout_s: int = 300
-    longest_window_s: float = 24 * 3600
-    entitlement_lifetime_s: float = 24 * 3600
-    entitlement_sweep_s: float = 3600
-    indexer_interval_s: float = 300
-    indexer_batch: int = 100
-    final_depth: int = 12
+    max_timeout_s: WholeAboveZero = 300
+    longest_window_s: AboveZero = 24 * 3600
+    entitlement_lifetime_s: AboveZero = 24 * 3600
+    entitlement_sweep_s: AboveZero = 3600
+    indexer_interval_s: AboveZero = 300
+    indexer_batch: WholeAboveZero = 100
+    final_depth: WholeFromZero = 12
 
-    reconcile_interval_s: float = 15
+    reconcile_interval_s: AboveZero = 15
     pending_wait_s: tuple[float, float] = (15, 60)
-    session_sweep_s: float = 10
+    session_sweep_s: AboveZero = 10
     session_max_spend: str | None = None
-    session_max_duration_s: float | None = None
+    session_max_duration_s: AboveZero | None = None
 
-    verify_timeout_s: float = 30
-    settle_timeout_s: float = 60
-    explorer_timeout_s: float = 10
-    max_answer_bytes: int = MIB
+    verify_timeout_s: AboveZero = 30
+    settle_timeout_s: AboveZero = 60
+    explorer_timeout_s: AboveZero = 10
+    max_answer_bytes: WholeAboveZero = MIB
 
     reputation: Reputation = MatchedPayments()  # noqa: RUF009 - frozen, without state
     facilitator: str | None = None
-    phase: float | None = None
+    phase: FromZero | None = None
     decisions: Decisions = field(default_factory=Decisions)
     policy: ServicePolicy = field(default_factory=ServicePolicy)
 
@@ -133,40 +139,14 @@ class Settings:
             raise ValueError("payment_flow: 'upfront' settles first, and the policy serve does not")
         if self.session_max_spend is not None:
             _price("session_max_spend", self.session_max_spend)
-        for name in _POSITIVE:
-            value = getattr(self, name)
-            if value is not None:
-                _number(name, value, whole=name in _WHOLE)
         _waits("pending_wait_s", self.pending_wait_s)
-        _number("final_depth", self.final_depth, whole=True, least=0)
-        if self.phase is not None:
-            _number("phase", self.phase, least=0)
-
-
-_POSITIVE = (
-    "max_timeout_s", "longest_window_s", "entitlement_lifetime_s", "entitlement_sweep_s",
-    "indexer_interval_s", "indexer_batch", "reconcile_interval_s", "session_sweep_s",
-    "session_max_duration_s", "verify_timeout_s", "settle_timeout_s", "explorer_timeout_s",
-    "max_answer_bytes",
-)  # fmt: skip
-_WHOLE = ("max_timeout_s", "indexer_batch", "max_answer_bytes")
-
-
-def _number(name: str, value: object, *, whole: bool = False, least: float | None = None) -> None:
-    """Raise `ValueError` unless a value is a finite number, positive or at least `least`."""
-    kinds = int if whole else int | float
-    is_number = isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value)
-    if is_number and (value > 0 if least is None else value >= least):  # type: ignore[operator]
-        return
-    wanted = "above 0" if least is None else f"from {least:g}"
-    raise ValueError(f"{name}: expected a {'whole ' * whole}number {wanted}, got {value!r}")
 
 
 def _waits(name: str, value: object) -> None:
     if not isinstance(value, tuple) or len(value) != 2:
         raise ValueError(f"{name}: expected (first, longest) in seconds, got {value!r}")
     for each in value:
-        _number(name, each)
+        require_kind(name, each, AboveZero)
     if value[0] > value[1]:
         raise ValueError(f"{name}: the first wait is longer than the longest, {value!r}")
 

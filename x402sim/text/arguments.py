@@ -2,15 +2,18 @@
 
 `explained` wraps a function or a class. A name that it does not take raises `TypeError`, and a
 value that is not what its annotation says raises `ValueError`, as far as that can be told: numbers
-and texts, words of a `Literal`, objects of a class, and objects with the methods of a `Protocol`.
+and texts, a number within a `Range`, words of a `Literal`, objects of a class, and objects with the
+methods of a `Protocol`.
 """
 
 import functools
 import inspect
+import math
 import numbers
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -19,6 +22,30 @@ from x402sim.text.suggest import unknown
 
 Target = TypeVar("Target", bound=Callable[..., Any])
 _WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "True or False"}
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Range:
+    """What a finite number may be: from `least`, or above it, to `most`."""
+
+    least: float
+    most: float = math.inf
+    is_above: bool = False
+
+    def __contains__(self, value: Any) -> bool:
+        is_least = value > self.least if self.is_above else value >= self.least
+        return bool(is_least and value <= self.most and value < math.inf)
+
+    def __repr__(self) -> str:
+        least = f"{'above' if self.is_above else 'from'} {self.least:g}"
+        return least if self.most == math.inf else f"{least} to {self.most:g}"
+
+
+FromZero = Annotated[float, Range(0)]
+AboveZero = Annotated[float, Range(0, is_above=True)]
+ZeroToOne = Annotated[float, Range(0, 1)]
+WholeFromZero = Annotated[int, Range(0)]
+WholeAboveZero = Annotated[int, Range(0, is_above=True)]
 
 
 def explained(target: Target) -> Target:
@@ -64,7 +91,7 @@ class ExplainedMeta(msgspec.StructMeta):
 @functools.cache
 def _facts(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, tuple[Any, ...]]]:
     """Return the signature, and the kinds of each argument whose annotation can be checked."""
-    signature, hints = inspect.signature(function), get_type_hints(function)
+    signature, hints = inspect.signature(function), get_type_hints(function, include_extras=True)
     kinds = {}
     for name, parameter in signature.parameters.items():
         is_union = get_origin(hints.get(name)) in (Union, UnionType)
@@ -76,7 +103,7 @@ def _facts(function: Callable[..., Any]) -> tuple[inspect.Signature, dict[str, t
 
 
 def _is_known(kind: Any) -> bool:
-    if get_origin(kind) is Literal:
+    if get_origin(kind) in (Literal, Annotated):
         return True
     return isinstance(kind, type) and kind not in (object, Any) and get_origin(kind) is None
 
@@ -95,6 +122,8 @@ def require_kind(argument: str, value: object, *kinds: Any) -> None:
 def _fits(value: object, kind: Any) -> bool:
     if get_origin(kind) is Literal:
         return value in get_args(kind)
+    if get_origin(kind) is Annotated:
+        return _fits(value, kind.__origin__) and value in kind.__metadata__[0]
     if isinstance(value, bool) and kind in (int, float):
         return False
     if getattr(kind, "_is_protocol", False):
@@ -113,6 +142,8 @@ def _said(kind: Any) -> str:
         return "None"
     if get_origin(kind) is Literal:
         return " or ".join(map(repr, get_args(kind)))
+    if get_origin(kind) is Annotated:
+        return f"{_said(kind.__origin__)} {kind.__metadata__[0]}"
     if getattr(kind, "_is_protocol", False):
         return f"an object with {' and '.join(f'`{each}`' for each in _methods(kind))}"
     return _WORDS.get(kind) or str(kind.__name__)
@@ -124,6 +155,7 @@ def _seen(value: object) -> str:
 
 def _meant(value: object, kinds: tuple[Any, ...]) -> str:
     """Return what was probably meant: an object of a class, a number as text, or the reverse."""
+    kinds = tuple(each.__origin__ if get_origin(each) is Annotated else each for each in kinds)
     if isinstance(value, type):
         return f"; did you mean {value.__name__}(…)?"
     if isinstance(value, int | float) and not isinstance(value, bool) and str in kinds:

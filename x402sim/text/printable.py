@@ -6,6 +6,9 @@ that looks like ours, U+FFFE breaks XML, and a CI runs `::error::` and `##[error
 """
 
 import re
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
 
 _COMMAND = re.compile(r":(?=:[A-Za-z])|#(?=#\[|#vso\[|#teamcity\[)")
 """Where a command to a CI begins: GitHub finds `::` after blanks, and `##[` anywhere."""
@@ -51,3 +54,11 @@ def described(value: object) -> str:
     if not (isinstance(name, str) and isinstance(args, tuple) and isinstance(keywords, dict)):
         return f"{type(value).__qualname__}(...)"
     return f"{name}({', '.join([*map(repr, args), *(f'{k}={v!r}' for k, v in keywords.items())])})"
+
+
+def changed(value: Any, shown: Callable[[Any], str] = described) -> str:
+    """Return the call that makes a dataclass, with the fields only that differ from the default."""
+    default = type(value)()
+    pairs = [(each.name, getattr(value, each.name)) for each in fields(value)]
+    given = [f"{name}={shown(it)}" for name, it in pairs if it != getattr(default, name)]
+    return f"{type(value).__name__}({', '.join(given)})"

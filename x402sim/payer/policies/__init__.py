@@ -6,16 +6,19 @@ a user's own object with that method does as well. The defaults are a payer that
 steps.
 """
 
-import math
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from x402sim.payer.policies.budget import Budget, NoLimit
 from x402sim.payer.policies.retry import GiveUp, Retry
 from x402sim.payer.policies.sessions import PayEach, Sessions
-from x402sim.text.choices import Choices
+from x402sim.text.arguments import AboveZero, explained
+from x402sim.text.printable import changed
 
 
-class PayerPolicy(Choices, frozen=True, kw_only=True):
+@explained
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class PayerPolicy:
     """What a payer does about failures, sessions and its budget, and how it pays and waits.
 
     retry
@@ -46,12 +49,7 @@ class PayerPolicy(Choices, frozen=True, kw_only=True):
     sessions: Sessions = PayEach()
     budget: Budget = NoLimit()
     steps: Literal[1, 2] = 2
-    timeout_s: float | None = None
-    METHODS: ClassVar[dict[str, str]] = {"retry": "pay", "sessions": "fetch", "budget": "allows"}
+    timeout_s: AboveZero | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.steps not in (1, 2):
-            raise ValueError(f"steps: expected 1 or 2, got {self.steps!r}")
-        if self.timeout_s is not None and not 0 < self.timeout_s < math.inf:
-            raise ValueError(f"timeout_s: expected seconds above 0, got {self.timeout_s!r}")
+    def __repr__(self) -> str:
+        return changed(self)

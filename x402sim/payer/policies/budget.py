@@ -3,13 +3,12 @@
 By default a signed authorization counts, whether or not it was used: only the chain can tell.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Literal, Protocol
 
-from x402sim.text.arguments import explained
+from x402sim.text.arguments import AboveZero, explained
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +57,7 @@ class AtMost:
     """
 
     total: str | None = None
-    seconds: float | None = None
+    seconds: AboveZero | None = None
     each: str | None = None
     counts: Literal["signed", "exposed", "paid"] = "signed"
 
@@ -69,8 +68,6 @@ class AtMost:
             )
         _tokens("total", self.total)
         _tokens("each", self.each)
-        if self.seconds is not None and not 0 < self.seconds < math.inf:
-            raise ValueError(f"seconds: expected a time above 0, got {self.seconds!r}")
         if self.seconds is not None and self.counts != "signed":
             raise ValueError(f'counts: with `seconds` it is "signed", got {self.counts!r}')
 

@@ -6,11 +6,10 @@ payment is repeated: the request that shows what was paid is for `PayAndWait` to
 step they are the same request.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from x402sim.text.arguments import explained
+from x402sim.text.arguments import FromZero, WholeFromZero, explained
 
 
 class SeenBlock(Protocol):
@@ -72,14 +71,8 @@ class GiveUp:
 class _Again:
     """Pay, and up to `times` again, each after `wait_s`, until the answer is a yes."""
 
-    times: int = 3
-    wait_s: float = 5.0
-
-    def __post_init__(self) -> None:
-        if self.times < 0:
-            raise ValueError(f"times: expected a whole number from 0, got {self.times}")
-        if not 0 <= self.wait_s < math.inf:
-            raise ValueError(f"wait_s: expected seconds from 0, got {self.wait_s}")
+    times: WholeFromZero = 3
+    wait_s: FromZero = 5.0
 
     async def pay(self, order: Order) -> None:
         """Pay, until the answer is a yes or this policy gives up."""

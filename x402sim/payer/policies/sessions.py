@@ -1,10 +1,9 @@
 """How a payer pays for many requests: each on its own, or with a session's deposit."""
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from x402sim.text.arguments import explained
+from x402sim.text.arguments import FromZero, WholeFromZero, explained
 
 
 class Shopper(Protocol):
@@ -58,12 +57,8 @@ class PayAndWait:
     For a service that waits for confirmations; each time after `wait_s`.
     """
 
-    times: int = 30
-    wait_s: float = 10.0
-
-    def __post_init__(self) -> None:
-        if self.times < 0 or not 0 <= self.wait_s < math.inf:
-            raise ValueError(f"times and wait_s: expected numbers from 0, got {self}")
+    times: WholeFromZero = 30
+    wait_s: FromZero = 10.0
 
     async def fetch(self, shopper: Shopper) -> None:
         """Buy it, and ask for it until it is served; if nothing was paid, there is no use."""

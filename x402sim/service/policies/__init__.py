@@ -6,7 +6,7 @@ an object of your own with that method works, too. The defaults keep every law; 
 break one, to show what that costs.
 """
 
-from typing import ClassVar
+from dataclasses import dataclass
 
 from x402sim.service.policies.lost_answer import LostAnswerPolicy, Reconcile
 from x402sim.service.policies.serving import (
@@ -18,10 +18,13 @@ from x402sim.service.policies.serving import (
     ServeSettled,
 )
 from x402sim.service.policies.settling import ClaimFirst, ClaimPolicy, VerifyFirst, VerifyPolicy
-from x402sim.text.choices import Choices
+from x402sim.text.arguments import explained
+from x402sim.text.printable import changed
 
 
-class ServicePolicy(Choices, frozen=True, kw_only=True):
+@explained
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ServicePolicy:
     """What a service does about lost answers, verification, its claim, refunds and requests.
 
     lost_answer
@@ -60,11 +63,6 @@ class ServicePolicy(Choices, frozen=True, kw_only=True):
     refund: RefundPolicy = RefundAtExpiry()
     serve: ServePolicy = ServeSettled()
     cache: CachePolicy = NoStore()
-    METHODS: ClassVar[dict[str, str]] = {
-        "lost_answer": "resolve",
-        "verify": "verifies",
-        "claim": "claims_before",
-        "refund": "refund",
-        "serve": "serves",
-        "cache": "headers",
-    }
+
+    def __repr__(self) -> str:
+        return changed(self)

@@ -3,12 +3,11 @@
 Clauses: 3/pending-resolved.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
 from x402sim.protocol.refusals import Finding
-from x402sim.text.arguments import explained
+from x402sim.text.arguments import FromZero, explained
 
 
 class PendingPayment(Protocol):
@@ -94,12 +93,8 @@ class SettleAgain:
     """
 
     times: int = 3
-    wait_s: float = 1.0
+    wait_s: FromZero = 1.0
     then: LostAnswerPolicy = Reconcile()
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.wait_s < math.inf:
-            raise ValueError(f"wait_s: expected seconds from 0, got {self.wait_s!r}")
 
     async def resolve(self, payment: PendingPayment) -> None:
         """Settle again until the facilitator answers."""

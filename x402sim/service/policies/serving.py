@@ -6,7 +6,7 @@ Clauses: 3/expiry-refund, 5/cache-first, 5/stored-records.
 from dataclasses import dataclass
 from typing import Protocol
 
-from x402sim.text.arguments import explained
+from x402sim.text.arguments import WholeFromZero, ZeroToOne, explained
 
 
 class Proof(Protocol):
@@ -55,12 +55,8 @@ class ServeConfirmed:
     from `blocks` on. Until then a request gets a 402: a payer with `PayAndWait` asks again.
     """
 
-    blocks: int
+    blocks: WholeFromZero
     counts_confirmations = True
-
-    def __post_init__(self) -> None:
-        if self.blocks < 0:
-            raise ValueError(f"blocks: expected a whole number from 0, got {self.blocks}")
 
     def serves(self, proof: Proof) -> bool:
         """Tell whether it is settled, and deep enough in the chain now."""
@@ -92,13 +88,7 @@ class FailToServe:
     It is drawn once for each payment and each session. Their requests get a 402 again.
     """
 
-    probability: float
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.probability <= 1:
-            raise ValueError(
-                f"probability: expected a probability from 0 to 1, got {self.probability!r}"
-            )
+    probability: ZeroToOne
 
     def serves(self, proof: Proof) -> bool:
         """Tell whether it is settled and this payment is one of those that are served."""

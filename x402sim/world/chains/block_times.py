@@ -4,13 +4,12 @@ Each kind is an object whose `intervals` draws the seconds to each next block fr
 object of your own with such a method can be given instead.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 from x402sim.rng import Stream
-from x402sim.text.arguments import explained
+from x402sim.text.arguments import FromZero, ZeroToOne, explained
 
 SHORTEST_S, LONGEST_S = 0.01, 86_400
 
@@ -32,13 +31,10 @@ class FixedBlocks:
     """
 
     seconds: float
-    phase: float | None = None
+    phase: FromZero | None = None
 
     def __post_init__(self) -> None:
         _require_interval(self.seconds)
-        phase = self.phase
-        if phase is not None and not 0 <= phase < math.inf:
-            raise ValueError(f"phase: expected seconds from 0, or None, got {phase!r}")
 
     def intervals(self, stream: Stream) -> Iterator[float]:
         """Yield the seconds to the first block, and then from each block to the next."""
@@ -57,12 +53,10 @@ class JitteredBlocks:
     """
 
     seconds: float
-    share: float
+    share: ZeroToOne
 
     def __post_init__(self) -> None:
         _require_interval(self.seconds)
-        if not 0 <= self.share <= 1:
-            raise ValueError(f"share: expected 0 to 1, got {self.share!r}")
 
     def intervals(self, stream: Stream) -> Iterator[float]:
         """Yield the seconds to the first block, and then from each block to the next."""

@@ -7,10 +7,10 @@ such a method can be given instead of `GasWalk`.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Annotated, Protocol
 
 from x402sim.rng import Stream
-from x402sim.text.arguments import explained
+from x402sim.text.arguments import Range, explained
 from x402sim.text.printable import described
 
 GWEI = 10**9
@@ -45,16 +45,12 @@ class GasWalk:
     """
 
     gwei: float
-    sigma: float
-    every_s: float = 12
-    memory: float = 0.9
+    sigma: Annotated[float, Range(0, 5)]
+    every_s: Annotated[float, Range(0.01, 86_400)] = 12
+    memory: Annotated[float, Range(0, 0.9999)] = 0.9
 
     def __post_init__(self) -> None:
         require_gwei("gwei", self.gwei)
-        for name, least, most in ("sigma", 0, 5), ("every_s", 0.01, 86_400), ("memory", 0, 0.9999):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise ValueError(f"{name}: expected {least} to {most}, got {described(value)}")
 
     def prices(self, stream: Stream) -> Callable[[float], float]:
         """Return the price in gwei by the seconds since the world began, which never decrease."""

@@ -11,7 +11,7 @@ from typing import Protocol
 from x402sim.chain.base import WorldChain
 from x402sim.protocol.crypto import Hash
 from x402sim.rng import Stream
-from x402sim.text.arguments import explained
+from x402sim.text.arguments import ZeroToOne, explained
 
 
 class Reorganises(Protocol):
@@ -39,14 +39,11 @@ class Reorgs:
         Those of the token's owner, such as mints, are always mined again.
     """
 
-    probability: float
-    deeper: float = 0.5
-    drop: float = 1.0
+    probability: ZeroToOne
+    deeper: ZeroToOne = 0.5
+    drop: ZeroToOne = 1.0
 
     def __post_init__(self) -> None:
-        for name in ("probability", "deeper", "drop"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}: expected 0 to 1, got {getattr(self, name)!r}")
         if self.deeper == 1:
             raise ValueError("deeper: expected less than 1, or a reorganisation has no end")
 

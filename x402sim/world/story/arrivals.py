@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from x402sim.rng import Stream
-from x402sim.text.arguments import explained, require_kind
+from x402sim.text.arguments import AboveZero, FromZero, explained, require_kind
 
 DAY_S = 86_400
 
@@ -32,13 +32,11 @@ class Poisson:
         counts as 1, so that `per_s` stays the mean of a whole day. Without it the rate is constant.
     """
 
-    per_s: float
+    per_s: AboveZero
     daily: Sequence[float] = ()
     is_random = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.per_s < float("inf"):
-            raise ValueError(f"per_s: expected a rate above 0, got {self.per_s}")
         if self.daily and (min(self.daily) < 0 or not 0 < sum(self.daily) < float("inf")):
             raise ValueError(f"daily: expected rates of 0 or more, one above 0, got {self.daily!r}")
 
@@ -61,12 +59,8 @@ class Poisson:
 class Every:
     """A visit every `seconds`, the first one at once."""
 
-    seconds: float
+    seconds: AboveZero
     is_random = False
-
-    def __post_init__(self) -> None:
-        if not 0 < self.seconds < float("inf"):
-            raise ValueError(f"Every: expected seconds above 0, got {self.seconds}")
 
     def moments(self, start_s: float, rng: Stream) -> Iterator[float]:
         """Yield the moments of a fixed interval; draws nothing."""
@@ -84,9 +78,7 @@ class At:
     def __post_init__(self) -> None:
         given = self.seconds if isinstance(self.seconds, Iterable) else [self.seconds]
         for each in given:
-            require_kind("seconds of At", each, float)
-            if not 0 <= each < float("inf"):
-                raise ValueError(f"At: expected seconds of 0 or more, got {each}")
+            require_kind("seconds of At", each, FromZero)
         if given is not self.seconds:
             raise ValueError(f"At: expected a list of seconds, such as At([{self.seconds}])")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from x402sim.payer.shops import Choose
 from x402sim.rng import Stream
-from x402sim.text.arguments import explained
+from x402sim.text.arguments import WholeAboveZero, explained
 from x402sim.world.story.payer import Payer
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
@@ -29,12 +29,11 @@ class Buy:
         default None, the world's first.
     """
 
-    times: int = 1
+    times: WholeAboveZero = 1
     wait: LatencySpec = 0.0
     at: str | Choose | None = None
 
     def __post_init__(self) -> None:
-        _require("times", self.times)
         latency_of(self.wait)
 
     async def __call__(self, payer: Payer, rng: Stream) -> None:
@@ -73,13 +72,12 @@ class Session:
     """
 
     deposit: str = "0.10"
-    requests: int = 10
+    requests: WholeAboveZero = 10
     wait: LatencySpec = 0.0
     duration_s: int = 3600
     at: str | Choose | None = None
 
     def __post_init__(self) -> None:
-        _require("requests", self.requests)
         latency_of(self.wait)
 
     async def __call__(self, payer: Payer, rng: Stream) -> None:
@@ -103,8 +101,3 @@ async def _sent_to(payer: Payer, at: str | Choose | None) -> Payer:
     if at is None or isinstance(at, str):
         return payer if at is None else payer.at(at)
     return await payer.choose(at)
-
-
-def _require(name: str, count: int) -> None:
-    if count < 1:
-        raise ValueError(f"{name}: expected a whole number of 1 or more, got {count!r}")

@@ -19,7 +19,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
-from x402sim.text.arguments import explained, require_kind
+from x402sim.text.arguments import WholeAboveZero, explained, require_kind
 from x402sim.text.printable import described
 from x402sim.world.control.messages import Sent, State, Transfer
 from x402sim.world.stages.stage import OpenStage
@@ -113,7 +113,7 @@ class LiveWorld:
     @explained
     async def population(
         self,
-        n: int,
+        n: WholeAboveZero,
         *,
         arrivals: Arrivals,
         behaviour: Behaviour = Buy(),  # noqa: B008 - frozen, without state

@@ -43,8 +43,6 @@ async def play_population(
 
     Raises the first exception of a behaviour but those two, with a note of who raised it.
     """
-    if count < 1:
-        raise ValueError(f"n: a population has at least one payer, not {count}")
     _require_behaviour(behaviour)
     start_s = world.clock.now()
     moments = arrivals.moments(start_s, world.rng(f"arrivals of {name}"))

@@ -1,7 +1,6 @@
 """Converts a world's options and checked values into journal fields."""
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -12,7 +11,7 @@ from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
-from x402sim.text.printable import described
+from x402sim.text.printable import changed, described
 
 Configuration = Decisions | ExplorerSettings | FacilitatorSettings | Settings
 """Options whose fields are written only if they differ from the default."""
@@ -37,15 +36,7 @@ def _python(value: Any) -> str:
             return name
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {_python(each)}" for key, each in value.items()) + "}"
-    return _changed(value) if isinstance(value, Configuration) else described(value)
-
-
-def _changed(value: Configuration) -> str:
-    """Return a call that makes an object, with the fields only that differ from the default."""
-    default = type(value)()
-    pairs = [(each.name, getattr(value, each.name)) for each in fields(value)]
-    changed = [f"{name}={_python(it)}" for name, it in pairs if it != getattr(default, name)]
-    return f"{type(value).__name__}({', '.join(changed)})"
+    return changed(value, _python) if isinstance(value, Configuration) else described(value)
 
 
 def noted(data: Mapping[str, Any]) -> dict[str, Any]:

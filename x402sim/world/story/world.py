@@ -15,7 +15,7 @@ from x402sim.protocol.networks import TESTNET, Network
 from x402sim.report.progress import telling
 from x402sim.report.run import Run, finished, is_swept
 from x402sim.service.settings import Settings
-from x402sim.text.arguments import explained
+from x402sim.text.arguments import AboveZero, explained
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.recipe import Recipe
@@ -132,7 +132,7 @@ class World:
         block_time_s: float | BlockTimes | None = None,
         reorgs: Reorganises | None = None,
         gas_price_gwei: GasPrice | None = None,
-        coin_price: float | None = None,
+        coin_price: AboveZero | None = None,
         cache: SharedCache | None = None,
         service: Settings | Mapping[str, Settings] | None = None,
         facilitator: FacilitatorSettings | Mapping[str, FacilitatorSettings] | None = None,
@@ -143,7 +143,6 @@ class World:
         journal: str | Path | None = None,
     ) -> None:
         _require_ndjson(journal)
-        _require_price(coin_price)
         self.seed, self.on = seed, parse_stage(on) if isinstance(on, str) else on
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
         self.on.require(self.chain)
@@ -250,11 +249,6 @@ def _require_ndjson(journal: str | Path | None) -> None:
             f"journal: a run writes NDJSON, not {kind[1:]}: name it {Path(journal or '').stem}"
             ".ndjson; `Run.save` writes its frames as Parquet and CSV"
         )
-
-
-def _require_price(coin: float | None) -> None:
-    if coin is not None and not coin > 0:
-        raise ValueError(f"coin_price: expected tokens above 0, got {described(coin)}")
 
 
 def _blocks(given: float | BlockTimes | None) -> BlockTimes | None:

@@ -5,7 +5,6 @@ not obey headers asks two of them. It never revalidates: what is stale, or must 
 asked for anew. Answers to other methods than GET are neither stored nor do they invalidate.
 """
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
 from x402sim.protocol.rules import Rule, Rules, first_broken
-from x402sim.text.arguments import explained
+from x402sim.text.arguments import FromZero, explained
 
 HEURISTIC = frozenset({200, 203, 204, 300, 301, 404, 405, 410, 414, 501})
 """The answers that may be stored without a word on how long they are fresh (RFC 9110, 15.1)."""
@@ -32,12 +31,8 @@ class SharedCache:
         by its URL, for `default_s`, as a CDN does that is told to cache everything. Default True.
     """
 
-    default_s: float = 60
+    default_s: FromZero = 60
     obeys_headers: bool = True
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.default_s < math.inf:
-            raise ValueError(f"default_s: expected seconds from 0, got {self.default_s!r}")
 
 
 class Answered(NamedTuple):
