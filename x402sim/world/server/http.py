@@ -122,19 +122,16 @@ class _Cycle(RequestResponseCycle):
         is_ordinary = self.keep_alive and not self.access_log and self.scope["method"] != "HEAD"
         if not (is_open and is_ordinary):
             return False
-        size, lines = None, [STATUS_LINE[message["status"]]]
-        for name, value in (*self.default_headers, *message["headers"]):
-            if name == b"content-length":
-                size = int(value)
-            if not _is_ordinary(name):
-                return False
-            lines.append(b"%b: %b\r\n" % (name, value))
+        headers = (*self.default_headers, *message["headers"])
+        at = _content_length_in(tuple([name for name, _ in headers]))
+        lines = [STATUS_LINE[message["status"]], *[b"%b: %b\r\n" % each for each in headers]]
         head = b"".join(lines)
-        if size is None or len(head) - len(head.translate(None, _CONTROLS)) != 2 * len(lines):
+        if at is None or len(head) - len(head.translate(None, _CONTROLS)) != 2 * len(lines):
             return False
         self.response_started, self.waiting_for_100_continue = True, False
         self._head = head + b"\r\n"
-        self.expected_content_length, self.chunked_encoding = len(self._head) + size, False
+        self.expected_content_length = len(self._head) + int(headers[at][1])
+        self.chunked_encoding = False
         return True
 
 
@@ -143,10 +140,15 @@ _CONTROLS = bytes({*range(32), 127} - {9})
 
 
 @lru_cache(maxsize=64)
-def _is_ordinary(name: bytes) -> bool:
-    """Tell whether a header has a valid name in lower case, and says nothing of the connection."""
-    is_known = name == name.lower() and not HEADER_RE.search(name)
-    return is_known and name not in (b"connection", b"transfer-encoding")
+def _content_length_in(names: tuple[bytes, ...]) -> int | None:
+    """Return which header is the Content-Length, if each has a valid name in lower case.
+
+    None without one, and if a header says something of the connection.
+    """
+    is_known = all(name == name.lower() and not HEADER_RE.search(name) for name in names)
+    if not is_known or {b"connection", b"transfer-encoding"} & {*names}:
+        return None
+    return names.index(b"content-length") if b"content-length" in names else None
 
 
 class HttpProtocol(HttpToolsProtocol):
