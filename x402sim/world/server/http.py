@@ -163,6 +163,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._watched: _Awaited | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._is_refused = False
+        self._idle_since: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first head."""
@@ -172,6 +173,8 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
         self._stop_watching()
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -227,6 +230,32 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _unsupported_upgrade_warning(self) -> None:
         """Say nothing: a request to upgrade is answered as if it did not ask."""
+
+    def on_response_complete(self) -> None:
+        """Begin the next request, or wait for it: with one timer a connection, not one a request."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._close_when_idle()
+
+    def _unset_keepalive_if_required(self) -> None:
+        """Note that the connection is used; its timer runs on."""
+        self._idle_since = None
+
+    def _close_when_idle(self) -> None:
+        """Close a connection that has been idle for long enough; otherwise look again."""
+        now = self.loop.time()
+        left_s = (self._idle_since or now) + self.timeout_keep_alive - now
+        if left_s > 0:
+            self.timeout_keep_alive_task = self.loop.call_later(left_s, self._close_when_idle)
+        else:
+            self.timeout_keep_alive_handler()
 
     # --- deadlines -------------------------------------------------------------------
 
