@@ -232,7 +232,7 @@ class HttpProtocol(HttpToolsProtocol):
         """Say nothing: a request to upgrade is answered as if it did not ask."""
 
     def on_response_complete(self) -> None:
-        """Begin the next request, or wait for it: with one timer a connection, not one a request."""
+        """Begin the next request or wait for it: one timer a connection, not one a request."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
