@@ -30,6 +30,7 @@ from x402sim.spec.decisions import Decisions
 MAX_BODY_BYTES = 1 << 20
 _NONE: Mapping[str, str] = {}
 _DEFAULT = Decisions()
+_NO_STORE, _JSON = (b"cache-control", b"no-store"), (b"content-type", b"application/json")
 log = logging.getLogger("x402sim")
 
 
@@ -58,12 +59,11 @@ class _Json(Response):
 
     def __init__(self, body: bytes, status: int, headers: Mapping[str, str]) -> None:
         self.status_code, self.body, self.background = status, body, None
-        self.raw_headers = [
-            (b"cache-control", b"no-store"),
-            *[(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()],
-            (b"content-length", b"%d" % len(body)),
-            (b"content-type", b"application/json"),
-        ]
+        self.raw_headers = [_NO_STORE, (b"content-length", b"%d" % len(body)), _JSON]
+        if headers:
+            self.raw_headers[1:1] = [
+                (name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()
+            ]
 
 
 def answer(message: Any, status: int = 200, headers: Mapping[str, str] = _NONE) -> Response:

@@ -214,8 +214,7 @@ def decode(body: bytes, kind: type[Any], *, most: int = MAX_BRACKETS) -> Any:
     web3 raise that limit beyond what the stack holds: so the brackets are counted first.
     At `most` so many arrays and objects are read.
     """
-    brackets = body.count(b"[") + body.count(b"{")
-    if brackets > most:
+    if len(body) > most and (brackets := body.count(b"[") + body.count(b"{")) > most:
         raise BadMessage(f"{brackets} arrays and objects are more than the {most} read")
     try:
         return _decoder(kind).decode(body)  # type: ignore[arg-type]  # a type is hashable

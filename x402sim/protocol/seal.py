@@ -8,6 +8,8 @@ Clauses: 2.2/payment-id.
 import base64
 import hmac
 import re
+from collections.abc import Callable
+from hashlib import sha256
 
 MAC_BYTES = 16
 CONTENT_BYTES = 29
@@ -15,13 +17,29 @@ CONTENT_BYTES = 29
 _SPELLING = re.compile("[A-Za-z0-9_-]{60}")
 
 
+def _hmac_from(key: bytes, begin: bytes) -> Callable[[bytes], bytes]:
+    """Return HMAC-SHA256 (RFC 2104) of texts that begin so; the key has at most 64 bytes.
+
+    To copy hashes that have read key and beginning takes half of what `hmac` takes.
+    """
+    block = key.ljust(64, b"\0")
+    inner = sha256(block.translate(hmac.trans_36) + begin)
+    outer = sha256(block.translate(hmac.trans_5C))
+
+    def digest(rest: bytes) -> bytes:
+        within, whole = inner.copy(), outer.copy()
+        within.update(rest)
+        whole.update(within.digest())
+        return whole.digest()
+
+    return digest
+
+
 class Seal:
     """A secret key, and the context that a sealed text is valid in."""
 
     def __init__(self, key: bytes, context: bytes) -> None:
-        # A copy of one that has read its beginning costs a third of a new one.
-        self._macs = hmac.new(key, context, "sha256")
-        self._ciphers = hmac.new(key, b"cipher", "sha256")
+        self._macs, self._ciphers = _hmac_from(key, context), _hmac_from(key, b"cipher")
 
     def seal(self, content: bytes) -> str:
         """Return the sealed text of 29 bytes."""
@@ -38,13 +56,9 @@ class Seal:
         return content if hmac.compare_digest(mac, self._mac(content)) else None
 
     def _mac(self, content: bytes) -> bytes:
-        mac = self._macs.copy()
-        mac.update(content)
-        return mac.digest()[:MAC_BYTES]
+        return self._macs(content)[:MAC_BYTES]
 
     def _cipher(self, mac: bytes, text: bytes) -> bytes:
         """Encipher or decipher at most 32 bytes under the MAC of their plain text."""
-        cipher = self._ciphers.copy()
-        cipher.update(mac)
-        stream = cipher.digest()[: len(text)]
+        stream = self._ciphers(mac)[: len(text)]
         return (int.from_bytes(text) ^ int.from_bytes(stream)).to_bytes(len(text))

@@ -10,8 +10,10 @@ Clauses: 2.1/*, 2.2/*, 8/timeout.
 
 import hmac
 import struct
+from functools import lru_cache, partial
 
 import msgspec
+from msgspec.structs import replace
 
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.eip3009 import Authorization
@@ -64,6 +66,28 @@ class IssuedTerms(msgspec.Struct, frozen=True):
     duration: int = 0
 
 
+def _asked(setup: Setup, resource: str, amount_base: int) -> PaymentRequired:
+    """Return what a 402 asks for a resource at one price, without a payment id."""
+    pay_to = setup.wallet if resource == SESSIONS else setup.pay_to
+    requirements = PaymentRequirements(
+        scheme="exact",
+        network=setup.network.name,
+        pay_to=checksum(pay_to),
+        asset=checksum(setup.network.asset),
+        max_amount_required=str(amount_base),
+        max_timeout_seconds=setup.settings.max_timeout_s,
+        resource=resource,
+        description=RESOURCES[resource].description,
+    )
+    return PaymentRequired(
+        error="Payment Required",
+        payment_id="",
+        payment_requirements=requirements,
+        message=f"Payment of {amount_base} base units is required to access {resource}",
+        network=setup.network.name,
+    )
+
+
 class Issuer:
     """Issues payment requirements, and decodes its own payment ids."""
 
@@ -80,6 +104,7 @@ class Issuer:
             )
         )
         self._key, self._seal = key, Seal(key, context.encode())
+        self._asked = lru_cache(maxsize=64)(partial(_asked, setup))
 
     def issue(
         self, resource: str, amount_base: int, now_s: int, duration: int = 0
@@ -88,35 +113,17 @@ class Issuer:
 
         It can be paid for 300 seconds (8/timeout).
         """
-        terms = IssuedTerms(
-            resource, amount_base, now_s + self._setup.settings.max_timeout_s, duration
-        )
-        requirements = self.requirements(terms)
-        return PaymentRequired(
-            error="Payment Required",
-            payment_id=self._sealed(terms, self._salts.randbytes(_SALT_BYTES)),
-            payment_requirements=requirements,
-            message=f"Payment of {amount_base} base units is required to access {resource}",
-            network=requirements.network,
-        )
+        expires_s = now_s + self._setup.settings.max_timeout_s
+        terms = IssuedTerms(resource, amount_base, expires_s, duration)
+        payment_id = self._sealed(terms, self._salts.randbytes(_SALT_BYTES))
+        return replace(self._asked(resource, amount_base), payment_id=payment_id)
 
     def requirements(self, terms: IssuedTerms) -> PaymentRequirements:
         """Return the payment requirements issued under these terms (2.1/requirements).
 
         They have a description (2.1/description-shown).
         """
-        setup = self._setup
-        pay_to = setup.wallet if terms.resource == SESSIONS else setup.pay_to
-        return PaymentRequirements(
-            scheme="exact",
-            network=setup.network.name,
-            pay_to=checksum(pay_to),
-            asset=checksum(setup.network.asset),
-            max_amount_required=str(terms.amount_base),
-            max_timeout_seconds=setup.settings.max_timeout_s,
-            resource=terms.resource,
-            description=RESOURCES[terms.resource].description,
-        )
+        return self._asked(terms.resource, terms.amount_base).payment_requirements
 
     def read(self, payment_id: str) -> IssuedTerms | None:
         """Return the terms a payment id was issued for (2.2/payment-id).

@@ -1,7 +1,8 @@
 """One running call of the token: the contract, its state, its arguments, its events and its gas."""
 
-from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
+
+import msgspec
 
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.ledger import gas
@@ -46,8 +47,7 @@ class Token:
         self.prices = gas.prices()
 
 
-@dataclass(slots=True)
-class Frame:
+class Frame(msgspec.Struct, gc=False):
     """One running call of the token: its events and its gas so far."""
 
     token: Token
@@ -56,7 +56,7 @@ class Frame:
     now_s: int
     gas_used: int
     """Refunds are not counted."""
-    logs: list[tuple[tuple[bytes, ...], bytes]] = field(default_factory=list)
+    logs: list[tuple[tuple[bytes, ...], bytes]] = []
     refund: int = 0
     last: int = 0
     """The extra gas of the last write, relative to a usual change."""
@@ -196,8 +196,10 @@ class Arguments:
 
     def signature(self, position: int) -> bytes:
         """Return (v, r, s) from argument `position` on as r || s || v."""
-        v = self.bytes32(position)[31:]
-        return self.bytes32(position + 1) + self.bytes32(position + 2) + v
+        words = self._data[32 * position : 32 * position + 96]
+        if len(words) < 96:
+            raise Reverted("")
+        return words[32:] + words[31:32]
 
     def tail(self, position: int) -> bytes:
         """Return argument `position` as bytes of any length."""
@@ -210,11 +212,14 @@ class Arguments:
 
     def authorization(self) -> Authorization:
         """Return the first six arguments as an authorization."""
+        data = self._data
+        if len(data) < 6 * 32:
+            raise Reverted("")
         return Authorization(
-            self.address(0),
-            self.address(1),
-            self.uint(2),
-            self.uint(3),
-            self.uint(4),
-            self.bytes32(5),
+            Address(data[12:32]),
+            Address(data[44:64]),
+            int.from_bytes(data[64:96]),
+            int.from_bytes(data[96:128]),
+            int.from_bytes(data[128:160]),
+            data[160:192],
         )

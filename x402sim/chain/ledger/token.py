@@ -34,8 +34,8 @@ def _with_authorization(receive: bool, packed: bool) -> Callable[[Frame, Argumen
     def run(frame: Frame, arguments: Arguments) -> bytes:
         auth = arguments.authorization()
         signature = frame.any_signature(arguments, 6) if packed else arguments.signature(6)
-        typehash = RECEIVE_TYPEHASH if receive else TRANSFER_TYPEHASH
-        digest = transfer_digest(auth, frame.token.network.domain, typehash)
+        other = (RECEIVE_TYPEHASH,) if receive else ()
+        digest = transfer_digest(auth, frame.token.network.domain, *other)
         rules = frame.token.rules.receive if receive else frame.token.rules.transfer
         frame.looked_up = auth.from_, auth.to
         frame.require(rules, _spend(frame, auth, digest, signature))

@@ -122,19 +122,16 @@ class _Cycle(RequestResponseCycle):
         is_ordinary = self.keep_alive and not self.access_log and self.scope["method"] != "HEAD"
         if not (is_open and is_ordinary):
             return False
-        size, lines = None, [STATUS_LINE[message["status"]]]
-        for name, value in (*self.default_headers, *message["headers"]):
-            if name == b"content-length":
-                size = int(value)
-            if not _is_ordinary(name):
-                return False
-            lines.append(b"%b: %b\r\n" % (name, value))
+        headers = (*self.default_headers, *message["headers"])
+        at = _content_length_in(tuple([name for name, _ in headers]))
+        lines = [STATUS_LINE[message["status"]], *[b"%b: %b\r\n" % each for each in headers]]
         head = b"".join(lines)
-        if size is None or len(head) - len(head.translate(None, _CONTROLS)) != 2 * len(lines):
+        if at is None or len(head) - len(head.translate(None, _CONTROLS)) != 2 * len(lines):
             return False
         self.response_started, self.waiting_for_100_continue = True, False
         self._head = head + b"\r\n"
-        self.expected_content_length, self.chunked_encoding = len(self._head) + size, False
+        self.expected_content_length = len(self._head) + int(headers[at][1])
+        self.chunked_encoding = False
         return True
 
 
@@ -143,10 +140,15 @@ _CONTROLS = bytes({*range(32), 127} - {9})
 
 
 @lru_cache(maxsize=64)
-def _is_ordinary(name: bytes) -> bool:
-    """Tell whether a header has a valid name in lower case, and says nothing of the connection."""
-    is_known = name == name.lower() and not HEADER_RE.search(name)
-    return is_known and name not in (b"connection", b"transfer-encoding")
+def _content_length_in(names: tuple[bytes, ...]) -> int | None:
+    """Return which header is the Content-Length, if each has a valid name in lower case.
+
+    None without one, and if a header says something of the connection.
+    """
+    is_known = all(name == name.lower() and not HEADER_RE.search(name) for name in names)
+    if not is_known or {b"connection", b"transfer-encoding"} & {*names}:
+        return None
+    return names.index(b"content-length") if b"content-length" in names else None
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -161,6 +163,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._watched: _Awaited | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._is_refused = False
+        self._idle_since: float | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first head."""
@@ -170,6 +173,8 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait for nothing more."""
         self._stop_watching()
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -225,6 +230,32 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _unsupported_upgrade_warning(self) -> None:
         """Say nothing: a request to upgrade is answered as if it did not ask."""
+
+    def on_response_complete(self) -> None:
+        """Begin the next request or wait for it: one timer a connection, not one a request."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._close_when_idle()
+
+    def _unset_keepalive_if_required(self) -> None:
+        """Note that the connection is used; its timer runs on."""
+        self._idle_since = None
+
+    def _close_when_idle(self) -> None:
+        """Close a connection that has been idle for long enough; otherwise look again."""
+        now = self.loop.time()
+        left_s = (self._idle_since or now) + self.timeout_keep_alive - now
+        if left_s > 0:
+            self.timeout_keep_alive_task = self.loop.call_later(left_s, self._close_when_idle)
+        else:
+            self.timeout_keep_alive_handler()
 
     # --- deadlines -------------------------------------------------------------------
 
