@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import msgspec
+
 from x402sim.chain.ledger import wallets
 from x402sim.chain.ledger.state import State
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, BadSignature, recover
@@ -17,8 +19,7 @@ from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.rules import Rule, Rules, without
 
 
-@dataclass(frozen=True, slots=True)
-class Spend:
+class Spend(msgspec.Struct, frozen=True):
     """The input of the authorization rules: a transfer or a cancellation, and its signature."""
 
     state: State
@@ -49,8 +50,7 @@ class Spend:
         return "" if signer == payer else "FiatTokenV2: invalid signature"
 
 
-@dataclass(frozen=True, slots=True)
-class Movement:
+class Movement(msgspec.Struct, frozen=True):
     """The input of the movement rules; minted tokens come from the zero address."""
 
     state: State
@@ -70,8 +70,7 @@ class Movement:
         return self.state.allowances.get((self.from_, self.caller), 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Grant:
+class Grant(msgspec.Struct, frozen=True):
     """The input of the allowance rules: a new allowance, below 0 if too much was taken off."""
 
     state: State
