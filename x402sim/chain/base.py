@@ -4,7 +4,6 @@ the explorer and the RPC use. `Minting`, `Mining` and `Rewinding` are optional c
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
@@ -108,8 +107,7 @@ class Block(msgspec.Struct, frozen=True):
     base_fee_wei: int = BASE_FEE_WEI
 
 
-@dataclass(frozen=True, slots=True)
-class LogFilter:
+class LogFilter(msgspec.Struct, frozen=True):
     """A log filter: a block range, and the accepted values of each topic (empty: any)."""
 
     from_block: int

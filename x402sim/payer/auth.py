@@ -10,9 +10,9 @@ Clauses: 1/sign-settle-repeat.
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import httpx
+import msgspec
 from msgspec.structs import replace
 
 from x402sim.clock import Clock
@@ -53,8 +53,7 @@ NOT_MORE = "Nothing more was signed"
 Served = Callable[[httpx.Response], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class PaidRequest:
+class PaidRequest(msgspec.Struct, frozen=True):
     """One request of the caller, and what is bought for its resource already.
 
     `is_served` tells whether an answer is what was paid for.

@@ -11,11 +11,11 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncGenerator, Generator
 from concurrent.futures import Future
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import httpx
+import msgspec
 
 from x402sim.http.bounded import Limits, bound, read, too_slow
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID
@@ -28,8 +28,7 @@ from x402sim.protocol.x402 import PAYMENT_HEADERS
 PROOFS = (PAYMENT_ID, SESSION_ID, *PAYMENT_HEADERS.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(msgspec.Struct, frozen=True):
     """Send a request and get its answer; the body is there to be read if the status is 402.
 
     Of a request of `ours`, not the caller's, the whole answer is read.

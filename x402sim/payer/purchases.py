@@ -3,7 +3,6 @@
 One `Purchases` for each thing that is bought: a resource, or the session of one deposit.
 """
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
@@ -33,8 +32,7 @@ ends nothing, a refusal of the server after it does.
 """
 
 
-@dataclass(slots=True)
-class Payment:
+class Payment(msgspec.Struct):
     """A signed payment; `receipt` is there once the server has given one."""
 
     offer: PaymentRequired | StandardOffer
@@ -114,16 +112,15 @@ def _question(auth: Authorization) -> str:
     return f"authorizationState({checksum(auth.from_)}, {to_hex(auth.nonce)})"
 
 
-@dataclass(slots=True)
-class Purchases:
+class Purchases(msgspec.Struct):
     """The payments for one thing. Only the flow that has the turn pays, or shows `unserved`."""
 
-    turn: Turn = field(default_factory=Turn)
+    turn: Turn = msgspec.field(default_factory=Turn)
     granted: str | None = None
     """A payment id that was served, to be used again."""
-    unknown: list[Payment] = field(default_factory=list)
+    unknown: list[Payment] = msgspec.field(default_factory=list)
     """Payments that were sent to the server, and may have been made or may still be."""
-    unserved: list[Payment] = field(default_factory=list)
+    unserved: list[Payment] = msgspec.field(default_factory=list)
     """Payments that were made, and bought nothing yet."""
 
 

@@ -4,10 +4,10 @@ A server may be hostile or broken, so every field is checked before it is used o
 """
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import msgspec
 
 from x402sim.payer.errors import PaymentFailed
 from x402sim.protocol.crypto import checksum
@@ -30,8 +30,7 @@ class AttemptOver(PaymentFailed):
     """The server says that this payment was not made, and its authorization has expired."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
+class Sent(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of an authorization, before an answer to it is read.
 
     `is_repeated` says that it was sent before without a clear answer. For `left_s` seconds it may
@@ -69,15 +68,13 @@ class Sent:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class AlreadyPaid:
+class AlreadyPaid(msgspec.Struct, frozen=True):
     """The server says that the payment is made, without a receipt: `seen` is its answer."""
 
     seen: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Error:
+class _Error(msgspec.Struct, frozen=True, kw_only=True):
     """An answer that is no receipt, in whatever shape (section 7 shows none).
 
     `final` is the answer's own; None if it says nothing. `is_no` tells whether the answer refuses,

@@ -1,6 +1,6 @@
 """EIP-2612 permits: the message with which an owner allows a spender to take tokens."""
 
-from dataclasses import dataclass
+import msgspec
 
 from x402sim.protocol.crypto import Address, keccak256
 from x402sim.protocol.eip3009 import Domain, separator
@@ -10,8 +10,7 @@ PERMIT_TYPEHASH = keccak256(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Permit:
+class Permit(msgspec.Struct, frozen=True):
     """The message: `value` in base units, `deadline` in Unix seconds, `nonce` the owner's next."""
 
     owner: Address

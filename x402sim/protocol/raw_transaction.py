@@ -4,7 +4,7 @@ Errors are those of geth, so that libraries recognise them. eth-account reads th
 and takes half a second to import, which every world would wait for.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from x402sim.protocol import rlp
 from x402sim.protocol.crypto import Address, BadSignature, Hash, keccak256, recover
@@ -21,8 +21,7 @@ class BadTransaction(ValueError):
     """The bytes are no signed transaction that is taken here; the text is a node's."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedTransaction:
+class SignedTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """A signed transaction, its sender and its hash; fees are wei per unit of gas.
 
     `to` is None if it creates a contract. A transaction of type 0 bids one price: it is both fees.

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Self
 from x402sim.journal import Journal
 from x402sim.report import need_extra
 from x402sim.report.laws import laws
-from x402sim.report.page import Shown, of_run
 from x402sim.report.summary import Summary, checks_of, held_of
 from x402sim.report.table import Table
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from x402sim.report.page import Shown
 
 _MOST_SHOWN = 5
 """Failed checks that the text of a `RunFailed` has."""
@@ -138,11 +139,13 @@ class Run(Summary):
 
         return save.save_run(self, Path(folder))
 
-    def show(self) -> Shown:
+    def show(self) -> "Shown":
         """Return the payments as lanes with a slider of time, for a notebook: a frame of HTML.
 
         It is the page that `x402sim open` shows; `.page` is its HTML.
         """
+        from x402sim.report.page import Shown, of_run  # it has the book, which is long
+
         return Shown(of_run(self.journal, self.name))
 
     @classmethod

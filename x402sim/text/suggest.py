@@ -1,7 +1,6 @@
 """Suggests the nearest known name for a misspelt one, in the text of an error."""
 
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 
 
 def unknown(
@@ -18,6 +17,8 @@ def unknown(
     all names: "unknown victim 'servce'; did you mean 'service'? Possible: service, facilitator".
     A name is near, too, if it alone begins with what was seen. `shown` is how a name is shown.
     """
+    from difflib import get_close_matches  # few names are misspelt
+
     names = [str(name) for name in known]
     near = get_close_matches(seen, names, n=1, cutoff=0.6)
     longer = [name for name in names if seen and name.startswith(seen)]

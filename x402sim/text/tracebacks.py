@@ -4,17 +4,22 @@ A frame of x402sim or of a library is shown only if no frame of the user's code 
 line names an absolute path, so that the same failure reads the same on every machine.
 """
 
-import sysconfig
 import traceback
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 _PACKAGE = Path(__file__).parent.parent
 _SCENARIOS = _PACKAGE / "scenarios"
-_LIBRARIES = tuple(
-    (Path(sysconfig.get_path(name)), Path(shown))
-    for name, shown in (("purelib", ""), ("platlib", ""), ("stdlib", "python"))
-)
+
+
+@cache
+def _libraries() -> tuple[tuple[Path, Path], ...]:
+    """Return the folders of libraries, and how each is shown."""
+    import sysconfig
+
+    names = ("purelib", ""), ("platlib", ""), ("stdlib", "python")
+    return tuple((Path(sysconfig.get_path(name)), Path(shown)) for name, shown in names)
 
 
 def summary(error: BaseException) -> str:
@@ -79,7 +84,7 @@ def shown(file: str) -> str:
     path = Path(file)
     if path.is_relative_to(_PACKAGE) and not path.is_relative_to(_SCENARIOS):
         return path.relative_to(_PACKAGE.parent).as_posix()
-    for folder, prefix in _LIBRARIES:
+    for folder, prefix in _libraries():
         if path.is_relative_to(folder):
             return (prefix / path.relative_to(folder)).as_posix()
     if "site-packages" in path.parts:  # of another environment on the path

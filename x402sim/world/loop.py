@@ -140,7 +140,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _run_once(self) -> None:
         """Run all that is ready, the bytes of sockets and the timers that are due among it."""
         ready, timers = self._ready, self._timers
-        self._forget_cancelled()
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+            self._timer_cancelled_count -= 1
         is_idle = not (ready or self._stopping or (timers and timers[0][0] <= self.now_s))
         if self._in_threads or self._has_sockets:  # else there is nothing to ask the system about
             may_wait_s = None if self._in_threads else self.grace_s
@@ -160,16 +162,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             if not handle._cancelled:
                 handle._run()
 
-    def _forget_cancelled(self) -> None:
-        """Drop the cancelled timers that are next; if they are many, all of them."""
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Count a cancelled timer; drop all of them if they are many."""
+        super()._timer_handle_cancelled(handle)  # type: ignore[misc]
         timers = self._timers
         if self._timer_cancelled_count > max(MOST_CANCELLED, len(timers) // 2):
             timers[:] = [each for each in timers if not each[2]._cancelled]
             heapq.heapify(timers)
             self._timer_cancelled_count = 0
-        while timers and timers[0][2]._cancelled:
-            heapq.heappop(timers)
-            self._timer_cancelled_count -= 1
 
     def _jump(self) -> None:
         """Jump to the next timer; raises `Deadlock` if there is none."""

@@ -5,7 +5,6 @@ one that makes several calls in one.
 """
 
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -42,6 +41,8 @@ class Artifact(msgspec.Struct, frozen=True):
 @cache
 def artifact(name: str = "Stablecoin") -> Artifact:
     """Return the committed artifact of a contract: "Stablecoin", "SmartWallet" or "Multicall"."""
+    from importlib.resources import files  # few worlds need the code of a contract
+
     return msgspec.json.decode(files(__name__).joinpath(f"{name}.json").read_bytes(), type=Artifact)
 
 

@@ -4,7 +4,7 @@ Two things differ. The ledger has no EVM, so that no transaction can create a co
 queues nothing behind a gap in an account's nonces, as a test node that mines at once.
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from x402sim.chain.base import Call, ChainError, Transaction
 from x402sim.chain.fees import BLOCK_GAS_LIMIT
@@ -19,8 +19,7 @@ REPLACEMENT_PERCENT = 110
 """A transaction replaces one that waits if it bids this much of its fees."""
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(msgspec.Struct, frozen=True):
     """The input of the rules: a signed transaction, and what the chain knows of its sender."""
 
     signed: SignedTransaction

@@ -20,7 +20,6 @@ What a node charges otherwise, as the ledger runs no code:
 
 from bisect import bisect
 from functools import cache
-from importlib.resources import files
 
 import msgspec
 
@@ -185,6 +184,8 @@ def copied(data: bytes, returned: int = 0) -> int:
 @cache
 def prices() -> Prices:
     """Return the committed table."""
+    from importlib.resources import files
+
     text = files("x402sim.chain.ledger").joinpath("gas.json").read_bytes()
     return Prices(msgspec.json.decode(text, type=GasTable))
 

@@ -7,11 +7,11 @@ methods.
 import asyncio
 import inspect
 from collections.abc import Awaitable, Sequence
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from msgspec import Raw
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response

@@ -1,8 +1,9 @@
 """What the JSON-RPC methods share: the chain, its accounts, and how a block is named."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from x402sim.chain.base import Block, ChainError
 from x402sim.chain.ledger.ledger import LedgerChain
@@ -23,15 +24,14 @@ DEVELOP = "x402sim.develop"
 Develop = Callable[["RpcContext", str, list[Any]], Awaitable[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class RpcContext:
+class RpcContext(msgspec.Struct, frozen=True):
     """A chain, the keys of the accounts to list, and whether callers may sign with them."""
 
     chain: LedgerChain
     keys: Mapping[Address, bytes]
     unlocked: bool
-    filters: Filters = field(default_factory=Filters)
-    impersonated: set[Address] = field(default_factory=set)
+    filters: Filters = msgspec.field(default_factory=Filters)
+    impersonated: set[Address] = msgspec.field(default_factory=set)
     """The accounts that those send for without a key who may control the world."""
     develop: Develop | None = None
     """Performs a development method for this request; None if it may not."""

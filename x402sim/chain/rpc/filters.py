@@ -8,9 +8,11 @@ one, and every one that nobody asked about for `MAX_AGE_S` seconds.
 """
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from x402sim.chain.base import Block, ChainError, Log, LogFilter
 from x402sim.chain.ledger.ledger import LedgerChain

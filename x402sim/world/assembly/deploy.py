@@ -25,8 +25,7 @@ from x402sim.world.transport.faults import Victim
 from x402sim.world.transport.link import Asgi
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deployed:
+class Deployed(msgspec.Struct, frozen=True, kw_only=True):
     """One service of a world: its process, its application with faults, and its HTTP client.
 
     The client is for calls that leave the world.
@@ -60,8 +59,7 @@ def plain_link(_: str, __: str, app: ASGIApp) -> Transport:
     return Asgi(app)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deploy:
+class Deploy(msgspec.Struct, frozen=True, kw_only=True):
     """Builds services on one site; `parts` are what they call, without faults."""
 
     site: Site

@@ -1,8 +1,8 @@
 """What all parts of one world share while it is built: clocks, journal, faults, randomness."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
+import msgspec
 from starlette.types import ASGIApp
 
 from x402sim.clock import Clock, SkewedClock
@@ -20,8 +20,7 @@ ACTORS = ("service", "facilitator", "explorer", "chain")
 """The actors whose clocks can be skewed; others have names of their own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Site(msgspec.Struct, frozen=True, kw_only=True):
     """What the parts of one world share."""
 
     recipe: Recipe
@@ -33,9 +32,9 @@ class Site:
     """Draws values that must never repeat, so it is unseeded if something outlives the world."""
     keys: Rng
     """Draws the keys, which depend on the seed in every world."""
-    first_bug: list[Exception] = field(default_factory=list)
+    first_bug: list[Exception] = msgspec.field(default_factory=list)
     """The first exception that a part of the world did not expect, such as one of a policy."""
-    on_bug: list[Callable[[Exception], None]] = field(default_factory=list)
+    on_bug: list[Callable[[Exception], None]] = msgspec.field(default_factory=list)
 
     @classmethod
     def of(cls, recipe: Recipe, clock: Clock, journal: Journal) -> "Site":

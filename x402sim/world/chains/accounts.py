@@ -2,8 +2,9 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
+
+import msgspec
 
 from x402sim.chain.fees import PLENTY_WEI
 from x402sim.payer.wallet import Wallet
@@ -16,8 +17,7 @@ ACCOUNT_BALANCE = 1000
 """The initial balance of each account, in whole tokens."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accounts:
+class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     """The funded accounts, the token's owner and the facilitators of one world."""
 
     funded: tuple[Wallet, ...]

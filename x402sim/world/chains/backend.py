@@ -5,11 +5,11 @@ A backend declares its capabilities: `is_virtual` and `is_persistent` before it 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 from starlette.applications import Starlette
 
 from x402sim.chain.base import ChainError, WorldChain
@@ -21,8 +21,7 @@ from x402sim.spec.needs import Need
 from x402sim.world.chains.accounts import ACCOUNT_BALANCE, Accounts
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChainRequest:
+class ChainRequest(msgspec.Struct, frozen=True, kw_only=True):
     """A world's demands on its chain; a backend that cannot meet them raises `ChainError`."""
 
     network: Network
@@ -49,8 +48,7 @@ class ChainRequest:
         return {wallet.address_bytes: balance_base for wallet in self.accounts.funded}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenChain:
+class OpenChain(msgspec.Struct, frozen=True, kw_only=True):
     """An open chain: its interface, its JSON-RPC and the needs that it meets."""
 
     chain: WorldChain

@@ -2,10 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from x402sim.clock import Clock
 from x402sim.events import OUTSIDE, Part, ServiceName, StoryEvent
@@ -30,12 +31,11 @@ PAYER_TIMEOUT_S = 90.0
 """Seconds that a payer waits for an answer; more than a service waits for its facilitator."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The plan of a world: its recipe, and its latencies by receiver."""
 
     recipe: Recipe
-    latency: dict[str, Latency] = field(default_factory=dict)
+    latency: dict[str, Latency] = msgspec.field(default_factory=dict)
     journal: Path | None = None
     """The file of the journal; None keeps it in memory."""
 
@@ -51,8 +51,7 @@ Door = tuple[Callable[[], Transport], str]
 """How payers reach a service: a function that makes a transport to it, and its base URL."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenStage:
+class OpenStage(msgspec.Struct, frozen=True, kw_only=True):
     """An open stage with a world."""
 
     clock: Clock
@@ -80,13 +79,13 @@ class OpenStage:
     """
     first: ServiceName = "service"
     """The name of the service that payers use unless they are sent to another."""
-    others: Mapping[Part, Door] = field(default_factory=dict)
+    others: Mapping[Part, Door] = msgspec.field(default_factory=dict)
     """The doors of the other services."""
     to_facilitator: Callable[[], Transport] | None = None
     facilitator_url: str = ""
     funded: Wallet | None = None
     """The only wallet with tokens, if the control API cannot fund payers."""
-    clients: list[PartClient] = field(default_factory=list)
+    clients: list[PartClient] = msgspec.field(default_factory=list)
     """The clients that were made, to be closed at the end."""
     is_remote: bool = False
     """Whether the world has a journal of its own, which its control API answers."""

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from difflib import get_close_matches
 from types import CoroutineType, FrameType
 from typing import Any
 
@@ -61,6 +60,8 @@ def _let_go(error: BaseException) -> None:
         for each in error.exceptions:
             _let_go(each)
     if isinstance(error, AttributeError):
+        from difflib import get_close_matches
+
         near = get_close_matches(error.name or "", dir(error.obj), n=1)
         if near and near[0] != error.name and not isinstance(error.obj, CoroutineType):
             error.add_note(f"did you mean {near[0]!r}?")

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from inspect import isawaitable
+
+import msgspec
 
 from x402sim import events
 from x402sim.text import tracebacks
@@ -17,8 +18,7 @@ from x402sim.world.story.market import merchants, parts_of
 from x402sim.world.story.scenario import Scenario, file_of, place_of, source_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
+class Description(msgspec.Struct, frozen=True, kw_only=True):
     """The description of a world in the journal's first event."""
 
     seed: int

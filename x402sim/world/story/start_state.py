@@ -1,21 +1,21 @@
 """The state of the world before the story began, from which stories count."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum
 from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.messages import Transfer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartState:
+class StartState(msgspec.Struct, frozen=True, kw_only=True):
     """The world before the story began; the defaults if there is no control API."""
 
     pay_to: str | None = None
     """The merchant's address."""
     token_owner: str | None = None
-    held_base: Mapping[str, int] = field(default_factory=dict)
+    held_base: Mapping[str, int] = msgspec.field(default_factory=dict)
     """The balances of the merchants, in base units, by address."""
     tx_hashes: frozenset[str] = frozenset()
     """The transactions that had transferred tokens."""

@@ -7,7 +7,6 @@ other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import nullcontext
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -184,8 +183,11 @@ class Link(Transport):
         timeout_s = request.extensions.get("timeout", {}).get("read")
         is_ended = False
         try:
-            async with nullcontext() if timeout_s is None else asyncio.timeout(timeout_s):
+            if timeout_s is None:
                 response = await self._cross(request, exchange)
+            else:
+                async with asyncio.timeout(timeout_s):
+                    response = await self._cross(request, exchange)
             self._record(self._received(response, exchange))
             is_ended = True
             return response
@@ -214,7 +216,8 @@ class Link(Transport):
     async def _travel(self, exchange: int) -> None:
         seconds = self._latency(self._stream)
         if seconds:
-            await self._links.clock.sleep(seconds)
+            clock = self._links.clock
+            await clock.sleep_until(clock.now() + seconds)
         await self._links.turn(exchange)
 
     def _sent(self, request: Request, exchange: int) -> RequestSent:
