@@ -343,7 +343,9 @@ async def test_a_lost_settlement_and_a_silent_node_are_resolved_by_the_same_head
     assert lost.status_code == 502, lost.text
     assert lost.json()["final"] is False
     assert "PAYMENT-REQUIRED" not in lost.headers  # nothing invites to sign another payment
-    shown = payment_ids(lost.json()["reason"])  # not the payment's own: who has that has access
+    shown = re.findall(
+        r"pay_[\w-]+", lost.json()["reason"]
+    )  # not the payment's own: who has that has access
     assert shown == {1: [], 2: [required.json()["paymentId"]]}[version]
     if version == 2:
         assert told(2, lost).error_reason == "unexpected_settle_error"
@@ -646,10 +648,6 @@ def found(rig: ServiceRig, payment: dict[str, str]) -> gate.Pass:
 
 
 # --- the rig -----------------------------------------------------------------------------------
-
-
-def payment_ids(text: str) -> list[str]:
-    return re.findall(r"pay_[\w-]+", text)
 
 
 def crashed(rig: ServiceRig) -> None:
