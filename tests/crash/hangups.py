@@ -37,7 +37,7 @@ from x402sim.protocol.x402 import (
 )
 
 PATIENT_S = 30.0
-ORDER_S = 300.0
+ORDER_S = 600.0
 """The most seconds of one order: a service that does not start again ends the run."""
 
 
@@ -281,6 +281,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.hangups", description=__doc__)
     parser.add_argument("--command", choices=[c.name.lower() for c in Command], default="serve")
     parser.add_argument("--orders", type=int, default=300)
+    parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--version", type=int, choices=[1, 2], help="of x402; by default both")
@@ -291,7 +292,7 @@ def main() -> int:
     tally = run(
         Command[asked.command.upper()],
         orders=asked.orders,
-        clients=64,
+        clients=asked.clients,
         timeout_s=asked.timeout,
         kills=asked.kills,
         seed=asked.seed,

@@ -425,6 +425,22 @@ async def test_who_named_a_payment_gets_its_answer_again_and_nobody_else(rig: Se
 
 
 @scene
+async def test_a_named_payment_that_is_sent_again_at_once_is_answered_alike(
+    rig: ServiceRig,
+) -> None:
+    payment = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]])
+
+    async def take_time(_: Any, inner: Any) -> Any:
+        await asyncio.sleep(0.01)
+        return await inner()
+
+    with broken(rig, "facilitator", take_time):
+        answers = await asyncio.gather(*(ask(rig, **payment) for _ in range(3)))
+    assert [each.status_code for each in answers] == [200] * 3
+    assert len({each.content for each in answers}) == rig.transfers() == 1
+
+
+@scene
 async def test_a_kept_answer_ends_with_its_authorization(rig: ServiceRig) -> None:
     payment = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]])
     assert (await ask(rig, **payment)).status_code == 200
