@@ -259,8 +259,7 @@ def _answer_once(
     """Take the one answer that a payment in one step buys (decision 5/authorization-once).
 
     What the chain has seen, anybody can send again, so it is served once: once means that the
-    answer was written to a client that was still there. Raises `Unpaid` if it was served before,
-    and `Repeated` if its payer has named it.
+    answer was written to a client that was still there. Raises `Unpaid` if it was served before.
     """
     payment_id, served = paid.settlement.payment_id, service.store.served
     told = one_step.receipt(service, paid)
@@ -272,9 +271,8 @@ def _answer_once(
     if payment_id in service.answering or not served.begin(payment_id, service.clock.now()):
         if not service.settings.decisions.authorization_once:
             return Answered(told)
-        if paid.named is not None:  # it may have been sent twice at once
-            one_step.repeat(service, paid.named)
-        if served.is_marked(payment_id):
+        is_kept = paid.named is not None and service.store.answers.get(paid.named[0]) is not None
+        if served.is_marked(payment_id) and not is_kept:  # who sends it again gets what is kept
             again = SettlementRefused(Refusal.ALREADY_SETTLED, "this authorization has been served")
         else:
             again = SettlementRefused(Refusal.PENDING, "another request with it is being answered")

@@ -107,21 +107,14 @@ def _named(
 ) -> tuple[str, bytes] | None:
     """Return the name of a payment and its digest; its authorization may have been used by now.
 
-    Raises as `repeat` does.
+    Raises `Repeated` if it was answered, and `Refused` 409 if another one has this name.
     """
     if payment.identifier is None:
         return None
-    named = payment.identifier, sha256(f"{resource}\n{text}".encode()).digest()
-    repeat(service, named)
-    return named
-
-
-def repeat(service: Service, named: tuple[str, bytes]) -> None:
-    """Raise `Repeated` if a payment was answered, and `Refused` 409 if another one has its name."""
-    identifier, digest = named
-    kept = service.store.answers.get(identifier)
+    digest = sha256(f"{resource}\n{text}".encode()).digest()
+    kept = service.store.answers.get(payment.identifier)
     if kept is None:
-        return
+        return payment.identifier, digest
     if kept.digest != digest:
         raise web.refused(RequestError.IDENTIFIER_TAKEN)
     raise Repeated(kept)
