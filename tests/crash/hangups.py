@@ -243,7 +243,7 @@ class _Load:
                 continue
             except httpx.TransportError:
                 order.cut += 1
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(self.luck.uniform(0.05, 0.3))  # so that nobody is always late
                 continue
             if answer.status_code == 200:
                 receipt = answer.headers[RESPONSE_HEADERS[order.version]]
