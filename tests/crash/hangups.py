@@ -37,7 +37,7 @@ from x402sim.protocol.x402 import (
 )
 
 PATIENT_S = 30.0
-ORDER_S = 300.0
+ORDER_S = 600.0
 """The most seconds of one order: a service that does not start again ends the run."""
 
 
@@ -179,21 +179,19 @@ def _kill(
         stop.set()
 
 
+@dataclass
 class _Load:
     """The clients of one run."""
 
-    def __init__(
-        self,
-        deployment: Deployment,
-        tally: Tally,
-        timeout_s: float,
-        luck: random.Random,
-        versions: tuple[Version, ...],
-        twin: httpx.URL | None,
-    ) -> None:
-        self._deployment, self._tally, self._timeout_s = deployment, tally, timeout_s
-        self._luck, self._versions, self._twin = luck, versions, twin
-        accounts = deployment.ready["accounts"][:PAYERS]
+    deployment: Deployment
+    tally: Tally
+    timeout_s: float
+    luck: random.Random
+    versions: tuple[Version, ...]
+    twin: httpx.URL | None
+
+    def __post_init__(self) -> None:
+        accounts = self.deployment.ready["accounts"][:PAYERS]
         self._wallets = [Wallet(each["privateKey"]) for each in accounts]
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
         self._http = httpx.AsyncClient(timeout=None, trust_env=False, limits=limits)
@@ -205,7 +203,7 @@ class _Load:
         async def client() -> None:
             while next(left, None) is not None or not stop.is_set():
                 order = self._sign(await self._patiently({}))
-                self._tally.orders.append(order)
+                self.tally.orders.append(order)
                 try:
                     async with asyncio.timeout(ORDER_S):
                         await self._pay(order)
@@ -214,17 +212,17 @@ class _Load:
 
         async with self._http:
             await asyncio.gather(*(client() for _ in range(clients)))
-            for order in self._tally.orders:
+            for order in self.tally.orders:
                 answer = await self._patiently(proofs(order.payment_id))
                 order.has_access = answer.status_code == 200
 
     def _sign(self, required: httpx.Response) -> Order:
         """Sign what a 402 asks for, in one of the versions."""
-        version: Version = self._luck.choice(self._versions)
+        version: Version = self.luck.choice(self.versions)
         standard = read_standard(required, version)
         assert standard is not None
         offer = choose(standard, TESTNET, lambda _: "")
-        wallet, now_s = self._luck.choice(self._wallets), int(time.time())
+        wallet, now_s = self.luck.choice(self._wallets), int(time.time())
         text = sign(offer, wallet, TESTNET, now_s, AFTER_SIGNING_S)
         nonce = to_hex(authorization_in(offer, text).nonce)
         payment_id = required.json()["paymentId"]
@@ -236,7 +234,7 @@ class _Load:
         Who has named its payment asks for the answer once more: a kill may have come between.
         """
         while True:
-            timeout_s = min(PATIENT_S, self._timeout_s * 1.3**order.timeouts)
+            timeout_s = min(PATIENT_S, self.timeout_s * 1.3**order.timeouts)
             order.sent += 1
             try:
                 answer = await self._send(order.header, timeout_s, 1 + order.sent % 999)
@@ -245,7 +243,7 @@ class _Load:
                 continue
             except httpx.TransportError:
                 order.cut += 1
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(self.luck.uniform(0.05, 0.3))  # so that nobody is always late
                 continue
             if answer.status_code == 200:
                 receipt = answer.headers[RESPONSE_HEADERS[order.version]]
@@ -270,8 +268,8 @@ class _Load:
         self, headers: dict[str, str], timeout_s: float, leverage: int = 10
     ) -> httpx.Response:
         """Ask for a quote on a connection of its own; it is closed when the time is over."""
-        killed = self._deployment.service.base_url
-        url = self._luck.choice((killed, self._twin or killed)).join(QUOTE)
+        killed = self.deployment.service.base_url
+        url = self.luck.choice((killed, self.twin or killed)).join(QUOTE)
         order = ORDER | {"leverage": leverage}
         async with asyncio.timeout(timeout_s):
             return await self._http.post(url, json=order, headers=headers)
@@ -283,6 +281,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.crash.hangups", description=__doc__)
     parser.add_argument("--command", choices=[c.name.lower() for c in Command], default="serve")
     parser.add_argument("--orders", type=int, default=300)
+    parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--version", type=int, choices=[1, 2], help="of x402; by default both")
@@ -293,7 +292,7 @@ def main() -> int:
     tally = run(
         Command[asked.command.upper()],
         orders=asked.orders,
-        clients=64,
+        clients=asked.clients,
         timeout_s=asked.timeout,
         kills=asked.kills,
         seed=asked.seed,

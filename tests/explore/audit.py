@@ -124,6 +124,17 @@ class Audit:
             served &= self.times.naming
         return 0 if each.in_two_steps else len(served)
 
+    def _has_receipt(self, each: Presented) -> bool:
+        """Tell whether its payer was told that this authorization has paid, and no other one.
+
+        What is served for its payment id, which another one has paid, says nothing of it.
+        """
+        is_served_otherwise = each.order.way == "X-PAYMENT and id" and self._has_rivals(each)
+        return each.has_receipt and not (
+            is_served_otherwise
+            and self.times.naming.isdisjoint(answer.exchange for answer in each.answers)
+        )
+
     def _has_rivals(self, each: Presented) -> bool:
         """Tell whether other headers were presented for the same payment id."""
         return any(other.signed != each.signed for other in self.scene.book.at(each.key))
@@ -144,7 +155,7 @@ class Audit:
         elif (  # such a service cannot know whether a header is valid, or what came first
             nonce in self.scene.book.submitted
             and self._skew_s > CLOCK_S
-            and not any(each.has_receipt for each in fitting)
+            and not any(self._has_receipt(each) for each in fitting)
         ):
             self.counts["not served: the service's clock was wrong"] += 1
         elif all(self._was_too_late(each) for each in fitting):
@@ -169,7 +180,7 @@ class Audit:
         is_sent = each.order.service in self.times.settled_by.get(each.signed.nonce, ())
         return (
             not is_sent
-            and not each.has_receipt
+            and not self._has_receipt(each)
             and all(self.times.sent_ms[answer.exchange] >= end_ms for answer in each.answers)
         )
 
@@ -180,7 +191,7 @@ class Audit:
         """
         return (
             each.order.service in self.times.settled_by.get(nonce, ())
-            or each.has_receipt
+            or self._has_receipt(each)
             or any(
                 answer.body.get("final") is False
                 and not any(text in answer.reason for text in _NOT_ACCEPTED)
@@ -254,7 +265,7 @@ class Audit:
         for each in self.scene.book.presented:
             yield from self._names_it(each)
             is_open = each.order.is_named and each.order.is_issued and self._is_alone(each)
-            if not (is_open and each.has_receipt and self._use(each)):
+            if not (is_open and self._has_receipt(each) and self._use(each)):
                 continue
             if not self.granted[each.key].access:
                 said = ", ".join(f"{one.status} {one.error}" for one in each.late)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.explore.campaign import BATCH, Batch, run
-from tests.explore.case import Again, Buy, Case, Strike, Submit, Wallet, Way
+from tests.explore.case import Again, Buy, Case, Reorganise, Strike, Submit, Wallet, Way
 from tests.explore.laws import Law
 from tests.explore.mutants import LOST, MUTANTS
 from tests.explore.play import Played, play
@@ -49,6 +49,14 @@ FOUND = {
             Buy(number=0),
             msgspec.structs.replace(SECOND, way="PAYMENT-SIGNATURE"),
             Submit(at_s=0.06, of=0),
+        )
+    ),
+    "a second header beside the id of a payment that is settled is not looked at": Case(
+        steps=(
+            Buy(number=0, way="X-PAYMENT and id"),
+            Reorganise(at_s=0.01, drop=True),
+            SECOND,
+            Submit(at_s=70, of=0),
         )
     ),
 }

@@ -2,7 +2,6 @@
 
 import json
 import socket
-from dataclasses import replace
 from urllib.parse import urlsplit
 
 import httpx
@@ -32,15 +31,11 @@ def send_and_close(server: Server, headers: dict[str, str]) -> None:
         connection.sendall(head(QUOTE, headers, json.dumps(ORDER).encode()))
 
 
-def signed(
-    payer: Payer, version: Version, required: httpx.Response, *, is_named: bool = True
-) -> dict[str, str]:
+def signed(payer: Payer, version: Version, required: httpx.Response) -> dict[str, str]:
     """Return the header of a payment for a 402, which has a name in version 2."""
     offered = read_standard(required, version)
     assert offered is not None
     offer = choose(offered, TESTNET, lambda _: "")
-    if not is_named:
-        offer = replace(offer, takes_names=False)
     text = sign(offer, payer.wallet, TESTNET, payer.server.now_s(), AFTER_SIGNING_S)
     return {PAYMENT_HEADERS[version]: text}
 

@@ -333,6 +333,20 @@ async def deliver(_: Any, inner: Any) -> Any:
     return await inner()
 
 
+async def take_time(_: Any, inner: Any) -> Any:
+    await asyncio.sleep(0.01)
+    return await inner()
+
+
+async def lost(rig: ServiceRig, payment: dict[str, str]) -> httpx.Response:
+    """Pay, and lose every sign of the settlement."""
+    silent = after(2, lose_request)  # the node answers the first look at the nonce
+    with broken(rig, "facilitator", only("/settle", lose_answer)), broken(rig, "rpc", silent):
+        answer = await ask(rig, **payment)
+    assert (answer.status_code, answer.json()["final"]) == (502, False)
+    return answer
+
+
 # --- lost answers and crashes ----------------------------------------------------------------
 
 
@@ -343,19 +357,13 @@ async def test_a_lost_settlement_and_a_silent_node_are_resolved_by_the_same_head
 ) -> None:
     required = await ask(rig)
     payment = sign(rig, version, required)
-    silent = after(2, lose_request)  # the node answers the first look at the nonce
-    with (
-        broken(rig, "facilitator", only("/settle", lose_answer)),
-        broken(rig, "rpc", silent),
-    ):
-        lost = await ask(rig, **payment)
-    assert lost.status_code == 502, lost.text
-    assert lost.json()["final"] is False
-    assert "PAYMENT-REQUIRED" not in lost.headers  # nothing invites to sign another payment
-    shown = payment_ids(lost.json()["reason"])  # not the payment's own: who has that has access
+    refused = await lost(rig, payment)
+    assert "PAYMENT-REQUIRED" not in refused.headers  # nothing invites to sign another payment
+    # Not the payment's own id: who has that has access.
+    shown = re.findall(r"pay_[\w-]+", refused.json()["reason"])
     assert shown == {1: [], 2: [required.json()["paymentId"]]}[version]
     if version == 2:
-        assert told(2, lost).error_reason == "unexpected_settle_error"
+        assert told(2, refused).error_reason == "unexpected_settle_error"
     rig.now[0] += 3600 * (version - 1)  # however late
     served = await ask(rig, **payment)
     assert (served.status_code, rig.transfers()) == (200, 1)
@@ -432,6 +440,18 @@ async def test_who_named_a_payment_gets_its_answer_again_and_nobody_else(rig: Se
 
 
 @scene
+async def test_a_named_payment_that_is_sent_twice_at_once_is_to_be_sent_again(
+    rig: ServiceRig,
+) -> None:
+    payment = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]])
+    with broken(rig, "facilitator", take_time):
+        first, second = await asyncio.gather(ask(rig, **payment), ask(rig, **payment))
+    assert (first.status_code, second.status_code, second.json()["final"]) == (200, 409, False)
+    assert (await ask(rig, **payment)).content == first.content
+    assert rig.transfers() == 1
+
+
+@scene
 async def test_a_kept_answer_ends_with_its_authorization(rig: ServiceRig) -> None:
     payment = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]])
     assert (await ask(rig, **payment)).status_code == 200
@@ -445,9 +465,7 @@ async def test_a_kept_answer_ends_with_its_authorization(rig: ServiceRig) -> Non
 @scene
 async def test_the_answer_to_a_payment_that_settled_late_is_kept_as_well(rig: ServiceRig) -> None:
     payment = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]])
-    silent = after(2, lose_request)  # the node answers the first look at the nonce
-    with broken(rig, "facilitator", only("/settle", lose_answer)), broken(rig, "rpc", silent):
-        assert (await ask(rig, **payment)).status_code == 502
+    await lost(rig, payment)
     rig.now[0] += 3600
     first = await ask(rig, **payment)
     other = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]], "pay_another_0123456789")
@@ -607,12 +625,7 @@ async def test_two_processes_that_get_one_header_at_once_settle_it_once(
         header = rig.sign(required)
         asked = settlement(body["paymentId"], header, body["paymentRequirements"])
         path, sent = PAY, {"json": asked}
-
-    async def take_time(_: Any, inner: Any) -> Any:
-        await asyncio.sleep(0.01 * (not is_late))
-        return await inner()
-
-    slow = broken(rig, "facilitator", take_time)
+    slow = broken(rig, "facilitator", deliver if is_late else take_time)
     with beside(rig, db) as (_, other), broken(rig, "rpc", at_once(is_late=is_late)), slow:
         answers = await asyncio.gather(rig.http.post(path, **sent), other.post(path, **sent))
         (late,) = [each for each in answers if each.status_code != 200]
@@ -627,9 +640,7 @@ async def test_two_processes_that_resolve_a_payment_at_once_settle_it_once(
     rig: ServiceRig, db: Path
 ) -> None:
     payment = sign(rig, 2, await ask(rig))
-    silent = after(2, lose_request)  # the node answers the first look at the nonce
-    with broken(rig, "facilitator", only("/settle", lose_answer)), broken(rig, "rpc", silent):
-        assert (await ask(rig, **payment)).status_code == 502
+    await lost(rig, payment)
     with beside(rig, db) as (other, client), broken(rig, "rpc", at_once()):
         assert await asyncio.gather(reconcile(rig.service), reconcile(other)) == [1, 1]
         assert (await client.post(QUOTE, json=ORDER, headers=payment)).status_code == 200
@@ -655,10 +666,6 @@ def found(rig: ServiceRig, payment: dict[str, str]) -> gate.Pass:
 
 
 # --- the rig -----------------------------------------------------------------------------------
-
-
-def payment_ids(text: str) -> list[str]:
-    return re.findall(r"pay_[\w-]+", text)
 
 
 def crashed(rig: ServiceRig) -> None:

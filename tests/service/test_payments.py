@@ -204,22 +204,6 @@ async def test_an_authorization_pays_once_however_it_is_spelled(rig: ServiceRig)
     assert (await rig.ask(x_payment_id=second.json()["paymentId"])).status_code == 402
 
 
-@pytest.mark.clause("5/nonce-once", "7/nonce-already-used")
-@scene
-async def test_an_authorization_used_before_it_was_presented_pays_for_nothing(
-    rig: ServiceRig,
-) -> None:
-    """It may have paid at another service of the same merchant."""
-    required = await rig.ask()
-    header = rig.sign(required)
-    await submit(rig, header)
-    refused = await rig.pay(required, header)
-    assert (refused.status_code, refused.json()["error"]) == (409, "Nonce already used")
-    assert refused.json()["final"] is True
-    assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 402
-    assert not any("x402" in str(r.url) for r in rig.wires["facilitator"].seen), "not sent on"
-
-
 async def submit(rig: ServiceRig, header: str) -> bytes:
     """Submit a signed authorization as a third party; return the transaction hash."""
     auth, signature = authorization_of(decode_header(header))

@@ -293,7 +293,8 @@ def _answer_once(
     if payment_id in service.answering or not served.begin(payment_id, service.clock.now()):
         if not service.settings.decisions.authorization_once:
             return Answered(told)
-        if served.is_marked(payment_id):
+        is_kept = paid.named is not None and service.store.answers.get(paid.named[0]) is not None
+        if served.is_marked(payment_id) and not is_kept:  # who sends it again gets what is kept
             again = SettlementRefused(Refusal.ALREADY_SETTLED, "this authorization has been served")
         else:
             again = SettlementRefused(Refusal.PENDING, "another request with it is being answered")
