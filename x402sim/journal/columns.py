@@ -5,10 +5,11 @@ that were recorded, or the columns themselves, which frames are made of.
 """
 
 from array import array
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from inspect import Parameter, signature
-from itertools import chain, compress, repeat, starmap
+from itertools import chain, compress, starmap
 from operator import attrgetter
 from typing import Any, get_args
 
@@ -41,17 +42,20 @@ class Texts(dict[str | None, int]):
 class Batch:
     """Some entries in order, as columns for each name of an event."""
 
-    def __init__(self, entries: Iterable[Entry], texts: Texts) -> None:
-        self._texts = texts
-        groups: dict[type[Event], list[Entry]] = {}
-        for entry in entries:
-            groups.setdefault(type(entry.event), []).append(entry)
-        self.columns = {name_of(kind): _columns(each, texts) for kind, each in groups.items()}
-        numbers = {kind: number for number, kind in enumerate(groups)}
-        self._order = bytes(numbers[type(entry.event)] for entry in entries)
+    def __init__(self, entries: Sequence[Entry], texts: Texts) -> None:
+        self._texts, self._length = texts, len(entries)
+        groups: dict[type[Event], list[int]] = {}
+        for place, entry in enumerate(entries):
+            groups.setdefault(type(entry.event), []).append(place)
+        self.columns: dict[str, Columns] = {}
+        self._places: dict[str, Sequence[int]] = {}
+        """Where in the batch the entries of each name are."""
+        for kind, places in groups.items():
+            self.columns[name_of(kind)] = _columns([entries[each] for each in places], texts)
+            self._places[name_of(kind)] = array("i", places)
 
     def __len__(self) -> int:
-        return len(self._order)
+        return self._length
 
     def __iter__(self) -> Iterator[Entry]:
         return self.of(frozenset(self.columns))
@@ -59,24 +63,26 @@ class Batch:
     def of(self, names: frozenset[str], to: frozenset[str] | None = None) -> Iterator[Entry]:
         """Yield the entries whose events have one of these names, in order; see `Journal.of`."""
         known = names & self.columns.keys()
-        if to is None and len(known) < 2:  # one kind is in order already
-            return chain.from_iterable(self._read(name, to)[0] for name in known)
-        found = [self._read(name, to) if name in names else None for name in self.columns]
-        each = map(found.__getitem__, self._order)
-        return (next(read[0]) for read in each if read and next(read[1]))
+        if len(known) < 2:  # one kind is in order already
+            return chain.from_iterable(self._read(name, to)[1] for name in known)
+        found: list[Entry | None] = [None] * self._length
+        for name in known:
+            deque(map(found.__setitem__, *self._read(name, to)), maxlen=0)
+        return filter(None, found)
 
-    def _read(self, name: str, to: frozenset[str] | None) -> tuple[Iterator[Entry], Iterator[bool]]:
-        """Return the wanted entries of a name, and of all of that name which are wanted."""
-        columns, texts = self.columns[name], self._texts
+    def _read(self, name: str, to: frozenset[str] | None) -> tuple[Iterable[int], Iterator[Entry]]:
+        """Return the wanted entries of a name, and where they are."""
+        columns, places, texts = self.columns[name], self._places[name], self._texts
         if to is None or "to" not in columns:
-            return _entries(name, columns, texts), repeat(True)
-        numbers = {texts[part] for part in to}
-        wanted = [number in numbers for number in columns["to"]]
-        kept = {field: list(compress(column, wanted)) for field, column in columns.items()}
-        return _entries(name, kept, texts), iter(wanted)
+            return places, _entries(name, columns, texts)
+        wanted = list(map({texts[part] for part in to}.__contains__, columns["to"]))
+        kept = {field: compress(column, wanted) for field, column in columns.items()}
+        return compress(places, wanted), _entries(name, kept, texts)
 
 
-def rows(kind: type[BaseEvent], columns: Columns, texts: Texts, *fields: str) -> Iterator[Any]:
+def rows(
+    kind: type[BaseEvent], columns: Mapping[str, Iterable[Any]], texts: Texts, *fields: str
+) -> Iterator[Any]:
     """Yield the values of some columns of each event."""
     is_text = _texts_of(name_of(kind))
     return zip(*(
@@ -85,7 +91,7 @@ def rows(kind: type[BaseEvent], columns: Columns, texts: Texts, *fields: str) ->
     ), strict=True)  # fmt: skip
 
 
-def _entries(name: str, columns: Columns, texts: Texts) -> Iterator[Entry]:
+def _entries(name: str, columns: Mapping[str, Iterable[Any]], texts: Texts) -> Iterator[Entry]:
     kind, make = _kinds()[name], _maker(name)
     fields = rows(kind, columns, texts, *kind.__struct_fields__)
     return map(Entry, columns["seq"], columns["at_ms"], make(fields))
@@ -138,4 +144,7 @@ def _maker(name: str) -> Callable[[Iterable[tuple[Any, ...]]], Iterator[Event]]:
     if all(each.kind is not Parameter.KEYWORD_ONLY for each in signature(kind).parameters.values()):
         return lambda rows: starmap(kind, rows)
     names = kind.__struct_fields__
-    return lambda rows: (kind(**dict(zip(names, row, strict=True))) for row in rows)
+    given = ", ".join(f"{name}={name}" for name in names)
+    code = f"lambda {', '.join(names)}: kind({given})"  # a third of the time of a mapping for each
+    make: Callable[..., Event] = eval(code, {"kind": kind})  # noqa: S307 - the names of our fields
+    return lambda rows: starmap(make, rows)

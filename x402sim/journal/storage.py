@@ -57,7 +57,7 @@ class InMemory:
     def columns(self, name: str) -> tuple[Texts, list[Columns]]:
         """Return the entries of this name as columns, in parts, and their texts."""
         self._make_columns()
-        newest = Batch(self._newest, self._texts)  # empty, unless there is a limit
+        newest = Batch(list(self._newest), self._texts)  # empty, unless there is a limit
         parts = [*self._batches, newest]
         return self._texts, [each.columns[name] for each in parts if name in each.columns]
 

@@ -1,8 +1,8 @@
 """Reads a journal: who is who, when it began, and which answer belongs to which request."""
 
 import ast
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
 from typing import Any, TypeVar, assert_never, get_args
 
 import msgspec
@@ -103,10 +103,8 @@ class Reading:
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
         begin = next((event for _, event in self.of(Begin)), None)
-        first = next(iter(journal), None)
-        first_ms = first.at_ms if first else 0
         self.begin = begin
-        self.start_ms = begin.start_ms if begin else first_ms
+        self.start_ms = begin.start_ms if begin else next((each.at_ms for each in journal), 0)
         self.decimals = begin.decimals if begin else DECIMALS
         self.symbol = begin.symbol if begin else "token"
         self.services = SERVICES.union(_named(begin, "service"))
@@ -156,9 +154,16 @@ class Reading:
         """The names of all merchants: of several services their names, of one "merchant"."""
         return frozenset(each.name for _, each in self.of(ServiceJoined)) or frozenset({MERCHANT})
 
-    def name(self, address: str) -> str:
-        """Return who has this address: a name, one of `merchants`, "mint"; or the address."""
-        return self._names.get(address.lower(), address)
+    @cached_property
+    def name(self) -> Callable[[str], str]:
+        """Returns who has an address: a name, one of `merchants`, "mint"; or the address."""
+        names = self._names
+
+        @cache
+        def name(address: str) -> str:
+            return names.get(address.lower(), address)
+
+        return name
 
     @cached_property
     def exchanges(self) -> list[Exchange]:
@@ -175,6 +180,9 @@ class Reading:
     def standing(self, kind: type[TransactionMined | Transfer], *fields: str) -> Iterator[Any]:
         """Yield fields of the events of transactions that stand in the chain at the end."""
         undone = dict(self.journal.rows(TransactionUndone, "tx_hash", "seq"))
+        if not undone:
+            yield from self.journal.rows(kind, *fields)
+            return
         for tx_hash, seq, *values in self.journal.rows(kind, "tx_hash", "seq", *fields):
             if seq > undone.get(tx_hash, -1):
                 yield values

@@ -6,7 +6,7 @@ says what to do. A statement that fails because the disk is full or the file is 
 """
 
 import sqlite3
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,9 @@ class Database:
 
     def __init__(self, file: Path | None = None) -> None:
         self._connection = sqlite3.connect(file or "", isolation_level=None, timeout=LOCK_TIMEOUT_S)
+        self._writer = self._connection.cursor()
+        """For statements that return no rows: a cursor for each would take longer."""
+        self._transaction = _Transaction(self._writer)
         try:
             self._open()
         except sqlite3.Error:
@@ -154,7 +157,11 @@ class Database:
 
     def changed(self, sql: str, *values: Any) -> bool:
         """Execute one statement; return whether it changed exactly one row."""
-        return self._connection.execute(sql, values).rowcount == 1
+        return self._writer.execute(sql, values).rowcount == 1
+
+    def define(self, name: str, function: Callable[[Any], Any]) -> None:
+        """Let statements call a function of one value."""
+        self._connection.create_function(name, 1, function)
 
     def end_waits(self, table: str) -> None:
         """Make everything due at once that waits in a table."""
@@ -164,7 +171,7 @@ class Database:
 
     def transaction(self) -> "_Transaction":
         """Commit every statement in a `with` block, or none of them."""
-        return _Transaction(self._connection)
+        return self._transaction
 
     def close(self) -> None:
         """Close the connection."""
@@ -194,21 +201,21 @@ class Database:
 class _Transaction:
     """The statements of a `with` block; a generator would take a third of a small transaction."""
 
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_execute")
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, writer: sqlite3.Cursor) -> None:
+        self._connection, self._execute = writer.connection, writer.execute
 
     def __enter__(self) -> None:
-        self._connection.execute("BEGIN IMMEDIATE")
+        self._execute("BEGIN IMMEDIATE")
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
-                self._connection.execute("COMMIT")
+                self._execute("COMMIT")
         finally:
             if self._connection.in_transaction:  # SQLite itself rolls back when the disk is full
-                self._connection.execute("ROLLBACK")
+                self._execute("ROLLBACK")
 
 
 def _raise_if_locked(status: int, _: int, __: int) -> None:

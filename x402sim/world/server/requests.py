@@ -18,10 +18,8 @@ from x402sim.service.issue import PAY
 
 MAX_BODY = 64 * 1024
 """The bytes that are kept of a body."""
-PROOFS = frozenset(
-    name.lower().encode() for name in (*PAYMENT_HEADERS.values(), "X-Payment-Id", "X-Session-Id")
-)
-"""The headers that pay, or show what was paid."""
+_PROOFS = (*PAYMENT_HEADERS.values(), "X-Payment-Id", "X-Session-Id")
+_PAYMENTS = frozenset(name.lower().encode() for name in _PROOFS)
 Headers = Sequence[tuple[bytes, bytes]]
 _current: ContextVar["Request | None"] = ContextVar("the request that is looked at", default=None)
 
@@ -100,25 +98,13 @@ class Requests:
         """Return `app`, whose requests are told."""
 
         def told(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-            if scope["type"] != "http":
-                return app(scope, receive, send)
-            path = scope["path"]
-            proofs = [header for header in scope["headers"] if header[0] in PROOFS]
-            settles = path == PAY or path.startswith("/facilitator")
             is_whole = self.readers > 0 or self._wants_bodies
-            is_whole = is_whole or (self._wants_payments and (settles or bool(proofs)))
-            if is_whole or self._wants_all:
-                return tell(scope, receive, send, proofs, settles, is_whole)
+            is_whole = is_whole or (self._wants_payments and _pays(scope))
+            if (is_whole or self._wants_all) and scope["type"] == "http":
+                return tell(scope, receive, send, is_whole)
             return app(scope, receive, send)
 
-        async def tell(
-            scope: Scope,
-            receive: Receive,
-            send: Send,
-            proofs: Headers,
-            settles: bool,
-            is_whole: bool,
-        ) -> None:
+        async def tell(scope: Scope, receive: Receive, send: Send, is_whole: bool) -> None:
             path, client = scope["path"], scope.get("client")
             request = Request(
                 scope["method"],
@@ -126,13 +112,13 @@ class Requests:
                 scope["query_string"].decode("latin-1"),
                 client[0] if client else "?",
                 scope["headers"],
-                proofs,
+                [header for header in scope["headers"] if header[0] in _PAYMENTS],
                 self._now() if is_whole else 0.0,
                 real_now(),
                 is_whole=is_whole,
             )
             least = 400  # of the statuses whose body is kept
-            if settles or is_whole:
+            if path == PAY or is_whole or path.startswith("/facilitator"):
                 receive = _kept(receive, request)
                 least = 400 if path == PAY and not is_whole else 0
 
@@ -153,6 +139,14 @@ class Requests:
                     look.ended(request)
 
         return told
+
+
+def _pays(scope: Scope) -> bool:
+    """Tell whether a request pays, shows what was paid, or asks the facilitator."""
+    path = scope.get("path", "")
+    if path == PAY or path.startswith("/facilitator"):
+        return True
+    return not _PAYMENTS.isdisjoint(dict(scope.get("headers", ())))
 
 
 def _kept(receive: Receive, request: Request) -> Receive:
