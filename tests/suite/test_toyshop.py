@@ -16,6 +16,7 @@ CAUSES = {
     "replay": "the service takes one authorization more than once (replay)",
     "again": "the service takes one authorization more than once (replay)",
     "unsettled": "the service serves what was not settled on the chain",
+    "unserved": "a payment that is signed as the 402 asks is not settled, or not served",
     "expired": "the service does not check the time window",
     "early": "the service does not check the time window",
     "payee": "the service does not check the payee that the payer sends back",

@@ -32,6 +32,7 @@ FAULTS = {
     "replay": "what was served once is served again, for any request",
     "again": "what was served once is served again at the same URL, with another answer",
     "unsettled": "what is valid is served, whatever comes of the settlement",
+    "unserved": "what was settled ends in a 500",
     "expired": "an authorization that has expired is served",
     "early": "an authorization that is not valid yet is served",
     "forged": "a wrong signature is served",
@@ -86,6 +87,8 @@ class Toyshop:
             told = await self.ask("settle", payment, wanted)
             if told.get("success") is True or "unsettled" in self.faults:
                 self.served[which] = str(request.url)
+                if "unserved" in self.faults:
+                    return JSONResponse({}, 500)
                 return self.answer(told)
         return self.refusal(request, str(told))
 
