@@ -77,8 +77,9 @@ async def sign_settle_repeat(probe: Probe) -> None:
     """A payment that is signed as the 402 asks is settled, and its payer is served."""
     challenge = await probe.challenge()
     header = probe.wallets.sign(challenge, await probe.wallets.payer())
-    probe.wallets.expect_settled(await probe.settle(challenge, header))
-    expect_served(await probe.ask(payment_id=challenge.payment_id))
+    answer = await probe.settle(challenge, header)
+    probe.wallets.expect_settled(answer)
+    expect_served(await probe.opened(challenge, answer))
 
 
 @check("1/payer-pays-no-gas", needs="funds, observe chain", pays=1)

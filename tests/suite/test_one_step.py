@@ -2,14 +2,13 @@
 
 import base64
 import json
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.interop import venv
-from tests.mutants.jury import _quiet
-from tests.mutants.rows import MUTANTS
+from tests.interop import node, venv
 from tests.serve.driver import started
 from tests.suite.duo import command
 from x402sim import TESTNET
@@ -18,20 +17,12 @@ from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 from x402sim.suite.target import PayEndpoint, Target, load
-from x402sim.suite.verdict import Inconclusive, Outcome, Result
+from x402sim.suite.verdict import Inconclusive, Outcome
 from x402sim.world.assembly.recipe import Recipe
 
+SELL = "npm_v2/sell.mjs"
 TARGET = one_step.completed(Target(pay=PayEndpoint(path="")))
 """Our own service, which takes payments in one step, too."""
-
-
-def judged(*parts: str, recipe: Recipe | None = None) -> list[Result]:
-    """Judge our own service by the cases whose names contain a part."""
-    apt = [each for each in all_checks() if each.name in one_step.applicable()]
-    checks = [each for each in apt if any(part in each.name for part in parts)]
-    recipe = recipe or Recipe(network=TESTNET, seed=1)
-    with _quiet():
-        return judge(recipe, target=TARGET, checks=checks)
 
 
 def test_every_case_exists_and_the_others_say_why_they_do_not_apply() -> None:
@@ -40,21 +31,6 @@ def test_every_case_exists_and_the_others_say_why_they_do_not_apply() -> None:
     left = one_step.left_out(TARGET, names)
     assert set(left) == set(names) - one_step.applicable()
     assert one_step.left_out(Target(), names) == {}
-
-
-def test_an_honest_service_has_passed_what_is_judged() -> None:
-    found = judged("2.1/", "receipt:the_receipt", "not_the_amount", "its_own_id", "before_valid")
-    assert [each.outcome for each in found] == [Outcome.PASSED] * len(found)
-    assert {each.id.rpartition("/")[0] for each in found} == {"spec/2.1", "spec/4.1", "spec/5"}
-
-
-@pytest.mark.parametrize(
-    ("mutant", "case"),
-    [("pending-id-opens", "without_money_no"), ("unpaid-is-served", "an_unpaid_request")],
-)
-def test_a_defect_is_seen_in_one_step_too(mutant: str, case: str) -> None:
-    found = judged(case, recipe=MUTANTS[mutant].recipe(Recipe(network=TESTNET, seed=1)))
-    assert [each.outcome for each in found] == [Outcome.FAILED]
 
 
 @pytest.mark.parametrize(
@@ -74,11 +50,13 @@ def test_no_header_ends_the_run(said: bytes) -> None:
 
 @pytest.mark.thorough
 def test_an_honest_service_has_passed_all_of_it() -> None:
-    assert {each.outcome for each in judged("")} == {Outcome.PASSED}
+    checks = [each for each in all_checks() if each.name in one_step.applicable()]
+    results = judge(Recipe(network=TESTNET, seed=1), target=TARGET, checks=checks)
+    assert {each.outcome for each in results} == {Outcome.PASSED}
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("shop", ["fastapi", "flask"])
+@pytest.mark.parametrize("shop", ["fastapi", "flask", "express", "hono"])
 def test_of_a_shop_of_the_sdk_only_a_500_is_found(shop: str, tmp_path: Path) -> None:
     file, report = tmp_path / "shop.toml", tmp_path / "report.json"
     with started("--network", "base-sepolia") as world:
@@ -88,9 +66,12 @@ def test_of_a_shop_of_the_sdk_only_a_500_is_found(shop: str, tmp_path: Path) -> 
             "facilitator": ready["facilitator"],
             "payTo": merchant.address,
             "networks": ["eip155:84532"],
+            "network": "eip155:84532",
             "price": "$0.01",
         }
-        with venv.serving("sell.py", told) as url:
+        is_python = shop in ("fastapi", "flask")
+        serving = partial(venv.serving, "sell.py") if is_python else partial(node.serving, SELL)
+        with serving(told) as url:
             assert "payment-required" in httpx.get(f"{url}/weather").headers
             done = command("target", "init", f"{url}/weather", "--out", str(file))
             assert done.returncode == 0, done.stderr
@@ -104,8 +85,12 @@ def test_of_a_shop_of_the_sdk_only_a_500_is_found(shop: str, tmp_path: Path) -> 
     assert load(file).is_one_step
     assert done.returncode == 0, done.all
     results = {each["id"]: each for each in json.loads(report.read_text("utf-8"))["results"]}
-    broken = results.pop("kit/7/malformed-header")
-    assert (broken["outcome"], broken["actual"][:4]) == ("failed", "500 "), "true of x402 2.25.0"
+    if is_python:
+        broken = results["kit/7/malformed-header"]
+        assert (broken["outcome"], broken["actual"][:4]) == ("failed", "500 "), (
+            "true of x402 2.25.0"
+        )
+        broken["outcome"] = "passed"
     passed = {name for name, each in results.items() if each["outcome"] == "passed"}
     assert {each["outcome"] for each in results.values()} == {"passed", "skipped"}, done.all
-    assert passed == {name.split(":")[0] for name in one_step.applicable()} - {broken["id"]}
+    assert passed == {name.split(":")[0] for name in one_step.applicable()}

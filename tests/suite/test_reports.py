@@ -20,6 +20,7 @@ from x402sim.report import conformance as report
 from x402sim.report.conformance_html import page
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
+from x402sim.suite.one_step import WHY_NOT
 from x402sim.suite.printing import show_results
 from x402sim.suite.verdict import CaseResult, Outcome, Result
 from x402sim.world.assembly.recipe import Recipe
@@ -219,6 +220,23 @@ def test_failures_of_one_cause_follow_the_clearest_in_every_format(
     assert shown.count("expected  ") == 2, "only the first of a cause is shown in full"
     assert shown.index("kit/7/a") < shown.index("spec/8/f MUST, inconclusive") < shown.index("/7/c")
     assert "inconclusive 2: it stopped at 1795360731698\n  spec/8/d, spec/8/e\n" in shown
+
+
+def test_the_terminal_tells_the_causes_before_what_does_not_apply(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    results = [msgspec.convert(each, Result) for each in of_one_cause()]
+    results.append(Result(id="spec/1/indexer", level="MUST", section="1", title="t",
+                          outcome=Outcome.SKIPPED, reason=WHY_NOT))  # fmt: skip
+    show_results(results, strict=False)
+    shown = capsys.readouterr().out
+    assert (
+        "3 probable causes:\n  1. not so: two\n     spec/7/b MUST failed; with it kit/7/a" in shown
+    )
+    assert shown.index("3 probable causes") < shown.index("not judged 1 (-v names them): not app")
+    assert "spec/1/indexer" not in shown
+    show_results(results, strict=False, verbose=True)
+    assert "spec/1/indexer" in capsys.readouterr().out
 
 
 # --- what counts for the exit code ---------------------------------------------------

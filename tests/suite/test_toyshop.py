@@ -12,17 +12,6 @@ from x402sim.report.conformance import RAW
 from x402sim.suite.engine import all_checks
 from x402sim.suite.verdict import Outcome
 
-CAUSES = {
-    "replay": "the service takes one authorization more than once (replay)",
-    "again": "the service takes one authorization more than once (replay)",
-    "unsettled": "the service serves what was not settled on the chain",
-    "expired": "the service does not check the time window",
-    "early": "the service does not check the time window",
-    "payee": "the service does not check the payee that the payer sends back",
-    "amount": "the service does not check the amount that the payer sends back",
-    "receipt": "the receipt of a payment (in one step, the header PAYMENT-RESPONSE) is missing",
-    "status": "a malformed payment header breaks the service (5xx)",
-}
 FIVE = ("payee", "receipt", "replay", "expired", "status")
 
 
@@ -35,7 +24,7 @@ def told(*faults: str) -> list[str]:
 def test_the_report_of_five_faults_names_these_five_causes() -> None:
     found = told(*FIVE)
     assert len(found) == len(FIVE), found
-    assert all(cause.startswith(CAUSES[fault]) for cause, fault in zip(found, FIVE, strict=True))
+    assert all(cause.startswith(FAULTS[fault]) for cause, fault in zip(found, FIVE, strict=True))
 
 
 def test_a_shop_without_faults_has_passed() -> None:
@@ -43,16 +32,11 @@ def test_a_shop_without_faults_has_passed() -> None:
 
 
 @pytest.mark.thorough
-def test_a_forged_signature_is_found_too() -> None:
-    """It is told by what it opens, too: a header that is sent again with another signature."""
-    assert "the service does not check who signed, and what" in told("forged")
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("fault", sorted(FAULTS.keys() - {"forged"}))
-def test_a_fault_is_one_cause(fault: str) -> None:
-    (found,) = told(fault)
-    assert found.startswith(CAUSES[fault])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_told_by_its_cause(fault: str) -> None:
+    found = told(fault)
+    assert any(each.startswith(FAULTS[fault]) for each in found), found
+    assert len(found) == 1 + (fault == "forged"), "another signature is a way to replay, too"
 
 
 def test_a_missing_receipt_is_named_beside_the_payment_that_was_sent() -> None:

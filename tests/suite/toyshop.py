@@ -29,17 +29,20 @@ TARGET = one_step.completed(
     )
 )
 FAULTS = {
-    "replay": "what was served once is served again, for any request",
-    "again": "what was served once is served again at the same URL, with another answer",
-    "unsettled": "what is valid is served, whatever comes of the settlement",
-    "expired": "an authorization that has expired is served",
-    "early": "an authorization that is not valid yet is served",
-    "forged": "a wrong signature is served",
-    "payee": "whom the payer pays is not compared with payTo",
-    "amount": "what the payer pays is not compared with the amount",
-    "receipt": "there is no PAYMENT-RESPONSE",
-    "status": "a payment that cannot be read ends in a 500",
+    "free": "a request without payment gets the content",
+    "replay": "the service takes one authorization more than once (replay)",
+    "again": "the service takes one authorization more than once (replay)",
+    "unsettled": "the service serves what was not settled on the chain",
+    "unserved": "a payment that is signed as the 402 asks is not settled, or not served",
+    "expired": "the service does not check the time window",
+    "early": "the service does not check the time window",
+    "forged": "the service does not check who signed",
+    "payee": "the service does not check the payee that the payer sends back",
+    "amount": "the service does not check the amount that the payer sends back",
+    "receipt": "the receipt of a payment (in one step, the header PAYMENT-RESPONSE) is missing",
+    "status": "a malformed payment header breaks the service (5xx)",
 }
+"""The faults, and how a report begins to tell each. "again" answers something else each time."""
 REASONS = {"expired": "valid_before", "early": "valid_after", "forged": "signature"}
 
 
@@ -63,6 +66,8 @@ class Toyshop:
     async def sell(self, request: Request) -> Response:
         """Sell the weather."""
         header = request.headers.get("payment-signature")
+        if header is None and "free" in self.faults:
+            return self.answer({})
         if header is None:
             return self.refusal(request, "pay first")
         try:
@@ -86,6 +91,8 @@ class Toyshop:
             told = await self.ask("settle", payment, wanted)
             if told.get("success") is True or "unsettled" in self.faults:
                 self.served[which] = str(request.url)
+                if "unserved" in self.faults:
+                    return JSONResponse({}, 500)
                 return self.answer(told)
         return self.refusal(request, str(told))
 

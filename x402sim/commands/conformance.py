@@ -54,7 +54,10 @@ SarifFile = Annotated[
 @takes()
 def conformance(
     base_url: Annotated[
-        str | None, typer.Argument(help="Base URL of the service to judge.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="Base URL of the service to judge, or its endpoint.", show_default=False
+        ),
     ] = None,
     only: Only = None,
     show_list: List = False,
@@ -73,7 +76,8 @@ def conformance(
     prints its plan first, leaves out what does not fit `--budget`, and never exceeds it. With
     `--world`, it also injects faults and counts money on the ledger; the world
     (`x402sim serve --no-service`) is then the service's facilitator, explorer and chain, and
-    mints what payers need.
+    mints what payers need. A service with other paths or other messages, such as one of x402
+    version 2, needs a target file: `x402sim target init URL` writes it.
     """
     from x402sim.suite import command, printing
     from x402sim.suite.parse_options import parse

@@ -58,5 +58,6 @@ def init(
     except OSError as error:
         raise Misuse(f"cannot write {file}: {error.strerror}") from error
     typer.echo(f"wrote {file}; {parse(url, target=str(file), **given).rerun}")
+    typer.echo("pays nothing; for payments add --world URL (x402sim serve) or --payer-key HEX")
     if asked := to_ask(looked):
         typer.echo(asked)

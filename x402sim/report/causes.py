@@ -112,17 +112,14 @@ def _defects() -> tuple[_Defect, ...]:
 
 
 def _explained(failed: Collection[str], judged: set[str]) -> Iterator[list[str]]:
-    """Yield the ids that failed, together what the fewest known defects explain; then the rest.
-
-    What a defect would break and what is not broken counts against it.
-    """
+    """Yield the ids that failed, together what the fewest known defects explain; then the rest."""
     left = dict.fromkeys(failed)
     known = []
     for each in _defects():
         fails = each.fails & judged
         seen = fails.intersection(failed)
         if each.breaks & seen and len(seen) >= ENOUGH * len(fails):
-            known.append((each.breaks, seen, len(fails) - len(seen)))
+            known.append((each.breaks, seen, (len(fails) - len(seen)) / 10))
     while known:
         breaks, seen, _ = max(known, key=lambda each: len(each[1] & left.keys()) - each[2])
         together = [name for name in left if name in seen]

@@ -86,8 +86,8 @@ class TargetAnswer:
         places = self.target.receipt
         has_hash = isinstance(self.at(places.tx_hash), str)
         has_more = self.at(places.success) is True or has_hash or self.session_id is not None
-        is_served = self.target.is_one_step and self.has_content
-        return self.may_be_receipt and (has_more or is_served)
+        is_served = self.target.is_one_step and self.has_content and 200 <= self.status < 300
+        return is_served or (self.may_be_receipt and has_more)
 
     @property
     def may_be_receipt(self) -> bool:

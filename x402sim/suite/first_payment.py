@@ -77,4 +77,6 @@ def _unseen_content(probe: Probe) -> str:
         return f"{asked}, and {wanted}: only content that is a JSON object can be recognized"
     seen = [place for place, _ in walk(answer.body) if place.count("/") == 1 and place != "/"]
     places = " or ".join(place for place in seen if not place.startswith("/PAYMENT-"))
-    return f"{asked}, and {wanted}: set it to where the content is ({places}) in the target file"
+    line = f' (write content = "{places}" below [protected])' if " or " not in places else ""
+    there = f"set it to where the content is ({places}) in the target file{line}"
+    return f"{asked}, and {wanted}: {there}"

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from x402sim.protocol.money import to_decimal
 from x402sim.report import conformance as report
-from x402sim.report.causes import causes
+from x402sim.report.causes import cause as cause_of, causes
 from x402sim.spec.ground import Ground, Kind
 from x402sim.suite.check import Check, clause_text
 from x402sim.suite.demands import by_ground, by_id
@@ -26,6 +26,8 @@ from x402sim.suite.verdict import CaseResult, Outcome, Result
 from x402sim.text.printable import printable
 
 COLUMNS = 79
+MANY = 4
+"""How many ids that follow from a cause are named beside it."""
 WIDTH = 66
 """The width of a quotation: with its indent, a line has less than 80 columns."""
 _NEEDS = {need: name for name, need in reversed(REQUIRABLE.items())}
@@ -144,9 +146,12 @@ def show_results(results: list[Result], strict: bool, *, verbose: bool = False) 
             console.print(f"{len(found)} probable causes:")
         for place, each in enumerate(found if len(found) > 1 else (), start=1):
             _show(console, f"{place:>3}. ", each["cause"], "     ")
-            more = f", and {len(each['follows'])} more" if each["follows"] else ""
+            rest = each["follows"]
+            more = f"; with it {', '.join(rest[:MANY])}" if rest else ""
+            more += f" and {len(rest) - MANY} more" if len(rest) > MANY else ""
             first = by_id[each["id"]]
-            _show(console, f"     [dim]{first.id}[/] ", f"{first.level} {first.outcome}{more}")
+            told = f"{first.level} {first.outcome}{more}"
+            _show(console, f"     [dim]{first.id}[/] ", told, "       ")
         for result in results:
             if result.outcome is Outcome.OBSERVED:
                 _show(console, f"[cyan]observed[/] {result.id}: ", result.actual or "", "  ")
@@ -167,7 +172,9 @@ def _show_cause(console: Console, group: list[Result], cause: str, strict: bool)
             console.print(f"[red bold]probably for the same cause[/], {len(rest)} more:")
             for each in rest:
                 note = _note(each, strict)
-                said = f"{each.id} {each.level}, {each.outcome}{note}: {each.title}"
+                is_failed = each.outcome is Outcome.FAILED
+                what = cause_of(msgspec.to_builtins(each)) if is_failed else each.title
+                said = f"{each.id} {each.level}, {each.outcome}{note}: {what}"
                 _show(console, "  ", said, "    ")
             console.print()
         return

@@ -4,6 +4,7 @@ A payment is shown by what it says. One that is made in one step is also shown a
 its signature, if its payer is a world's, who has only play money: a reader can send it again.
 """
 
+import json
 import re
 from typing import Any
 
@@ -114,7 +115,7 @@ def _told(value: str) -> str:
     told = {name: said[name] for name in said if name not in ("x402Version", "resource")}
     if isinstance(accepted := told.get("accepted"), dict):
         told["accepted"] = {name: accepted[name] for name in accepted if name != "extra"}
-    return printable(cut(redacted(msgspec.json.encode(told).decode()), _LIMIT))
+    return printable(cut(redacted(json.dumps(told, ensure_ascii=False)), _LIMIT))
 
 
 def _json(content: bytes) -> Any:

@@ -117,8 +117,8 @@ class Wallets:
         """
         if answer.is_receipt:
             return
-        is_short = answer.status >= 500 or Refusal.INSUFFICIENT_BALANCE.text in answer.text
-        if is_short and not self._world.exists:
+        may_be_short = Refusal.INSUFFICIENT_BALANCE.text in answer.text or answer.target.is_one_step
+        if (answer.status >= 500 or may_be_short) and not self._world.exists:
             raise Inconclusive(f"the payment could not be made: {answer.summary}")
         raise CheckFailed("a valid payment", "a receipt", answer.summary)
 
