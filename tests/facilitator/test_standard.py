@@ -159,7 +159,7 @@ TOLD = {
     "half an extra": "extra: wanted name and version, got name",
     "domain's name": f"extra.name: wanted {TESTNET.token_name}, got USDC",
     "domain's version": "extra.version: wanted 1, got 2",
-    "late": f"validBefore is {NOW_S + 5}, the server's clock says {NOW_S}",
+    "late": f"validBefore is {NOW_S + 5}, the server's clock says {NOW_S}; at least 6 s must be left",
     "early": f"validAfter is {NOW_S}, the server's clock says {NOW_S}",
     "wrapped for no wallet": "signed for a smart wallet that is not deployed",
 }
@@ -188,6 +188,7 @@ def test_every_row_of_the_standard_is_tested() -> None:
 
 def test_an_authorization_that_lasts_six_seconds_more_is_valid(desk: Desk) -> None:
     assert desk.post(VERIFY, asking(2, LAST))["isValid"]
+    assert desk.post(SETTLE, asking(2, LAST))["success"]
 
 
 def test_more_than_required_pays_in_version_1_only(desk: Desk) -> None:
@@ -207,6 +208,7 @@ def test_verify_simulates_the_call_unless_told_not_to(version: int) -> None:
     told = f"balance of {ALICE.address}: wanted {START_BASE + 1}, got {START_BASE}"
     funds = {"isValid": False, "invalidReason": "insufficient_funds", "invalidMessage": told}
     assert Desk().post(VERIFY, body) == funds | {"payer": ALICE.address}
+    assert Desk().post(SETTLE, body)["errorMessage"] == told
     cancelled = Desk()
     cancelled.driver.send(cancel_call(authorization().nonce))
     answer = cancelled.post(VERIFY, asking(version))

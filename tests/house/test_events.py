@@ -144,14 +144,16 @@ def test_a_number_has_its_unit_in_its_name() -> None:
 
 
 def test_the_actor_of_an_event_matches_its_kind() -> None:
-    its_own = {"world": get_args(events.StoryEvent), "chain": get_args(events.ChainEvent)}
-    named = (events.ServiceEvent, events.ExchangeEvent)
+    its_own = {"world": get_args(events.StoryEvent)}
+    named = (events.ServiceEvent, events.ExchangeEvent, events.ChainEvent)
     anyone = {each for group in named for each in get_args(group)} | {events.AnswerSent}
     for kind in KINDS:
         actors = get_args(get_type_hints(kind)["actor"])
         for name, group in its_own.items():
             assert (kind in group) == (actors == (name,)), kind
         assert (kind in anyone) == (actors == ()), kind
+        defaults = {each.name: each.default for each in msgspec.structs.fields(kind)}
+        assert (kind in get_args(events.ChainEvent)) == (defaults["actor"] == "chain"), kind
 
 
 def test_every_event_is_recorded_somewhere() -> None:

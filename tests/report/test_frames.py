@@ -26,7 +26,7 @@ DTYPES = {
     **{f"{name}_base": "Int64" for name in AMOUNTS},
     **dict.fromkeys(AMOUNTS, "float64"),
     **dict.fromkeys(("tx", "refund_tx", "session_id", "error", "revert_reason", "payment_id", "sender_address", "to_address", "expected", "actual"), "string"),
-    **dict.fromkeys(("payer", "caller", "to", "sender", "party", "method", "path", "outcome", "clause", "kind", "event", "resource", "call", "service", "way", "step"), "category"),
+    **dict.fromkeys(("payer", "caller", "to", "sender", "party", "network", "method", "path", "outcome", "clause", "kind", "event", "resource", "call", "service", "way", "step"), "category"),
     "at": "datetime64[ms, UTC]",
 }  # fmt: skip
 DIFFER = {("steps", "status"): "Int64", ("latency", "status"): "Int64", ("payments", "status"): "category",

@@ -10,11 +10,13 @@ import httpx
 import pytest
 
 from x402sim import LocalServer
+from x402sim.events import Transfer
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import NETWORKS
+from x402sim.report.money import balances as balances_of, transactions, transfers
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.parse import parse_chain
 
@@ -101,6 +103,20 @@ def test_a_payment_moves_money_on_its_network_only(
     assert balances(server) == [str(PRICE), str(PRICE)]
     elsewhere = settle(server, "polygon", version)
     assert (elsewhere["success"], elsewhere["errorReason"]) == (False, "invalid_network")
+
+
+def test_what_happens_on_a_further_chain_carries_its_network() -> None:
+    with LocalServer(network=["base-sepolia", "base"]) as server:
+        assert settle(server, "base")["success"]
+        assert settle(server, "base-sepolia")["success"]
+        journal = server.parts.journal  # type: ignore[union-attr]
+        told = [entry.event for entry in journal if isinstance(entry.event, Transfer)]
+        assert [each.actor for each in told[-2:]] == ["chain base", "chain"]
+    paid = transfers(journal).query("to_address == @checksum(@parse_address(@MERCHANT))")
+    assert list(paid["network"].astype("string").fillna("the first")) == ["base", "the first"]
+    held = balances_of(journal).query("party == @paid['to'].iloc[0]")
+    assert list(held["balance_base"]) == [PRICE, PRICE]
+    assert "base" in set(transactions(journal)["network"])
 
 
 def test_time_snapshots_and_reset_are_of_the_whole_world(server: LocalServer) -> None:

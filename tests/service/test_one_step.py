@@ -182,9 +182,9 @@ async def test_what_cannot_be_read_is_400(rig: ServiceRig, text: str, version: V
 
 
 SIGNED: dict[str, tuple[dict[str, Any], str]] = {
-    "too little": ({"value": 9_999}, "authorization_value"),
+    "too little": ({"value": 9_999}, ": value: wanted 10000, got 9999"),
     "far too much": ({"value": 2**256 - 1}, "authorization_value"),
-    "another payee": ({"to": bytes(19) + b"\1"}, "recipient_mismatch"),
+    "another payee": ({"to": bytes(19) + b"\1"}, f", got 0x{'0' * 39}1"),
     "expired": ({"valid_before": 1_000}, "the server's clock says"),
     "too early": ({"valid_after": 2_000_000_000}, "authorization_valid_after"),
     "another chain": ({"network": MAINNET}, "payload_signature"),
@@ -243,6 +243,20 @@ async def test_what_is_wrong_is_402_with_the_reason(
     assert code in refused.json()["reason"]
     assert str(read_required(refused.headers["PAYMENT-REQUIRED"]).error) in refused.json()["reason"]
     assert rig.transfers() == 0
+
+
+@VERSIONS
+@scene
+async def test_the_least_validity_is_the_facilitators(rig: ServiceRig, version: Version) -> None:
+    required, now_s = await ask(rig), rig.clock.now_s()
+    short = await ask(rig, **sign(rig, version, required, valid_before=now_s + 5))
+    assert (short.status_code, rig.transfers()) == (402, 0)
+    assert f"{now_s}; at least 6 s must be left; sign a new one" in short.json()["reason"]
+    payment = sign(rig, version, required, valid_before=now_s + 6)
+    assert (await ask(rig, **payment)).status_code == 200
+    rig.now[0] += 10
+    again = await ask(rig, **payment)
+    assert "this authorization has been served" in again.json()["reason"], "not: it is too late"
 
 
 @scene

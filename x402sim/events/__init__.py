@@ -87,7 +87,7 @@ Intervention = (
 StoryEvent = Begin | End | ServiceJoined | PayerJoined | Intervention | Check | StoryRaised | Note
 """Events of a story or its world; the actor is "world"."""
 ChainEvent = TransactionMined | Transfer | AuthorizationConsumed | TransactionUndone
-"""Events of the chain; the actor is "chain"."""
+"""Events of a chain; the actor is "chain", and of a further network's "chain NAME"."""
 ServiceEvent = (
     PaymentSettled | PaymentRefused | PaymentFailed | PaymentUndone | PaidAgain
     | TransactionReplaced | PaymentIndexed | SettlementAnswerLost | SessionOpened

@@ -1,4 +1,4 @@
-"""The events of the chain."""
+"""The events of a chain; the actor is "chain", of a further network "chain NAME"."""
 
 from typing import Literal
 
@@ -6,7 +6,7 @@ from x402sim.events.base import BaseEvent
 
 
 class _Chain(BaseEvent, frozen=True, kw_only=True):
-    actor: Literal["chain"] = "chain"
+    actor: str = "chain"
 
 
 class TransactionMined(_Chain, frozen=True, kw_only=True):

@@ -33,6 +33,7 @@ from x402sim.facilitator.engine import (
 from x402sim.http import web
 from x402sim.protocol import abi, x402, x402_reasons
 from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.differences import times, too_late
 from x402sim.protocol.discovery import BAZAAR
 from x402sim.protocol.messages import BadMessage, RequiredPayment, decode
 from x402sim.protocol.rules import StandardTerms
@@ -265,6 +266,10 @@ async def _message(
         except ChainError:
             return str(refused.why.value)
         return f"balance of {checksum(auth.from_)}: wanted {auth.value}, got {held}"
+    if refused.why is Cause.EARLY:
+        return times("validAfter", auth.valid_after, facilitator.clock.now_s())
+    if refused.why is Cause.LATE:
+        return too_late(auth.valid_before, facilitator.clock.now_s())
     if refused.why is Cause.NONCE:
         return f"nonce: {to_hex(auth.nonce)} is used or cancelled already"
     return str(refused.why.value)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from x402sim.protocol.crypto import BadSignature, checksum, recover
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
 from x402sim.protocol.networks import NETWORKS, TEST_CHAIN_IDS
-from x402sim.protocol.rules import Invalid, StandardTerms, Verification
+from x402sim.protocol.rules import GRACE_S, Invalid, StandardTerms, Verification
 
 MOST_SHOWN = 80
 """The characters of a value that are shown."""
@@ -54,7 +54,7 @@ def difference(why: Invalid, case: Verification) -> str:
         case Invalid.EARLY:
             return times("validAfter", auth.valid_after, terms.now_s)
         case Invalid.LATE:
-            return times("validBefore", auth.valid_before, terms.now_s)
+            return too_late(auth.valid_before, terms.now_s)
         case Invalid.HEADER | Invalid.UNDEPLOYED:
             return str(why.value)
         case _:
@@ -64,6 +64,11 @@ def difference(why: Invalid, case: Verification) -> str:
 def times(end: str, at_s: int, now_s: int) -> str:
     """Return an end of a window and the time that it was compared with, in Unix seconds."""
     return f"{end} is {at_s}, the server's clock says {now_s}"
+
+
+def too_late(valid_before: int, now_s: int) -> str:
+    """Return why an authorization ends too soon to be settled, with the least validity."""
+    return f"{times('validBefore', valid_before, now_s)}; at least {GRACE_S} s must be left"
 
 
 def _unlike(name: str, wanted: object, got: object) -> str:

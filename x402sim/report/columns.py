@@ -116,7 +116,7 @@ _KINDS: dict[str, Kind] = {
     ),
     **dict.fromkeys(("attempts", "payments", "block", "gas", "gas_price_wei"), integer),
     **dict.fromkeys(("matched", "reverted", "unknown", "unanswered", "backlog"), integer),
-    **dict.fromkeys(("payer", "service", "caller", "sender", "to", "party"), category),
+    **dict.fromkeys(("payer", "service", "caller", "sender", "to", "party", "network"), category),
     **dict.fromkeys(("method", "path", "resource", "call", "clause"), category),
     **dict.fromkeys(("payment_id", "session_id", "tx", "refund_tx"), text),
     **dict.fromkeys(("sender_address", "to_address"), text),

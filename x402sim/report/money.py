@@ -15,7 +15,7 @@ TRANSFERS = ("payment", "refund", "mint", "other")
 """What a transfer can be."""
 
 _TRANSFERS = kinds(
-    "t_s at block tx sender to sender_address to_address amount_base kind undone",
+    "t_s at network block tx sender to sender_address to_address amount_base kind undone",
     kind=one_of(*TRANSFERS),
 )
 
@@ -29,6 +29,7 @@ def transfers(journal: Journal) -> pd.DataFrame:
     | column | dtype | meaning |
     | --- | --- | --- |
     | t_s, at | float64, UTC | when it was mined |
+    | network | category | on which network; NA on the first one of a server's own journal |
     | block, tx | Int64, string | where |
     | sender, to | category | a payer's name, "merchant" (of several services, the service's name), "token owner", "mint" (the zero address), or the address |
     | sender_address, to_address | string | their addresses |
@@ -62,6 +63,7 @@ def _transfer(
             kind = "refund"
     return [
         *reading.when(entry),
+        reading.network(transfer.actor),
         transfer.block,
         transfer.tx_hash,
         sender,
@@ -159,7 +161,7 @@ def sessions(journal: Journal) -> pd.DataFrame:
     return frame(_SESSIONS, rows, reading.decimals)
 
 
-_BALANCES = kinds("t_s at party tx change_base balance_base")
+_BALANCES = kinds("t_s at network party tx change_base balance_base")
 
 
 def balances(journal: Journal) -> pd.DataFrame:
@@ -170,26 +172,29 @@ def balances(journal: Journal) -> pd.DataFrame:
     | column | dtype | meaning |
     | --- | --- | --- |
     | t_s, at | float64, UTC | when |
+    | network | category | on which network; NA on the first one of a server's own journal |
     | party | category | who: a payer's name, "merchant" (of several services, the service's name), or an address |
     | tx | string | the transaction that moved it, or that a reorganisation undid |
     | change_base, change | Int64, float64 | by how much, negative if it fell |
     | balance_base, balance | Int64, float64 | the balance after it |
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    held: dict[str, int] = {}
+    held: dict[tuple[str | None, str], int] = {}
     rows = []
     for moved in reading.movements():
         transfer, moved_base = moved.transfer, moved.amount_base
+        network = reading.network(transfer.actor)
         for address, change in (transfer.sender, -moved_base), (transfer.to, moved_base):
             party = reading.name(address)
             if party != MINT:
-                held[party] = held.get(party, 0) + change
+                account = network, party
+                held[account] = held.get(account, 0) + change
                 when = reading.when(moved.entry)
-                rows.append((*when, party, transfer.tx_hash, change, held[party]))
+                rows.append((*when, *account, transfer.tx_hash, change, held[account]))
     return frame(_BALANCES, rows, reading.decimals)
 
 
-_TRANSACTIONS = kinds("t_s at block tx sender call gas gas_price_wei revert_reason")
+_TRANSACTIONS = kinds("t_s at network block tx sender call gas gas_price_wei revert_reason")
 
 
 def transactions(journal: Journal) -> pd.DataFrame:
@@ -198,6 +203,7 @@ def transactions(journal: Journal) -> pd.DataFrame:
     | column | dtype | meaning |
     | --- | --- | --- |
     | t_s, at | float64, UTC | when it was mined |
+    | network | category | on which network; NA on the first one of a server's own journal |
     | block, tx | Int64, string | where |
     | sender | category | who sent it, and so paid its gas: a name or an address |
     | call | category | the function of the token that it called; empty for any other call |
@@ -213,6 +219,7 @@ def transactions(journal: Journal) -> pd.DataFrame:
         "t_s": since(mined["at_ms"], reading.start_ms),
         "at": mined["at_ms"],
         "tx": mined["tx_hash"],
+        "network": list(map(reading.network, mined["actor"].to_pylist())),
     }
     mined |= {"sender": sender, "gas_price_wei": price_wei}
     return of_columns(_TRANSACTIONS, map(mined.__getitem__, _TRANSACTIONS), reading.decimals)

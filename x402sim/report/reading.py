@@ -111,6 +111,11 @@ class Reading:
         """The names of all services."""
         self.facilitators = ("facilitator", *_named(begin, "facilitator"))
 
+    def network(self, chain: str) -> str | None:
+        """Return the network of a chain by the actor of its events; None if it is not told."""
+        first = self.begin.network if self.begin else None
+        return chain.removeprefix("chain ") if chain != "chain" else first
+
     def of(self, kind: type[Kind]) -> Iterator[tuple[Entry, Kind]]:
         """Yield the events of one kind, with their entries."""
         for entry in self.journal.of(kind):

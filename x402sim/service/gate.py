@@ -243,6 +243,7 @@ async def _settle(
     payment_id, refused = paid.settlement.payment_id, None
     try:
         if not is_entitled(service, payment_id, granted.resource):
+            one_step.require_time(service, paid)
             if only_accepts or _serves_first(service):
                 await payments.accept(service, paid.settlement, paid.offered_id)
                 return

@@ -19,13 +19,20 @@ from starlette.responses import Response
 from x402sim.http import web
 from x402sim.protocol import x402_reasons
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.differences import difference, times
+from x402sim.protocol.differences import difference, times, too_late
 from x402sim.protocol.eip3009 import is_early
 from x402sim.protocol.header import SignedPayment, encode_header
 from x402sim.protocol.messages import BadMessage, PaymentRequired, SettlementRequest, decode
 from x402sim.protocol.offers import PAYMENT_ID, written
 from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, Unpaid
-from x402sim.protocol.rules import VERIFICATION, Invalid, Verification, first_broken, without
+from x402sim.protocol.rules import (
+    GRACE_S,
+    VERIFICATION,
+    Invalid,
+    Verification,
+    first_broken,
+    without,
+)
 from x402sim.protocol.supported import Unsupported, flow_said
 from x402sim.protocol.x402 import (
     DECIMALS,
@@ -167,6 +174,16 @@ def _match(service: Service, payment: StandardPayment, terms: IssuedTerms) -> On
     )
 
 
+def require_time(service: Service, paid: OneStep) -> None:
+    """Raise `SettlementRefused` for a payment that ends before it can be settled.
+
+    One that was presented before may have been settled in time.
+    """
+    is_short = paid.valid_before < service.clock.now_s() + GRACE_S
+    if is_short and not service.store.payments.attempts(paid.settlement.payment_id):
+        raise SettlementRefused(Refusal.EXPIRED, _late(service, paid))
+
+
 def _offered_id(
     service: Service, payment: StandardPayment, headers: Mapping[str, str], resource: str
 ) -> str | None:
@@ -269,8 +286,7 @@ def refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
 
 def _late(service: Service, paid: OneStep) -> str:
     """Return why an authorization is too late, so that a payer sees whose clock is wrong."""
-    told = times("validBefore", paid.valid_before, service.clock.now_s())
-    return f"{told}; sign a new one by that clock"
+    return f"{too_late(paid.valid_before, service.clock.now_s())}; sign a new one by that clock"
 
 
 def _code(version: Version, refusal: Refusal) -> str:

@@ -20,7 +20,11 @@ _USES: dict[bytes, Literal["used", "canceled"]] = {
 class Watch:
     """Follows a chain's blocks; the chain calls it after every operation."""
 
-    def __init__(self, chain: WorldChain, journal: Journal, clock: Clock) -> None:
+    def __init__(
+        self, chain: WorldChain, journal: Journal, clock: Clock, network: str | None = None
+    ) -> None:
+        """`network` is the name of a further network, which its events then carry."""
+        self._actor = "chain" if network is None else f"chain {network}"
         self._chain, self._journal, self._clock = chain, journal, clock
         self._seen: list[Block]
         self._seen, self.supply_base = chain.at_first()
@@ -36,7 +40,9 @@ class Watch:
             height = await self._chain.height()
             while self._seen and await self._is_gone(self._seen[-1], height):
                 for tx_hash in self._seen.pop().tx_hashes:
-                    self._record(events.TransactionUndone(tx_hash=to_hex(tx_hash)))
+                    self._record(
+                        events.TransactionUndone(actor=self._actor, tx_hash=to_hex(tx_hash))
+                    )
             for number in range(self._next, height + 1):
                 block = await self._chain.block(number)
                 receipts = (
@@ -64,6 +70,7 @@ class Watch:
     def _record_receipt(self, block: Block, receipt: TxReceipt) -> None:
         self._record(
             events.TransactionMined(
+                actor=self._actor,
                 tx_hash=to_hex(receipt.tx_hash),
                 block=block.number,
                 block_time_s=block.timestamp_s,
@@ -86,6 +93,7 @@ class Watch:
         sender, to = (checksum(Address(topic[12:])) for topic in log.topics[1:3])
         self._record(
             events.Transfer(
+                actor=self._actor,
                 tx_hash=to_hex(log.tx_hash),
                 block=log.block_number,
                 sender=sender,
@@ -97,6 +105,7 @@ class Watch:
     def _record_use(self, log: Log) -> None:
         self._record(
             events.AuthorizationConsumed(
+                actor=self._actor,
                 tx_hash=to_hex(log.tx_hash),
                 authorizer=checksum(Address(log.topics[1][12:])),
                 authorization=log.topics[2].hex(),

@@ -191,7 +191,7 @@ def _on_another(parts: Parts, opened: OpenChain) -> Parts:
         parts,
         network=opened.network,
         chain=opened.chain,
-        watch=Watch(opened.chain, parts.journal, parts.clock),
+        watch=Watch(opened.chain, parts.journal, parts.clock, opened.network.name),
         rpc_app=parts.deploy.site.with_faults("rpc", opened.rpc_app, paths_of(opened.rpc_app)),
     )
 

@@ -75,7 +75,8 @@ def short(text: str) -> str:
 
 def _transfer(event: events.Transfer, names: Names) -> str:
     moved = _moved(names, event.amount_base, event.sender, event.to)
-    return f"transfer: {moved}, {short(event.tx_hash)}"
+    where = event.actor.removeprefix("chain")
+    return f"transfer: {moved}, {short(event.tx_hash)}" + (where and f", on{where}")
 
 
 @lru_cache(maxsize=1024)  # the same accounts and prices again and again
