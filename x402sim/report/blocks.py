@@ -107,19 +107,11 @@ def blocks(journal: Journal) -> pd.DataFrame:
     def row(block: _Block) -> tuple[Any, ...]:
         orphaned, fork = block.orphaned, block.fork
         return (
-            block.n,
-            block.first.block,
-            *reading.when(block.entry),
-            reading.since(block.first.block_time_s * 1000),
-            block.transactions,
-            block.gas,
-            orphaned is None,
-            reading.since(orphaned.at_ms) if orphaned else None,
-            fork and fork.number,
-            fork and fork.depth,
-            block.replaced_by,
-            block.dropped,
-        )
+            block.n, block.first.block, *reading.when(block.entry),
+            reading.since(block.first.block_time_s * 1000), block.transactions, block.gas,
+            orphaned is None, reading.since(orphaned.at_ms) if orphaned else None,
+            fork and fork.number, fork and fork.depth, block.replaced_by, block.dropped,
+        )  # fmt: skip
 
     return frame(_BLOCKS, map(row, _followed(journal)[0]), reading.decimals)
 
