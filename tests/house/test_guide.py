@@ -95,6 +95,9 @@ def test_the_study_of_many_requests_agrees_with_theory_in_forty_lines() -> None:
             granted = n if name == "naive" else min(n, services)
             found = study["grants"](policy=policy, services=services, n=n, seed=0)
             assert found == {"grants": granted, "transfers": 1}
+    exec(program.replace("another_service()", "another_service(shares_database=True)"), study)
+    shared = study["grants"](policy=study["POLICIES"]["correct"], services=4, n=10, seed=0)
+    assert shared == {"grants": 1, "transfers": 1}
 
 
 def test_the_lines_that_steer_a_server_do() -> None:

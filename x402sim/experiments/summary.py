@@ -1,6 +1,6 @@
 """Summarizes a sweep: mean, quantiles and confidence intervals, by parameters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -64,12 +64,12 @@ def summarize(
     for name in (*keys, *names, "seed"):
         if name not in frame.columns:
             raise ValueError(unknown("column", name, frame.columns))
-    rows, intervals = [], {name: _share if _is_event(frame[name]) else _mean for name in names}
+    rows, events = [], {name: _is_event(frame[name]) for name in names}
     groups = frame.groupby(keys, sort=False, dropna=False) if keys else [((), frame)]
     for given, group in groups:
         failed = int(group["error"].notna().sum()) if "error" in group else 0
         for name in names:
-            facts = _facts(group, name, intervals[name], confidence, quantiles)
+            facts = _facts(group, name, confidence, quantiles, is_event=events[name])
             rows.append(dict(zip(keys, given, strict=True)) | {"result": name} | facts)
             rows[-1]["failed"] = failed
     columns = [*keys, "result", "seeds", "rows", "failed", "mean", "low", "high", "std"]
@@ -118,19 +118,13 @@ def _is_event(column: Any) -> bool:
     return is_bool_dtype(column) or (set(column.dropna()) in ({0}, {0, 1}))
 
 
-_Interval = Callable[[Any, Any, float], tuple[float, float]]
-
-
 def _facts(
-    group: "DataFrame",
-    name: str,
-    interval: _Interval,
-    confidence: float,
-    quantiles: Sequence[float],
+    group: "DataFrame", name: str, confidence: float, quantiles: Sequence[float], *, is_event: bool
 ) -> dict[str, Any]:
     known = group[["seed", name]].dropna()
     numbers = known[name].astype("float64")
-    low, high = interval(*_by_seed(known["seed"].to_numpy(), numbers.to_numpy()), confidence)
+    found = known["seed"].to_numpy(), numbers.to_numpy()
+    low, high = _interval(*found, confidence, is_event=is_event)
     return {
         "seeds": known["seed"].nunique(),
         "rows": len(known),
@@ -142,37 +136,18 @@ def _facts(
     }
 
 
-def _by_seed(seeds: Any, numbers: Any) -> tuple[Any, Any]:
-    """Return the sum of each seed, and how many rows it has."""
+def _interval(
+    seeds: Any, numbers: Any, confidence: float, *, is_event: bool
+) -> tuple[float, float]:
+    """Return the confidence interval of the mean; NaN for fewer than two seeds."""
     import numpy as np
 
     _, owner = np.unique(seeds, return_inverse=True)
-    return np.bincount(owner, numbers), np.bincount(owner)
-
-
-def _share(sums: Any, counts: Any, confidence: float) -> tuple[float, float]:
-    """Return Wilson's interval of a share; NaN for fewer than two seeds.
-
-    Its variance over the seeds says how many independent rows the rows are worth.
-    """
-    seeds, rows = len(sums), counts.sum()
-    if seeds < 2:
-        return float("nan"), float("nan")
-    share = sums.sum() / rows
-    spread, inside = ((sums - share * counts) ** 2).sum() / rows**2, share * (1 - share)
-    worth = seeds if not inside else min(rows, inside / spread) if spread else rows
-    z2 = NormalDist().inv_cdf((1 + confidence) / 2) ** 2
-    middle = (worth * share + z2 / 2) / (worth + z2)
-    half = (z2 * (worth * inside + z2 / 4)) ** 0.5 / (worth + z2)
-    return max(0.0, float(middle - half)), min(1.0, float(middle + half))
-
-
-def _mean(sums: Any, counts: Any, confidence: float) -> tuple[float, float]:
-    """Return the bootstrap's interval of the mean; NaN for fewer than two seeds."""
-    import numpy as np
-
+    sums, counts = np.bincount(owner, numbers), np.bincount(owner)
     if len(sums) < 2:
         return float("nan"), float("nan")
+    if is_event:
+        return _wilson(sums, counts, confidence)
     # Its own stream each time, so that groups with the same seeds are resampled alike.
     draw = np.random.Generator(np.random.PCG64(list(Rng(0).secret("bootstrap"))))
     means = []
@@ -182,3 +157,15 @@ def _mean(sums: Any, counts: Any, confidence: float) -> tuple[float, float]:
     tail = (1 - confidence) / 2
     low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
     return float(low), float(high)
+
+
+def _wilson(sums: Any, counts: Any, confidence: float) -> tuple[float, float]:
+    """Return Wilson's interval of a share, of as many rows as the spread over the seeds allows."""
+    seeds, rows = len(sums), counts.sum()
+    share = sums.sum() / rows
+    spread, inside = ((sums - share * counts) ** 2).sum() / rows**2, share * (1 - share)
+    worth = seeds if not inside else min(rows, inside / spread) if spread else rows
+    z2 = NormalDist().inv_cdf((1 + confidence) / 2) ** 2
+    middle = (worth * share + z2 / 2) / (worth + z2)
+    half = (z2 * (worth * inside + z2 / 4)) ** 0.5 / (worth + z2)
+    return max(0.0, float(middle - half)), min(1.0, float(middle + half))

@@ -53,28 +53,29 @@ def _followed(journal: Journal) -> tuple[list[_Block], list[_Fork]]:
     newest, mined_in = dict[int, _Block](), dict[str, _Block]()
     fork: _Fork | None = None
     for entry in journal.of(ChainReorganised, TransactionMined, TransactionUndone):
-        match entry.event:
-            case ChainReorganised(depth=depth):
-                fork = _Fork(entry, len(forks) + 1, depth)
-                forks.append(fork)
-            case TransactionMined(tx_hash=tx_hash, block=number, gas=gas) as mined:
-                fork, block = None, newest.get(number)
-                if block is None or block.orphaned:
-                    before, block = block, _Block(entry, len(blocks) + 1, mined)
-                    blocks.append(block)
-                    newest[number] = block
-                    if before:
-                        before.replaced_by = block.n
-                block.transactions += 1
-                block.gas += gas
-                if earlier := mined_in.get(tx_hash):
-                    earlier.again += 1
-                mined_in[tx_hash] = block
-            case TransactionUndone(tx_hash=tx_hash) if block := mined_in.get(tx_hash):
-                if block.orphaned is None:
-                    block.orphaned, block.fork = entry, fork
-                    if fork:
-                        fork.blocks.append(block)
+        event = entry.event
+        if isinstance(event, ChainReorganised):
+            fork = _Fork(entry, len(forks) + 1, event.depth)
+            forks.append(fork)
+        elif isinstance(event, TransactionMined):
+            fork, block = None, newest.get(event.block)
+            if block is None or block.orphaned:
+                before, block = block, _Block(entry, len(blocks) + 1, event)
+                blocks.append(block)
+                newest[event.block] = block
+                if before:
+                    before.replaced_by = block.n
+            block.transactions += 1
+            block.gas += event.gas
+            if earlier := mined_in.get(event.tx_hash):
+                earlier.again += 1
+            mined_in[event.tx_hash] = block
+        elif isinstance(event, TransactionUndone):
+            undone = mined_in.get(event.tx_hash)
+            if undone and undone.orphaned is None:
+                undone.orphaned, undone.fork = entry, fork
+                if fork:
+                    fork.blocks.append(undone)
     return blocks, forks
 
 
@@ -106,19 +107,11 @@ def blocks(journal: Journal) -> pd.DataFrame:
     def row(block: _Block) -> tuple[Any, ...]:
         orphaned, fork = block.orphaned, block.fork
         return (
-            block.n,
-            block.first.block,
-            *reading.when(block.entry),
-            reading.since(block.first.block_time_s * 1000),
-            block.transactions,
-            block.gas,
-            orphaned is None,
-            reading.since(orphaned.at_ms) if orphaned else None,
-            fork and fork.number,
-            fork and fork.depth,
-            block.replaced_by,
-            block.dropped,
-        )
+            block.n, block.first.block, *reading.when(block.entry),
+            reading.since(block.first.block_time_s * 1000), block.transactions, block.gas,
+            orphaned is None, reading.since(orphaned.at_ms) if orphaned else None,
+            fork and fork.number, fork and fork.depth, block.replaced_by, block.dropped,
+        )  # fmt: skip
 
     return frame(_BLOCKS, map(row, _followed(journal)[0]), reading.decimals)
 

@@ -58,8 +58,8 @@ export class List {
   }
 
   filter() {
-    const wanted = byId("search").value.trim().toLowerCase().split(/\s+/).filter(Boolean), kind = byId("status").value;
-    const lanes = this.held ?? this.model.lanes;
+    const lanes = this.held ?? this.model.lanes, phrase = byId("search").value.trim().toLowerCase(), kind = byId("status").value;
+    const wanted = lanes.some((lane) => lane.text.includes(phrase)) ? [phrase] : phrase.split(/\s+/); // "account 2", or words anywhere
     this.shown = lanes.filter((lane) => !lane.isGone && (kind === "all" || status(lane) === kind) && wanted.every((text) => lane.text.includes(text))).sort((a, b) => b.at - a.at || b.n - a.n);
     const more = this.held ? this.model.lanes.length - this.held.length : 0;
     byId("count").textContent = `${this.shown.length} of ${lanes.reduce((count, lane) => count + !lane.isGone, 0)}${this.held ? `, paused: ${more} more` : ""}`;
@@ -98,7 +98,7 @@ export class List {
   }
 
   row(lane, isChosen) {
-    const kind = status(lane), told = lane.stopped ? why(lane) : "";
+    const kind = status(lane), told = lane.stopped ? why(lane) : lane.stages.served ? "" : lane.told.at(-1)?.[1] ?? "";
     return el("div", { class: `lane ${kind}`, id: `lane${lane.n}`, "data-n": String(lane.n), role: "option", "aria-selected": String(isChosen) },
       el("div", { class: "top" }, el("span", { class: "at", title: new Date(lane.at).toISOString() }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
         el("span", { class: "who" }, lane.payer ? named(lane.payer) : "somebody"), el("span", { class: "what" }, lane.resource ?? "a payment"),

@@ -44,10 +44,17 @@ export function buildSteering(model) {
   const accounts = Object.values(words.names).filter((name) => name.startsWith("account ")).map((name) => [name.slice(8), name]);
   const wrongs = [["", "rightly"], ...Object.entries(words.mistakes).map(([name, does]) => [name, `wrongly: ${does}`])];
   const victim = select("victim", Object.keys(words.victims).map((name) => [name])), path = el("select", { name: "path" });
+  const containing = el("input", { name: "containing", placeholder: "any text, such as a payment id" });
+  const usual = () => { // what a payer notices: a lost receipt, a lost settlement
+    const known = [...path.options].map((each) => each.value);
+    path.value = victim.value === "facilitator" && known.includes("/settle") ? "/settle" : "";
+    containing.value = victim.value === "service" ? "payment" : "";
+  };
   const paths = () => path.replaceChildren(...["", ...words.victims[victim.value].filter((each) => each !== "/" && !each.includes("{") && !each.startsWith("/docs"))].map((each) => el("option", { value: each }, each || "any path")));
-  victim.addEventListener("change", paths);
+  victim.addEventListener("change", () => { paths(); usual(); });
   victim.value = "facilitator";
   paths();
+  usual();
   const does = select("does", Object.entries(words.faults).map(([name, text]) => [name, `${name}: ${text}`]));
   const inject = (data) => {
     const kind = data.get("does");
@@ -70,7 +77,7 @@ export function buildSteering(model) {
       field("how", select("wrong", wrongs)), el("button", {}, "Pay")], buy)] : []), last,
     ...(words.service ? [play] : []),
     form("Time", [el("p", {}, [60, 300, 3600, 86400].map((each) => button(`+${span(each)}`, () => advance(each)))), field("seconds", number("seconds", 30, 0)), el("button", {}, "Advance")], (data) => advance(Number(data.get("seconds")))),
-    form("Faults", [field("where", victim), field("what", does), field("path", path), field("containing", el("input", { name: "containing", placeholder: "any, or payment" })),
+    form("Faults", [field("where", victim), field("what", does), field("path", path), field("containing (payment: not the first request, which is answered 402)", containing),
       field("times (empty: always)", el("input", { name: "times", type: "number", min: "1", value: "1" })), seconds, code, el("button", {}, "Inject"), button("Clear all", () => act("faults/clear", {}, "httpx.post(server.control_url + \"/faults/clear\", json={})")), el("div", { id: "faults" })], inject),
     form("Skew a clock", [field("whose", select("actor", words.actors.map((each) => [each]))), field("seconds", number("seconds", -60, -1e8)), el("button", {}, "Set")], (data) => act("clock/skew", { actor: data.get("actor"), seconds: Number(data.get("seconds")) })),
     form("Blocks", [field("number", number("blocks", 1, 1)), el("button", {}, "Mine"), el("p", {}, button("Mine on demand", () => act("mining", { automine: false })), button("Mine at once", () => act("mining", { automine: true })), button("Undo the newest", () => act("reorg", { depth: 1 })), button("Run the indexer", () => act("indexer/run")))], (data) => act("mine", { blocks: Number(data.get("blocks")) })),
