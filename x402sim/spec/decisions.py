@@ -171,7 +171,8 @@ class Decisions:
         "X-Payment-Id, which is served as section 5 says. An answer counts once it was written to "
         "a client that was still connected; until then, and after a kill before that was stored, "
         "the same header is served",
-        alternatives="Yes, for the same resource, as its payment id is",
+        alternatives="Yes, for the same resource: in experiments only, as the suite judges that to "
+        "be a replay (5/nonce-once)",
         reason="What is on the chain, anybody can read and send; a payment id only its payer knows",
     )
     agents_free: bool = _decide(
