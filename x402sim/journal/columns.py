@@ -7,6 +7,7 @@ that were recorded, or the columns themselves, which frames are made of.
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from inspect import Parameter, signature
 from itertools import chain, compress, starmap
@@ -52,7 +53,7 @@ class Batch:
         """Where in the batch the entries of each name are."""
         for kind, places in groups.items():
             self.columns[name_of(kind)] = _columns([entries[each] for each in places], texts)
-            self._places[name_of(kind)] = array("i", places)
+            self._places[name_of(kind)] = _numbers(places)
 
     def __len__(self) -> int:
         return self._length
@@ -114,10 +115,11 @@ def _columns(entries: list[Entry], texts: Texts) -> Columns:
 
 
 def _numbers(values: list[int]) -> Sequence[int]:
-    try:
-        return array("q", values)
-    except (OverflowError, TypeError):
-        return values
+    """Return an array of the shortest numbers that hold all of these; the list if none do."""
+    for kind in "hiq":
+        with suppress(OverflowError, TypeError):
+            return array(kind, values)
+    return values
 
 
 @cache

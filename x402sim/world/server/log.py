@@ -99,7 +99,7 @@ class Log:
         self._later = asyncio.get_running_loop().call_later
         self._timer: asyncio.TimerHandle | None = None
         self._texts: SimpleQueue[bytes] = SimpleQueue()
-        """What is to be written, one at a time; nothing ends the thread."""
+        """What the thread writes, one at a time; the empty text ends it."""
         self._is_writing = False
         self._thread = threading.Thread(target=self._write, name="x402sim log", daemon=True)
         self._thread.start()
@@ -125,7 +125,7 @@ class Log:
 
     def _pass_on(self) -> None:
         """Pass the lines of what waits to the thread, unless it still writes."""
-        if self._is_writing:
+        if self._is_writing and self._waiting:  # none waits once nobody reads
             self._timer = self._later(PAUSE_S, self._pass_on)
             return
         self._timer = None
