@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any, Literal, assert_never, cast
+from typing import Any, Literal, cast
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -178,15 +178,9 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._stop_watching()
         self._watched = self._awaited
-        match self._awaited:
-            case "head":
-                self._set_deadline(self._deadlines.head_s)
-            case "body":
-                self._set_deadline(self._deadlines.body_s)
-            case "nothing":
-                pass
-            case _:
-                assert_never(self._awaited)
+        if self._awaited != "nothing":
+            is_head, most = self._awaited == "head", self._deadlines
+            self._set_deadline(most.head_s if is_head else most.body_s)
 
     def _set_deadline(self, seconds: float) -> None:
         self._deadline = self.loop.call_later(seconds, self._too_late, seconds)
