@@ -100,27 +100,15 @@ def written(
     if error or reason:
         told = offers(required, network, url=url, error=error, reason=reason, flow=flow)
         return encode(told.body), told.header
-    payment_id, rest = required.payment_id.encode(), replace(required, payment_id=_ID)
-    body, (before, begun, ended, after) = _common(rest, len(payment_id), network, url, flow)
-    header = before + base64.b64encode(begun + payment_id + ended) + after
-    return payment_id.join(body), header.decode()
+    body, header = _common(replace(required, payment_id=_ID), network, url, flow)
+    payment_id = required.payment_id.encode()
+    return payment_id.join(body), base64.b64encode(payment_id.join(header)).decode()
 
 
 @lru_cache(maxsize=16)  # a URL may be long, and there are few
 def _common(
-    rest: PaymentRequired, length: int, network: Network, url: str, flow: PaymentFlow | None
-) -> tuple[list[bytes], tuple[bytes, bytes, bytes, bytes]]:
-    """Return what is around each payment id of this length in the body, and in the header.
-
-    Of the header, the bytes next to the id are not in base64 yet, which takes them three by three.
-    """
-    told = offers(rest, network, url=url, flow=flow)
-    begun, ended = base64.b64decode(told.header).split(_ID.encode())
-    first = len(begun) - len(begun) % 3
-    last = -(len(begun) + length) % 3
-    return encode(told.body).split(_ID.encode()), (
-        base64.b64encode(begun[:first]),
-        begun[first:],
-        ended[:last],
-        base64.b64encode(ended[last:]),
-    )
+    rest: PaymentRequired, network: Network, url: str, flow: PaymentFlow | None
+) -> tuple[list[bytes], list[bytes]]:
+    """Return what is around each payment id in the body, and in the JSON of the header."""
+    told, mark = offers(rest, network, url=url, flow=flow), _ID.encode()
+    return encode(told.body).split(mark), base64.b64decode(told.header).split(mark)

@@ -71,19 +71,19 @@ class Process:
         self, work: Awaitable[None], abort: Callable[[str], Awaitable[None]] | None = None
     ) -> None:
         """Await work of this process; if a crash ends it, break the connection that it is for."""
-        life, task, is_cut = self.crashes, asyncio.current_task(), False
+        life, task = self.crashes, asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         try:
             await work
+            return
         except asyncio.CancelledError:
             if life == self.crashes:
                 raise
             task.uncancel()
-            is_cut = True
         finally:
             self._tasks.discard(task)
-        if is_cut and abort is not None:
+        if abort is not None:
             await abort("lost")
 
     def start_background(self) -> None:

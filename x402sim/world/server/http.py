@@ -11,23 +11,19 @@ import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from http import HTTPStatus
-from typing import Any, Literal, assert_never, cast
+from typing import Any, Literal, cast
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
-from uvicorn.protocols.http.httptools_impl import (
-    HEADER_RE,
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from x402sim.http import web
 from x402sim.protocol.refusals import RequestError, status_of
 from x402sim.spec.decisions import Decisions
+from x402sim.world.server.cycle import Cycle
 from x402sim.world.transport.middleware import ABORT
 
 MAX_HEAD_BYTES = 512 * 1024
@@ -57,98 +53,6 @@ DEADLINES = Deadlines()
 
 _Awaited = Literal["head", "body", "nothing"]
 """What the client has to send next; nothing while its answer is on its way."""
-
-
-class _Cycle(RequestResponseCycle):
-    """A request whose answer leaves in one write, head and first part of the body.
-
-    The head is checked as a whole: uvicorn searches each header on its own, and one with an offer
-    of payments is long. For the application it is its `web.Connection`.
-    """
-
-    _head = b""
-    """What is to be written before the body."""
-    _is_read = False
-
-    def is_closed(self) -> bool:
-        """Look for the end of the client's stream in the socket."""
-        if self.disconnected or self.transport.is_closing():
-            return True
-        self.transport.set_write_buffer_limits(high=0)  # uvloop writes at the end of its turn
-        number = self.transport.get_extra_info("socket").fileno()
-        with socket.fromfd(number, socket.AF_INET, socket.SOCK_STREAM) as copy:
-            try:
-                return copy.recv(1, socket.MSG_PEEK) == b""
-            except (BlockingIOError, InterruptedError):
-                return False
-            except OSError:  # it was reset
-                return True
-
-    def is_answered(self) -> bool:
-        """Tell whether the last byte was passed on before the connection was lost."""
-        return self.response_complete
-
-    async def receive(self) -> Any:
-        """Return the body: at once if it is here as a whole."""
-        is_ready = not (self.more_body or self._is_read or self.disconnected)
-        if not is_ready or self.flow.read_paused or self.waiting_for_100_continue:
-            return await super().receive()
-        self._is_read = True
-        self.message_event.clear()
-        body, self.body = bytes(self.body), bytearray()
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    async def send(self, message: Any) -> None:
-        """Write a part of the answer."""
-        if message["type"] == "http.response.start":
-            if self._starts(message):
-                return
-        elif self._head:
-            body, self._head = self._head + message.get("body", b""), b""
-            is_open = not (self.disconnected or self.flow.write_paused) and self.keep_alive
-            is_whole = len(body) == self.expected_content_length and not message.get("more_body")
-            if is_open and is_whole:
-                self.transport.write(body)
-                self.response_complete = True
-                self.message_event.set()
-                self.on_response()
-                return
-            message = {**message, "body": body}
-        await super().send(message)
-
-    def _starts(self, message: Any) -> bool:
-        """Keep the head of an ordinary answer, and return True; for any other do nothing."""
-        is_open = not (self.response_started or self.disconnected or self.flow.write_paused)
-        is_ordinary = self.keep_alive and not self.access_log and self.scope["method"] != "HEAD"
-        if not (is_open and is_ordinary):
-            return False
-        headers = (*self.default_headers, *message["headers"])
-        at = _content_length_in(tuple([name for name, _ in headers]))
-        lines = [STATUS_LINE[message["status"]], *[b"%b: %b\r\n" % each for each in headers]]
-        head = b"".join(lines)
-        if at is None or len(head) - len(head.translate(None, _CONTROLS)) != 2 * len(lines):
-            return False
-        self.response_started, self.waiting_for_100_continue = True, False
-        self._head = head + b"\r\n"
-        self.expected_content_length = len(self._head) + int(headers[at][1])
-        self.chunked_encoding = False
-        return True
-
-
-_CONTROLS = bytes({*range(32), 127} - {9})
-"""The bytes that no header may hold; each line of a head ends with two."""
-
-
-@lru_cache(maxsize=64)
-def _content_length_in(names: tuple[bytes, ...]) -> int | None:
-    """Return which header is the Content-Length, if each has a valid name in lower case.
-
-    None without one, and if a header says something of the connection.
-    """
-    is_known = all(name == name.lower() and not HEADER_RE.search(name) for name in names)
-    if not is_known or {b"connection", b"transfer-encoding"} & {*names}:
-        return None
-    return names.index(b"content-length") if b"content-length" in names else None
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -207,7 +111,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Put the connection into the ASGI scope, and the function that breaks it, for faults."""
-        cycle.__class__ = _Cycle
+        cycle.__class__ = Cycle
         scope: Any = cycle.scope
         scope[web.CONNECTION], scope[ABORT] = cycle, self._abort
         super()._start_asgi_task(cycle, app)
@@ -274,15 +178,9 @@ class HttpProtocol(HttpToolsProtocol):
             return
         self._stop_watching()
         self._watched = self._awaited
-        match self._awaited:
-            case "head":
-                self._set_deadline(self._deadlines.head_s)
-            case "body":
-                self._set_deadline(self._deadlines.body_s)
-            case "nothing":
-                pass
-            case _:
-                assert_never(self._awaited)
+        if self._awaited != "nothing":
+            is_head, most = self._awaited == "head", self._deadlines
+            self._set_deadline(most.head_s if is_head else most.body_s)
 
     def _set_deadline(self, seconds: float) -> None:
         self._deadline = self.loop.call_later(seconds, self._too_late, seconds)
