@@ -7,11 +7,11 @@ invariants of every run see to that, too.
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from tests.world.playing import play
 from x402sim import (

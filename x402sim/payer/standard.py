@@ -5,10 +5,10 @@ of it. A server may be hostile or broken, so every field is checked before it is
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import msgspec
 
 from x402sim.payer.core import changed, proofs
 from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
@@ -57,8 +57,7 @@ BEFORE_SIGNING_S = 600
 _UNCLEAR = (x402_reasons.PENDING, x402_reasons.UNEXPECTED_SETTLE, x402_reasons.UNEXPECTED_VERIFY)
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(msgspec.Struct, frozen=True):
     """A way to pay that a 402 offers and that this payer does not take."""
 
     offered: str
@@ -69,8 +68,7 @@ class Rejected:
         return f"{self.offered}: {self.why}"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(msgspec.Struct, frozen=True):
     """The way to pay that was chosen for a resource, and those that were rejected."""
 
     resource: str
@@ -78,8 +76,7 @@ class Choice:
     rejected: tuple[Rejected, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StandardOffer:
+class StandardOffer(msgspec.Struct, frozen=True):
     """What a payer accepted of a 402, in base units; `about` is what the server says it is for.
 
     If it `takes_names` (extension payment-identifier), its answer can be asked for again.

@@ -5,8 +5,10 @@ reverts, as does what needs native money (aggregate3Value).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from x402sim.chain.base import Block, Call, Reverted
 from x402sim.chain.contract import MULTICALL
@@ -29,8 +31,7 @@ CALLS, CALLS3, RESULTS = "(address,bytes)[]", "(address,bool,bytes)[]", "(bool,b
 Result = tuple[bool, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Multicall:
+class Multicall(msgspec.Struct, frozen=True):
     """One call of it: the token, the state, and the time."""
 
     token: Token

@@ -8,10 +8,10 @@ one, and every one that nobody asked about for `MAX_AGE_S` seconds.
 """
 
 import asyncio
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import assert_never
 
+import msgspec
 from msgspec.structs import replace
 
 from x402sim.chain.base import Block, ChainError, Log, LogFilter
@@ -35,8 +35,7 @@ class FilterKind(Enum):
     TRANSACTIONS = "arriving transactions"
 
 
-@dataclass(slots=True)
-class Filter:
+class Filter(msgspec.Struct):
     """What is wanted, and what was told already."""
 
     kind: FilterKind
@@ -44,9 +43,9 @@ class Filter:
     """Of logs: which of them. Blocks are told of from the newest on."""
     next_block: int
     asked_s: float
-    told: list[tuple[Block, list[Log]]] = field(default_factory=list)
+    told: list[tuple[Block, list[Log]]] = msgspec.field(default_factory=list)
     """The newest blocks that it has passed, oldest first, each with the logs it told of."""
-    waiting: set[Hash] = field(default_factory=set)
+    waiting: set[Hash] = msgspec.field(default_factory=set)
     """The transactions told of that were not mined yet."""
 
 

@@ -6,9 +6,9 @@ control.
 
 import asyncio
 import sqlite3
-from dataclasses import dataclass, field, replace
 
 import msgspec
+from msgspec.structs import replace
 from starlette.requests import Request
 
 from x402sim.chain.base import Call, ChainError, Mining, Minting, Rewinding
@@ -24,8 +24,7 @@ class Nothing(msgspec.Struct, frozen=True):
     """The body of an action without arguments."""
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
+class Saved(msgspec.Struct, frozen=True):
     """A snapshot of the service's database and cache, and its number on each network's chain."""
 
     database: sqlite3.Connection
@@ -33,8 +32,7 @@ class Saved:
     chains: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(msgspec.Struct, frozen=True):
     """One world, its snapshots by number, and the tasks that actions left running.
 
     `parts` has the chain that is acted on; `networks` have every network's, the first one first.
@@ -42,8 +40,8 @@ class Context:
 
     parts: Parts
     networks: tuple[Parts, ...]
-    saved: dict[int, Saved] = field(default_factory=dict)
-    running: set[asyncio.Task[None]] = field(default_factory=set)
+    saved: dict[int, Saved] = msgspec.field(default_factory=dict)
+    running: set[asyncio.Task[None]] = msgspec.field(default_factory=set)
 
     @classmethod
     def of(cls, parts: Parts) -> "Context":
