@@ -158,8 +158,9 @@ FIXED: tuple[Decision, ...] = (
         "A payment of version 2 that names itself gets its answer again, receipt included, while "
         "its authorization could still be used, and at least as long as a 402 can be paid, across "
         "restarts, and without a look at the chain. "
-        "It counts as served for everybody else. Another payment with the same id is 409, an id of "
-        "the wrong form is 402. The facilitator keeps no answers",
+        "It counts as served for everybody else. Sent again while it is answered, it is 409 and "
+        "not final. Another payment with the same id is 409, an id of the wrong form is 402. The "
+        "facilitator keeps no answers",
         "It is ignored; or the facilitator repeats its answer, too",
         "What was lost on the wire is got again by the standard's own way. A facilitator that says "
         "`success` twice lets a shop that counts on it serve one payment twice",
