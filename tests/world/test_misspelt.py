@@ -177,7 +177,10 @@ SHOPS = {"dear": Settings(), "cheap": Settings(facilitator="slow")}
     [
         ({"seed": "x"}, "seed: expected a whole number, got 'x'"),
         ({"seed": True}, "seed: expected a whole number, got True"),
-        ({"network": "cronos-mainnet"}, "network: expected Network or None, got 'cronos-mainnet'"),
+        (
+            {"network": "cronos-mainnet"},
+            "network: expected Network, a list of them, or None, got 'cronos-mainnet'",
+        ),
         ({"invariants": "no"}, "invariants: expected True or False, got 'no'"),
         ({"journal": 7}, "journal: expected a text or Path or None, got 7"),
         ({"journal": "run.csv"}, "journal: a run writes NDJSON, "),
