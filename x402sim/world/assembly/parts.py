@@ -159,19 +159,12 @@ def build(
     secret = store.secret("ids", site.rng.secret("ids"))
     opened, *further = _open_chains(site, accounts, store, secret)
     catalogue = Catalogue(site.clocks["facilitator"])
-    indexes: dict[str, Index] = {}
-    deploys: dict[str, Deploy] = {}
-    for each in (opened, *further):
-        index, others = _index(site, each), [it for it in (opened, *further) if it is not each]
-        outside = _outside(site, [each, *others], accounts, index, catalogue)
-        named = each.network.name
-        indexes[named] = index
-        deploys[named] = Deploy(site=site, network=each.network, parts=outside, link=link)
-    deploy = deploys[opened.network.name]
+    around = _around(site, [opened, *further], accounts, catalogue, link)
+    index, deploy = around[opened.network.name]
     services = {recipe.first: deploy.first(store, secret)}
     for name, settings in recipe.services.items():
         if name not in services:
-            services[name] = deploys[settings.network or opened.network.name].named(name)
+            services[name] = around[settings.network or opened.network.name][1].named(name)
     parts = Parts(
         clock=site.clock,
         journal=site.journal,
@@ -180,7 +173,7 @@ def build(
         watch=Watch(opened.chain, site.journal, site.clock),
         clocks=site.clocks,
         faults=site.faults,
-        index=indexes[opened.network.name],
+        index=index,
         accounts=accounts.funded,
         offers=opened.offers
         | WORLD_OFFERS
@@ -192,13 +185,26 @@ def build(
         catalogue=catalogue,
         rpc_app=services[recipe.first].outside["rpc"],
     )
-    on = ((it, indexes[it.network.name], deploys[it.network.name]) for it in further)
-    return replace(parts, also=tuple(_on_another(parts, *each) for each in on))
+    also = (_on_another(parts, each, *around[each.network.name]) for each in further)
+    return replace(parts, also=tuple(also))
 
 
-def _index(site: Site, opened: OpenChain) -> Index:
-    explorer = site.recipe.explorer
-    return Index(opened.chain, site.clocks["explorer"], explorer.lag_s, explorer.interval_s)
+def _around(
+    site: Site,
+    opened: Sequence[OpenChain],
+    accounts: Accounts,
+    catalogue: Catalogue,
+    link: MakeLink,
+) -> dict[str, tuple[Index, Deploy]]:
+    """Return for each network its explorer's index, and what deploys services on it."""
+    found, explorer = {}, site.recipe.explorer
+    for on in opened:
+        index = Index(on.chain, site.clocks["explorer"], explorer.lag_s, explorer.interval_s)
+        in_order = [on, *(each for each in opened if each is not on)]
+        outside = _outside(site, in_order, accounts, index, catalogue)
+        deploy = Deploy(site=site, network=on.network, parts=outside, link=link)
+        found[on.network.name] = index, deploy
+    return found
 
 
 def _on_another(parts: Parts, opened: OpenChain, index: Index, deploy: Deploy) -> Parts:
