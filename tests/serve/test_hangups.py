@@ -6,7 +6,6 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from msgspec.structs import replace
 
 from tests.serve.driver import ORDER, QUOTE, Payer, Server
 from x402sim.payer.standard import choose, read_standard, sign

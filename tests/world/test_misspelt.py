@@ -153,7 +153,10 @@ SHOPS = {"dear": Settings(), "cheap": Settings(facilitator="slow")}
     ("options", "says"),
     [
         ({"seed": True}, "seed: expected a whole number, got True"),
-        ({"network": "cronos-mainnet"}, "network: expected Network or None, got 'cronos-mainnet'"),
+        (
+            {"network": "cronos-mainnet"},
+            "network: expected Network, a list of them, or None, got 'cronos-mainnet'",
+        ),
         ({"journal": 7}, "journal: expected a text or Path or None, got 7"),
         ({"journal": "run.csv"}, "journal: a run writes NDJSON, "),
         ({"journal": "run.json"}, "name it run.ndjson;"),

@@ -8,11 +8,21 @@ import pytest
 
 from tests.evm import find
 from tests.world.playing import play
-from x402sim import BASE_SEPOLIA, LiveWorld, LocalServer, Network, PaymentAuth, SessionAuth, World
+from x402sim import (
+    BASE_SEPOLIA,
+    LiveWorld,
+    LocalServer,
+    Network,
+    PaymentAuth,
+    SessionAuth,
+    Settings,
+    World,
+)
 from x402sim.backends import Anvil
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import PaymentRequired, decode
+from x402sim.protocol.networks import BASE
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.server.listen import Listen
 from x402sim.world.stages.deployment import Deployment
@@ -91,6 +101,36 @@ def test_a_deployment_without_control_is_paid_on_a_network_of_the_users() -> Non
         stage = Deployment(bare.url, payer_key=bare.parts.accounts[0].private_key)
         play(story, stage, network=OWN)  # type: ignore[arg-type]
         assert bare.parts.accounts[0].private_key not in repr(stage)
+
+
+def test_a_story_pays_at_each_service_on_the_network_that_it_accepts() -> None:
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        await world.fund(alice.address, "2.00", "base")
+        there = alice.at("market")
+        for payer in alice, there:
+            required = await payer.ask()
+            assert required.body["network"] == payer.network.name
+            assert (await payer.pay(required)).status == 200
+            assert (await payer.ask(payment_id=required.payment_id)).status == 200
+        third = alice.at(await world.another_service(network="base", quote_price="0.05"))
+        header = third.sign(await third.ask(), steps=1)
+        refused = await alice.ask(header=header)
+        assert "'eip155:8453', offered was 'eip155:84532'" in refused.reason
+        assert (await third.ask(header=header)).status == 200
+        assert (await alice.balance(), await there.balance()) == (990_000, 1_940_000)
+        await world.advance(600)
+        assert (await there.payment(required.payment_id))["block_number"] == 2, "indexed there"
+        with pytest.raises(ValueError, match="unknown network 'polygon'"):
+            await world.another_service(network="polygon")
+
+    services = {"service": Settings(), "market": Settings(network="base")}
+    run = World(network=[BASE_SEPOLIA, BASE], service=services).play(story).raise_for_failure()
+    paid = run.transfers.query("kind == 'payment'")
+    assert list(paid["network"]) == ["base-sepolia", "base", "base"]
+    assert set(run.summary["state"]) == {"held"}
+    with pytest.raises(ValueError, match="market: unknown network 'base'"):
+        World(service=services)
 
 
 def test_a_wallet_signs_for_the_network_that_it_is_given() -> None:

@@ -85,6 +85,9 @@ class Settings:
         (6/reputation).
     facilitator
         The name of the facilitator that it uses; default None, the world's first.
+    network
+        The name of the network that it accepts; default None, the world's first. The first service
+        of a world is on the first.
     phase
         Seconds from the beginning of a world to the first turn of periodic work, modulo its
         interval. The default None draws a phase for each kind of work from the seed, so that
@@ -123,6 +126,7 @@ class Settings:
 
     reputation: Reputation = MatchedPayments()  # noqa: RUF009 - frozen, without state
     facilitator: str | None = None
+    network: str | None = None
     phase: FromZero | None = None
     decisions: Decisions = field(default_factory=Decisions)
     policy: ServicePolicy = field(default_factory=ServicePolicy)

@@ -86,7 +86,8 @@ class Deploy(msgspec.Struct, frozen=True, kw_only=True):
 
         `settings` replace those of the other.
         """
-        setup = replace(of.setup, settings=replace(of.setup.settings, **settings))
+        changed = replace(of.setup.settings, **settings)
+        setup = replace(of.setup, network=self.network, settings=changed)
         if shares_database:
             return self._deployed(name, setup, of.store)
         own = replace(setup, secret=self.site.rng.secret(f"ids of {name}"))

@@ -29,6 +29,7 @@ from x402sim.rng import Stream
 from x402sim.service.state import Service
 from x402sim.service.store import Store
 from x402sim.spec.needs import Need
+from x402sim.text.suggest import unknown
 from x402sim.world.assembly.chain_recorder import Watch
 from x402sim.world.assembly.deploy import Deploy, Deployed, MakeLink, plain_link
 from x402sim.world.assembly.process import Process, paths_of
@@ -122,7 +123,11 @@ class Parts:
             raise ValueError(f"a world has at most {MOST_SERVICES} services")
         names = (service_name(number) for number in range(2, MOST_SERVICES + 1))
         name = next(each for each in names if each not in self.services)
-        self.services[name] = self.deploy.copy(name, self.service, shares_database, settings)
+        network = settings.get("network") or self.network.name
+        on = {each.network.name: each.deploy for each in (self, *self.also)}
+        if network not in on:
+            raise ValueError(unknown("network", network, on))
+        self.services[name] = on[network].copy(name, self.service, shares_database, settings)
         self.services[name].process.start_background()
         return name
 
@@ -153,15 +158,13 @@ def build(
     store = Store(recipe.file)
     secret = store.secret("ids", site.rng.secret("ids"))
     opened, *further = _open_chains(site, accounts, store, secret)
-    explorer = recipe.explorer
-    index = Index(opened.chain, site.clocks["explorer"], explorer.lag_s, explorer.interval_s)
     catalogue = Catalogue(site.clocks["facilitator"])
-    outside = _outside(site, [opened, *further], accounts, index, catalogue)
-    deploy = Deploy(site=site, network=opened.network, parts=outside, link=link)
+    around = _around(site, [opened, *further], accounts, catalogue, link)
+    index, deploy = around[opened.network.name]
     services = {recipe.first: deploy.first(store, secret)}
-    for name in recipe.services:
+    for name, settings in recipe.services.items():
         if name not in services:
-            services[name] = deploy.named(name)
+            services[name] = around[settings.network or opened.network.name][1].named(name)
     parts = Parts(
         clock=site.clock,
         journal=site.journal,
@@ -182,13 +185,34 @@ def build(
         catalogue=catalogue,
         rpc_app=services[recipe.first].outside["rpc"],
     )
-    return replace(parts, also=tuple(_on_another(parts, each) for each in further))
+    also = (_on_another(parts, each, *around[each.network.name]) for each in further)
+    return replace(parts, also=tuple(also))
 
 
-def _on_another(parts: Parts, opened: OpenChain) -> Parts:
+def _around(
+    site: Site,
+    opened: Sequence[OpenChain],
+    accounts: Accounts,
+    catalogue: Catalogue,
+    link: MakeLink,
+) -> dict[str, tuple[Index, Deploy]]:
+    """Return for each network its explorer's index, and what deploys services on it."""
+    found, explorer = {}, site.recipe.explorer
+    for on in opened:
+        index = Index(on.chain, site.clocks["explorer"], explorer.lag_s, explorer.interval_s)
+        in_order = [on, *(each for each in opened if each is not on)]
+        outside = _outside(site, in_order, accounts, index, catalogue)
+        deploy = Deploy(site=site, network=on.network, parts=outside, link=link)
+        found[on.network.name] = index, deploy
+    return found
+
+
+def _on_another(parts: Parts, opened: OpenChain, index: Index, deploy: Deploy) -> Parts:
     """Return the same world with the chain of a further network."""
     return replace(
         parts,
+        index=index,
+        deploy=deploy,
         network=opened.network,
         chain=opened.chain,
         watch=Watch(opened.chain, parts.journal, parts.clock, opened.network.name),

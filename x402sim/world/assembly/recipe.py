@@ -45,7 +45,7 @@ class Recipe:
     network: Network
     also: tuple[Network, ...] = ()
     """Further networks: each has a chain, a token and a JSON-RPC of its own, and the facilitators
-    settle there, too. The services, the explorer and the indexer are on the first."""
+    settle there, too. A service is on the one that its settings name, with an explorer of it."""
     seed: int | None = None
     file: Path | None = None
     """The service's SQLite database; None keeps it in memory."""
@@ -111,6 +111,11 @@ class Recipe:
             seen = [getattr(each, what) for each in (self.network, *self.also)]
             if len(seen) != len(set(seen)):
                 raise ValueError(f"networks: each needs a {what} of its own, got {seen}")
+        names = [each.name for each in (self.network, *self.also)]
+        for name, settings in self.services.items():
+            known = names[:1] if name == self.first else names
+            if settings.network is not None and settings.network not in known:
+                raise ValueError(f"{name}: {unknown('network', settings.network, known)}")
         if self.also and self.chain.kind == "node":
             raise ValueError(f"networks: {self.chain.name} is one network, not several")
 

@@ -73,7 +73,7 @@ class Invariants:
     def __call__(self, entry: Entry) -> None:
         """Check the invariants that one event can break."""
         event = entry.event
-        if event.actor == "chain":  # a block is complete only after its last event
+        if event.actor.startswith("chain"):  # a block is complete only after its last event
             self._is_settled = False
         elif not self._is_settled:
             self._is_settled = True
@@ -194,7 +194,7 @@ class Invariants:
         sender, to = intern(event.sender.lower()), intern(event.to.lower())
         tx, amount_base = _packed(event.tx_hash), int(event.amount_base)
         self._moved[tx] = (*self._moved.get(tx, ()), (sender, to, amount_base))
-        if int(sender, 16) == 0:
+        if int(sender, 16) == 0 and event.actor == "chain":
             self._supply += amount_base
             self._minted[event.tx_hash] = self._minted.get(event.tx_hash, 0) + amount_base
         return ()

@@ -149,9 +149,8 @@ class LiveWorld:
     ) -> events.ServiceName:
         """Start another service; return its name, such as "service 2".
 
-        It has the merchant, the server wallet and the settings of the first, but for those given
-        here, and its own database and id secret, unless it shares them (needs "other services").
-        `payer.at(name)` pays there.
+        It has the first one's merchant, wallet and settings, but for those given here, and its own
+        database and id secret, unless it shares them (needs "other services").
         """
         if self.stage.another_service is None:
             raise RuntimeError(f"{self.stage.base_url} has one service: another cannot be started")
@@ -159,7 +158,7 @@ class LiveWorld:
 
     @property
     def services(self) -> tuple[events.ServiceName, ...]:
-        """The names of the services; payers use the first unless they are sent to another."""
+        """The names of the services; payers use the first, and others as `payer.at(name)`."""
         return self.stage.first, *self.stage.others
 
     def client(
@@ -242,9 +241,10 @@ class LiveWorld:
     # --- the chain -------------------------------------------------------------------
 
     @explained
-    async def fund(self, address: str, amount: str) -> None:
+    async def fund(self, address: str, amount: str, network: str | None = None) -> None:
         """Mint tokens, such as "1.00", to an address; the transaction is mined (needs "funds")."""
-        await self._control("POST", "faucet", {"address": address, "amount": amount})
+        given = {"address": address, "amount": amount}
+        await self._control("POST", market.on("faucet", network), given)
 
     @explained
     async def mining(self, automine: bool) -> None:
@@ -332,9 +332,10 @@ class LiveWorld:
     # --- the money, counted on the chain --------------------------------------------
 
     @explained
-    async def balance(self, address: str) -> int:
+    async def balance(self, address: str, network: str | None = None) -> int:
         """Return an address's balance on the chain, in base units (needs "observe chain")."""
-        (held,) = await self._control("POST", "balances", {"accounts": [address]})
+        asked = {"accounts": [address]}
+        (held,) = await self._control("POST", market.on("balances", network), asked)
         return int(held)
 
     @explained

@@ -7,6 +7,7 @@ import msgspec
 
 from x402sim import events
 from x402sim.protocol.crypto import checksum
+from x402sim.protocol.networks import Network
 from x402sim.service import indexer
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.process import Process
@@ -61,6 +62,17 @@ async def crash(stage: OpenStage, service: events.ServiceName) -> None:
     process = _process_of(stage, service)
     process.crash()
     await process.runs()
+
+
+def network_of(stage: OpenStage, service: events.ServiceName) -> Network | None:
+    """Return the network that a service of this world is on; None in a world that is not ours."""
+    deployed = stage.parts.services.get(service) if stage.parts else None
+    return deployed.process.service.setup.network if deployed else None
+
+
+def on(path: str, network: str | None) -> str:
+    """Return a path of the control API that acts on a network; None for the first."""
+    return path if network is None else f"{path}?network={network}"
 
 
 async def run_indexer(stage: OpenStage, service: events.ServiceName) -> dict[str, Any]:

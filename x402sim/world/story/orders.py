@@ -146,7 +146,7 @@ class Order:
             self._account.note_paid(self._signed)
 
     def _sign(self) -> None:
-        payer, network = self._payer, self._payer.world.network
+        payer, network = self._payer, self._payer.network
         price = Decimal(to_decimal(self.required.price_base, network.decimals))
         allowed_s = self.required.requirements.get("maxTimeoutSeconds", AFTER_SIGNING_S)
         expires_s = payer.now_s() + min(AFTER_SIGNING_S, allowed_s)

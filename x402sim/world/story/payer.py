@@ -4,7 +4,7 @@ from x402sim.events import ServiceName
 from x402sim.payer.shops import Choose, Shop
 from x402sim.payer.wallet import Wallet
 from x402sim.text.arguments import explained
-from x402sim.world.story import shopping
+from x402sim.world.story import market, shopping
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.orders import Account, Shopper
 from x402sim.world.story.payer_client import PayerClient, PayerWorld
@@ -41,6 +41,7 @@ class Payer(PayerClient):
             http = self.world.client(self, to=service)
             there = Payer(self.world, self.name, self.wallet, http, self._account)
             there._elsewhere = self._elsewhere
+            there.network = market.network_of(self.world.stage, service) or self.network
             self._elsewhere[service] = there
         there.skew_s = self.skew_s
         return there

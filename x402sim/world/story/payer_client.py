@@ -29,6 +29,7 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment, read_required
 from x402sim.rng import Stream
 from x402sim.world.control.messages import Sent
+from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.blocks import NewBlock
 from x402sim.world.transport.client import PartClient
@@ -39,6 +40,9 @@ ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 class PayerWorld(Protocol):
     """The part of `LiveWorld` that a payer uses."""
+
+    stage: OpenStage
+    """Where it plays."""
 
     last_exchange: int
     """The number of the newest exchange, which the client updates."""
@@ -51,8 +55,8 @@ class PayerWorld(Protocol):
     def network(self) -> Network:
         """The network whose token pays."""
 
-    async def balance(self, address: str) -> int:
-        """Return an address's balance on the chain, in base units."""
+    async def balance(self, address: str, network: str | None = None) -> int:
+        """Return an address's balance on a network's chain, in base units."""
 
     async def newest_block(self) -> NewBlock:
         """Return the chain's newest block."""
@@ -78,6 +82,8 @@ class PayerClient:
         self.world, self.name, self.wallet, self.http = world, name, wallet, http
         self.skew_s = 0.0
         """Seconds by which this payer's clock is ahead of the true time."""
+        self.network = world.network
+        """The network whose token it pays with: that of the service it is at."""
 
     @property
     def address(self) -> str:
@@ -204,7 +210,7 @@ class PayerClient:
         return core.signed_header(
             core.changed(auth, wrong),
             by or self.wallet,
-            network or self.world.network,
+            network or self.network,
             spelling,
             receive=receive,
         )
@@ -212,7 +218,7 @@ class PayerClient:
     def _sign_one_step(self, required: Answer, by: Wallet | None, wrong: dict[str, Any]) -> str:
         if required.standard_offer is None:
             raise PaymentFailed(f"no payment in one step is offered: {required.error}")
-        network = self.world.network
+        network = self.network
         offer = standard.choose(read_required(required.standard_offer), network, lambda _: "")
         now_s = self.now_s()
         return standard.sign(
@@ -221,7 +227,7 @@ class PayerClient:
 
     def forge(self, header: str, *, spelling: Spelling = "hex", **changed: Any) -> str:
         """Return a header with fields of `wrong` (see `sign`) changed *after* signing."""
-        return core.forged_header(header, self.world.network, spelling, **changed)
+        return core.forged_header(header, self.network, spelling, **changed)
 
     def relabel(
         self,
@@ -252,7 +258,8 @@ class PayerClient:
 
     async def balance(self) -> int:
         """Return this payer's balance on the chain, in base units."""
-        return await self.world.balance(self.address)
+        elsewhere = None if self.network == self.world.network else self.network.name
+        return await self.world.balance(self.address, elsewhere)
 
     async def transfer(self, to: str, amount: str) -> Sent:
         """Send tokens in this payer's own transaction."""

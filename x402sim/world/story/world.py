@@ -29,7 +29,12 @@ from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.parse import parse_stage
 from x402sim.world.stages.stage import OpenStage, Plan, Stage
 from x402sim.world.story import serialize
-from x402sim.world.story.configure import facilitators_of, require_own_world, services_of
+from x402sim.world.story.configure import (
+    facilitators_of,
+    networks_of,
+    require_own_world,
+    services_of,
+)
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, how_far, play_on
 from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
@@ -98,7 +103,8 @@ class World:
     network
         `TESTNET` (the default), `MAINNET`, or a `Network` of your own. With a URL as stage, the
         network is the one that the control API of the service reports; `play` raises `ValueError`
-        if you name another. Without a control API, it is the one given here.
+        if you name another. Without a control API, it is the one given here. Or several: services
+        are on the first, but for those with `Settings(network=name)`.
     without
         Rules to leave out, to test which check notices: ((table, clause), ...), for example
         (("verification", "5/signature-proves"),). Tables: "settlement" and "freshness" (service),
@@ -137,7 +143,7 @@ class World:
         service: Settings | Mapping[str, Settings] | None = None,
         facilitator: FacilitatorSettings | Mapping[str, FacilitatorSettings] | None = None,
         explorer: ExplorerSettings | None = None,
-        network: Network | None = None,
+        network: Network | list[Network] | None = None,
         without: tuple[tuple[str, str], ...] = (),
         invariants: bool = True,
         journal: str | Path | None = None,
@@ -149,11 +155,13 @@ class World:
         configured = {"service": service, "facilitator": facilitator, "explorer": explorer}
         around: dict[str, Any] = {"gas_price_gwei": gas_price_gwei, "cache": cache}
         require_own_world(self.on, configured | around)
+        first, *also = networks_of(network)
         services = services_of(service)
         facilitators = facilitators_of(facilitator, services)
         self._plan = Plan(
             recipe=Recipe(
-                network=network or TESTNET,
+                network=first,
+                also=tuple(also),
                 seed=seed,
                 services=services,
                 facilitators=facilitators,
@@ -174,11 +182,11 @@ class World:
             **around,
             coin_price=coin_price,
             **configured,
-            network=None if network == TESTNET else network,
+            network=[first, *also] if also else None if first == TESTNET else first,
             without=without,
         ) | ({} if invariants else {"invariants": "False"})
         self._description = self._described(options, has_invariants=invariants)
-        self._network = network
+        self._network = None if network is None else first
 
     def _described(self, options: dict[str, str], *, has_invariants: bool) -> Description:
         return Description(
