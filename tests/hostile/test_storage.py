@@ -25,11 +25,18 @@ UNLIMITED = resource.RLIM_INFINITY
 
 
 class FailingDisk:
-    """A connection whose write number `at`, or each, fails as on a full disk."""
+    """A connection, and its cursor, whose write number `at`, or each, fails as on a full disk."""
 
     def __init__(self, connection: sqlite3.Connection, at: int | None = None) -> None:
         self._connection, self._at, self._writes = connection, at, 0
         self.failed: str | None = None
+
+    @property
+    def connection(self) -> "FailingDisk":
+        return self
+
+    def cursor(self) -> "FailingDisk":
+        return self
 
     def execute(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
         if sql.startswith(WRITES):
@@ -118,7 +125,7 @@ def test_the_disk_is_full_at_any_one_write(tmp_path, step):
         with opened(tmp_path / f"{at}.db") as rig:
             database = rig.service.store
             disk = FailingDisk(database._connection, at)
-            database._connection = disk  # type: ignore[assignment]
+            database._use(disk)  # type: ignore[arg-type]
             asyncio.run(a_life(rig))
             assert not database._connection.in_transaction
             if disk.failed is None:
@@ -133,9 +140,9 @@ def full(_: Path, rig: ServiceRig) -> Iterator[None]:
     """Let every write fail."""
     database = rig.service.store
     connection = database._connection
-    database._connection = FailingDisk(connection)  # type: ignore[assignment]
+    database._use(FailingDisk(connection))  # type: ignore[arg-type]
     yield
-    database._connection = connection
+    database._use(connection)
 
 
 @contextmanager

@@ -147,7 +147,11 @@ def test_a_402_is_written_as_its_messages_are_encoded() -> None:
         network="base-sepolia",
     )
     for each in (required, replace(required, payment_id="pay_" + "y" * 60)):
-        for error, reason in (("", None), ("invalid_payload", "invalid_payload: \ue000€")):
-            told = {"url": URL, "error": error, "reason": reason}
+        for error, reason, flow in (
+            ("", None, None),
+            ("", None, "upfront"),
+            ("invalid_payload", "invalid_payload: \ue000€", None),
+        ):
+            told = {"url": URL, "error": error, "reason": reason, "flow": flow}
             wanted = offers(each, BASE_SEPOLIA, **told)
             assert written(each, BASE_SEPOLIA, **told) == (encode(wanted.body), wanted.header)
