@@ -305,6 +305,16 @@ async def test_a_replay_is_refused_and_charges_nothing(rig: ServiceRig, version:
 
 
 @scene
+async def test_a_replay_whose_order_fails_learns_no_payment_id(rig: ServiceRig) -> None:
+    set_up(rig, payment_flow="upfront")
+    payment = sign(rig, 2, await ask(rig))
+    assert "X-Payment-Id" in (await ask(rig, **payment)).headers
+    thief = await rig.http.post(QUOTE, json={}, headers=payment)
+    assert (thief.status_code, told(2, thief).success) == (400, True)
+    assert "pay_" not in thief.text + str(thief.headers)  # it would be served
+
+
+@scene
 async def test_another_spelling_is_the_same_authorization(rig: ServiceRig) -> None:
     required = await ask(rig)
     payment = sign(rig, 2, required)
