@@ -41,6 +41,8 @@ from x402sim.protocol.x402 import (
 from x402sim.service import gate
 from x402sim.service.app import service_app
 from x402sim.service.issue import PAY
+from x402sim.service.policies import ServicePolicy
+from x402sim.service.policies.lost_answer import SettleAgain
 from x402sim.service.reconcile import reconcile
 from x402sim.service.state import KeyedLocks, Service, restarted
 from x402sim.service.store import Store
@@ -156,6 +158,20 @@ async def test_a_bad_body_costs_nothing(rig: ServiceRig, version: Version) -> No
     bad = await rig.http.post(QUOTE, json=ORDER | {"side": "up"}, headers=payment)
     assert (bad.status_code, rig.transfers()) == (400, 0)
     assert (await ask(rig, **payment)).status_code == 200
+
+
+@scene
+async def test_what_is_verified_and_fails_each_time_is_never_sent(rig: ServiceRig) -> None:
+    policy = ServicePolicy(lost_answer=SettleAgain(wait_s=0))
+    set_up(rig, payment_flow="authorization", policy=policy)
+    required = await ask(rig)
+    payment = sign(rig, 2, required)
+    for _ in range(2):
+        failed = await rig.http.post(QUOTE, json={}, headers=payment)
+        await reconcile(rig.service)
+        assert (failed.status_code, rig.transfers()) == (400, 0)
+    paid = await rig.pay(required, rig.sign(required))  # its 402 is free for another payment
+    assert (paid.status_code, rig.transfers()) == (200, 1)
 
 
 @scene
