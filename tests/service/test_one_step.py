@@ -440,17 +440,20 @@ async def test_a_kill_before_an_answer_was_confirmed_costs_one_more(rig: Service
     assert (await ask(rig, **payment)).status_code == 402
 
 
+@pytest.mark.parametrize(("answered", "status"), [(True, 409), (False, 200)])
 @scene
-async def test_a_full_disk_after_the_answer_serves_nobody_again(rig: ServiceRig) -> None:
+async def test_a_full_disk_after_the_answer_serves_nobody_again_but_who_left_before(
+    rig: ServiceRig, answered: bool, status: int
+) -> None:
     payment = sign(rig, 2, await ask(rig))
-    spent = await gate.spend(rig.service, found(rig, payment), On())
+    spent = await gate.spend(rig.service, found(rig, payment), On(answered))
     assert spent is not None
     assert spent.afterwards is not None
     rig.service.store.execute("PRAGMA query_only = 1")  # no statement can write
     await spent.afterwards()
     rig.service.store.execute("PRAGMA query_only = 0")
     rig.now[0] += ANSWERING_S + 1
-    assert (await ask(rig, **payment)).status_code == 409
+    assert (await ask(rig, **payment)).status_code == status
 
 
 def named(text: str, value: Any = "pay_0123456789abcdef") -> dict[str, str]:

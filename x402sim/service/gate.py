@@ -302,10 +302,12 @@ def _answer_once(
 
     async def confirm() -> None:
         is_served = connection.is_answered()
+        if not is_served:  # it is free, also if that cannot be stored
+            service.answering.discard(payment_id)
         try:
             served.end(payment_id, granted.resource, is_served=is_served)
             service.answering.discard(payment_id)
-        except sqlite3.OperationalError as failure:  # the mark stays until the next start
+        except sqlite3.OperationalError as failure:  # what was served stays until the next start
             log.warning("%s: whether it was served is not stored: %s", granted.resource, failure)
         if _serves_first(service):
             await _settle_afterwards(service, paid)
