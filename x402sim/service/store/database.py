@@ -113,14 +113,13 @@ class Database:
         """For statements that return no rows: a cursor for each would take longer."""
         self._transaction = _Transaction(self._writer)
         try:
+            self.execute(f"PRAGMA journal_mode={'WAL' if file else 'MEMORY'}")
             self._open()
         except sqlite3.Error:
             self._connection.close()
             raise
 
     def _open(self) -> None:
-        if self.one("PRAGMA journal_mode=WAL") != ("wal",):  # a file that ends with the process
-            self.execute("PRAGMA journal_mode=MEMORY")
         self.execute("PRAGMA synchronous=FULL")
         self.execute("PRAGMA foreign_keys=ON")
         (health,) = self.one("PRAGMA quick_check(1)")
