@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 import httpx
 import pytest
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -28,7 +29,7 @@ HEAD = b"POST /size HTTP/1.1\r\nHost: x\r\n"
 CLOSED = (ConnectionResetError, BrokenPipeError)
 
 
-def application(gate: threading.Event) -> Starlette:
+def application(server: "Running") -> Starlette:
     async def size(request: Request) -> Response:
         return web.answer({"size": len(await web.read_body(request))})
 
@@ -36,25 +37,40 @@ def application(gate: threading.Event) -> Starlette:
         return web.answer({"early": True})
 
     async def slow(_: Request) -> Response:
-        await asyncio.to_thread(gate.wait, PATIENCE_S)
+        await asyncio.to_thread(server.gate.wait, PATIENCE_S)
         return web.answer({"slow": True})
+
+    async def long(_: Request) -> Response:
+        return Response(bytes(1 << 24))
+
+    async def told(request: Request) -> Response:
+        async def tell() -> None:
+            if not web.connection(request).is_answered():
+                server.left.set()
+
+        answer = web.answer({})
+        answer.background = BackgroundTask(tell)
+        server.begun.set()
+        return answer
 
     return web.application(
         [
             Route("/size", size, methods=["POST"]),
             Route("/early", early, methods=["POST"]),
             Route("/slow", slow),
+            Route("/long", long),
+            Route("/told", told),
         ]
     )
 
 
 class Running:
     def __init__(self, deadlines: Deadlines) -> None:
-        self.gate = threading.Event()
+        self.gate, self.begun, self.left = (threading.Event() for _ in range(3))
         sock = listening_socket(Listen(port=0))
         self.port = sock.getsockname()[1]
         ready = threading.Event()
-        self._server = Server(application(self.gate), ready.set, deadlines)
+        self._server = Server(application(self), ready.set, deadlines)
         main = self._server.serve(sockets=[sock])
         self._thread = threading.Thread(target=run, args=(main,))
         self._thread.start()
@@ -239,6 +255,18 @@ def test_a_request_to_upgrade_is_answered_and_closes(server):
     assert b"connection: close" in answer
 
 
+@pytest.mark.parametrize("behind", [b"", b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"])
+def test_a_request_learns_that_its_client_has_left(server, behind):
+    """Also while its answer waits for the reader of an earlier one, and another request for it."""
+    server.begun.clear()
+    server.left.clear()
+    asked = (b"GET /%b HTTP/1.1\r\nHost: x\r\n\r\n" % name for name in (b"long", b"told"))
+    with server.connect() as connection:
+        connection.sendall(b"".join(asked) + behind)
+        assert server.begun.wait(PATIENCE_S)
+    assert server.left.wait(PATIENCE_S)
+
+
 # --- ordinary clients ----------------------------------------------------------------
 
 
@@ -256,5 +284,5 @@ def test_a_client_uses_one_connection_for_many_requests_with_pauses(hasty):
             url = f"http://127.0.0.1:{hasty.port}/size"
             assert http.post(url, content=b"abc", extensions={"trace": count}).json() == {"size": 3}
     assert len(opened) == 1
-    usual = Server(application(hasty.gate), lambda: None)
+    usual = Server(application(hasty), lambda: None)
     assert usual.config.timeout_keep_alive == DEADLINES.idle_s

@@ -41,6 +41,8 @@ from x402sim.protocol.x402 import (
 from x402sim.service import gate
 from x402sim.service.app import service_app
 from x402sim.service.issue import PAY
+from x402sim.service.policies import ServicePolicy
+from x402sim.service.policies.lost_answer import SettleAgain
 from x402sim.service.reconcile import reconcile
 from x402sim.service.state import KeyedLocks, Service, restarted
 from x402sim.service.store import Store
@@ -156,6 +158,20 @@ async def test_a_bad_body_costs_nothing(rig: ServiceRig, version: Version) -> No
     bad = await rig.http.post(QUOTE, json=ORDER | {"side": "up"}, headers=payment)
     assert (bad.status_code, rig.transfers()) == (400, 0)
     assert (await ask(rig, **payment)).status_code == 200
+
+
+@scene
+async def test_what_is_verified_and_fails_each_time_is_never_sent(rig: ServiceRig) -> None:
+    policy = ServicePolicy(lost_answer=SettleAgain(wait_s=0))
+    set_up(rig, payment_flow="authorization", policy=policy)
+    required = await ask(rig)
+    payment = sign(rig, 2, required)
+    for _ in range(2):
+        failed = await rig.http.post(QUOTE, json={}, headers=payment)
+        await reconcile(rig.service)
+        assert (failed.status_code, rig.transfers()) == (400, 0)
+    paid = await rig.pay(required, rig.sign(required))  # its 402 is free for another payment
+    assert (paid.status_code, rig.transfers()) == (200, 1)
 
 
 @scene
@@ -305,6 +321,16 @@ async def test_a_replay_is_refused_and_charges_nothing(rig: ServiceRig, version:
 
 
 @scene
+async def test_a_replay_whose_order_fails_learns_no_payment_id(rig: ServiceRig) -> None:
+    set_up(rig, payment_flow="upfront")
+    payment = sign(rig, 2, await ask(rig))
+    assert "X-Payment-Id" in (await ask(rig, **payment)).headers
+    thief = await rig.http.post(QUOTE, json={}, headers=payment)
+    assert (thief.status_code, told(2, thief).success) == (400, True)
+    assert "pay_" not in thief.text + str(thief.headers)  # it would be served
+
+
+@scene
 async def test_another_spelling_is_the_same_authorization(rig: ServiceRig) -> None:
     required = await ask(rig)
     payment = sign(rig, 2, required)
@@ -414,17 +440,20 @@ async def test_a_kill_before_an_answer_was_confirmed_costs_one_more(rig: Service
     assert (await ask(rig, **payment)).status_code == 402
 
 
+@pytest.mark.parametrize(("answered", "status"), [(True, 409), (False, 200)])
 @scene
-async def test_a_full_disk_after_the_answer_serves_nobody_again(rig: ServiceRig) -> None:
+async def test_a_full_disk_after_the_answer_serves_nobody_again_but_who_left_before(
+    rig: ServiceRig, answered: bool, status: int
+) -> None:
     payment = sign(rig, 2, await ask(rig))
-    spent = await gate.spend(rig.service, found(rig, payment), On())
+    spent = await gate.spend(rig.service, found(rig, payment), On(answered))
     assert spent is not None
     assert spent.afterwards is not None
     rig.service.store.execute("PRAGMA query_only = 1")  # no statement can write
     await spent.afterwards()
     rig.service.store.execute("PRAGMA query_only = 0")
     rig.now[0] += ANSWERING_S + 1
-    assert (await ask(rig, **payment)).status_code == 409
+    assert (await ask(rig, **payment)).status_code == status
 
 
 def named(text: str, value: Any = "pay_0123456789abcdef") -> dict[str, str]:

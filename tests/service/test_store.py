@@ -22,6 +22,19 @@ def test_a_file_is_opened_again(tmp_path):
     second.close()
 
 
+@pytest.mark.parametrize(("vfs", "mode"), [("unix", "wal"), ("unix-dotfile", "delete")])
+def test_what_a_file_can_undo_outlives_a_kill(tmp_path, monkeypatch, vfs, mode):
+    """Also where the file system has no WAL: it needs memory that processes share."""
+    connect = sqlite3.connect
+    in_vfs = lambda file, **options: connect(f"file:{file}?vfs={vfs}", uri=True, **options)  # noqa: E731
+    monkeypatch.setattr(sqlite3, "connect", in_vfs)
+    store = Store(tmp_path / "service.db")
+    assert store.one("PRAGMA journal_mode") == (mode,)
+    store.close()
+    monkeypatch.undo()
+    assert Database().one("PRAGMA journal_mode") == ("memory",)
+
+
 def test_a_kill_while_the_tables_are_created_leaves_a_file_that_opens(tmp_path):
     """The file has all tables and their version, or nothing."""
     execute, codes = Database.execute, set()

@@ -181,16 +181,14 @@ async def prepay(service: Service, granted: Pass) -> Mapping[str, str]:
     """Do what the payment flow does before the endpoint works: verify a payment, or settle it.
 
     Returns what an endpoint that fails then must tell: that the payment is settled. It stays good
-    for one answer (decision 5/payment-flow). Raises `Unpaid`.
+    for one answer (decision 5/payment-flow), which names its payment id: an error does not, as who
+    reads the chain can cause one. Raises `Unpaid`.
     """
     if granted.paid is None:
         return {}
     is_upfront = service.settings.payment_flow == "upfront"
     await _settle(service, granted, granted.paid, only_accepts=not is_upfront)
-    if not is_upfront:
-        return {}
-    payment_id = granted.paid.settlement.payment_id
-    return {**one_step.receipt(service, granted.paid), "X-Payment-Id": payment_id}
+    return one_step.receipt(service, granted.paid) if is_upfront else {}
 
 
 async def spend(service: Service, granted: Pass, connection: Connection) -> Answered | None:
@@ -304,10 +302,12 @@ def _answer_once(
 
     async def confirm() -> None:
         is_served = connection.is_answered()
+        if not is_served:  # it is free, also if that cannot be stored
+            service.answering.discard(payment_id)
         try:
             served.end(payment_id, granted.resource, is_served=is_served)
             service.answering.discard(payment_id)
-        except sqlite3.OperationalError as failure:  # the mark stays until the next start
+        except sqlite3.OperationalError as failure:  # what was served stays until the next start
             log.warning("%s: whether it was served is not stored: %s", granted.resource, failure)
         if _serves_first(service):
             await _settle_afterwards(service, paid)

@@ -111,6 +111,8 @@ async def accept(service: Service, request: SettlementRequest, offered_id: str |
     attempt = await validate(service, request, offered_id)
     async with service.settling.hold(request.payment_id) if is_reserved else nullcontext():
         stored, is_unused = await check(service, attempt)
+        if stored is not None:  # `check` took it for one that is sent now
+            service.store.payments.set_may_move(stored.attempt, stored.may_move)
         try:
             if service.settings.policy.verify.verifies(attempt.terms.amount_base):
                 await verify(service, attempt)

@@ -147,11 +147,16 @@ class Unresolved:
         return self.finding
 
     async def settle_again(self) -> Finding:
-        """Send it to the facilitator once more; PAID, NOT_YET (refused), or UNKNOWN (lost)."""
+        """Send it to the facilitator once more; PAID, NOT_YET (refused), or UNKNOWN (lost).
+
+        One whose money cannot move is not sent for the first time here: its endpoint has failed.
+        """
         service, stored = self._service, self._stored()
         terms = service.issuer.read(stored.record.payment_id) if stored else None
         if stored is None or terms is None:
             return self.finding
+        if not stored.may_move:
+            return Finding.NOT_YET
         payment, requirements = present(stored.header), service.issuer.requirements(terms)
         try:
             outcome = await service.facilitator.settle(payment, requirements)

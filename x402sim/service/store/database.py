@@ -110,6 +110,7 @@ class Database:
     def __init__(self, file: Path | None = None) -> None:
         self._use(sqlite3.connect(file or "", isolation_level=None, timeout=LOCK_TIMEOUT_S))
         try:
+            self.execute(f"PRAGMA journal_mode={'WAL' if file else 'MEMORY'}")
             self._open()
         except sqlite3.Error:
             self._connection.close()
@@ -122,8 +123,6 @@ class Database:
         self._transaction = _Transaction(self._writer)
 
     def _open(self) -> None:
-        if self.one("PRAGMA journal_mode=WAL") != ("wal",):  # a file that ends with the process
-            self.execute("PRAGMA journal_mode=MEMORY")
         self.execute("PRAGMA synchronous=FULL")
         self.execute("PRAGMA foreign_keys=ON")
         (health,) = self.one("PRAGMA quick_check(1)")

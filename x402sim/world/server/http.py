@@ -68,6 +68,8 @@ class HttpProtocol(HttpToolsProtocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._is_refused = False
         self._idle_since: float | None = None
+        self._begun: Any = None
+        """The newest request that is not behind another one: `cycle` may be behind it."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first head."""
@@ -79,6 +81,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._stop_watching()
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
+        self.cycle = self._begun  # it learns of the end; what is behind it never begins
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -111,7 +114,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         """Put the connection into the ASGI scope, and the function that breaks it, for faults."""
-        cycle.__class__ = Cycle
+        cycle.__class__, self._begun = Cycle, cycle
         scope: Any = cycle.scope
         scope[web.CONNECTION], scope[ABORT] = cycle, self._abort
         super()._start_asgi_task(cycle, app)
