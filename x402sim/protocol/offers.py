@@ -81,6 +81,8 @@ def offers(
 
 _ID = "\ue000"
 """Stands for the payment id where the rest is encoded; no URL can hold it."""
+_LONG_URL = 2000
+"""The characters of a URL, whose host anybody may choose, above which nothing of a 402 is kept."""
 
 
 def written(
@@ -97,7 +99,7 @@ def written(
     But for the payment id, all 402s of a resource are alike, unless an error is told: what they
     have in common is encoded once.
     """
-    if error or reason:
+    if error or reason or len(url) > _LONG_URL:
         told = offers(required, network, url=url, error=error, reason=reason, flow=flow)
         return encode(told.body), told.header
     body, header = _common(replace(required, payment_id=_ID), network, url, flow)
@@ -105,7 +107,7 @@ def written(
     return payment_id.join(body), base64.b64encode(payment_id.join(header)).decode()
 
 
-@lru_cache(maxsize=16)  # a URL may be long, and there are few
+@lru_cache(maxsize=16)
 def _common(
     rest: PaymentRequired, network: Network, url: str, flow: PaymentFlow | None
 ) -> tuple[list[bytes], list[bytes]]:
