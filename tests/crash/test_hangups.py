@@ -59,4 +59,4 @@ def test_many_kills(campaign: dict[str, Any]) -> None:
     tally = run(**campaign, orders=100, clients=32, timeout_s=5)
     print(tally.counts())
     assert tally.violations() == []
-    assert tally.counts()["orders cut by a kill"] > 5 * campaign["kills"]
+    assert tally.counts()["orders cut by a kill"] > campaign["kills"]
