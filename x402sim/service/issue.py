@@ -66,8 +66,11 @@ class IssuedTerms(msgspec.Struct, frozen=True):
     duration: int = 0
 
 
-def _asked(setup: Setup, resource: str, amount_base: int) -> PaymentRequired:
-    """Return what a 402 asks for a resource at one price, without a payment id."""
+def asked(setup: Setup, resource: str, amount_base: int) -> PaymentRequired:
+    """Return what a 402 asks for a resource at one price, without a payment id (2.1/requirements).
+
+    Its requirements have a description (2.1/description-shown).
+    """
     pay_to = setup.wallet if resource == SESSIONS else setup.pay_to
     requirements = PaymentRequirements(
         scheme="exact",
@@ -104,7 +107,7 @@ class Issuer:
             )
         )
         self._key, self._seal = key, Seal(key, context.encode())
-        self._asked = lru_cache(maxsize=64)(partial(_asked, setup))
+        self._asked = lru_cache(maxsize=64)(partial(asked, setup))
 
     def issue(
         self, resource: str, amount_base: int, now_s: int, duration: int = 0
@@ -119,10 +122,7 @@ class Issuer:
         return replace(self._asked(resource, amount_base), payment_id=payment_id)
 
     def requirements(self, terms: IssuedTerms) -> PaymentRequirements:
-        """Return the payment requirements issued under these terms (2.1/requirements).
-
-        They have a description (2.1/description-shown).
-        """
+        """Return the payment requirements issued under these terms."""
         return self._asked(terms.resource, terms.amount_base).payment_requirements
 
     def read(self, payment_id: str) -> IssuedTerms | None:

@@ -66,7 +66,7 @@ FLOW_AND_RESOURCES: tuple[Clause, ...] = (
         "2.1/requirements",
         "Requirements carry scheme, network, payTo, asset, maxAmountRequired, "
         "maxTimeoutSeconds, resource and an optional description.",
-        "service.issue:Issuer.requirements",
+        "service.issue:asked",
         explicit(
             "2.1: Returned inside the 402 body",
             "2.1: scheme",
@@ -139,7 +139,7 @@ FLOW_AND_RESOURCES: tuple[Clause, ...] = (
     Clause(
         "2.1/description-shown",
         "The requirements of a 402 have a description.",
-        "service.issue:Issuer.requirements",
+        "service.issue:asked",
         explicit("2.1: description"),
     ),
     # 2.2 The 402
