@@ -355,8 +355,13 @@ def test_paused_lanes_stay_and_cleared_ones_do_not_come_back(
     browser.run("await page.click('#pause')")
     server.account(2).paid()
     browser.sees("#count", "1 of 1, paused: 1 more")
-    browser.run("await page.click('#clear'); await page.click('#pause')")
-    browser.sees("#count", "0 of 0")
+    browser.run("await page.click('#pause')")
+    browser.sees("#count", "2 of 2")
+    all_paid = "document.querySelectorAll('.badge.paid').length == 2"
+    browser.run(f"await page.waitForFunction(() => {all_paid})")
+    browser.run("await page.click('#pause'); await page.click('#clear')")
+    browser.sees("#count", "0 of 0, paused: 0 more")
+    browser.run("await page.click('#pause')")
     assert server.http.post("/_sim/indexer/run", json={}).json()["matched"] == 2
     server.account(3).paid()
     browser.sees(".lane .who", "account 3")
