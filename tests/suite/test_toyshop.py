@@ -35,6 +35,10 @@ def test_that_nothing_is_ever_settled_is_the_first_cause() -> None:
     assert told("payee", "unasked")[0] == FAULTS["unasked"]
 
 
+def test_an_offer_with_another_status_hides_no_other_fault() -> None:
+    assert told("welcome", "replay") == [FAULTS["welcome"], FAULTS["replay"]]
+
+
 def test_a_refusal_with_a_2xx_is_none_and_the_only_cause() -> None:
     failed = [each for each in judged("polite").values() if each.outcome is Outcome.FAILED]
     assert len(failed) > 10

@@ -41,6 +41,8 @@ FAULTS = {
     "amount": "the service does not check the amount that the payer sends back",
     "receipt": "the receipt of a payment (in one step, the header PAYMENT-RESPONSE) is missing",
     "status": "a malformed payment header breaks the service (5xx)",
+    "forbidden": "a request without payment gets the content, or is not asked to pay with a 402",
+    "welcome": "a request without payment gets the content, or is not asked to pay with a 402",
     "polite": "the service answers a payment that it refuses as if it were served (2xx)",
     "nonces": "the service refuses a valid payment, because another payer has used the same nonce",
     "unasked": "the service serves what was not settled on the chain",
@@ -48,8 +50,9 @@ FAULTS = {
 """The faults, and how a report begins to tell each.
 
 "again" answers something else each time, "unsettled" does not look at what came of a settlement,
-"unasked" does not ask for any.
+"unasked" does not ask for any. "forbidden" asks to pay with a 403, "welcome" with a 200.
 """
+FIRST = "pay first"
 REASONS = {"expired": "valid_before", "early": "valid_after", "forged": "signature"}
 
 
@@ -76,7 +79,7 @@ class Toyshop:
         if header is None and "free" in self.faults:
             return self.answer({})
         if header is None:
-            return self.refusal(request, "pay first")
+            return self.refusal(request, FIRST)
         try:
             payment = loads(b64decode(header, validate=True))
             auth, accepted = payment["payload"]["authorization"], payment["accepted"]
@@ -121,7 +124,9 @@ class Toyshop:
             return JSONResponse({"error": why})
         resource = {"url": str(request.url.replace(query="")), "mimeType": "application/json"}
         told = {"x402Version": 2, "error": why, "resource": resource, "accepts": [self.offer]}
-        return JSONResponse({}, 402, {"PAYMENT-REQUIRED": in_base64(told)})
+        unpaid = {"forbidden": 403, "welcome": 200} if why == FIRST else {}
+        status = next((code for name, code in unpaid.items() if name in self.faults), 402)
+        return JSONResponse({}, status, {"PAYMENT-REQUIRED": in_base64(told)})
 
     async def ask(self, verb: str, payment: Any, wanted: Any) -> dict[str, Any]:
         """Ask the facilitator; an answer of another kind is no success."""

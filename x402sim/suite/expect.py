@@ -26,12 +26,12 @@ def expect_served(answer: TargetAnswer) -> None:
 
 
 def expect_not_served(answer: TargetAnswer, *, is_402: bool = False) -> None:
-    """Fail if protected content was served, or if the answer must be a 402 and is not."""
-    if answer.has_content or 200 <= answer.status < 300:
+    """Fail if protected content was served, or if the answer must be a 402 and asks for nothing."""
+    if answer.has_content or (200 <= answer.status < 300 and not answer.is_offer):
         raise CheckFailed(
             "a request without valid proof", "no content", answer.summary, answer.show
         )
-    if is_402 and answer.status != 402:
+    if is_402 and not answer.is_offer:
         raise CheckFailed("a request without valid proof", 402, answer.summary, answer.show)
 
 
