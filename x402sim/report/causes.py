@@ -169,9 +169,10 @@ def _never_settled(groups: list[list[dict[str, Any]]]) -> list[list[dict[str, An
     It is told by an ordinary payment that was served and moved nothing.
     """
     failed = [each for group in groups for each in group if each["outcome"] == "failed"]
-    unpaid = [each["id"] for each in failed if any(map(_is_unpaid, failures(each)))]
-    if _SETTLES not in unpaid:
+    first = [each for each in failed if each["id"] == _SETTLES]
+    if not any(_is_unpaid(case) for each in first for case in failures(each)):
         return groups
+    unpaid = [each["id"] for each in failed if all(map(_is_unpaid, failures(each)))] + [_SETTLES]
     apart = [group for group in groups if not any(each["id"] in unpaid for each in group)]
     merged = [each for group in groups if group not in apart for each in group]
     return [sorted(merged, key=lambda each: (each["id"] != _SETTLES, _urgency(each))), *apart]
