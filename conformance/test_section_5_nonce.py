@@ -140,6 +140,7 @@ async def it_pays_for_no_other_id(probe: Probe) -> None:
         challenge = await probe.challenge()
         answer = await _elsewhere(probe, challenge, header, number)
         require(f"a refusal ({name})", not answer.is_receipt, answer.summary)
+        expect_refused(answer)
         expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
     await _pays_once(probe, paid)
 
@@ -205,6 +206,7 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     await probe.world.clear_faults()
     answer = await probe.settle(challenge, header)
     require("no receipt for a cancelled nonce", not answer.is_receipt, answer.summary)
+    expect_refused(answer)
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
     await probe.world.expect_payments(payer)
 

@@ -178,7 +178,7 @@ def test_every_format_says_how_much_was_judged() -> None:
         assert name in ("SARIF", "terminal") or wanted in text, name
         wanted = "not judged: it is left out: give --world"
         assert wanted in text, name
-    part = "not judged 1: give --world\n  spec/7/invalid-signature (passed 1 of 2 cases)"
+    part = "not judged 1 in part: give --world\n  spec/7/invalid-signature (passed 1 of 2 cases)"
     assert part in texts["terminal"]
 
 

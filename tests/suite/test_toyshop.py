@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from tests.suite.toyshop import FAULTS, judged
-from x402sim.report.causes import _words, causes
+from x402sim.report.causes import _words, cause, causes
 from x402sim.report.conformance import RAW
 from x402sim.suite.engine import all_checks
 from x402sim.suite.verdict import Outcome
@@ -31,6 +31,22 @@ def test_a_shop_without_faults_has_passed() -> None:
     assert {each.outcome for each in judged().values()} == {Outcome.PASSED}
 
 
+def test_that_nothing_is_ever_settled_is_the_first_cause() -> None:
+    first, second = told("amount", "unasked")
+    assert first == FAULTS["unasked"]
+    assert second.startswith(FAULTS["amount"])
+
+
+def test_an_offer_with_another_status_hides_no_other_fault() -> None:
+    assert told("welcome", "replay") == [FAULTS["welcome"], FAULTS["replay"]]
+
+
+def test_a_refusal_with_a_2xx_is_none_and_the_only_cause() -> None:
+    failed = [each for each in judged("polite").values() if each.outcome is Outcome.FAILED]
+    assert len(failed) > 10
+    assert {cause(msgspec.to_builtins(each)) for each in failed} == {FAULTS["polite"]}
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_told_by_its_cause(fault: str) -> None:
@@ -51,4 +67,4 @@ def test_a_missing_receipt_is_named_beside_the_payment_that_was_sent() -> None:
 
 def test_each_id_that_can_fail_has_words_for_its_cause() -> None:
     ids = {each.id for each in all_checks() if not each.id.startswith("silent/")}
-    assert _words().keys() == ids
+    assert {key for key in _words() if ": " not in key} == ids

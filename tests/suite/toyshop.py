@@ -41,8 +41,18 @@ FAULTS = {
     "amount": "the service does not check the amount that the payer sends back",
     "receipt": "the receipt of a payment (in one step, the header PAYMENT-RESPONSE) is missing",
     "status": "a malformed payment header breaks the service (5xx)",
+    "forbidden": "a request without payment gets the content, or is not asked to pay with a 402",
+    "welcome": "a request without payment gets the content, or is not asked to pay with a 402",
+    "polite": "the service answers a payment that it refuses as if it were served (2xx)",
+    "nonces": "the service refuses a valid payment, because another payer has used the same nonce",
+    "unasked": "the service serves what was not settled on the chain",
 }
-"""The faults, and how a report begins to tell each. "again" answers something else each time."""
+"""The faults, and how a report begins to tell each.
+
+"again" answers something else each time, "unsettled" does not look at what came of a settlement,
+"unasked" does not ask for any. "forbidden" asks to pay with a 403, "welcome" with a 200.
+"""
+FIRST = "pay first"
 REASONS = {"expired": "valid_before", "early": "valid_after", "forged": "signature"}
 
 
@@ -69,17 +79,22 @@ class Toyshop:
         if header is None and "free" in self.faults:
             return self.answer({})
         if header is None:
-            return self.refusal(request, "pay first")
+            return self.refusal(request, FIRST)
         try:
             payment = loads(b64decode(header, validate=True))
             auth, accepted = payment["payload"]["authorization"], payment["accepted"]
             signed = {"payee": {"payTo": auth["to"]}, "amount": {"amount": auth["value"]}}
+            signed["unasked"] = {"maxTimeoutSeconds": accepted["maxTimeoutSeconds"]}
         except (ValueError, LookupError, TypeError, RecursionError):
-            return JSONResponse({"error": "what?"}, 500 if "status" in self.faults else 400)
+            status = 500 if "status" in self.faults else 200 if "polite" in self.faults else 400
+            return JSONResponse({"error": "what?"}, status)
         believed = {k: v for name in self.faults for k, v in signed.get(name, {}).items()}
         if {**accepted, **believed} != (wanted := {**self.offer, **believed}):
             return self.refusal(request, "that was not offered")
-        url = self.served.get(which := (auth["from"], int(auth["nonce"], 16)))
+        payer = "" if "nonces" in self.faults else auth["from"]
+        url = self.served.get(which := (payer, int(auth["nonce"], 16)))
+        if url and "nonces" in self.faults:
+            return self.refusal(request, "this nonce was used")
         if url and "replay" in self.faults:
             return self.answer({})
         if url == str(request.url) and "again" in self.faults:
@@ -87,6 +102,8 @@ class Toyshop:
         told = await self.ask("verify", payment, wanted)
         if any(REASONS.get(name, "-") in str(told.get("invalidReason")) for name in self.faults):
             return self.answer({})
+        if told.get("isValid") is True and "unasked" in self.faults:
+            return self.answer({"success": True, "transaction": auth["nonce"]})
         if told.get("isValid") is True:
             told = await self.ask("settle", payment, wanted)
             if told.get("success") is True or "unsettled" in self.faults:
@@ -102,10 +119,14 @@ class Toyshop:
         return JSONResponse({"weather": "sunny"}, headers=headers)
 
     def refusal(self, request: Request, why: str) -> Response:
-        """Return a 402."""
+        """Return a 402; after a payment, a polite shop says what is wrong with 200."""
+        if "polite" in self.faults and "payment-signature" in request.headers:
+            return JSONResponse({"error": why})
         resource = {"url": str(request.url.replace(query="")), "mimeType": "application/json"}
         told = {"x402Version": 2, "error": why, "resource": resource, "accepts": [self.offer]}
-        return JSONResponse({}, 402, {"PAYMENT-REQUIRED": in_base64(told)})
+        unpaid = {"forbidden": 403, "welcome": 200} if why == FIRST else {}
+        status = next((code for name, code in unpaid.items() if name in self.faults), 402)
+        return JSONResponse({}, status, {"PAYMENT-REQUIRED": in_base64(told)})
 
     async def ask(self, verb: str, payment: Any, wanted: Any) -> dict[str, Any]:
         """Ask the facilitator; an answer of another kind is no success."""

@@ -25,6 +25,10 @@ _OWN = re.compile(r"\b(pay|session)_[\w-]+…?|0x[0-9a-fA-F]+…?|\d{4,}(\.\d+)?
 _ANSWER = re.compile(r"\d{3} .{10}")
 """An answer of a target, with some of its body."""
 _BASELINE = re.compile(r"^the baseline \(\w+\) was not accepted: ")
+_TRANSFERS = re.compile("(payments|transfers) of the payer|what was settled, on the ledger")
+_NOT_THERE = "the receipt's transaction: one on the chain"
+_SETTLES = "spec/4.1/settle-on-chain"
+"""The id of which a case says whether an ordinary payment is a transfer."""
 _GENERAL = ("the settlement", "a request without valid proof")
 """The demands of many checks, which say nothing of what was served in spite of them."""
 _JUDGED = ("passed", "failed", "observed")
@@ -66,7 +70,8 @@ def by_cause(results: Results) -> list[list[dict[str, Any]]]:
         group = next((each for each in groups if _is_behind(each, stopped, reason, begun)), None)
         groups.append(stopped) if group is None else group.extend(stopped)
     places = {each["id"]: place for place, each in enumerate(results)}
-    return sorted(groups, key=lambda group: (_urgency(group[0]), places[group[0]["id"]]))
+    groups.sort(key=lambda group: (_urgency(group[0]), places[group[0]["id"]]))
+    return _never_settled(groups)
 
 
 def causes(results: Results) -> list[dict[str, Any]]:
@@ -87,7 +92,15 @@ def cause(result: dict[str, Any]) -> str:
     """Return what is wrong with a service that has failed an id; or why it was not judged."""
     if result["outcome"] != "failed":
         return f"not judged: {result['reason']}"
-    return _words().get(result["id"]) or f"not so: {failures(result)[0]['title']}"
+    case, words = failures(result)[0], _words()
+    demand = _demand(case)
+    keys = (f"{result['id']}: {demand}", demand, result["id"])
+    return next((words[key] for key in keys if key in words), f"not so: {case['title']}")
+
+
+def _demand(case: dict[str, Any]) -> str:
+    """Return what a case expected, without the circumstances."""
+    return ": ".join(str(case["expected"]).split(": ")[-2:])
 
 
 @cache
@@ -133,19 +146,43 @@ def _explained(failed: Collection[str], judged: set[str]) -> Iterator[list[str]]
 def _alike(groups: Iterable[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
     """Return groups in which a single failure follows another with the same demand and answer.
 
+    A demand that has words of its own is one cause, whatever the answer was.
     That two wrong payments are served alike is no cause that they have in common.
     """
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     kept = []
     for group in sorted(groups, key=lambda each: (len(each) == 1, _urgency(each[0]))):
         demand, seen = _cause(group[0])
-        same = found.setdefault((demand, seen), group)
+        is_told = _demand(failures(group[0])[0]) in _words()
+        same = found.setdefault((demand, "" if is_told else seen), group)
         is_apart = demand in _GENERAL and seen.startswith("2") and '":false' not in seen
-        if same is not group and len(group) == 1 and not is_apart:
+        if same is not group and (is_told or len(group) == 1) and not is_apart:
             same += group
         else:
             kept.append(group)
     return [[group[0], *sorted(group[1:], key=_urgency)] for group in kept]
+
+
+def _never_settled(groups: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+    """Return groups in which all that comes of serving and never settling is one, the first.
+
+    It is told by an ordinary payment that was served and moved nothing.
+    """
+    failed = [each for group in groups for each in group if each["outcome"] == "failed"]
+    first = [each for each in failed if each["id"] == _SETTLES]
+    if not any(_is_unpaid(case) for each in first for case in failures(each)):
+        return groups
+    unpaid = [each["id"] for each in failed if all(map(_is_unpaid, failures(each)))] + [_SETTLES]
+    apart = [group for group in groups if not any(each["id"] in unpaid for each in group)]
+    merged = [each for group in groups if group not in apart for each in group]
+    return [sorted(merged, key=lambda each: (each["id"] != _SETTLES, _urgency(each))), *apart]
+
+
+def _is_unpaid(case: dict[str, Any]) -> bool:
+    """Tell whether a case expected a transfer, and none came."""
+    expected = str(case["expected"])
+    is_empty = case["actual"] == "[]" and not expected.endswith("[]")
+    return (is_empty and _TRANSFERS.match(expected) is not None) or expected == _NOT_THERE
 
 
 def _is_behind(

@@ -65,6 +65,15 @@ class TargetAnswer:
         return _choose(wanted, self.target, self.networks) if isinstance(wanted, list) else wanted
 
     @property
+    def is_offer(self) -> bool:
+        """Whether it asks to pay: a 402; in one step, the header does so with any status.
+
+        That the status is another is for section 1 to say: all else can still be judged.
+        """
+        is_told = self.target.is_one_step and isinstance(self.requirements, dict)
+        return self.status == 402 or (is_told and not self.has_content)
+
+    @property
     def session_id(self) -> str | None:
         """The session id that the answer gives; None if there is none."""
         place = self.target.sessions.id
@@ -153,7 +162,7 @@ class OpenSession:
 
 def read_402(answer: TargetAnswer) -> Challenge:
     """Read a 402; raises `Inconclusive` if it cannot be paid."""
-    if answer.status != 402:
+    if not answer.is_offer:
         raise Inconclusive(f"expected a 402 to pay, got {answer.summary}{answer.cure}")
     places = answer.target.payment_required
     payment_id, wanted = answer.at(places.payment_id), answer.requirements

@@ -214,6 +214,7 @@ def _show_not_begun(console: Console, results: list[Result], verbose: bool) -> N
     not completed is printed case by case.
     """
     lacks: dict[str, list[str]] = defaultdict(list)
+    in_part: Counter[str] = Counter()
     for result in results:
         left = [case for case in result.cases if case.outcome in _NOT_JUDGED]
         if result.outcome is Outcome.SKIPPED:
@@ -227,11 +228,15 @@ def _show_not_begun(console: Console, results: list[Result], verbose: bool) -> N
             reason, _ = Counter(case.reason for case in left).most_common(1)[0]
             part = sum(case.outcome is Outcome.PASSED for case in result.cases)
             lacks[reason].append(f"{result.id} (passed {part} of {len(result.cases)} cases)")
+            in_part[reason] += 1
     for reason, ids in sorted(lacks.items(), key=lambda each: -len(each[1])):
+        whole, part = len(ids) - in_part[reason], in_part[reason]
+        counted = (str(whole) if whole else "", f"{part} in part" if part else "")
+        told = " and ".join(filter(None, counted))
         if reason == WHY_NOT and not verbose:
-            _show(console, f"[dim]not judged[/] {len(ids)} (-v names them): ", reason, "  ")
+            _show(console, f"[dim]not judged[/] {told} (-v names them): ", reason, "  ")
         else:
-            _show(console, f"[dim]not judged[/] {len(ids)}: ", reason, "  ")
+            _show(console, f"[dim]not judged[/] {told}: ", reason, "  ")
             _show(console, "  ", ", ".join(ids), "  ")
 
 

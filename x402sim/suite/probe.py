@@ -261,7 +261,7 @@ class Probe:
     async def unpaid(self) -> TargetAnswer:
         """Request without proof, with an accepted body if there is one; return the answer."""
         for body in self.target.protected.bodies if self.state.body is None else ():
-            if (await self.ask(body=body)).status == 402:  # it may validate bodies first
+            if (await self.ask(body=body)).is_offer:  # it may validate bodies first
                 self.state.body = body
                 break
         return await self.ask()
