@@ -215,7 +215,7 @@ def test_the_body_of_a_settlement_is_compared_with_its_header() -> None:
     assert found["value"]["seen"] == "5000"
     assert found["value"]["wanted"] == "10000, as maxAmountRequired says"
     said["paymentHeader"] = "0xzz"
-    assert "Non-hexadecimal" in findings(json.dumps(said))["paymentHeader"]["seen"]
+    assert "'0xzz' (4 characters)" in findings(json.dumps(said))["paymentHeader"]["seen"]
     as_text = bytes.fromhex(header()[2:]).decode()
     for raw in (as_text, json.loads(as_text)):
         found = findings(json.dumps({**said, "paymentHeader": raw}))
@@ -236,9 +236,10 @@ def test_receipts() -> None:
     ("text", "told"),
     [
         ("", "the text is empty"),
-        ("0x7", "neither JSON, base64 nor 0x-hex: '0x7'… (3 characters): Odd-length string"),
+        ("0x7", "neither JSON, base64 nor 0x-hex: '0x7' (3 characters); copy the value"),
         ("%%%", "neither JSON, base64 nor 0x-hex"),
         ("aGVsbG8=", "base64 of 'hello', which is no JSON"),
+        ("eyJ4NDAyVmVyc2lvbiI6", "from its first character to its last"),
         ("[1]", "JSON, but an array"),
         ('{"a": 1}', "it has 'a'; wanted payload, accepts"),
         ("http://shop/page", "neither JSON, base64 nor 0x-hex"),

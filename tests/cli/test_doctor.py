@@ -277,6 +277,14 @@ def test_version_2_in_the_body_lacks_its_header() -> None:
     assert "header PAYMENT-REQUIRED" in abouts(told)
 
 
+def test_an_offer_in_the_body_and_in_the_header_is_listed_once() -> None:
+    def both(asked: Asked) -> Reply:
+        said = told_in(asked)[1]
+        return Reply(402, said, in_header(said))
+
+    assert len(examined(both)["offers"]) == 1
+
+
 def test_the_users_networks_are_known(tmp_path: Path) -> None:
     file = tmp_path / "networks.toml"
     file.write_text(

@@ -52,3 +52,17 @@ def test_what_is_no_run_is_refused(tmp_path: Path, files: tuple[str, ...], says:
     done = CliRunner().invoke(app, ["open", str(tmp_path)])
     assert (done.exit_code, done.stdout) == (2, "")
     assert says in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("run", "says"),
+    [
+        ("http://127.0.0.1:4020", "a running server shows its page at /_sim/ui"),
+        ("j.ndjson", "there is no j.ndjson; `run --out DIR` saves runs"),
+        (".", "`run --out DIR` saves runs"),
+    ],
+)
+def test_what_is_not_there_says_what_is_to_be_opened(run: str, says: str) -> None:
+    done = CliRunner().invoke(app, ["open", *run.removeprefix(".").split()])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert says in done.stderr

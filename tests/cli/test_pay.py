@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tests.cli.shops import Asked, Reply, serving
 from tests.serve.driver import ORDER, QUOTE, SESSIONS
-from x402sim import LocalServer, Wallet
+from x402sim import Fault, LocalServer, Wallet
 from x402sim.cli import app
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
@@ -213,6 +213,19 @@ def test_a_payment_in_vain_says_that_it_may_still_be_made(settled: Reply, told: 
     assert "Repeat the request" not in line
 
 
+def test_a_lost_receipt_tells_how_to_get_the_goods(server: LocalServer) -> None:
+    server.fault(Fault(victim="service", does="lose answer", path="/api/pay"))
+    done = pay(server)
+    assert done.exit_code == 1
+    proof = done.stderr.split("the request with -H '")[1].split("'")[0]
+    bought = httpx.post(server.url + QUOTE, json=ORDER, headers=[tuple(proof.split(": "))])
+    assert bought.status_code == 200
+
+
+def test_a_wrong_maximum_is_told_before_anybody_is_asked() -> None:
+    assert "--max much: expected" in run("http://127.0.0.1:1/page", "--max", "much").stderr
+
+
 def test_a_shop_that_takes_a_payment_and_asks_again() -> None:
     required = PaymentRequired(
         error="Payment Required",
@@ -246,7 +259,6 @@ def test_an_error_that_was_paid_for_names_its_proof(server: LocalServer) -> None
     ("options", "told"),
     [
         (["--max", "0.001"], "the 402 asks for 0.01 devUSDC.e; --max allows 0.001"),
-        (["--max", "much"], "--max much: expected a plain decimal"),
         (["--session", "--max", "0.123"], "--max 0.123: expected exactly 2 fraction digits"),
         (["--account", "10"], "--account 10: there are 10, from 0 to 9"),
         (["--key", "0x12"], "--key: a private key is 0x and 64 hex digits, got 4 characters"),

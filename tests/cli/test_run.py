@@ -276,6 +276,7 @@ def test_a_file_without_a_valid_scenario(tmp_path: Path) -> None:
         (f"{wrong}{bare}", "x402sim: {file}: scenario mine: unknown clause '9/nothing'"),
         (f"{good}{needy}", "x402sim: {file}: scenario mine: unknown need 'money'"),
         (f"{good}{bare}\nother = scenario(mine.play)", "{file} has 2 scenarios; a file has"),
+        ("async def story(world): ...", "or name a function: {file}:story"),
     ):
         file = tmp_path / "mine.py"
         file.write_text(text)

@@ -20,6 +20,9 @@ def delay(rate, seed, mode="plain"):
 
 def number(seed):
     return seed
+
+def word(seed):
+    return {"said": "yes"}
 """
 
 
@@ -115,13 +118,19 @@ def test_an_interval_needs_two_seeds_and_the_command_says_so(study: Path) -> Non
     assert found["summary"][0] | {"mean": 11.5, "seeds": 4, "failed": 0} == found["summary"][0]
 
 
+def test_results_without_numbers_are_told_what_to_return(study: Path) -> None:
+    done = run(f"{study}:word", "--seeds", "2")
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "return a number, or a dict or frame of some. --out DIR keeps" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["nothing.py:f"], "no such file: nothing.py"),
         (
             ["{study}:dely"],
-            "{study}: unknown function 'dely'; did you mean 'delay'? Possible: delay, number\n",
+            "{study}: unknown function 'dely'; did you mean 'delay'? Possible: delay, number, word\n",
         ),
         (["{study}"], "FILE.py:FUNCTION is needed"),
         (["{study}:delay", "--set", "rate"], "KEY=A,B,C is needed, not 'rate'"),

@@ -1,5 +1,7 @@
 """The guide is true: its programs run, its commands exist, its links lead somewhere, its tables are current."""
 
+import base64
+import json
 import os
 import re
 import subprocess
@@ -13,7 +15,7 @@ import typer.main
 
 from tests.house import picture
 from tests.house.reference import GUIDE, PAGES
-from x402sim import LocalServer
+from x402sim import BASE_SEPOLIA, LocalServer, PaymentAuth
 from x402sim.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -98,6 +100,34 @@ def test_the_study_of_many_requests_agrees_with_theory_in_forty_lines() -> None:
     exec(program.replace("another_service()", "another_service(shares_database=True)"), study)
     shared = study["grants"](policy=study["POLICIES"]["correct"], services=4, n=10, seed=0)
     assert shared == {"grants": 1, "transfers": 1}
+
+
+def test_a_shop_by_hand_has_the_messages_that_are_shown() -> None:
+    required, payment, body, verified, settled = map(json.loads, blocks("facilitator", "json"))
+    sent: list[Any] = []
+
+    def shop(request: httpx.Request) -> httpx.Response:
+        if header := request.headers.get("PAYMENT-SIGNATURE"):
+            sent.append(json.loads(base64.b64decode(header)))
+            return httpx.Response(200)
+        offer = base64.b64encode(json.dumps(required).encode()).decode()
+        return httpx.Response(402, headers={"PAYMENT-REQUIRED": offer})
+
+    with LocalServer(network=BASE_SEPOLIA) as server:
+        payer = PaymentAuth(server.wallets[0], network=BASE_SEPOLIA)
+        with httpx.Client(transport=httpx.MockTransport(shop), auth=payer) as http:
+            http.get(required["resource"]["url"])
+        said = {"PAYMENT": sent[0], "REQUIREMENTS": sent[0]["accepted"]}
+        asked = {name: said.get(value, value) for name, value in body.items()}
+        answers = [
+            httpx.post(f"{server.url}/facilitator/{what}", json=asked).json()
+            for what in ("verify", "settle")
+        ]
+    assert sent[0]["accepted"] == payment["accepted"] == required["accepts"][0]
+    changing = re.compile(r"0x[0-9a-f]{64,}|\b1[0-9]{9}\b")  # signature, nonce, hash, times
+    for shown, found in zip((payment, verified, settled), (*sent, *answers), strict=True):
+        both = [changing.sub("", json.dumps(each, sort_keys=True)) for each in (shown, found)]
+        assert both[0] == both[1]
 
 
 def test_the_lines_that_steer_a_server_do() -> None:

@@ -16,6 +16,7 @@ from tests.bounded.hostile_peer import wanted
 from tests.payer.shop import URL as SHOP_URL, Shop
 from tests.rig import ORDER, ServiceRig, scene
 from x402sim import (
+    Fault,
     LocalServer,
     PaymentAuth,
     PaymentFailed,
@@ -333,3 +334,16 @@ async def forward(rig: ServiceRig, request: httpx.Request) -> httpx.Response:
             request.method, request.url.path, content=request.content, headers=kept
         )
     )
+
+
+def test_a_lost_receipt_can_be_asked_for_by_the_id_of_the_request(server: LocalServer) -> None:
+    server.fault(Fault(victim="service", does="lose answer", path="/api/pay"))
+    auth = PaymentAuth(wallet := server.wallets[9])
+    with httpx.Client(auth=auth, base_url=server.url) as http:
+        with pytest.raises(httpx.RemoteProtocolError):
+            http.get("/api/perp/market")
+        answer = http.get("/api/perp/market")
+        assert (answer.status_code, auth.receipts) == (200, [])
+        record = http.get(f"/api/payments/{answer.request.headers['X-Payment-Id']}").json()
+    (moved,) = server.transfers(wallet.address)
+    assert record["tx_hash"] == moved.tx_hash

@@ -56,6 +56,7 @@ def test_a_port_or_host_that_cannot_be_used():
         port = str(taken.getsockname()[1])
         gives_up("--port", port, says=f"cannot listen on 127.0.0.1 port {port}")
     gives_up("--host", "203.0.113.7", says="cannot listen on 203.0.113.7")
+    gives_up("--host", "0.0.0.0x", says="give an address of this machine: 127.0.0.1, or 0.0.0.0")
 
 
 @pytest.mark.parametrize("what", ["directory", "text", "nowhere"])

@@ -168,6 +168,7 @@ def test_paying_wrongly_from_the_page_is_refused_and_explained(
     browser.sees("#same", "--account 4 --wrong amount")
     browser.run("await page.click('a[href=\"#payments\"]')")
     browser.sees(".lane.refused .why", "wanted 10000, got 5000")
+    browser.sees(".lane.refused .amount", "0.005, asked 0.01")
     browser.run("await page.click('.lane.refused')")
     for text in ("5/exact-amount", "7/invalid-signature", "Do:", "nothing was charged"):
         browser.sees("#detail .refusal", text)

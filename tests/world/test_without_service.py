@@ -1,5 +1,6 @@
 """A world without a service: its merchant is the account it hands out, and no action pretends."""
 
+import shlex
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,4 +51,6 @@ def test_what_acts_on_the_service_is_refused_and_only_that(
 
 
 def test_the_merchant_is_the_account_that_is_printed(control: Any, exported: Any) -> None:
-    assert control.get("/who").json()["payTo"] == exported["MERCHANT_ADDRESS"]
+    who = control.get("/who").json()
+    assert who["payTo"] == exported["MERCHANT_ADDRESS"]
+    assert shlex.split(exported["TOKEN_NAME"]) == [who["token"]["name"]]

@@ -1,6 +1,7 @@
 """What `serve` prints: the URLs, the funded accounts, and how to begin."""
 
 import json
+import shlex
 from pathlib import Path
 
 from rich.console import Console
@@ -69,6 +70,8 @@ def _show_world(console: Console, ready: Ready) -> None:
         ("NETWORK", ready.network),
         ("CHAIN_ID", str(ready.chain_id)),
         ("TOKEN_ADDRESS", ready.asset),
+        ("TOKEN_NAME", shlex.quote(ready.token.name)),
+        ("TOKEN_VERSION", ready.token.version),
         ("PRIVATE_KEY", merchant.private_key),
         ("MERCHANT_ADDRESS", merchant.address),
     ]

@@ -8,12 +8,13 @@ import typer
 from x402sim.commands.common import Misuse, Port, load_journal, starting, stop_on_signals
 
 NAME = "journal.ndjson"
+SAVES = "`run --out DIR` saves runs, one folder for each scenario"
 Saved = Annotated[
-    Path, typer.Argument(metavar="RUN", help=f"A journal, or the folder of a run with {NAME}.")
+    str, typer.Argument(metavar="RUN", help=f"A journal, or the folder of a run with {NAME}.")
 ]
 
 
-def open_run(run: Saved, port: Port = 0) -> None:
+def open_run(run: Saved = ".", port: Port = 0) -> None:
     """Show a saved run in a browser: its payments, sessions and transactions.
 
     It serves the page that `serve` has at /_sim/ui, on this machine only, until Ctrl-C, and prints
@@ -29,7 +30,9 @@ def open_run(run: Saved, port: Port = 0) -> None:
     from x402sim.world.ui.app import PATH, saved_page
     from x402sim.world.ui.watch import Watch
 
-    file = _journal_in(run)
+    if run.startswith(("http://", "https://")):
+        raise Misuse(f"{run} is a URL; a running server shows its page at {PATH}: use a browser")
+    file = _journal_in(Path(run))
     journal = load_journal(file)
     with starting(None):
         listen = Listen(port=port)
@@ -47,12 +50,13 @@ def open_run(run: Saved, port: Port = 0) -> None:
 
 def _journal_in(run: Path) -> Path:
     """Return the journal of a run; raises `Misuse` for a folder with none, or with several."""
+    if not run.exists():
+        raise Misuse(f"there is no {run}; {SAVES}")
     if not run.is_dir() or (run / NAME).exists():
         return run / NAME if run.is_dir() else run
     found = sorted(run.glob(f"*/{NAME}"))
     if len(found) == 1:
         return found[0]
     some = ", ".join(str(file.parent) for file in found[:5])
-    raise Misuse(
-        f"{run} has {len(found)} runs; name one: {some}" if found else f"{run} has no {NAME}"
-    )
+    several = f"{run} has {len(found)} runs; name one: {some}"
+    raise Misuse(several if found else f"{run} has no {NAME}; {SAVES}")

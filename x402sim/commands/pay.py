@@ -118,13 +118,13 @@ def pay(
                 raise ValueError("--session and --steps 1: a deposit takes two steps; omit --steps")
             request = request_to(url, method, data, header)
             known = dict(known_networks(network_file))
+            terms = Terms(known=known, max_amount=most, steps=steps, session=session)
             local = local_server(http, request.url)
             wallet = _wallet(key, account, local)
         except ValueError as problem:
             raise Misuse(problem) from problem
         if local.network is not None:
             known.setdefault(local.network.name, local.network)
-        terms = Terms(known=known, max_amount=most, steps=steps, session=session)
         purchase = Purchase(http, wallet, local.clock, terms, told)
         if mistake is not None:
             _go_wrong(purchase, request, mistake, told)

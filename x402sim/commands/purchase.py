@@ -58,6 +58,13 @@ class Terms:
     steps: int | None = None
     session: bool = False
 
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for an amount that is none on any network."""
+        try:
+            to_base(self.max_amount, 36)  # no token has more decimals
+        except ValueError as wrong:
+            raise ValueError(f"--max {self.max_amount}: {wrong}") from wrong
+
 
 class Purchase:
     """One request, paid; `tell` gets each step as it ends."""
@@ -288,10 +295,13 @@ def failure(failed: PaymentFailed | httpx.HTTPError, purchase: Purchase) -> str:
         why = f"{UNKNOWN}: {why.rstrip('.')}"
     until = moment(sent.auth.valid_before, sent.now_s)
     asks = f"GET /api/payments/{sent.payment_id}, or the token" if sent.payment_id else "the token"
+    goods = ""
+    if sent.payment_id:
+        goods = f". If it was, the request with -H '{PAYMENT_ID}: {sent.payment_id}' gets the goods"
     return (
         f"{why}. The authorization may be used until {until}; whoever pays again before may pay "
         f"twice. Whether it was used, ask {asks}: authorizationState("
-        f"{checksum(sent.auth.from_)}, {to_hex(sent.auth.nonce)})"
+        f"{checksum(sent.auth.from_)}, {to_hex(sent.auth.nonce)}){goods}"
     )
 
 

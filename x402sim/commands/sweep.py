@@ -266,7 +266,9 @@ def _print_results(frame: "DataFrame", keys: Sequence[str], *, as_json: bool) ->
             text = "- is an interval that cannot be told: it needs two seeds"
             typer.echo(f"x402sim: {text}", err=True)
     elif frame["error"].isna().any():
-        typer.echo("x402sim: no summary: the results have no numbers", err=True)
+        text = "the results have no numbers; return a number, or a dict or frame of some"
+        text += ". --out DIR keeps the results as they are"
+        typer.echo(f"x402sim: no summary: {text}", err=True)
 
 
 def _points(frame: "DataFrame", keys: Sequence[str]) -> int:

@@ -108,7 +108,7 @@ class PaymentAuth(FlowAuth):
 
     One object may serve many requests at once, in threads or tasks. A payment id is proof of
     payment for anyone who has it. Raises `SpendingCapExceeded`, `PaidNotServed` and
-    `PaymentFailed` out of the client's call.
+    `PaymentFailed` out of the client's call, and httpx's own errors where a connection breaks.
     """
 
     def __init__(
@@ -141,6 +141,9 @@ class PaymentAuth(FlowAuth):
         self.signed_base = 0
         """The amount signed for so far, in base units."""
         self.receipts: list[Receipt] = []
+        """What POST /api/pay answered. A server that lost that answer says on the next call only
+        that it is settled: GET /api/payments/ID has the transaction, and the answer's request the
+        id, in X-Payment-Id."""
         self.settlements: list[Settlement] = []
         self.choices: list[Choice] = []
         self.version = version

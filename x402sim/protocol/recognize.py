@@ -21,6 +21,7 @@ _NAMED = re.compile(r"[<>]?\s*([A-Za-z][A-Za-z0-9-]{2,40}):\s+")
 _ANSWER = re.compile(r"HTTP/[0-9.]+ [0-9]{3}.*?\r?\n\r?\n", re.S)
 """The head of an HTTP answer, as `curl -i` prints it."""
 _IN_HEAD = re.compile(r"^(?:x-)?payment-(?:required|response):\s*(.+?)\s*$", re.I | re.M)
+_WHOLE = "copy the value of the header, or the body, from its first character to its last"
 _OFFERS = re.compile(r'"(?:accepts|paymentRequirements)"\s*:')
 
 
@@ -68,7 +69,7 @@ def recognize(text: str) -> Recognized:
         said = decode(body, Any)
     except BadMessage as wrong:
         shown = body[:40].decode("utf-8", "replace")
-        raise BadMessage(f"{encoding} of {shown!r}, which is no JSON: {wrong}") from wrong
+        raise BadMessage(f"{encoding} of {shown!r}, which is no JSON: {wrong}; {_WHOLE}") from wrong
     if not isinstance(said, dict):
         raise BadMessage(f"JSON, but {_json_type(said)}; every message of a payment is an object")
     kind, dialect = _kind_of(said)
@@ -85,8 +86,8 @@ def _bytes_of(value: str) -> tuple[bytes, str]:
         return json_of_header(joined + padding), f"{encoding}{' without padding' * bool(padding)}"
     except BadMessage as wrong:
         raise BadMessage(
-            f"neither JSON, base64 nor 0x-hex: {value[:30]!r}… ({len(value)} characters): "
-            f"{wrong.__cause__}"
+            f"neither JSON, base64 nor 0x-hex: {value[:30]!r}{'…' * (len(value) > 30)} "
+            f"({len(value)} characters); {_WHOLE}"
         ) from wrong
 
 

@@ -98,11 +98,12 @@ def object_in(body: bytes) -> dict[str, Any] | None:
 
 
 def ways_in(header: str | None, body: bytes) -> list[Way]:
-    """Return all ways to pay that a 402 offers, in its body and its header PAYMENT-REQUIRED."""
+    """Return all ways to pay that a 402 offers, in its body or its header PAYMENT-REQUIRED."""
     found = list(ways_of(object_in(body) or {}))
     if header is not None:
         try:
-            found += ways_of(object_in(from_base64(header)) or {})
+            told = ways_of(object_in(from_base64(header)) or {})
+            found += [way for way in told if way not in found]
         except BadMessage:
             return found
     return found

@@ -102,10 +102,17 @@ export class List {
     return el("div", { class: `lane ${kind}`, id: `lane${lane.n}`, "data-n": String(lane.n), role: "option", "aria-selected": String(isChosen) },
       el("div", { class: "top" }, el("span", { class: "at", title: new Date(lane.at).toISOString() }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
         el("span", { class: "who" }, lane.payer ? named(lane.payer) : "somebody"), el("span", { class: "what" }, lane.resource ?? "a payment"),
-        el("span", { class: "amount" }, lane.amount === undefined ? "" : money(lane.amount))),
+        el("span", { class: "amount" }, amounts(lane))),
       el("div", { class: "below" }, el("span", { class: "track" }, STAGES.map((stage) => el("span", { class: `step ${step(lane, stage)}` }, stage))),
         el("span", { class: "why", title: told }, untimely(lane) ? inShort(lane) : readable(told, true))));
   }
+}
+
+// What was paid or asked for; both, if something else was signed.
+function amounts(lane) {
+  if (lane.amount === undefined) return "";
+  const signed = lane.signed?.value, isOdd = signed !== undefined && String(signed) !== String(lane.amount);
+  return isOdd ? `${money(signed, true)}, asked ${money(lane.amount)}` : money(lane.amount);
 }
 
 // In short: both times, and why it was called valid before.

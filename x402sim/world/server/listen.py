@@ -83,6 +83,8 @@ def listening_socket(listen: Listen) -> socket.socket:
             raise
     except OSError as error:
         hint = "; port 0 takes a free one" if error.errno == errno.EADDRINUSE else ""
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            hint = "; give an address of this machine: 127.0.0.1, or 0.0.0.0 for all that it has"
         text = f"cannot listen on {listen.host} port {listen.port}: {error.strerror}{hint}"
         raise OSError(error.errno, text) from error
     return sock

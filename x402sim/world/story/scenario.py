@@ -173,16 +173,16 @@ def load(file: Path, function: str | None = None) -> Scenario:
     Raises `ValueError` unless there is exactly one scenario, or a function of this name.
     """
     names = vars(load_module(file))
+    stories = [name for name, value in names.items() if _is_story(value, names["__name__"])]
     if function is not None:
         if not callable(names.get(function)) and not isinstance(names.get(function), Scenario):
-            stories = [name for name, value in names.items() if _is_story(value, names["__name__"])]
             raise NoScenario(f"{file}: {unknown('function', function, stories)}")
         return scenario_of(names[function])
     found = [value for value in names.values() if isinstance(value, Scenario)]
     if len(found) != 1:
         raise NoScenario(
             f"{file} has {len(found)} scenarios; a file has exactly one, or name a function: "
-            f"{file}:FUNCTION"
+            f"{', '.join(f'{file}:{story}' for story in stories[:5] or ['FUNCTION'])}"
         )
     return found[0]
 
