@@ -15,7 +15,7 @@ PROGRAMS = PAGE.read_text(encoding="utf-8")
 FASTAPI, PYTHON = re.findall(r"```python\n(.*?)```", PROGRAMS, re.DOTALL)
 EXPRESS, FETCH = re.findall(r"```js\n(.*?)```", PROGRAMS, re.DOTALL)
 FACILITATOR, SHOP = "http://127.0.0.1:4020/facilitator", "http://127.0.0.1:8000"
-(PAY_TO,) = set(re.findall("0x[0-9a-fA-F]{40}(?![0-9a-fA-F])", PROGRAMS))
+(PAY_TO,) = set(re.findall("0x[0-9a-fA-F]{40}(?![0-9a-fA-F])", FASTAPI + EXPRESS))
 SHOPS = {"fastapi": FASTAPI, "express": EXPRESS}
 CLIENTS = {"python": PYTHON, "fetch": FETCH}
 UVICORN = """
