@@ -23,8 +23,8 @@ def _hmac_from(key: bytes, begin: bytes) -> Callable[[bytes], bytes]:
     To copy hashes that have read key and beginning takes half of what `hmac` takes.
     """
     block = key.ljust(64, b"\0")
-    inner = sha256(block.translate(hmac.trans_36) + begin)
-    outer = sha256(block.translate(hmac.trans_5C))
+    inner = sha256(bytes(byte ^ 0x36 for byte in block) + begin)
+    outer = sha256(bytes(byte ^ 0x5C for byte in block))
 
     def digest(rest: bytes) -> bytes:
         within, whole = inner.copy(), outer.copy()

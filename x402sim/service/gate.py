@@ -307,7 +307,7 @@ def _answer_once(
         try:
             served.end(payment_id, granted.resource, is_served=is_served)
             service.answering.discard(payment_id)
-        except sqlite3.OperationalError as failure:  # what was served stays until the next start
+        except sqlite3.OperationalError as failure:  # if served, it stays in `answering`
             log.warning("%s: whether it was served is not stored: %s", granted.resource, failure)
         if _serves_first(service):
             await _settle_afterwards(service, paid)

@@ -228,9 +228,7 @@ def _by_name(requirements: RequirementsV2) -> dict[str, object]:
     fields: dict[str, Any] = msgspec.to_builtins(requirements)
     extra = fields.pop("extra", None) or {}
     extra.pop(PAYMENT_ID, None)  # it differs in each 402
-    extra.pop(
-        DECIMALS, None
-    )  # it only informs, and clients that know `extra` as two fields drop it
+    extra.pop(DECIMALS, None)  # it only informs, and some clients send name and version alone
     return fields | {f"extra.{key}": value for key, value in extra.items()}
 
 

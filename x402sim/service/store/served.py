@@ -31,8 +31,9 @@ class Served:
     def begin(self, payment_id: str, now_s: float) -> bool:
         """Take the one answer of a payment; False if it is taken.
 
-        It is free again after `end`, or `ANSWERING_S` after a process took it that has ended: other
-        processes on this database may be alive, and no clock need be right.
+        It is free again after `end`, or after `ANSWERING_S`: then the process that took it has
+        ended. A start frees nothing, as other processes on this database may be answering. A mark
+        from a clock that is as far ahead counts as old, too.
         """
         return self._db.changed(_BEGIN, payment_id, now_s)
 
