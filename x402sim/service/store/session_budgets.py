@@ -74,14 +74,18 @@ _SELECT = (
     "LEFT JOIN refunds r USING (session_id)"
 )
 _PAYABLE = (
-    "session_id = ? AND status = 'active' AND expires_ms > ? AND deposited - released >= ? "
-    "AND EXISTS (SELECT 1 FROM payments p "
+    "session_id = {session} AND status = 'active' AND expires_ms > {now} "
+    "AND deposited - released >= {amount} AND EXISTS (SELECT 1 FROM payments p "
     "WHERE p.payment_id = sessions.payment_id AND p.status = 'settled')"
 )
 """Finds a session if it can pay an amount (5/session-condition)."""
-_CAN_PAY = f"SELECT 1 FROM sessions WHERE {_PAYABLE}"
-_RELEASE = f"UPDATE sessions SET released = told(released + ?) WHERE {_PAYABLE}"
-"""`told` passes the number on: with RETURNING, the statement would take twice as long."""
+_CAN_PAY = "SELECT 1 FROM sessions WHERE " + _PAYABLE.format(session="?", now="?", amount="?")
+_DEBITED = _PAYABLE.format(session="new.session_id", now="new.timestamp", amount="new.amount")
+_RELEASE = f"""CREATE TEMP TRIGGER release BEFORE INSERT ON main.debits BEGIN
+    UPDATE sessions SET released = told(released + new.amount) WHERE {_DEBITED};
+    SELECT RAISE(IGNORE) WHERE changes() = 0; END"""
+"""A debit raises released, or is not written: one statement, which takes two thirds of the time of
+two in a transaction. `told` passes the number on; RETURNING would take longer."""
 _DEBIT = "INSERT INTO debits(session_id, amount, resource_url, timestamp) VALUES (?, ?, ?, ?)"
 
 
@@ -93,6 +97,7 @@ class SessionBudgets:
         self._told: deque[int] = deque(maxlen=1)
         """What the last debit released; SQLite keeps the function, which may not keep the store."""
         database.define("told", partial(_tell, self._told))
+        database.execute(_RELEASE)
 
     def get(self, session_id: str) -> SessionBudget | None:
         """Return a session by its id."""
@@ -138,14 +143,11 @@ class SessionBudgets:
     def debit(self, session_id: str, amount: int, resource: str, now_ms: int) -> int | None:
         """Raise released by `amount` and return it; None if the session cannot pay by now.
 
-        Clause 5/session-debit. It decides and writes under one lock, so no two debits spend the
-        same unit.
+        Clause 5/session-debit. One statement decides and writes, so no two debits spend the same
+        unit.
         """
-        with self._db.transaction():
-            if not self._db.changed(_RELEASE, amount, session_id, now_ms, amount):
-                return None
-            self._db.changed(_DEBIT, session_id, amount, resource, now_ms)
-        return self._told[0]
+        is_paid = self._db.changed(_DEBIT, session_id, amount, resource, now_ms)
+        return self._told[0] if is_paid else None
 
     def expire(self, now_ms: int, limit: int) -> int:
         """End the sessions whose time has passed and record what is owed (3/expiry-refund).
