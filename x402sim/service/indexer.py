@@ -48,13 +48,15 @@ class IndexerRun(msgspec.Struct, frozen=True):
 async def run(service: Service) -> IndexerRun:
     """Complete one batch of records with their blocks (1/indexer), then the reputations.
 
+    What was stored before is looked at again first: what the explorer shows now, the next run asks
+    the node about, when its block may be deep enough.
     A payment whose transfer was undone is pending or failed, any other stays settled
     (3/indexed-status).
     """
     settings, payments = service.settings, service.store.payments
+    changed = await look_again(service)
     batch = payments.unindexed(settings.indexer_batch)
     results = [await _index(service, stored) for stored in batch]
-    changed = await look_again(service)
     if changed or "matched" in results or "reverted" in results:
         payments.update_reputation(settings.reputation)
     counts = {name: results.count(name) for name in ("matched", "reverted", "unknown")}

@@ -100,7 +100,7 @@ FIXED: tuple[Decision, ...] = (
         "8/final-depth",
         "When is a payment or a refund looked at for the last time?",
         "When its block has 12 blocks on top (the setting `final_depth`); until then each run of "
-        "the indexer looks again, after the batch of section 8, and follows a reorganisation",
+        "the indexer looks again, before the batch of section 8, and follows a reorganisation",
         "Once it has a block number",
         "A reorganisation can undo a transfer that was in a block",
     ),
