@@ -41,10 +41,11 @@ def _structs(module: Any) -> list[type[msgspec.Struct]]:
     return [each for each in found if issubclass(each, msgspec.Struct) and each is not Wire]
 
 
-ACTION_KINDS = sorted({kind for _, kind in ACTIONS.values() if kind is not Any}, key=str)
-KINDS = sorted(
-    {*_structs(kinds), *_structs(cronos), *_structs(control_messages), *ACTION_KINDS}, key=str
-)
+ACTION_KINDS = [kind for _, kind in ACTIONS.values() if kind is not Any]
+KINDS = [
+    *sorted({*_structs(kinds), *_structs(cronos), *_structs(control_messages)}, key=str),
+    *ACTION_KINDS,
+]
 EXAMPLES = int(os.environ.get("X402SIM_DECODER_EXAMPLES", "10"))
 """How many examples each decoder gets; `python -m tests.hostile` gives more."""
 DRAWN = settings(max_examples=EXAMPLES)

@@ -12,6 +12,7 @@ from x402sim.clock import Clock
 from x402sim.events import OUTSIDE, Part, ServiceName, StoryEvent
 from x402sim.http.exchange import Transport
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng, Stream, later
 from x402sim.spec.needs import Need
@@ -20,6 +21,7 @@ from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.control.client import ControlClient
+from x402sim.world.control.messages import Sent
 from x402sim.world.transport.client import PartClient
 from x402sim.world.transport.latency import Latency, constant
 from x402sim.world.transport.link import Link, Links
@@ -51,8 +53,8 @@ Door = tuple[Callable[[], Transport], str]
 """How payers reach a service: a function that makes a transport to it, and its base URL."""
 
 
-class OpenStage(msgspec.Struct, frozen=True, kw_only=True):
-    """An open stage with a world."""
+class OpenStage(msgspec.Struct, kw_only=True):
+    """An open stage with a world, and what its control API answers."""
 
     clock: Clock
     rng: Rng
@@ -89,6 +91,34 @@ class OpenStage(msgspec.Struct, frozen=True, kw_only=True):
     """The clients that were made, to be closed at the end."""
     is_remote: bool = False
     """Whether the world has a journal of its own, which its control API answers."""
+    last_exchange: int = 0
+    """The number of the newest exchange of a payer, which checks refer to by default."""
+
+    @property
+    def services(self) -> tuple[ServiceName, ...]:
+        """The names of the services; payers use the first."""
+        return self.first, *self.others
+
+    def stream(self, name: str) -> Stream:
+        """Return a random stream for the story, seeded with the world's seed and `name`."""
+        return self.rng.stream(f"story {name}")
+
+    async def ask(self, path: str, body: Any = None, kind: Any = Any) -> Any:
+        """Ask the control API: a GET without a body; raises `RuntimeError` if there is none."""
+        if self.control is None:
+            raise RuntimeError(f"{self.base_url} has no control API, which {path!r} needs")
+        return await self.control.request("GET" if body is None else "POST", path, body, kind)
+
+    async def balance(self, address: str, network: str | None = None) -> int:
+        """Return an address's balance on a network's chain, in base units; None for the first."""
+        (held,) = await self.ask(on("balances", network), {"accounts": [address]})
+        return int(held)
+
+    async def transact(self, network: Network, sender: str, data: str) -> Sent:
+        """Send a call of a network's token from any account."""
+        call = {"from": sender, "to": checksum(network.asset), "data": data}
+        sent: Sent = await self.ask("send", call, Sent)
+        return sent
 
     def client(self, caller: str, to: Part = "service") -> PartClient:
         """Return a caller's HTTP client for a service or the facilitator.
@@ -98,7 +128,7 @@ class OpenStage(msgspec.Struct, frozen=True, kw_only=True):
         if to in ("service", self.first):
             to = self.first
         elif to != "facilitator" and to not in self.others:
-            raise ValueError(unknown("service", to, [self.first, *self.others]))
+            raise ValueError(unknown("service", to, self.services))
         make, url = self.others.get(to, (self.to_service, self.base_url))
         if to == "facilitator":
             assert self.to_facilitator is not None
@@ -119,6 +149,11 @@ class OpenStage(msgspec.Struct, frozen=True, kw_only=True):
             return self.funded
         nonces = _nonces(partial(self.rng.stream, f"nonces of {name}"))
         return Wallet(self.rng.secret(f"payer {name}"), nonces=partial(next, nonces))
+
+
+def on(path: str, network: str | None) -> str:
+    """Return a path of the control API that acts on a network; None for the first."""
+    return path if network is None else f"{path}?network={network}"
 
 
 def _nonces(new: Callable[[], Stream]) -> Iterator[bytes]:
