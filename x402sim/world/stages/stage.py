@@ -1,15 +1,14 @@
 """The interface of stages."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
 from x402sim.clock import Clock
-from x402sim.events import OUTSIDE, Part, ServiceName, StoryEvent
+from x402sim.events import Part, ServiceName, StoryEvent
 from x402sim.http.exchange import Transport
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum
@@ -23,30 +22,13 @@ from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.control.client import ControlClient
 from x402sim.world.control.messages import Sent
 from x402sim.world.transport.client import PartClient
-from x402sim.world.transport.latency import Latency, constant
+from x402sim.world.transport.latency import Latency
 from x402sim.world.transport.link import Link, Links
 
-T = TypeVar("T")
 START_S = 1_800_000_000
 """The start of every simulation, in Unix seconds: 15 January 2027, 08:00 UTC."""
 PAYER_TIMEOUT_S = 90.0
 """Seconds that a payer waits for an answer; more than a service waits for its facilitator."""
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of a world: its recipe, and its latencies by receiver."""
-
-    recipe: Recipe
-    latency: dict[str, Latency] = msgspec.field(default_factory=dict)
-    journal: Path | None = None
-    """The file of the journal; None keeps it in memory."""
-
-    def latency_to(self, part: Part) -> Latency:
-        """Return the latency of messages to a part: its own, or that of its kind, or none."""
-        kind = "facilitator" if part in self.recipe.facilitators else "service"
-        if part in OUTSIDE:
-            kind = part
-        return self.latency.get(part) or self.latency.get(kind) or constant(0)
 
 
 Door = tuple[Callable[[], Transport], str]
@@ -179,8 +161,5 @@ class Stage(Protocol):
     def require(self, chain: ChainBackend) -> None:
         """Raise `ValueError` if this stage cannot use this chain."""
 
-    def run(self, chain: ChainBackend, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run `main()` to its end, in virtual time if stage and chain allow it."""
-
-    def open(self, plan: Plan) -> AbstractAsyncContextManager[OpenStage]:
+    def open(self, recipe: Recipe) -> AbstractAsyncContextManager[OpenStage]:
         """Open the stage; raises `ChainError`, and `ConnectionError` without an answer."""
