@@ -39,7 +39,6 @@ from x402sim.suite.wire import Wire
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.control.client import ControlClient
 from x402sim.world.stages.deployment import Deployment
-from x402sim.world.stages.stage import Plan
 
 KEY = b"k" * 32
 Reader = Callable[[str, float], Any]
@@ -143,8 +142,7 @@ def _with(setting: Setting, target: Target, **more: Any) -> Setting:
 async def _story(url: str, deadline_s: float) -> None:
     """What `run --on URL` reads: the control API's description, then the service's answers."""
     place = Deployment(url + "/200", limits=Limits(deadline_s=deadline_s))
-    plan = Plan(recipe=Recipe(network=TESTNET))
-    async with place.open(plan) as stage, stage.client("alice") as http:
+    async with place.open(Recipe(network=TESTNET)) as stage, stage.client("alice") as http:
         http.timeout = httpx.Timeout(deadline_s)
         await http.get("/x")
 

@@ -16,8 +16,8 @@ from x402sim.chain.base import ChainError
 from x402sim.protocol.networks import TESTNET
 from x402sim.world.assembly.parts import build
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.control import snapshots
-from x402sim.world.control.context import Context, Nothing
+from x402sim.world.control import chain as actions
+from x402sim.world.control.context import Context
 
 DATABASE, CHAIN = "world.db", "world.db.chain"
 
@@ -53,13 +53,13 @@ async def live(rig: ServiceRig) -> None:
     """Everything that writes to the chain's file, or replaces the database."""
     context = Context.of(rig.parts)
     await rig.buy()
-    taken = await snapshots.snapshot(context, Nothing())
+    taken = await actions.snapshot(context)
     await rig.open_session()
     await rig.parts.chain.mining.mine(2)
-    await snapshots.revert(context, snapshots.Revert(taken["snapshot"]))
+    await actions.revert(context, taken["snapshot"])
     await rig.buy()
     await rig.parts.chain.rewinding.reorg(1)
-    await snapshots.reset(context, snapshots.Reset())
+    await actions.reset(context)
     await rig.buy()
     await rig.buy()
 

@@ -15,7 +15,7 @@ from x402sim.suite.verdict import Result
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
 from x402sim.world.stages.in_process import InProcess
-from x402sim.world.stages.stage import OpenStage, Plan
+from x402sim.world.stages.stage import OpenStage
 from x402sim.world.transport.link import Asgi
 
 Opens = Callable[[httpx.AsyncClient, httpx.AsyncClient, OpenStage], Any]
@@ -32,7 +32,7 @@ def judge_beside(
 
     async def main() -> list[Result]:
         recipe = Recipe(network=network, seed=1, has_service=False)
-        async with InProcess().open(Plan(recipe=recipe)) as stage:
+        async with InProcess().open(recipe) as stage:
             assert stage.parts is not None
             rpc = client(stage.parts.rpc_app)
             setting = Setting(

@@ -33,7 +33,6 @@ from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
 from x402sim.world.stages.in_process import InProcess
-from x402sim.world.stages.stage import Plan
 from x402sim.world.transport.latency import constant
 
 OURS = Recipe(network=TESTNET, seed=2)
@@ -118,7 +117,7 @@ def test_without_a_world_the_other_checks_are_skipped(own_money: bool, at_least:
     declared = sum(10_000 * each.pays + round(float(each.deposits) * 1_000_000) for each in ours)
 
     async def main() -> list[Result]:
-        async with InProcess().open(Plan(recipe=OURS)) as stage:
+        async with InProcess().open(OURS) as stage:
             assert stage.parts is not None
             payer = stage.parts.accounts[0] if own_money else None
             setting = Setting(

@@ -13,7 +13,6 @@ import random
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -65,27 +64,13 @@ def failure(case: Case, violations: list[Violation]) -> str:
         "from tests.explore.case import *",
         "from tests.explore.play import play",
         "",
-        f"print(*play({code(case)}).violations, sep='\\n')",
+        f"print(*play({case!r}).violations, sep='\\n')",
         "",
         "or --replay a file with:",
         msgspec.json.encode(case).decode(),
         "",
     ]
     return "\n".join(lines)
-
-
-def code(value: Any) -> str:
-    """Return Python that makes a value; what is so by default is left out."""
-    if isinstance(value, tuple):
-        return f"({''.join(code(each) + ', ' for each in value)})"
-    if not isinstance(value, msgspec.Struct):
-        return repr(value)
-    told = [
-        f"{each.name}={code(getattr(value, each.name))}"
-        for each in msgspec.structs.fields(value)
-        if each.required or getattr(value, each.name) != each.default
-    ]
-    return f"{type(value).__name__}({', '.join(told)})"
 
 
 def _parser() -> argparse.ArgumentParser:

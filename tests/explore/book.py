@@ -46,7 +46,7 @@ class Signed:
     @property
     def header(self) -> str:
         """The header for POST /api/pay."""
-        return encode_header(self.authorization, self.signature, self.payer.world.network)
+        return encode_header(self.authorization, self.signature, self.payer.network)
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Order:
         """Present a header for this order, in its way."""
         if self.way == "two steps":
             return await payer.pay(self.required, signed.header)
-        proof = self.proof(signed, payer.world.network)
+        proof = self.proof(signed, payer.network)
         return await payer.send("POST", QUOTE, json=ORDER, headers=proof)
 
     def proof(self, signed: Signed, network: Network) -> dict[str, str]:

@@ -26,7 +26,6 @@ from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import Deadlock, TimeStandsStill, run_virtual
 from x402sim.world.stages.in_process import InProcess
-from x402sim.world.stages.stage import Plan
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.payer import Payer
 from x402sim.world.transport.latency import latency_of
@@ -107,7 +106,7 @@ class _Run:
         asyncio.get_running_loop().set_exception_handler(
             lambda _, context: self._exception(str(context.get("exception") or context["message"]))
         )
-        async with InProcess().open(_plan(self._case, self._door.before(self._hooks))) as stage:
+        async with InProcess().open(_recipe(self._case, self._door.before(self._hooks))) as stage:
             self._journal = stage.links.journal
             assert stage.parts is not None
             live = await LiveWorld.on(stage, TESTNET)
@@ -159,20 +158,18 @@ def _is_server_error(event: events.AnswerSent) -> bool:
     return event.actor in _SERVICES and event.status >= 500 and event.status not in _FINE
 
 
-def _plan(case: Case, hooks: Hooks) -> Plan:
+def _recipe(case: Case, hooks: Hooks) -> Recipe:
     latency: dict[str, Any] = dict(case.latency)
     at_first = case.services if case.market else 1
     if case.jitter:
         latency = {to: (median_s, case.jitter) for to, median_s in latency.items()}
-    return Plan(
-        recipe=Recipe(
-            network=TESTNET,
-            seed=case.seed,
-            block_time_s=case.block_time_s,
-            explorer=ExplorerSettings(lag_s=case.explorer_lag_s),
-            services={name: Settings(phase=0) for name in _SERVICES[:at_first]},
-            hooks=hooks,
-        ),
+    return Recipe(
+        network=TESTNET,
+        seed=case.seed,
+        block_time_s=case.block_time_s,
+        explorer=ExplorerSettings(lag_s=case.explorer_lag_s),
+        services={name: Settings(phase=0) for name in _SERVICES[:at_first]},
+        hooks=hooks,
         latency={to: latency_of(spec) for to, spec in latency.items()},
     )
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.explore import campaign, case as cases
-from tests.explore.__main__ import code, failure, main
+from tests.explore.__main__ import failure, main
 from tests.explore.campaign import BATCH, Batch, Found, run
 from tests.explore.case import Buy, Case, Lie, Submit
 from tests.explore.laws import Law
@@ -48,7 +48,7 @@ def test_a_world_that_fails_is_shrunk_and_told() -> None:
     text = failure(case, violations)
     assert Law.RECEIPT_STAYS.value in text
     assert msgspec.json.encode(case).decode() in text
-    assert f"play({code(case)})" in text
+    assert f"play({case!r})" in text
 
 
 @pytest.mark.parametrize("adversary", [False, True])
@@ -57,7 +57,7 @@ def test_a_world_survives_json_and_its_program(adversary: bool) -> None:
     @given(worlds(adversary=adversary))
     def survives(case: Case) -> None:
         assert msgspec.json.decode(msgspec.json.encode(case), type=Case) == case
-        assert eval(code(case), vars(cases)) == case
+        assert eval(repr(case), vars(cases)) == case
         assert adversary or not {Lie, Submit} & {type(step) for step in case.steps}
 
     survives()

@@ -1,6 +1,5 @@
 """Every decoder: whatever comes in, only the documented error comes out, and values come back."""
 
-import asyncio
 import base64
 import json
 import os
@@ -11,8 +10,6 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
-from tests.hostile.inputs import Sent
-from tests.hostile.town import Town, town
 from tests.hostile.values import anything, messages, texts
 from tests.rig import ServiceRig
 from tests.strategies import (
@@ -41,15 +38,15 @@ def _structs(module: Any) -> list[type[msgspec.Struct]]:
     return [each for each in found if issubclass(each, msgspec.Struct) and each is not Wire]
 
 
-ACTION_KINDS = sorted({kind for _, kind in ACTIONS.values() if kind is not Any}, key=str)
-KINDS = sorted(
-    {*_structs(kinds), *_structs(cronos), *_structs(control_messages), *ACTION_KINDS}, key=str
-)
+ACTION_KINDS = [kind for _, kind in ACTIONS.values() if kind is not Any]
+KINDS = [
+    *sorted({*_structs(kinds), *_structs(cronos), *_structs(control_messages)}, key=str),
+    *ACTION_KINDS,
+]
 EXAMPLES = int(os.environ.get("X402SIM_DECODER_EXAMPLES", "10"))
 """How many examples each decoder gets; `python -m tests.hostile` gives more."""
 DRAWN = settings(max_examples=EXAMPLES)
 SLOW = settings(DRAWN, suppress_health_check=[HealthCheck.too_slow])
-FEW = settings(max_examples=max(2, EXAMPLES // 4))
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
@@ -245,74 +242,3 @@ def chain() -> Any:
 )
 def test_any_calldata_is_run_or_reverted(chain, data, sender):
     or_raises(Reverted, lambda: chain.machine.call(Call(sender, chain.token, data), 1_800_000_000))
-
-
-# --- whole endpoints -----------------------------------------------------------------
-
-ENDPOINTS = [
-    "/api/perp/quote",
-    "/api/pay",
-    "/api/sessions/create",
-    "/facilitator/v2/x402/verify",
-    "/facilitator/v2/x402/settle",
-    "/facilitator/verify",
-    "/facilitator/settle",
-    "/explorer/api",
-    "/explorer/blockscout/api",
-    "/rpc",
-    *(f"/_sim{path}" for method, path in ACTIONS if method == "POST"),
-]
-
-
-@pytest.mark.parametrize("path", ENDPOINTS)
-@FEW
-@given(bodies=st.lists(st.binary(max_size=100) | anything.map(json.dumps), max_size=5))
-def test_any_body_is_no_5xx(path, bodies):
-    async def story() -> None:
-        async with town() as world:
-            for body in bodies:
-                raw = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
-                answer = await world.send(Sent("", "POST", path, raw))
-                assert answer.status < 500, answer.body
-
-    asyncio.run(story())
-
-
-@FEW
-@given(
-    queries=st.lists(
-        st.tuples(
-            st.sampled_from(
-                [
-                    "/explorer/api?module=proxy&action=eth_getTransactionByHash&txhash=",
-                    "/explorer/api?module=",
-                    "/explorer/api?module=proxy&action=",
-                    "/explorer/api/v1/ethproxy/getTransactionReceipt?txHash=",
-                    "/explorer/api?module=proxy&action=eth_getBlockByNumber&tag=",
-                    "/explorer/api?module=transaction&action=getstatus&txhash=",
-                    "/explorer/api/v1/ethproxy/getBlockByNumber?tag=",
-                    "/explorer/api/v1/transaction/getStatus?txHash=",
-                    "/explorer/blockscout/api?module=transaction&action=gettxinfo&txhash=",
-                    "/api/payments/",
-                    "/api/sessions/session_",
-                    "/docs/",
-                    "/_sim/journal?since=",
-                ]
-            ),
-            texts,
-        ),
-        max_size=10,
-    )
-)
-def test_any_path_and_query_is_no_5xx(queries):
-    async def story() -> None:
-        async with town() as world:
-            await _ask_all(world, [start + text for start, text in queries])
-
-    asyncio.run(story())
-
-
-async def _ask_all(world: Town, targets: list[str]) -> None:
-    for target in targets:
-        answer = await world.send(Sent("", "GET", target))
-        assert answer.status < 500, (target, answer.body)

@@ -195,12 +195,14 @@ class Town:
             "reorg": {"depth": 1},
             "revert": {"snapshot": 1},
             "balances": {"accounts": [address]},
-            "send": {"sender": address, "to": address, "data": "0x"},
+            "send": {"from": address, "to": address, "data": "0x"},
             "faults": {"victim": "facilitator", "does": "lose answer", "times": 1},
             "explorer/lag": {"seconds": 1},
             "force-revert": {"calls": 1},
             "indexer/run": {},
             "snapshot": {},
+            "wallet": {"owner": address},
+            "drop": {},
         }
         reading = ("accounts", "state", "who", "transfers", "faults", "journal?since=0")
         return [

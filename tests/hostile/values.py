@@ -35,8 +35,8 @@ def messages(kind: Any) -> st.SearchStrategy[Any]:
         return st.one_of([messages(each) for each in kept])
     if origin is Literal:
         return st.sampled_from(inner)
-    if origin is list:
-        return st.lists(messages(inner[0]), max_size=4)
+    if origin is list or Ellipsis in inner:
+        return st.lists(messages(inner[0]), max_size=4).map(origin)
     if origin is dict:
         return st.dictionaries(messages(inner[0]), messages(inner[1]), max_size=4)
     if origin is tuple:

@@ -83,7 +83,7 @@ def test_a_story_sees_each_block_and_the_newest_one() -> None:
         world.on_block(lambda block: seen.append(block.number))
         alice = await world.payer("alice", balance="1.00")
         paid = await alice.buy()
-        newest = await alice.world.newest_block()
+        newest = await world.newest_block()
         assert newest.number == seen[-1]
         assert abs(newest.time_s - world.clock.now()) < 5
         await world.reorg(1, drop=[paid.body["txHash"]])

@@ -16,15 +16,13 @@ from x402sim.world.story.arrivals import DAY_S
 START_S = 1_800_000_000
 
 
-async def visit(payer: Payer, rng: Stream) -> None:
-    """Note when a visit happens and what was drawn for it."""
-    payer.world.note(payer.name, drawn=rng.random())
-
-
 def came(n: int, seed: int = 0, **options: object) -> list[tuple[float, Note]]:
     """Return when each visit happened, and its note."""
 
     async def story(world: LiveWorld) -> None:
+        async def visit(payer: Payer, rng: Stream) -> None:
+            world.note(payer.name, drawn=rng.random())
+
         await world.population(n, behaviour=visit, balance=None, **options)
 
     run = play(story, seed=seed)
@@ -88,7 +86,7 @@ def test_visits_overlap_and_the_story_goes_on_after_the_last_one():
     ended = []
 
     async def long(payer: Payer, _: Stream) -> None:
-        await payer.world.clock.sleep(100)
+        await payer.clock.sleep(100)
         ended.append(payer.name)
 
     async def story(world: LiveWorld) -> None:

@@ -17,7 +17,7 @@ from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
 from x402sim.world.stages.in_process import InProcess
-from x402sim.world.stages.stage import OpenStage, Plan
+from x402sim.world.stages.stage import OpenStage
 from x402sim.world.transport.latency import Latency
 from x402sim.world.transport.link import Asgi
 
@@ -68,11 +68,12 @@ def judge(
         recipe,
         sweep_s=recipe.sweep_s or SWEEP_S,
         heartbeat_s=HEARTBEAT_S,
+        latency=latency or {},
         services={name: _calm(settings) for name, settings in recipe.services.items()},
     )
 
     async def main() -> list[Result]:
-        async with InProcess().open(Plan(recipe=calm, latency=latency or {})) as stage:
+        async with InProcess().open(calm) as stage:
             assert stage.parts is not None
             mutate(stage.parts)
             setting = Setting(

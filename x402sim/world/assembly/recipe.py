@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from x402sim.chain.ledger.token_rules import CANCEL, RECEIVE, TRANSFER
-from x402sim.events import ServiceName
+from x402sim.events import OUTSIDE, Part, ServiceName
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.networks import Network
@@ -22,6 +22,7 @@ from x402sim.world.chains.gas_prices import GasPrice, require_gwei
 from x402sim.world.chains.parse import DEFAULT_CHAIN
 from x402sim.world.chains.reorgs import Reorganises
 from x402sim.world.transport.cache import SharedCache
+from x402sim.world.transport.latency import Latency, constant
 
 TOKEN_TABLES: dict[str, Any] = {"transfer": TRANSFER, "receive": RECEIVE, "cancel": CANCEL}
 TABLES: dict[str, Any] = {
@@ -82,6 +83,10 @@ class Recipe:
     """Seconds between sweeps of expired sessions and pending payments; None is the default."""
     without: tuple[tuple[str, str], ...] = ()
     """Rules to leave out, to test which check notices: (name in `TABLES`, clause)."""
+    latency: Mapping[str, Latency] = field(default_factory=dict)
+    """The latency of messages, by who receives them: a part, or its kind; by default none."""
+    journal: Path | None = None
+    """The file of the journal of stories; None keeps it in memory."""
     hooks: Hooks = NO_HOOKS
     """Functions that change the settings, the service, its application or the facilitator."""
 
@@ -135,6 +140,13 @@ class Recipe:
                 settings, session_sweep_s=self.sweep_s, reconcile_interval_s=self.sweep_s
             )
         return settings
+
+    def latency_to(self, part: Part) -> Latency:
+        """Return the latency of messages to a part: its own, or that of its kind, or none."""
+        kind = "facilitator" if part in self.facilitators else "service"
+        if part in OUTSIDE:
+            kind = part
+        return self.latency.get(part) or self.latency.get(kind) or constant(0)
 
     @property
     def first(self) -> ServiceName:

@@ -5,9 +5,11 @@ Host, no foreign Origin, and with a token only requests that present it.
 """
 
 import hmac
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
@@ -16,39 +18,58 @@ from starlette.routing import Route
 from x402sim.chain.base import ChainError, ChainUnavailable
 from x402sim.http import web
 from x402sim.http.web import Refused
-from x402sim.world.control import blocks, clocks, faults, look, money, snapshots
-from x402sim.world.control.context import Context, Nothing, number_in
+from x402sim.world.control import chain, look, money, parts
+from x402sim.world.control.context import Context, number_in
 from x402sim.world.control.recorder import Recorder
 
-Action = Callable[[Context, Any], Awaitable[Any]]
-ACTIONS: dict[tuple[str, str], tuple[Action, type[Any]]] = {
-    ("GET", "/accounts"): (look.accounts, Nothing),
-    ("GET", "/state"): (look.state, Nothing),
-    ("POST", "/faucet"): (money.faucet, money.Faucet),
-    ("POST", "/wallet"): (money.wallet, money.SmartWallet),
-    ("POST", "/clock/advance"): (clocks.advance, clocks.Advance),
-    ("POST", "/mine"): (blocks.mine, blocks.Mine),
-    ("POST", "/mining"): (blocks.set_mining, blocks.Mining),
-    ("POST", "/reorg"): (blocks.reorg, blocks.Reorg),
-    ("POST", "/indexer/run"): (faults.run_indexer, Nothing),
-    ("POST", "/snapshot"): (snapshots.snapshot, Nothing),
-    ("POST", "/revert"): (snapshots.revert, snapshots.Revert),
-    ("POST", "/reset"): (snapshots.reset, snapshots.Reset),
-    ("GET", "/who"): (look.who, Nothing),
-    ("GET", "/transfers"): (money.transfers, money.OfAccount),
-    ("GET", "/explorer/queries"): (look.queries, look.Since),
-    ("POST", "/balances"): (money.balances, money.Accounts),
-    ("POST", "/send"): (money.send, money.Send),
-    ("GET", "/faults"): (faults.standing, Nothing),
-    ("POST", "/faults"): (faults.add, Any),
-    ("POST", "/faults/clear"): (faults.clear, faults.Clear),
-    ("POST", "/clock/skew"): (clocks.skew, clocks.Skew),
-    ("POST", "/explorer/lag"): (clocks.lag, clocks.Lag),
-    ("POST", "/crash"): (faults.crash, Nothing),
-    ("POST", "/force-revert"): (blocks.force_revert, blocks.ForceRevert),
-    ("POST", "/drop"): (blocks.drop, Nothing),
+Action = Callable[..., Awaitable[Any]]
+
+
+def _message(action: Action, *, is_strict: bool) -> Any:
+    """Return the kind of message that an action takes: its parameters, or a fault, in any JSON."""
+    _, *taken = inspect.signature(action).parameters.values()
+    if [each.name for each in taken] == ["fault"]:
+        return Any
+    fields = [
+        (each.name, each.annotation, *([] if each.default is each.empty else [each.default]))
+        for each in taken
+    ]
+    return msgspec.defstruct(
+        action.__name__, fields, rename={"sender": "from"}, forbid_unknown_fields=is_strict
+    )
+
+
+ACTIONS: dict[tuple[str, str], tuple[Action, Any]] = {
+    (method, path): (action, _message(action, is_strict=method == "POST"))
+    for method, path, action in (
+        ("GET", "/accounts", look.accounts),
+        ("GET", "/state", look.state),
+        ("POST", "/faucet", money.faucet),
+        ("POST", "/wallet", money.wallet),
+        ("POST", "/clock/advance", parts.advance),
+        ("POST", "/mine", chain.mine),
+        ("POST", "/mining", chain.set_mining),
+        ("POST", "/reorg", chain.reorg),
+        ("POST", "/indexer/run", parts.run_indexer),
+        ("POST", "/snapshot", chain.snapshot),
+        ("POST", "/revert", chain.revert),
+        ("POST", "/reset", chain.reset),
+        ("GET", "/who", look.who),
+        ("GET", "/transfers", money.transfers),
+        ("GET", "/explorer/queries", look.queries),
+        ("POST", "/balances", money.balances),
+        ("POST", "/send", money.send),
+        ("GET", "/faults", parts.faults),
+        ("POST", "/faults", parts.add_fault),
+        ("POST", "/faults/clear", parts.clear),
+        ("POST", "/clock/skew", parts.skew),
+        ("POST", "/explorer/lag", parts.lag),
+        ("POST", "/crash", parts.crash),
+        ("POST", "/force-revert", chain.force_revert),
+        ("POST", "/drop", chain.drop),
+    )
 }
-"""Every action except the journal, which is NDJSON."""
+"""Every action except the journal, which is NDJSON, and the kind of message that it takes."""
 
 
 def control_app(
@@ -64,9 +85,8 @@ def control_app(
     was done here; a story does so itself. `pages` are more routes, which look at the token
     themselves.
     """
-    parts = context.parts
 
-    def route(method: str, path: str, action: Action, kind: type[Any]) -> Route:
+    def route(method: str, path: str, action: Action, kind: Any) -> Route:
         async def endpoint(request: Request) -> Response:
             require_token(request, token)
             if method == "GET":
@@ -74,9 +94,10 @@ def control_app(
             else:
                 asked = web.parse(await web.read_body(request) or b"{}", kind)
             network = request.query_params.get("network")
-            done = await action(context.on(network) if network else context, asked)
+            given = {"fault": asked} if kind is Any else msgspec.structs.asdict(asked)
+            done = await action(context.on(network) if network else context, **given)
             if recorder is not None and method == "POST":
-                recorder.done(path, asked)
+                recorder.done(path, given)
             return web.answer(done)
 
         return Route(path, endpoint, methods=[method])
@@ -84,7 +105,7 @@ def control_app(
     async def journal(request: Request) -> Response:
         """Answer the journal as NDJSON: its header, and the entries from ?since=SEQ on."""
         require_token(request, token)
-        entries = parts.journal.ndjson(number_in(request, "since"))
+        entries = context.parts.journal.ndjson(number_in(request, "since"))
         return Response(entries, media_type="application/x-ndjson")
 
     async def index(_: Request) -> Response:

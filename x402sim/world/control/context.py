@@ -20,10 +20,6 @@ from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
 
 
-class Nothing(msgspec.Struct, frozen=True):
-    """The body of an action without arguments."""
-
-
 class Saved(msgspec.Struct, frozen=True):
     """A snapshot of the service's database and cache, and its number on each network's chain."""
 

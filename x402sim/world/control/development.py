@@ -21,9 +21,9 @@ from x402sim.protocol.rpc_values import (
     read_quantity,
     shown,
 )
-from x402sim.world.control import blocks, clocks, snapshots
 from x402sim.world.control.app import ACTIONS
-from x402sim.world.control.context import Context, Nothing, mining, rewinding
+from x402sim.world.control.context import Context, mining, rewinding
+from x402sim.world.control.parts import TEN_YEARS_S, pass_time
 from x402sim.world.control.recorder import Recorder
 
 MOST_BLOCKS = 1000
@@ -53,22 +53,22 @@ class Development:
         except Refused as refused:
             raise ChainError(f"{refused.error}: {refused.reason}") from refused
 
-    async def act(self, path: str, asked: Any) -> Any:
+    async def act(self, path: str, **given: Any) -> Any:
         """Do what a POST to /_sim does."""
-        done = await ACTIONS["POST", path][0](self.context, asked)
-        self.recorder.done(path, asked)
+        done = await ACTIONS["POST", path][0](self.context, **given)
+        self.recorder.done(path, given)
         return done
 
 
 async def _snapshot(world: Development, _: RpcContext) -> Any:
-    return quantity((await world.act("/snapshot", Nothing()))["snapshot"])
+    return quantity((await world.act("/snapshot"))["snapshot"])
 
 
 async def _revert(world: Development, _: RpcContext, snapshot: Any) -> bool:
     number = _number(snapshot, "a snapshot")
     if number not in world.context.saved:
         return False
-    await world.act("/revert", snapshots.Revert(number))
+    await world.act("/revert", snapshot=number)
     return True
 
 
@@ -86,11 +86,10 @@ async def _set_next_time(world: Development, _: RpcContext, timestamp: Any) -> N
 
 async def _advance(world: Development, seconds: float) -> None:
     """Move the world's clock without a block: the next one has the time."""
-    if seconds > clocks.TEN_YEARS_S:
-        raise BadParams(f"seconds: expected at most {clocks.TEN_YEARS_S}, got {seconds}")
-    asked = clocks.Advance(seconds)
-    await clocks.pass_time(world.context, asked)
-    world.recorder.done("/clock/advance", asked)
+    if seconds > TEN_YEARS_S:
+        raise BadParams(f"seconds: expected at most {TEN_YEARS_S}, got {seconds}")
+    await pass_time(world.context, seconds)
+    world.recorder.done("/clock/advance", {"seconds": seconds})
 
 
 async def _mine(world: Development, rpc: RpcContext, count: Any = 1, interval: Any = 0) -> None:
@@ -100,9 +99,9 @@ async def _mine(world: Development, rpc: RpcContext, count: Any = 1, interval: A
         raise BadParams(f"blocks: expected at most {MOST_BLOCKS}, got {number}")
     for n in range(number if apart_s else 0):
         await _advance(world, apart_s if n else 0)
-        await world.act("/mine", blocks.Mine())
+        await world.act("/mine")
     if number and not apart_s:
-        await world.act("/mine", blocks.Mine(number))
+        await world.act("/mine", blocks=number)
 
 
 async def _set_balance(world: Development, _: RpcContext, account: Any, amount_wei: Any) -> None:
@@ -119,7 +118,7 @@ async def _stop_impersonating(_: Development, rpc: RpcContext, account: Any) -> 
 
 
 async def _set_automine(world: Development, _: RpcContext, on: Any) -> None:
-    await world.act("/mining", blocks.Mining(read_bool(on, "automine")))
+    await world.act("/mining", automine=read_bool(on, "automine"))
 
 
 async def _get_automine(world: Development, _: RpcContext) -> bool:

@@ -2,17 +2,15 @@
 
 from typing import Any
 
-import msgspec
-
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.service.agents import agents
 from x402sim.world.assembly.parts import Parts
-from x402sim.world.control.context import Context, Nothing, balance_of, merchant
+from x402sim.world.control.context import Context, balance_of, merchant
 from x402sim.world.control.messages import Account, ChainState, ExplorerQuery, State, TokenInfo, Who
 
 
-async def who(context: Context, _: Nothing) -> Any:
+async def who(context: Context) -> Any:
     """Describe the world: merchant, token, owner, network, capabilities."""
     parts = context.parts
     return Who(
@@ -40,7 +38,7 @@ def token_info(network: Network) -> TokenInfo:
     )
 
 
-async def accounts(context: Context, _: Nothing) -> Any:
+async def accounts(context: Context) -> Any:
     """The funded accounts of `serve`, with their private keys and balances in base units."""
     return await funded_accounts(context.parts)
 
@@ -57,20 +55,14 @@ async def funded_accounts(parts: Parts) -> list[Account]:
     ]
 
 
-class Since(msgspec.Struct, frozen=True):
-    """The time (epoch ms) from which on queries are asked for."""
-
-    since: int = 0
-
-
-async def queries(context: Context, asked: Since) -> Any:
+async def queries(context: Context, since: int = 0) -> Any:
     """The newest queries to the explorer about transactions, oldest first; ?since=MS later ones."""
     made = context.parts.index.queries
-    later = (each for each in made if each.at_ms >= asked.since)
+    later = (each for each in made if each.at_ms >= since)
     return [ExplorerQuery(tx_hash=to_hex(each.tx_hash), at=each.at_ms) for each in later]
 
 
-async def state(context: Context, _: Nothing) -> Any:
+async def state(context: Context) -> Any:
     """Show the state of the world: clock, chain, database and cache."""
     parts = context.parts
     chain = parts.chain

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import msgspec
-
 from x402sim.chain import contract
 from x402sim.chain.base import Call, Log, LogFilter
 from x402sim.chain.fees import PLENTY_WEI
@@ -22,84 +20,49 @@ from x402sim.world.control.context import (
 )
 from x402sim.world.control.messages import Sent, Transfer
 
-
-class Faucet(msgspec.Struct, frozen=True):
-    """Mint `amount` tokens, a decimal string."""
-
-    address: str
-    amount: str = "100.00"
-
-
-class SmartWallet(msgspec.Struct, frozen=True):
-    """A wallet that is a contract (EIP-1271); `owner` is the account whose key signs for it."""
-
-    owner: str
-
-
-class Send(msgspec.Struct, frozen=True):
-    """A transaction of any account, which gets native currency for gas if it has none."""
-
-    sender: str = msgspec.field(name="from")
-    to: str
-    data: str = "0x"
-
-
-class OfAccount(msgspec.Struct, frozen=True):
-    """The account whose transfers are asked for; empty for all transfers."""
-
-    account: str = ""
-
-
-class Accounts(msgspec.Struct, frozen=True):
-    """The addresses whose balances are asked for."""
-
-    accounts: list[str]
-
-
 MAX_MINTED = 1_000_000_000
 """The most tokens that a faucet gives at once, if that is more than the service can store."""
 
 
-async def faucet(context: Context, asked: Faucet) -> Any:
+async def faucet(context: Context, address: str, amount: str = "100.00") -> Any:
     """Mint tokens to an address: {"address": "0x…", "amount": "100.00"}.
 
     The transaction is mined before the answer, whatever the block time.
     """
     parts = context.parts
-    account = account_of(asked.address)
+    account = account_of(address)
     decimals = parts.network.decimals
     try:
-        amount_base = to_base(asked.amount, decimals)
+        amount_base = to_base(amount, decimals)
     except ValueError as error:
         raise bad_body(str(error)) from error
     if not 0 < amount_base <= max(MAX_STORED, MAX_MINTED * 10**decimals):
         raise bad_body(f"cannot mint {amount_base} base units")
     await minting(parts).fund(account, amount_base)
     await mine_now(parts)
-    return {"address": asked.address, "balance": str(await balance_of(parts, account))}
+    return {"address": address, "balance": str(await balance_of(parts, account))}
 
 
-async def wallet(context: Context, asked: SmartWallet) -> Any:
+async def wallet(context: Context, owner: str) -> Any:
     """Make a wallet that is a contract, if it is not there yet: {"owner": "0x…"}."""
-    owner = account_of(asked.owner)
-    made = contract.wallet_address(owner)
-    slots = contract.wallet_storage(owner)
+    account = account_of(owner)
+    made, slots = contract.wallet_address(account), contract.wallet_storage(account)
     await rewinding(context.parts).set_code(made, contract.wallet_code(), slots)
     return {"address": checksum(made)}
 
 
-async def balances(context: Context, asked: Accounts) -> Any:
+async def balances(context: Context, accounts: tuple[str, ...]) -> Any:
     """Read balances in base units: {"accounts": ["0x…"]}."""
-    wanted = [account_of(account) for account in asked.accounts]
+    wanted = [account_of(account) for account in accounts]
     return [str(await balance_of(context.parts, account)) for account in wanted]
 
 
-async def transfers(context: Context, asked: OfAccount) -> Any:
+async def transfers(context: Context, account: str = "") -> Any:
     """List the token's transfers, oldest first: ?account=0x… from or to this account only."""
-    account = (bytes(12) + account_of(asked.account),) if asked.account else ()
-    found = await _transfers(context, account)
-    if account:
-        received = await _transfers(context, (), account)
+    party = (bytes(12) + account_of(account),) if account else ()
+    found = await _transfers(context, party)
+    if party:
+        received = await _transfers(context, (), party)
         found = sorted({*found, *received}, key=lambda log: (log.block_number, log.index))
     return [
         Transfer(
@@ -118,13 +81,18 @@ async def _transfers(context: Context, *accounts: tuple[bytes, ...]) -> list[Log
     return await context.parts.chain.logs(LogFilter(0, 2**63, (), topics))
 
 
-async def send(context: Context, asked: Send) -> Any:
+async def send(context: Context, sender: str, to: str, data: str = "0x") -> Any:
     """Send a transaction of any account: {"from": "0x…", "to": "0x…", "data": "0x…"}.
 
-    With a block time, the transaction is mined before the answer.
+    The account gets native currency for gas if it has none. With a block time, the transaction is
+    mined before the answer.
     """
     parts = context.parts
-    chain, call = parts.chain, _call(asked)
+    chain = parts.chain
+    try:
+        call = Call(account_of(sender), account_of(to), bytes.fromhex(data.removeprefix("0x")))
+    except ValueError as error:
+        raise bad_body(str(error)) from error
     if not await chain.native_balance(call.sender):
         await rewinding(parts).set_native_balance(call.sender, PLENTY_WEI)
     sent = await chain.send(call)
@@ -137,12 +105,3 @@ async def send(context: Context, asked: Send) -> Any:
         revert_reason=reason,
         cause=None if reason is None else cause(reason).value,
     )
-
-
-def _call(asked: Send) -> Call:
-    """Return the call; raises `Refused` 400."""
-    try:
-        data = bytes.fromhex(asked.data.removeprefix("0x"))
-    except ValueError as error:
-        raise bad_body(str(error)) from error
-    return Call(account_of(asked.sender), account_of(asked.to), data)

@@ -12,21 +12,21 @@ from x402sim import events
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.transport.faults import read_fault
 
-_EVENTS: dict[str, Callable[[Any], events.StoryEvent]] = {
-    "/clock/advance": lambda asked: events.TimeAdvanced(seconds=asked.seconds),
-    "/clock/skew": lambda asked: events.ClockSkewed(victim=asked.actor, seconds=asked.seconds),
-    "/explorer/lag": lambda asked: events.ExplorerLagged(seconds=asked.seconds),
-    "/faults": lambda asked: events.FaultInjected(**msgspec.to_builtins(read_fault(asked))),
-    "/faults/clear": lambda asked: events.Note(name="faults cleared", data={"keep": asked.keep}),
-    "/crash": lambda _: events.ServiceCrashed(),
-    "/mining": lambda asked: events.MiningSwitched(automine=asked.automine),
-    "/reorg": lambda asked: events.ChainReorganised(depth=asked.depth),
-    "/drop": lambda _: events.MempoolDropped(),
-    "/force-revert": lambda asked: events.RevertsForced(calls=asked.calls),
-    "/revert": lambda asked: events.Note(name="reverted", data={"snapshot": asked.snapshot}),
-    "/reset": lambda asked: events.Note(name="reset", data={"clock": True} if asked.clock else {}),
+_EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
+    "/clock/advance": lambda seconds: events.TimeAdvanced(seconds=seconds),
+    "/clock/skew": lambda actor, seconds: events.ClockSkewed(victim=actor, seconds=seconds),
+    "/explorer/lag": lambda seconds: events.ExplorerLagged(seconds=seconds),
+    "/faults": lambda fault: events.FaultInjected(**msgspec.to_builtins(read_fault(fault))),
+    "/faults/clear": lambda keep: events.Note(name="faults cleared", data={"keep": list(keep)}),
+    "/crash": lambda service: events.ServiceCrashed(victim=service),
+    "/mining": lambda automine: events.MiningSwitched(automine=automine),
+    "/reorg": lambda depth, drop: events.ChainReorganised(depth=depth),
+    "/drop": lambda: events.MempoolDropped(),
+    "/force-revert": lambda calls: events.RevertsForced(calls=calls),
+    "/revert": lambda snapshot: events.Note(name="reverted", data={"snapshot": snapshot}),
+    "/reset": lambda clock: events.Note(name="reset", data={"clock": True} if clock else {}),
 }
-"""The event of an action that changes the world, by its path."""
+"""The event of an action that changes the world, by its path, of what it was given."""
 
 
 class Recorder:
@@ -36,10 +36,10 @@ class Recorder:
         self._journal, self._clock = parts.journal, parts.clock
         parts.faults.on_strike.append(self._struck)
 
-    def done(self, path: str, asked: Any) -> None:
+    def done(self, path: str, given: dict[str, Any]) -> None:
         """Record an action that was done, if the events of the chain do not tell it."""
         if path in _EVENTS:
-            self._record(_EVENTS[path](asked))
+            self._record(_EVENTS[path](**given))
 
     def _struck(self, victim: str, does: str, path: str) -> None:
         struck = {"victim": victim, "does": does, "path": path}

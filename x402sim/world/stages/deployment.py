@@ -5,10 +5,9 @@ its time; of any other service only the endpoints are known.
 """
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
 
 import httpx
 
@@ -19,15 +18,14 @@ from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
+from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN
 from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.world.control.messages import Who, network_of
-from x402sim.world.loop import run_anywhere
-from x402sim.world.stages.stage import OpenStage, Plan
+from x402sim.world.stages.stage import OpenStage
 from x402sim.world.transport.link import Links
 
-T = TypeVar("T")
 PAYER_KEY = "X402SIM_PAYER_KEY"
 """The environment variable with the key of a funded payer, if the URL cannot fund payers."""
 MAX_PORT = 65_535
@@ -79,12 +77,8 @@ class Deployment:
                 f"chain {chain.name} cannot be combined with {self.url}, which has its own"
             )
 
-    def run(self, chain: ChainBackend, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run `main()` to its end in real time."""
-        return run_anywhere(main)
-
     @asynccontextmanager
-    async def open(self, plan: Plan) -> AsyncIterator[OpenStage]:
+    async def open(self, recipe: Recipe) -> AsyncIterator[OpenStage]:
         """Connect to the service; raises `ConnectionError` if it does not answer."""
         clock = SkewedClock(Clock())
         root = self.url.rstrip("/")
@@ -98,7 +92,7 @@ class Deployment:
             offers = frozenset(need for need in Need if who is not None and need in who.offers)
             met_s = clock.skew_s
             funded = None if Need.FUNDS in offers else self._funded()
-            with closing(Journal(file=plan.journal)) as journal:
+            with closing(Journal(file=recipe.journal)) as journal:
                 yield OpenStage(
                     clock=clock,
                     rng=Rng(None),
@@ -107,7 +101,7 @@ class Deployment:
                     to_service=lambda: OverTransport(_bounded(self.limits)),
                     base_url=self.url,
                     offers=offers | {Need.FUNDS} if funded else offers,
-                    latency_to=plan.latency_to,
+                    latency_to=recipe.latency_to,
                     control=control if who else None,
                     advance=control.advancing(clock),
                     ahead_s=lambda: clock.skew_s if clock.skew_s > met_s else 0.0,

@@ -6,11 +6,10 @@ Time is virtual if the chain allows it, else real.
 import asyncio
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from starlette.types import ASGIApp
 
@@ -20,20 +19,18 @@ from x402sim.journal import Journal
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.world.assembly.parts import Parts, build
+from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.control.app import control_app
 from x402sim.world.control.client import ControlClient
 from x402sim.world.control.context import Context
-from x402sim.world.loop import VirtualLoop, most_common, run_anywhere, run_virtual
+from x402sim.world.loop import VirtualLoop, most_common
 from x402sim.world.server.running import running
-from x402sim.world.stages.stage import START_S, Door, OpenStage, Plan
+from x402sim.world.stages.stage import START_S, Door, OpenStage
 from x402sim.world.transport.client import PartClient
 from x402sim.world.transport.link import Asgi, Link, Links
 
-T = TypeVar("T")
 OpenDoor = Callable[[ASGIApp], Awaitable[Door]]
-MakeStage = Callable[[OpenDoor], Awaitable[OpenStage]]
-"""Makes the stage of a world, given how payers reach each application in it."""
 NEWEST = 1000
 """The number of events of which an error tells the most common."""
 
@@ -48,27 +45,24 @@ class InProcess:
     def require(self, chain: ChainBackend) -> None:
         """Accept any chain."""
 
-    def run(self, chain: ChainBackend, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run `main()` to its end, in virtual time if the chain's blocks can follow it."""
-        return run_virtual(main) if chain.is_virtual else run_anywhere(main)
-
-    @asynccontextmanager
-    async def open(self, plan: Plan) -> AsyncIterator[OpenStage]:
+    def open(self, recipe: Recipe) -> AbstractAsyncContextManager[OpenStage]:
         """Build a world and run it until the story ends; raises `ChainError`."""
-        async with world_of_our_own(plan) as stage:
 
-            async def door(app: ASGIApp) -> Door:
-                return lambda: Asgi(app), "http://service"
+        async def door(app: ASGIApp) -> Door:
+            return lambda: Asgi(app), "http://service"
 
-            yield await stage(door)
+        return world_of_our_own(recipe, door)
 
 
 @asynccontextmanager
-async def world_of_our_own(plan: Plan) -> AsyncIterator[MakeStage]:
-    """Build a world, run it, and close it; its clock is the loop's if that is virtual."""
+async def world_of_our_own(recipe: Recipe, open_door: OpenDoor) -> AsyncIterator[OpenStage]:
+    """Build a world, run it, and close it; its clock is the loop's if that is virtual.
+
+    Payers reach each service through the door to its application.
+    """
     loop = asyncio.get_running_loop()
-    rng = Rng(None if plan.recipe.is_persistent else plan.recipe.seed)
-    with closing(Journal(file=plan.journal)) as journal:
+    rng = Rng(None if recipe.is_persistent else recipe.seed)
+    with closing(Journal(file=recipe.journal)) as journal:
         if isinstance(loop, VirtualLoop):
             clock = Clock(lambda: START_S + loop.now_s)
             links = Links(clock, journal, loop.turn)
@@ -78,25 +72,25 @@ async def world_of_our_own(plan: Plan) -> AsyncIterator[MakeStage]:
             links = Links(clock, journal)
 
         def link(caller: ServiceName, name: Part, app: ASGIApp) -> Link:
-            is_first = caller == plan.recipe.first
+            is_first = caller == recipe.first
             wire = f"wire to {name}" if is_first else f"wire from {caller} to {name}"
-            return Link(links, caller, name, Asgi(app), plan.latency_to(name), rng.stream(wire))
+            return Link(links, caller, name, Asgi(app), recipe.latency_to(name), rng.stream(wire))
 
-        parts = build(plan.recipe, clock, link, journal)
+        parts = build(recipe, clock, link, journal)
         async with running(parts):
-            yield partial(_stage, plan, parts, links, rng)
+            yield await _stage(recipe, parts, links, rng, open_door)
 
 
 async def _stage(
-    plan: Plan, parts: Parts, links: Links, rng: Rng, open_door: OpenDoor
+    recipe: Recipe, parts: Parts, links: Links, rng: Rng, open_door: OpenDoor
 ) -> OpenStage:
-    """Return the stage of a world; payers reach each service through the door to its app."""
     # in virtual time a timeout would only cost events
     http = PartClient(Asgi(control_app(Context.of(parts), None)), "http://control", None)
     to_service, base_url = await open_door(parts.service_app)
-    first = parts.recipe.first
     others: dict[Part, Door] = {
-        name: await open_door(each.app) for name, each in parts.services.items() if name != first
+        name: await open_door(each.app)
+        for name, each in parts.services.items()
+        if name != recipe.first
     }
 
     async def another_service(shares_database: bool, settings: dict[str, Any]) -> ServiceName:
@@ -104,7 +98,7 @@ async def _stage(
         others[name] = await open_door(parts.services[name].app)
         return name
 
-    virtual = {Need.VIRTUAL_TIME} if plan.recipe.chain.is_virtual else set()
+    virtual = {Need.VIRTUAL_TIME} if recipe.chain.is_virtual else set()
     return OpenStage(
         clock=parts.clock,
         rng=rng,
@@ -113,12 +107,12 @@ async def _stage(
         to_service=to_service,
         base_url=base_url,
         offers=parts.offers | virtual | {Need.OTHER_SERVICES},
-        latency_to=plan.latency_to,
+        latency_to=recipe.latency_to,
         control=ControlClient(http, most=sys.maxsize),
         advance=parts.clock.sleep,
         parts=parts,
         another_service=another_service,
-        first=first,
+        first=recipe.first,
         others=others,
         to_facilitator=lambda: Asgi(parts.facilitator_app),
         facilitator_url="http://facilitator.local",

@@ -1,17 +1,17 @@
 """The interface of stages."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
 from x402sim.clock import Clock
-from x402sim.events import OUTSIDE, Part, ServiceName, StoryEvent
+from x402sim.events import Part, ServiceName, StoryEvent
 from x402sim.http.exchange import Transport
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng, Stream, later
 from x402sim.spec.needs import Need
@@ -20,39 +20,23 @@ from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.control.client import ControlClient
+from x402sim.world.control.messages import Sent
 from x402sim.world.transport.client import PartClient
-from x402sim.world.transport.latency import Latency, constant
+from x402sim.world.transport.latency import Latency
 from x402sim.world.transport.link import Link, Links
 
-T = TypeVar("T")
 START_S = 1_800_000_000
 """The start of every simulation, in Unix seconds: 15 January 2027, 08:00 UTC."""
 PAYER_TIMEOUT_S = 90.0
 """Seconds that a payer waits for an answer; more than a service waits for its facilitator."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan of a world: its recipe, and its latencies by receiver."""
-
-    recipe: Recipe
-    latency: dict[str, Latency] = msgspec.field(default_factory=dict)
-    journal: Path | None = None
-    """The file of the journal; None keeps it in memory."""
-
-    def latency_to(self, part: Part) -> Latency:
-        """Return the latency of messages to a part: its own, or that of its kind, or none."""
-        kind = "facilitator" if part in self.recipe.facilitators else "service"
-        if part in OUTSIDE:
-            kind = part
-        return self.latency.get(part) or self.latency.get(kind) or constant(0)
-
-
 Door = tuple[Callable[[], Transport], str]
 """How payers reach a service: a function that makes a transport to it, and its base URL."""
 
 
-class OpenStage(msgspec.Struct, frozen=True, kw_only=True):
-    """An open stage with a world."""
+class OpenStage(msgspec.Struct, kw_only=True):
+    """An open stage with a world, and what its control API answers."""
 
     clock: Clock
     rng: Rng
@@ -89,6 +73,34 @@ class OpenStage(msgspec.Struct, frozen=True, kw_only=True):
     """The clients that were made, to be closed at the end."""
     is_remote: bool = False
     """Whether the world has a journal of its own, which its control API answers."""
+    last_exchange: int = 0
+    """The number of the newest exchange of a payer, which checks refer to by default."""
+
+    @property
+    def services(self) -> tuple[ServiceName, ...]:
+        """The names of the services; payers use the first."""
+        return self.first, *self.others
+
+    def stream(self, name: str) -> Stream:
+        """Return a random stream for the story, seeded with the world's seed and `name`."""
+        return self.rng.stream(f"story {name}")
+
+    async def ask(self, path: str, body: Any = None, kind: Any = Any) -> Any:
+        """Ask the control API: a GET without a body; raises `RuntimeError` if there is none."""
+        if self.control is None:
+            raise RuntimeError(f"{self.base_url} has no control API, which {path!r} needs")
+        return await self.control.request("GET" if body is None else "POST", path, body, kind)
+
+    async def balance(self, address: str, network: str | None = None) -> int:
+        """Return an address's balance on a network's chain, in base units; None for the first."""
+        (held,) = await self.ask(on("balances", network), {"accounts": [address]})
+        return int(held)
+
+    async def transact(self, network: Network, sender: str, data: str) -> Sent:
+        """Send a call of a network's token from any account."""
+        call = {"from": sender, "to": checksum(network.asset), "data": data}
+        sent: Sent = await self.ask("send", call, Sent)
+        return sent
 
     def client(self, caller: str, to: Part = "service") -> PartClient:
         """Return a caller's HTTP client for a service or the facilitator.
@@ -98,7 +110,7 @@ class OpenStage(msgspec.Struct, frozen=True, kw_only=True):
         if to in ("service", self.first):
             to = self.first
         elif to != "facilitator" and to not in self.others:
-            raise ValueError(unknown("service", to, [self.first, *self.others]))
+            raise ValueError(unknown("service", to, self.services))
         make, url = self.others.get(to, (self.to_service, self.base_url))
         if to == "facilitator":
             assert self.to_facilitator is not None
@@ -119,6 +131,11 @@ class OpenStage(msgspec.Struct, frozen=True, kw_only=True):
             return self.funded
         nonces = _nonces(partial(self.rng.stream, f"nonces of {name}"))
         return Wallet(self.rng.secret(f"payer {name}"), nonces=partial(next, nonces))
+
+
+def on(path: str, network: str | None) -> str:
+    """Return a path of the control API that acts on a network; None for the first."""
+    return path if network is None else f"{path}?network={network}"
 
 
 def _nonces(new: Callable[[], Stream]) -> Iterator[bytes]:
@@ -144,8 +161,5 @@ class Stage(Protocol):
     def require(self, chain: ChainBackend) -> None:
         """Raise `ValueError` if this stage cannot use this chain."""
 
-    def run(self, chain: ChainBackend, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run `main()` to its end, in virtual time if stage and chain allow it."""
-
-    def open(self, plan: Plan) -> AbstractAsyncContextManager[OpenStage]:
+    def open(self, recipe: Recipe) -> AbstractAsyncContextManager[OpenStage]:
         """Open the stage; raises `ChainError`, and `ConnectionError` without an answer."""

@@ -5,10 +5,9 @@ each request carries its exchange number, and the server notifies the loop of it
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
 
 import httpx
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,15 +15,15 @@ from uvicorn import Config
 from uvicorn.server import ServerState
 
 from x402sim.http.exchange import OverTransport, Request, Response
+from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
-from x402sim.world.loop import VirtualLoop, run_virtual
+from x402sim.world.loop import VirtualLoop
 from x402sim.world.server.http import HttpProtocol
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.stages.in_process import world_of_our_own
-from x402sim.world.stages.stage import Door, OpenStage, Plan
+from x402sim.world.stages.stage import Door, OpenStage
 from x402sim.world.transport.middleware import ABORT
 
-T = TypeVar("T")
 _EXCHANGE = "x402sim-exchange"
 """The header with the exchange number."""
 
@@ -41,12 +40,8 @@ class Tcp:
         if not chain.is_virtual:
             raise ValueError(f"tcp needs virtual time, which {chain.name} lacks; use in-process")
 
-    def run(self, chain: ChainBackend, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run `main()` to its end in virtual time."""
-        return run_virtual(main)
-
     @asynccontextmanager
-    async def open(self, plan: Plan) -> AsyncIterator[OpenStage]:
+    async def open(self, recipe: Recipe) -> AsyncIterator[OpenStage]:
         """Build a world whose service listens on a free port; raises `ChainError`."""
         servers: list[asyncio.Server] = []
 
@@ -55,9 +50,9 @@ class Tcp:
             servers.append(server)
             return _Socket, f"http://127.0.0.1:{port}"
 
-        async with world_of_our_own(plan) as stage:
+        async with world_of_our_own(recipe, door) as stage:
             try:
-                yield await stage(door)
+                yield stage
             finally:
                 for server in servers:
                     server.close()

@@ -44,7 +44,7 @@ class Buy:
         wait = latency_of(self.wait)
         for number in range(self.times):
             if number:
-                await payer.world.clock.sleep(wait(rng))
+                await payer.clock.sleep(wait(rng))
             await (await _sent_to(payer, self.at)).fetch()
 
 
@@ -82,7 +82,7 @@ class Session:
 
     async def __call__(self, payer: Payer, rng: Stream) -> None:
         """Visit once; raises `PaymentFailed` if the request for a session gets no 402."""
-        wait, clock = latency_of(self.wait), payer.world.clock
+        wait, clock = latency_of(self.wait), payer.clock
         there = await _sent_to(payer, self.at)
         opened = (await there.open_session(self.deposit, self.duration_s)).body
         session_id, ends_ms = opened.get("sessionId"), opened.get("expiresAt", math.inf)

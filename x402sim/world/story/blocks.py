@@ -8,6 +8,8 @@ from inspect import isawaitable
 from x402sim.chain.base import Block
 from x402sim.protocol.crypto import to_hex
 from x402sim.world.assembly.parts import Parts
+from x402sim.world.control.messages import State
+from x402sim.world.stages.stage import OpenStage
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +19,12 @@ class NewBlock:
     number: int
     time_s: int
     tx_hashes: tuple[str, ...] = ()
+
+
+async def newest_block(stage: OpenStage) -> NewBlock:
+    """Return the chain's newest block, without its transactions."""
+    found: State = await stage.ask("state", kind=State)
+    return NewBlock(found.chain.height or 0, found.chain.timestamp or 0)
 
 
 OnBlock = Callable[[NewBlock], Awaitable[None] | None]

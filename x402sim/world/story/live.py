@@ -6,7 +6,7 @@ marked (needs "…") works only on stages that meet that need (`x402sim.spec.nee
 
 import math
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import msgspec
 
@@ -16,18 +16,18 @@ from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.session import SessionAuth
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import checksum, parse_address
+from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
 from x402sim.text.arguments import WholeAboveZero, explained, require_kind
 from x402sim.text.printable import described
-from x402sim.world.control.messages import Sent, State, Transfer
-from x402sim.world.stages.stage import OpenStage
+from x402sim.world.control.messages import Sent, Transfer
+from x402sim.world.stages.stage import OpenStage, on
 from x402sim.world.story import market, serialize
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.arrivals import Arrivals
 from x402sim.world.story.behaviours import Behaviour, Buy
-from x402sim.world.story.blocks import NewBlock, OnBlock, call_on_block
+from x402sim.world.story.blocks import NewBlock, OnBlock, call_on_block, newest_block
 from x402sim.world.story.clause_ids import require_clause
 from x402sim.world.story.facilitator import asked_as_a_service, between
 from x402sim.world.story.orders import Account
@@ -47,8 +47,6 @@ class LiveWorld:
 
     def __init__(self, stage: OpenStage, network: Network, start_state: StartState) -> None:
         self.stage, self.network, self.start_state = stage, network, start_state
-        self.last_exchange = 0
-        """The number of the newest exchange, which checks refer to by default."""
         self._names: set[str] = set()
 
     @classmethod
@@ -78,7 +76,7 @@ class LiveWorld:
 
     def rng(self, name: str) -> Stream:
         """Return a random stream for the story, seeded with the world's seed and `name`."""
-        return self.stage.rng.stream(f"story {name}")
+        return self.stage.stream(name)
 
     @explained
     async def payer(
@@ -101,14 +99,15 @@ class LiveWorld:
         self._names.add(name)
         held = self.stage.wallet(name)
         if wallet == "smart":
-            made = await self._control("POST", "wallet", {"owner": held.address})
+            made = await self.stage.ask("wallet", {"owner": held.address})
             held = held.of_contract(made["address"])
         self.stage.record(events.PayerJoined(name=name, address=held.address))
         if balance is not None and self.stage.control is not None and self.stage.funded is None:
             await self.fund(held.address, balance)
         if policy is not None:
             self.note("policy", payer=name, policy=repr(policy))
-        return Payer(self, name, held, self.stage.client(name), Account(policy or PayerPolicy()))
+        http, account = self.stage.client(name), Account(policy or PayerPolicy())
+        return Payer(self.stage, self.network, name, held, http, account)
 
     @explained
     async def population(
@@ -135,7 +134,7 @@ class LiveWorld:
         A visit that raises `PaymentFailed` is given up; any other exception fails the story.
         """
         return await play_population(
-            self,
+            self.stage,
             name,
             lambda each: self.payer(each, balance=balance, policy=policy),
             count=n,
@@ -159,7 +158,7 @@ class LiveWorld:
     @property
     def services(self) -> tuple[events.ServiceName, ...]:
         """The names of the services; payers use the first, and others as `payer.at(name)`."""
-        return self.stage.first, *self.stage.others
+        return self.stage.services
 
     def client(
         self,
@@ -198,7 +197,7 @@ class LiveWorld:
         """
         if isinstance(fault, Fault):
             self.stage.record(events.FaultInjected(**msgspec.to_builtins(fault)))
-            await self._control("POST", "faults", msgspec.to_builtins(fault))
+            await self.stage.ask("faults", msgspec.to_builtins(fault))
         elif self.stage.parts is None:
             raise ValueError("a Python function cannot be sent to a deployment")
         else:
@@ -207,36 +206,29 @@ class LiveWorld:
 
     async def heal(self) -> None:
         """Reset faults, clock skews, the explorer's lag, forced reverts and mining."""
-        await self._control("POST", "faults/clear")
+        await self.stage.ask("faults/clear", {})
 
     @explained
     async def skew(self, actor: events.Part, seconds: float) -> None:
         """Skew the clock of the service, the facilitator, the explorer or the chain.
 
-        Services and facilitators with names have clocks of their own. Raises `ValueError`.
+        Services and facilitators with names have clocks of their own.
         """
-        market.require_clock(self.stage, actor)
         self.stage.record(events.ClockSkewed(victim=actor, seconds=seconds))
-        if actor in get_args(events.Skewable):
-            await self._control("POST", "clock/skew", {"actor": actor, "seconds": seconds})
-        elif self.stage.parts is not None:
-            self.stage.parts.clocks[actor].skew_s = seconds
+        await self.stage.ask("clock/skew", {"actor": actor, "seconds": seconds})
 
     @explained
     async def explorer_lag(self, seconds: float) -> None:
         """Show each block in the explorer `seconds` late (needs "faults")."""
         self.stage.record(events.ExplorerLagged(seconds=seconds))
-        await self._control("POST", "explorer/lag", {"seconds": seconds})
+        await self.stage.ask("explorer/lag", {"seconds": seconds})
 
     @explained
     async def crash(self, victim: events.ServiceName = "service") -> None:
         """Kill a service; returns when it has restarted on its database, 1 second later."""
         victim = self.stage.first if victim == "service" else victim
         self.stage.record(events.ServiceCrashed(victim=victim))
-        if victim == self.stage.first:
-            await self._control("POST", "crash")
-        else:
-            await market.crash(self.stage, victim)
+        await self.stage.ask("crash", {"service": victim})
 
     # --- the chain -------------------------------------------------------------------
 
@@ -244,29 +236,28 @@ class LiveWorld:
     async def fund(self, address: str, amount: str, network: str | None = None) -> None:
         """Mint tokens, such as "1.00", to an address; the transaction is mined (needs "funds")."""
         given = {"address": address, "amount": amount}
-        await self._control("POST", market.on("faucet", network), given)
+        await self.stage.ask(on("faucet", network), given)
 
     @explained
     async def mining(self, automine: bool) -> None:
         """Mine each transaction immediately, or only on demand (needs "control chain")."""
         self.stage.record(events.MiningSwitched(automine=automine))
-        await self._control("POST", "mining", {"automine": automine})
+        await self.stage.ask("mining", {"automine": automine})
 
     @explained
     async def mine(self, blocks: int = 1) -> None:
         """Mine blocks; the first includes every waiting transaction (needs "control chain")."""
-        await self._control("POST", "mine", {"blocks": blocks})
+        await self.stage.ask("mine", {"blocks": blocks})
 
     @explained
     async def reorg(self, depth: int, drop: list[str] | None = None) -> None:
         """Replace the newest `depth` blocks, without the transactions in `drop` (hashes)."""
         self.stage.record(events.ChainReorganised(depth=depth))
-        await self._control("POST", "reorg", {"depth": depth, "drop": drop or []})
+        await self.stage.ask("reorg", {"depth": depth, "drop": drop or []})
 
     async def newest_block(self) -> NewBlock:
         """Return the chain's newest block, without its transactions (needs "observe chain")."""
-        found: State = await self._control("GET", "state", kind=State)
-        return NewBlock(found.chain.height or 0, found.chain.timestamp or 0)
+        return await newest_block(self.stage)
 
     def on_block(self, hook: OnBlock) -> None:
         """Call a function with each new `NewBlock`, also if it replaces another one.
@@ -278,19 +269,17 @@ class LiveWorld:
     async def drop_waiting(self) -> None:
         """Drop every transaction from the mempool (needs "control chain")."""
         self.stage.record(events.MempoolDropped())
-        await self._control("POST", "drop")
+        await self.stage.ask("drop", {})
 
     @explained
     async def force_revert(self, calls: int = 1) -> None:
         """Make the next calls of the token revert when mined."""
         self.stage.record(events.RevertsForced(calls=calls))
-        await self._control("POST", "force-revert", {"calls": calls})
+        await self.stage.ask("force-revert", {"calls": calls})
 
     async def transact(self, sender: str, data: str) -> Sent:
         """Send a call of the token from any account; return its result."""
-        call = {"from": sender, "to": checksum(self.network.asset), "data": data}
-        sent: Sent = await self._control("POST", "send", call, Sent)
-        return sent
+        return await self.stage.transact(self.network, sender, data)
 
     def paused(self) -> AbstractAsyncContextManager[None]:
         """Pause the token for the length of a `with` block (needs "fiat token")."""
@@ -305,10 +294,8 @@ class LiveWorld:
     @explained
     async def run_indexer(self, of: events.ServiceName = "service") -> dict[str, Any]:
         """Run the payment indexer of a service now; return its counts."""
-        if of in ("service", self.stage.first):
-            done: dict[str, Any] = await self._control("POST", "indexer/run")
-            return done
-        return await market.run_indexer(self.stage, of)
+        done: dict[str, Any] = await self.stage.ask("indexer/run", {"service": of})
+        return done
 
     async def ask_facilitator(
         self,
@@ -326,7 +313,7 @@ class LiveWorld:
         async with self.stage.client(payer.name, "facilitator") as http:
             wanted = {**required.requirements, **(requirements or {})}
             response = await asked_as_a_service(http, verb, header, wanted)
-        self.last_exchange = response.request.extensions["exchange"]
+        self.stage.last_exchange = response.request.extensions["exchange"]
         return response.json()
 
     # --- the money, counted on the chain --------------------------------------------
@@ -334,9 +321,7 @@ class LiveWorld:
     @explained
     async def balance(self, address: str, network: str | None = None) -> int:
         """Return an address's balance on the chain, in base units (needs "observe chain")."""
-        asked = {"accounts": [address]}
-        (held,) = await self._control("POST", market.on("balances", network), asked)
-        return int(held)
+        return await self.stage.balance(address, network)
 
     @explained
     async def earned(self, service: events.ServiceName | None = None) -> int:
@@ -354,7 +339,7 @@ class LiveWorld:
         self, sender: Payer | None = None, *, to: Payer | None = None
     ) -> list[Transfer]:
         """Return the transfers since the story began, without mints; of one payer if given."""
-        found = await self._control("GET", "transfers", kind=list[Transfer])
+        found = await self.stage.ask("transfers", kind=list[Transfer])
         payer, payee = (None if each is None else each.address for each in (sender, to))
         return self.start_state.since(found, sender=payer, to=payee)
 
@@ -370,7 +355,7 @@ class LiveWorld:
         """
         require_clause(clause, "expect")
         values = {"expected": serialize.value(expected), "actual": serialize.value(actual)}
-        exchange = about.exchange if about else self.last_exchange
+        exchange = about.exchange if about else self.stage.last_exchange
         self._check(clause, bool(actual == expected), exchange, values)
 
     def note(self, name: str, /, **data: Any) -> None:
@@ -384,15 +369,8 @@ class LiveWorld:
     def report_broken(self, clause: str, expected: str, actual: str) -> None:
         """Record a broken invariant as a failed check."""
         values = {"expected": expected, "actual": actual}
-        self._check(clause, False, self.last_exchange, values)
+        self._check(clause, False, self.stage.last_exchange, values)
 
     def _check(self, clause: str, ok: bool, exchange: int, values: dict[str, Any]) -> None:
         """Record a check; exchange 0 means no exchange."""
         self.stage.record(events.Check(clause=clause, ok=ok, exchange=exchange or None, **values))
-
-    # --- the control API -----------------------------------------------------------
-
-    async def _control(self, method: str, path: str, body: Any = None, kind: Any = Any) -> Any:
-        if self.stage.control is None:
-            raise RuntimeError(f"{self.stage.base_url} has no control API, which {path!r} needs")
-        return await self.stage.control.request(method, path, body, kind)

@@ -1,16 +1,11 @@
-"""The parts of a world by name, its merchants, and what a story does to one service of several."""
+"""The parts of a world by name, and the merchants and networks of its services."""
 
 from collections.abc import Collection
-from typing import Any, get_args
-
-import msgspec
 
 from x402sim import events
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import Network
-from x402sim.service import indexer
 from x402sim.text.suggest import unknown
-from x402sim.world.assembly.process import Process
 from x402sim.world.stages.stage import OpenStage
 
 
@@ -49,43 +44,7 @@ def accounts(stage: OpenStage, first: str, service: str | None) -> frozenset[str
     return frozenset(found.values() if name is None else [found[name]])
 
 
-def require_clock(stage: OpenStage, actor: events.Part) -> None:
-    """Raise `ValueError` for an actor without a clock of its own."""
-    named = stage.parts.clocks if stage.parts else {}
-    known = dict.fromkeys((*get_args(events.Skewable), *named))
-    if actor not in known:
-        raise ValueError(unknown("actor", actor, known))
-
-
-async def crash(stage: OpenStage, service: events.ServiceName) -> None:
-    """Crash a service but the first; return when it runs again."""
-    process = _process_of(stage, service)
-    process.crash()
-    await process.runs()
-
-
 def network_of(stage: OpenStage, service: events.ServiceName) -> Network | None:
     """Return the network that a service of this world is on; None in a world that is not ours."""
     deployed = stage.parts.services.get(service) if stage.parts else None
     return deployed.process.service.setup.network if deployed else None
-
-
-def on(path: str, network: str | None) -> str:
-    """Return a path of the control API that acts on a network; None for the first."""
-    return path if network is None else f"{path}?network={network}"
-
-
-async def run_indexer(stage: OpenStage, service: events.ServiceName) -> dict[str, Any]:
-    """Run the indexer of a service but the first; return its counts, 0 if a crash cut it short."""
-    done = await _process_of(stage, service).do(indexer.run) or indexer.IndexerRun()
-    counts: dict[str, Any] = msgspec.to_builtins(done)
-    return counts
-
-
-def _process_of(stage: OpenStage, service: events.ServiceName) -> Process:
-    """Return the process of a service in a world of our own; raises `ValueError`."""
-    parts = stage.parts
-    if parts is None or service not in parts.services:
-        known = (stage.first, *stage.others)
-        raise ValueError(f"{unknown('service', service, known)}; `another_service` starts one more")
-    return parts.services[service].process

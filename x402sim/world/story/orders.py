@@ -18,7 +18,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.rng import Stream
 from x402sim.text.printable import described
 from x402sim.world.story.answers import Answer
-from x402sim.world.story.blocks import NewBlock
+from x402sim.world.story.blocks import NewBlock, newest_block
 from x402sim.world.story.payer_client import PayerClient
 
 Ask = Callable[[], Awaitable[Answer]]
@@ -138,7 +138,7 @@ class Order:
 
     async def newest_block(self) -> NewBlock:
         """Return the chain's newest block."""
-        return await self._payer.world.newest_block()
+        return await newest_block(self._payer.stage)
 
     def note_paid(self) -> None:
         """Count the newest authorization as paid, if there is one."""
@@ -201,7 +201,7 @@ class Shopper:
 
     async def wait(self, seconds: float) -> None:
         """Let time pass."""
-        await self._payer.world.clock.sleep(seconds)
+        await self._payer.clock.sleep(seconds)
 
     async def show_payment(self) -> None:
         """Request it with the newest payment id, if there is one."""

@@ -3,11 +3,13 @@
 from x402sim.events import ServiceName
 from x402sim.payer.shops import Choose, Shop
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol.networks import Network
 from x402sim.text.arguments import explained
+from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story import market, shopping
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.orders import Account, Shopper
-from x402sim.world.story.payer_client import PayerClient, PayerWorld
+from x402sim.world.story.payer_client import PayerClient
 from x402sim.world.transport.client import PartClient
 
 
@@ -21,13 +23,14 @@ class Payer(PayerClient):
 
     def __init__(
         self,
-        world: PayerWorld,
+        stage: OpenStage,
+        network: Network,
         name: str,
         wallet: Wallet,
         http: PartClient,
         account: Account,
     ) -> None:
-        super().__init__(world, name, wallet, http)
+        super().__init__(stage, network, name, wallet, http)
         if account.policy.timeout_s is not None:
             http.timeout = account.policy.timeout_s
         self._account, self._shopper = account, Shopper(self, account)
@@ -38,10 +41,12 @@ class Payer(PayerClient):
         """Return this payer at another service of the world: `await alice.at(other).ask()`."""
         there = self._elsewhere.get(service)
         if there is None:
-            http = self.world.client(self, to=service)
-            there = Payer(self.world, self.name, self.wallet, http, self._account)
+            http = self.stage.client(self.name, service)
+            there = Payer(
+                self.stage, self._first_network, self.name, self.wallet, http, self._account
+            )
             there._elsewhere = self._elsewhere
-            there.network = market.network_of(self.world.stage, service) or self.network
+            there.network = market.network_of(self.stage, service) or self.network
             self._elsewhere[service] = there
         there.skew_s = self.skew_s
         return there
@@ -49,9 +54,9 @@ class Payer(PayerClient):
     async def shops(self) -> list[Shop]:
         """Ask every service for its agents; return those that answer, in an order that is drawn."""
         if self._account.order_of_shops is None:
-            self._account.order_of_shops = self.world.rng(f"shops of {self.name}")
+            self._account.order_of_shops = self.stage.stream(f"shops of {self.name}")
         clients: dict[ServiceName, PayerClient] = {
-            name: self.at(name) for name in self.world.services
+            name: self.at(name) for name in self.stage.services
         }
         return await shopping.look_around(clients, self._account.order_of_shops)
 

@@ -3,13 +3,12 @@
 It does them correctly, or with chosen defects: `sign`, `forge` and `relabel` say which.
 """
 
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import httpx
 import msgspec
 
 from x402sim.clock import Clock
-from x402sim.events import ServiceName
 from x402sim.payer import core, standard
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
@@ -27,62 +26,25 @@ from x402sim.protocol.messages import (
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment, read_required
-from x402sim.rng import Stream
 from x402sim.world.control.messages import Sent
 from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story.answers import Answer
-from x402sim.world.story.blocks import NewBlock
 from x402sim.world.transport.client import PartClient
 
 QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 
-class PayerWorld(Protocol):
-    """The part of `LiveWorld` that a payer uses."""
-
-    stage: OpenStage
-    """Where it plays."""
-
-    last_exchange: int
-    """The number of the newest exchange, which the client updates."""
-
-    @property
-    def clock(self) -> Clock:
-        """The true time of the world."""
-
-    @property
-    def network(self) -> Network:
-        """The network whose token pays."""
-
-    async def balance(self, address: str, network: str | None = None) -> int:
-        """Return an address's balance on a network's chain, in base units."""
-
-    async def newest_block(self) -> NewBlock:
-        """Return the chain's newest block."""
-
-    async def transact(self, sender: str, data: str) -> Sent:
-        """Send a call of the token from an account."""
-
-    @property
-    def services(self) -> tuple[ServiceName, ...]:
-        """The names of the services."""
-
-    def rng(self, name: str) -> Stream:
-        """Return a random stream for the story."""
-
-    def client(self, payer: "PayerClient", *, to: ServiceName = "service") -> PartClient:
-        """Return a payer's HTTP client of a service."""
-
-
 class PayerClient:
     """A name, a wallet, and an HTTP client of one service."""
 
-    def __init__(self, world: PayerWorld, name: str, wallet: Wallet, http: PartClient) -> None:
-        self.world, self.name, self.wallet, self.http = world, name, wallet, http
+    def __init__(
+        self, stage: OpenStage, network: Network, name: str, wallet: Wallet, http: PartClient
+    ) -> None:
+        self.stage, self.name, self.wallet, self.http = stage, name, wallet, http
         self.skew_s = 0.0
         """Seconds by which this payer's clock is ahead of the true time."""
-        self.network = world.network
+        self.network = self._first_network = network
         """The network whose token it pays with: that of the service it is at."""
 
     @property
@@ -93,11 +55,11 @@ class PayerClient:
     @property
     def clock(self) -> Clock:
         """The true time: `now()` in Unix seconds, and `await sleep(seconds)`."""
-        return self.world.clock
+        return self.stage.clock
 
     def now_s(self) -> int:
         """Return the time by this payer's clock, in Unix seconds."""
-        return int(self.world.clock.now() + self.skew_s)
+        return int(self.stage.clock.now() + self.skew_s)
 
     # --- over HTTP -------------------------------------------------------------------
 
@@ -118,7 +80,7 @@ class PayerClient:
             exchange = request.extensions["exchange"]
             said, text = _object(response.content), response.text
             answer = Answer(response.status, said, exchange, text, headers=response.headers)
-        self.world.last_exchange = answer.exchange
+        self.stage.last_exchange = answer.exchange
         return answer
 
     async def ask(
@@ -258,18 +220,18 @@ class PayerClient:
 
     async def balance(self) -> int:
         """Return this payer's balance on the chain, in base units."""
-        elsewhere = None if self.network == self.world.network else self.network.name
-        return await self.world.balance(self.address, elsewhere)
+        elsewhere = None if self.network == self._first_network else self.network.name
+        return await self.stage.balance(self.address, elsewhere)
 
     async def transfer(self, to: str, amount: str) -> Sent:
         """Send tokens in this payer's own transaction."""
-        amount_base = to_base(amount, self.world.network.decimals)
+        amount_base = to_base(amount, self._first_network.decimals)
         return await self._call(abi.transfer(parse_address(to), amount_base))
 
     async def cancel(self, header: str, *, by: Wallet | None = None) -> Sent:
         """Cancel the authorization of a header, on the chain."""
         auth, _ = authorization_of(decode_header(header))
-        signature = (by or self.wallet).sign_cancellation(auth.nonce, self.world.network.domain)
+        signature = (by or self.wallet).sign_cancellation(auth.nonce, self._first_network.domain)
         return await self._call(abi.cancel_authorization(auth.from_, auth.nonce, signature))
 
     async def submit(self, header: str, *, receive: bool = False) -> Sent:
@@ -282,7 +244,7 @@ class PayerClient:
         return await self._call(abi.transfer_with_authorization(auth, signature, receive=receive))
 
     async def _call(self, data: bytes) -> Sent:
-        return await self.world.transact(self.address, to_hex(data))
+        return await self.stage.transact(self._first_network, self.address, to_hex(data))
 
 
 def _object(content: bytes) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from itertools import cycle
 from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
 from x402sim.rng import Stream, later
 from x402sim.text.printable import described
+from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story.arrivals import Arrivals
 from x402sim.world.story.behaviours import Behaviour
 from x402sim.world.story.payer import Payer
-from x402sim.world.story.payer_client import PayerWorld
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Population:
 
 
 async def play_population(
-    world: PayerWorld,
+    stage: OpenStage,
     name: str,
     join: Callable[[str], Awaitable[Payer]],
     *,
@@ -44,13 +44,15 @@ async def play_population(
     Raises the first exception of a behaviour but those two, with a note of who raised it.
     """
     _require_behaviour(behaviour)
-    start_s = world.clock.now()
-    moments = arrivals.moments(start_s, world.rng(f"arrivals of {name}"))
+    start_s = stage.clock.now()
+    moments = arrivals.moments(start_s, stage.stream(f"arrivals of {name}"))
     payers = [await join(f"{name} {number}") for number in range(1, count + 1)]
     streams = {
-        payer.name: later(partial(world.rng, f"behaviour of {payer.name}")) for payer in payers
+        payer.name: later(partial(stage.stream, f"behaviour of {payer.name}")) for payer in payers
     }
-    drawn = world.rng(f"visitors of {name}") if arrivals.is_random and until_s is not None else None
+    drawn = (
+        stage.stream(f"visitors of {name}") if arrivals.is_random and until_s is not None else None
+    )
     visits = given_up = 0
 
     async def visit(payer: Payer) -> None:
@@ -73,7 +75,7 @@ async def play_population(
         for at_s, payer in _visits(payers, moments, drawn, once=until_s is None):
             if until_s is not None and at_s >= start_s + until_s:
                 break
-            await world.clock.sleep_until(at_s)
+            await stage.clock.sleep_until(at_s)
             visits += 1
             running.create_task(visit(payer), name=f"a visit of {payer.name}")
     return Population(payers=payers, visits=visits, given_up=given_up)

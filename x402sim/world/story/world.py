@@ -24,10 +24,11 @@ from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
 from x402sim.world.chains.gas_prices import GasPrice
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.chains.reorgs import Reorganises
+from x402sim.world.loop import run_anywhere, run_virtual
 from x402sim.world.stages.deployment import left_ahead
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.parse import parse_stage
-from x402sim.world.stages.stage import OpenStage, Plan, Stage
+from x402sim.world.stages.stage import OpenStage, Stage
 from x402sim.world.story import serialize
 from x402sim.world.story.configure import (
     facilitators_of,
@@ -158,22 +159,20 @@ class World:
         first, *also = networks_of(network)
         services = services_of(service)
         facilitators = facilitators_of(facilitator, services)
-        self._plan = Plan(
-            recipe=Recipe(
-                network=first,
-                also=tuple(also),
-                seed=seed,
-                services=services,
-                facilitators=facilitators,
-                explorer=explorer or ExplorerSettings(),
-                chain=self.chain,
-                block_time_s=_blocks(block_time_s),
-                reorgs=reorgs,
-                without=without,
-                **around,
-            ),
+        self._recipe = Recipe(
+            network=first,
+            also=tuple(also),
+            seed=seed,
+            services=services,
+            facilitators=facilitators,
+            explorer=explorer or ExplorerSettings(),
+            chain=self.chain,
+            block_time_s=_blocks(block_time_s),
+            reorgs=reorgs,
+            without=without,
             journal=None if journal is None else Path(journal),
             latency=_latencies(latency, (*RECEIVERS, *services, *facilitators)),
+            **around,
         )
         options = serialize.options(
             latency=dict(latency or {}),
@@ -185,17 +184,14 @@ class World:
             network=[first, *also] if also else None if first == TESTNET else first,
             without=without,
         ) | ({} if invariants else {"invariants": "False"})
-        self._description = self._described(options, has_invariants=invariants)
-        self._network = None if network is None else first
-
-    def _described(self, options: dict[str, str], *, has_invariants: bool) -> Description:
-        return Description(
-            seed=self.seed,
+        self._description = Description(
+            seed=seed,
             on=self.on.name,
             chain=None if self.chain == DEFAULT_CHAIN else self.chain.name,
             options=options,
-            has_invariants=has_invariants,
+            has_invariants=invariants,
         )
+        self._network = None if network is None else first
 
     def play(self, story: Scenario | Story | str, *, progress: bool = True) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
@@ -212,10 +208,12 @@ class World:
         """
         scenario = find(story) if isinstance(story, str) else scenario_of(story)
         is_told = progress and not is_swept()
+        is_virtual = self.on.builds_world and self.chain.is_virtual
+        play = run_virtual if is_virtual else run_anywhere
         try:
-            run = finished(self.on.run(self.chain, lambda: self._play(scenario, is_told)))
+            run = finished(play(lambda: self._play(scenario, is_told)))
         except KeyboardInterrupt as interrupt:
-            file = self._plan.journal
+            file = self._recipe.journal
             kept = f"Run.load({str(file)!r}) has" if file else "World(journal='run.ndjson') keeps"
             interrupt.add_note(f"{kept} what happened until then")
             raise
@@ -226,7 +224,7 @@ class World:
     async def _play(self, scenario: Scenario, is_told: bool) -> Run:
         elapsed = stopwatch()
         with warnings_silenced():
-            async with self.on.open(self._plan) as stage:
+            async with self.on.open(self._recipe) as stage:
                 live = await LiveWorld.on(stage, self._network_on(stage))
                 told = telling(scenario.name, how_far(live)) if is_told else nullcontext()
                 try:

@@ -1,0 +1,97 @@
+"""Actions on the chain: mine, pause mining, reorganise, force reverts; snapshots of the world."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from x402sim.http.web import Refused, bad_body
+from x402sim.protocol.crypto import Hash, from_hex
+from x402sim.world.control.context import Context, Saved, mining, rewinding
+
+
+async def mine(context: Context, blocks: Annotated[int, Meta(ge=1, le=1000)] = 1) -> Any:
+    """Mine blocks: {"blocks": 1}. The first includes every waiting transaction."""
+    return {"height": await mining(context.parts).mine(blocks)}
+
+
+async def set_mining(context: Context, automine: bool) -> Any:
+    """Mine each transaction immediately, or only on demand: {"automine": false}."""
+    await mining(context.parts).set_automine(automine)
+    return {"automine": automine}
+
+
+async def reorg(
+    context: Context, depth: Annotated[int, Meta(ge=1)] = 1, drop: tuple[str, ...] = ()
+) -> Any:
+    """Replace the newest blocks: {"depth": 1, "drop": ["0x…"]}.
+
+    Their transactions are mined again, except those in "drop".
+    """
+    try:
+        lost = [Hash(from_hex(text, 32)) for text in drop]
+    except ValueError as error:
+        raise bad_body(str(error)) from error
+    await rewinding(context.parts).reorg(depth, lost)
+    return {"height": await context.parts.chain.height()}
+
+
+async def drop(context: Context) -> Any:
+    """Drop every transaction from the mempool."""
+    await rewinding(context.parts).drop()
+    return {"waiting": 0}
+
+
+async def force_revert(context: Context, calls: Annotated[int, Meta(ge=0, le=1000)] = 1) -> Any:
+    """Make the next calls of the token revert when mined: {"calls": 1}."""
+    await rewinding(context.parts).force_revert(calls)
+    return {"calls": calls}
+
+
+async def snapshot(context: Context) -> Any:
+    """Take a snapshot of chain, database and cache; answers {"snapshot": id}."""
+    service = context.parts.service
+    chains = [await rewinding(each).snapshot() for each in context.networks]
+    number = chains[0]
+    context.saved[number] = Saved(service.store.copy(), service.entitlements.all(), chains)
+    return {"snapshot": number}
+
+
+async def revert(context: Context, snapshot: int) -> Any:
+    """Revert to a snapshot: {"snapshot": id}. It and all later ones are deleted.
+
+    The clock is kept, as by `reset`; `clockAdvancedSeconds` is how far it is ahead.
+    """
+    saved = context.saved.get(snapshot)
+    if saved is None:
+        known = ", ".join(map(str, sorted(context.saved))) or "none"
+        raise Refused(404, "Unknown snapshot", f"got {snapshot}, there are: {known}")
+    chains, service = list(map(rewinding, context.networks)), context.parts.service
+    service.store.restore(saved.database)  # the part that may fail comes first
+    for chain, number in zip(chains, saved.chains, strict=True):
+        await chain.revert(number)
+    service.entitlements.clear()
+    for entitlement in saved.entitlements:
+        service.entitlements.add(entitlement)
+    for number in [n for n in context.saved if n >= snapshot]:
+        context.saved.pop(number).database.close()
+    return {"reverted": snapshot, "clockAdvancedSeconds": context.parts.clock.offset_s}
+
+
+async def reset(context: Context, clock: bool = False) -> Any:
+    """Reset to block 0, an empty database and the initial balances.
+
+    {"clock": true} also gives the clock back, which no other action does: the journal and clients
+    have seen its time. Else `clockAdvancedSeconds` is how far it is ahead of real time, and a payer
+    with a right clock is refused.
+    """
+    chains = list(map(rewinding, context.networks))
+    if clock:
+        context.parts.clock.give_back()
+    context.parts.service.store.clear()  # if the chain then fails, reset again
+    for chain in chains:
+        await chain.reset()
+    context.parts.service.entitlements.clear()
+    for saved in context.saved.values():
+        saved.database.close()
+    context.saved.clear()
+    return {"reset": True, "clockAdvancedSeconds": context.parts.clock.offset_s}

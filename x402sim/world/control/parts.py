@@ -1,0 +1,135 @@
+"""Actions on time and on the parts: clocks, the explorer's lag, faults, a crash, the indexer."""
+
+import asyncio
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from x402sim.http.web import bad_body
+from x402sim.service import indexer, sessions
+from x402sim.service.reconcile import reconcile
+from x402sim.text.suggest import unknown
+from x402sim.world.assembly.parts import Parts
+from x402sim.world.assembly.process import Process
+from x402sim.world.control.context import Context, mining, require_service
+from x402sim.world.transport.faults import read_fault
+
+LATEST_S = 221_845_392_000
+"""The year 9000, in Unix seconds; Python's dates end soon after."""
+TEN_YEARS_S = 10 * 366 * 86400
+Seconds = Annotated[float, Meta(ge=0, le=TEN_YEARS_S)]
+
+
+async def advance(context: Context, seconds: Seconds) -> Any:
+    """Move the clock forward, then run what is due: {"seconds": 300}.
+
+    With automine, a block is mined at the new time. The answer comes when expired sessions are
+    refunded, old entitlements are removed from the cache and pending payments are reconciled, but
+    after 2 seconds at the latest. The indexer runs on its own schedule.
+    """
+    return await pass_time(context, seconds, mines=True)
+
+
+async def pass_time(context: Context, seconds: float, *, mines: bool = False) -> Any:
+    """Do the same, with a block or without."""
+    parts = context.parts
+    if parts.clock.now() + seconds > LATEST_S:
+        raise bad_body("the clock cannot go past the year 9000")
+    chains = list(map(mining, context.networks))
+    parts.clock.advance(seconds)
+    for blocks in chains:
+        if mines and blocks.automine:
+            await blocks.mine()
+    parts.service.entitlements.sweep(parts.clock.now_ms())
+    due = asyncio.create_task(_expire_and_reconcile(parts))
+    context.running.add(due)
+    due.add_done_callback(context.running.discard)
+    await asyncio.wait({due}, timeout=2)
+    if due.done():
+        due.result()  # re-raises the task's exception
+    return {"now": parts.clock.now_ms()}
+
+
+async def _expire_and_reconcile(parts: Parts) -> None:
+    await parts.process.do(sessions.expire)
+    await parts.process.do(reconcile)
+
+
+async def skew(
+    context: Context,
+    actor: str,
+    seconds: Annotated[float, Meta(ge=-TEN_YEARS_S, le=TEN_YEARS_S)],
+) -> Any:
+    """Skew an actor's clock: {"actor": "service", "seconds": -30}."""
+    clocks = context.parts.clocks
+    if actor not in clocks:
+        raise bad_body(unknown("actor", actor, clocks))
+    if actor == "service":
+        require_service(context.parts, 'a skew of "service"')
+    clocks[actor].skew_s = seconds
+    return {"now": clocks[actor].now_ms()}
+
+
+async def lag(context: Context, seconds: Seconds) -> Any:
+    """Make the explorer lag behind the chain: {"seconds": 600}."""
+    context.parts.index.lag_s = seconds
+    return {"lagSeconds": seconds}
+
+
+async def faults(context: Context) -> Any:
+    """List the active faults."""
+    return [msgspec.to_builtins(fault) for fault in context.parts.faults.standing()]
+
+
+async def add_fault(context: Context, fault: Any) -> Any:
+    """Inject a fault: {"victim": "facilitator", "does": "lose answer", "path": "/settle"}."""
+    try:
+        new = read_fault(fault)
+        if new.victim in context.parts.services or new.does in ("crash before", "crash after"):
+            require_service(context.parts, f'"{new.does}" of "{new.victim}"')
+        context.parts.faults.add(new)
+    except ValueError as wrong:
+        raise bad_body(str(wrong)) from wrong
+    return {"standing": len(context.parts.faults.standing())}
+
+
+async def clear(context: Context, keep: tuple[str, ...] = ()) -> Any:
+    """Reset faults, clock skews, the explorer's lag, forced reverts and mining.
+
+    Faults whose `contains` is one of the texts to `keep`, and not empty, stay.
+    """
+    parts, chain = context.parts, context.parts.chain
+    parts.faults.clear(set(keep) - {""})
+    for clock in parts.clocks.values():
+        clock.skew_s = 0.0
+    parts.index.lag_s = parts.recipe.explorer.lag_s
+    if chain.rewinding:
+        await chain.rewinding.force_revert(0)
+    if chain.mining:
+        await chain.mining.set_automine(parts.recipe.block_time_s is None)
+    return {"standing": len(parts.faults.standing())}
+
+
+async def crash(context: Context, service: str = "service") -> Any:
+    """Kill the service; answers when it has restarted on its database, 1 second later."""
+    process = _process(context, service, "/crash")
+    process.crash()
+    await process.runs()
+    return {"crashes": process.crashes}
+
+
+async def run_indexer(context: Context, service: str = "service") -> Any:
+    """Run the payment indexer now; return its counts, all 0 if a crash cut it short."""
+    process = _process(context, service, "/indexer/run")
+    return await process.do(indexer.run) or indexer.IndexerRun()
+
+
+def _process(context: Context, service: str, action: str) -> Process:
+    """Return the process of a service; raises `Refused` for one that is not there."""
+    parts = context.parts
+    require_service(parts, action)
+    name = parts.recipe.first if service == "service" else service
+    if name not in parts.services:
+        raise bad_body(unknown("service", name, parts.services))
+    return parts.services[name].process
