@@ -1,10 +1,11 @@
 """Defects of bindings: a payment that counts for something else than was asked for."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-from tests.mutants.change import leave_out, on_service, settlement_rule
+from tests.mutants.change import Change, leave_out, on_service, settlement_rule
 from tests.mutants.middleware import Answer, Request, Serve, middleware, paths
 from tests.mutants.mutant import Kind
 from tests.mutants.paying import PAY, OtherIds, with_id
@@ -17,9 +18,11 @@ from x402sim.world.assembly.recipe import Recipe
 binding = Kind("binding")
 
 
-def paid_and_asked(case: Presented) -> tuple[int, int]:
-    """Return the amounts that were sent back and issued."""
-    return int(case.requirements.max_amount_required), int(case.issued.max_amount_required)
+def amounts(fit: Callable[[int, int], bool]) -> Change:
+    """Take requirements whose amount, as sent back, fits the one that was issued."""
+    return settlement_rule("2.1/amount", lambda case: fit(
+        int(case.requirements.max_amount_required), int(case.issued.max_amount_required)
+    ))  # fmt: skip
 
 
 def for_a_minute(service: Service) -> Service:
@@ -86,28 +89,15 @@ binding("requirements-end-early", "2.1/validity",
     on_service(for_a_minute))  # fmt: skip
 binding("less-is-enough", "2.1/amount",
     "Requirements with a smaller amount than was issued are taken.",
-    settlement_rule("2.1/amount", lambda case: paid_and_asked(case)[0] <= paid_and_asked(case)[1]))  # fmt: skip
+    amounts(lambda sent, issued: sent <= issued))  # fmt: skip
 binding("more-is-welcome", "2.1/amount",
     "Requirements with a larger amount than was issued are taken.",
-    settlement_rule("2.1/amount", lambda case: paid_and_asked(case)[0] >= paid_and_asked(case)[1]))  # fmt: skip
-binding(
-    "one-percent-less",
-    "2.1/amount",
-    "Amounts may differ by one percent.",
-    settlement_rule(
-        "2.1/amount",
-        lambda case: abs(paid_and_asked(case)[0] / paid_and_asked(case)[1] - 1) <= 0.01,
-    ),
-)
-binding(
-    "payee-by-its-beginning",
-    "2.1/pay-to",
-    "Only the first letters of payTo are compared.",
-    settlement_rule(
-        "2.1/pay-to",
-        lambda case: case.requirements.pay_to.lower()[:10] == case.issued.pay_to.lower()[:10],
-    ),
-)
+    amounts(lambda sent, issued: sent >= issued))  # fmt: skip
+binding("one-percent-less", "2.1/amount", "Amounts may differ by one percent.",
+    amounts(lambda sent, issued: abs(sent / issued - 1) <= 0.01))  # fmt: skip
+binding("payee-by-its-beginning", "2.1/pay-to", "Only the first letters of payTo are compared.",
+    settlement_rule("2.1/pay-to", lambda case:
+        case.requirements.pay_to.lower()[:10] == case.issued.pay_to.lower()[:10]))  # fmt: skip
 binding("resource-is-believed", "2.1/resource", "A payment opens the resource that is sent back.",
     leave_out("settlement", "2.1/resource"), opens_what_came_back)  # fmt: skip
 binding("timeout-is-believed", "2.1/timeout",

@@ -29,9 +29,8 @@ content("quote-not-under-its-name", "4.2/quote 1/repeat-served",
     broad="what is paid for is never seen, so nothing that is paid is served")  # fmt: skip
 content("no-agents", "4.3/list", "There is nothing at /api/agents.",
     paths(lambda path: NOWHERE if path == AGENTS else path))  # fmt: skip
-content(
-    "agents-crash", "4.3/list", "The list of agents is an internal error.", instead(AGENTS, CRASHED)
-)
+content("agents-crash", "4.3/list", "The list of agents is an internal error.",
+    instead(AGENTS, CRASHED))  # fmt: skip
 content("agents-are-a-page", "4.3/list", "The list of agents is a page of HTML.",
     instead(AGENTS, page("<ul><li>perp-quotes</li></ul>")))  # fmt: skip
 content("no-llms-txt", "4.5/llms-txt", "There is nothing at /llms.txt.",

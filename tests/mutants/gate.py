@@ -6,7 +6,7 @@ from typing import Any
 from tests.mutants.change import Change, all_of, setting
 from tests.mutants.middleware import Answer, Request, Serve, answer, let_in, middleware, requests
 from tests.mutants.mutant import Kind, at, into
-from tests.mutants.wrapper import Wrapper, collaborator
+from tests.mutants.wrapper import Wrapper, collaborator, overriding
 from x402sim.service.entitlements import Entitlement
 from x402sim.service.issue import QUOTE
 from x402sim.service.state import Service
@@ -84,34 +84,30 @@ gate("issued-id-opens", "5/stored-records",
     broad="whatever is refused is served all the same")  # fmt: skip
 
 
-@gate.defect("pending-id-opens", "5/stored-records", into("payments"))
-class PendingOpens(Wrapper):
+@gate.defect("pending-id-opens", "5/stored-records", into("payments.grants"))
+def pending_opens(it: Any, payment_id: str, resource: str) -> bool:
     """A payment opens while its settlement is still unknown."""
-
-    def grants(self, payment_id: str, resource: str) -> bool:
-        stored = self.inner.get(payment_id)
-        if stored is None or stored.record.resource_url != resource:
-            return False
-        is_unknown = stored.record.status == "pending" and stored.may_move
-        return is_unknown or stored.record.status == "settled"
+    stored = it.inner.get(payment_id)
+    if stored is None or stored.record.resource_url != resource:
+        return False
+    is_unknown = stored.record.status == "pending" and stored.may_move
+    return is_unknown or stored.record.status == "settled"
 
 
 @gate.defect(
     "verified-id-opens",
     "4.1/order",
-    into("payments"),
+    into("payments.insert_pending"),
     broad="whatever was verified and not settled is served",
 )
-class ClaimOpens(Wrapper):
+def claim_opens(it: Any, claim: Any) -> Any:
     """The entitlement is cached once the payment is claimed, before any money moves."""
-
-    def insert_pending(self, claim: Any) -> Any:
-        claimed = self.inner.insert_pending(claim)
-        if claimed is not None:
-            now_ms = self.service.clock.now_ms()
-            paid = Entitlement(claim.payment_id, claim.issued.resource, "", now_ms)
-            self.service.entitlements.add(paid)
-        return claimed
+    claimed = it.inner.insert_pending(claim)
+    if claimed is not None:
+        now_ms = it.service.clock.now_ms()
+        paid = Entitlement(claim.payment_id, claim.issued.resource, "", now_ms)
+        it.service.entitlements.add(paid)
+    return claimed
 
 
 gate("id-in-any-case", "5/stored-records",
@@ -119,24 +115,12 @@ gate("id-in-any-case", "5/stored-records",
     ids_are_alike(str.lower))  # fmt: skip
 gate("beginning-of-an-id-opens", "5/stored-records", "The first letters of a paid id are enough.",
     ids_are_alike(lambda payment_id: payment_id[:40]))  # fmt: skip
-
-
-@gate.defect("forgotten-after-a-day", "3/record-outlives-cache", into("payments"))
-class GrantsNothing(Wrapper):
-    """Only the cache is asked: after 24 hours, who has paid is kept out."""
-
-    def grants(self, *_: Any) -> bool:
-        return False
-
-
-@gate.defect("never-cached", "4.1/cache", into("entitlements"))
-class NeverAdds(Wrapper):
-    """The entitlement is not cached: every request reads the database."""
-
-    def add(self, _: Any) -> None:
-        return
-
-
+gate("forgotten-after-a-day", "3/record-outlives-cache",
+    "Only the cache is asked: after 24 hours, who has paid is kept out.",
+    overriding("payments", grants=lambda it, *_: False))  # fmt: skip
+gate("never-cached", "4.1/cache",
+    "The entitlement is not cached: every request reads the database.",
+    overriding("entitlements", add=lambda it, _: None))  # fmt: skip
 gate("cached-for-a-month", "8/cache-lifetime 3/discarded-after-24h",
     "Cached entitlements live thirty days.",
     setting(entitlement_lifetime_s=30 * 86400))  # fmt: skip

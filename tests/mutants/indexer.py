@@ -9,7 +9,7 @@ from tests.mutants.middleware import answers
 from tests.mutants.mutant import Kind, into
 from tests.mutants.reconciliation import FAR_S
 from tests.mutants.settlement import RECORD
-from tests.mutants.wrapper import Wrapper, altered, collaborator
+from tests.mutants.wrapper import Wrapper, altered, collaborator, overriding
 from x402sim.protocol.crypto import parse_address
 from x402sim.service.policies.reputation import Reputation
 from x402sim.service.state import Service
@@ -64,16 +64,10 @@ indexer("runs-every-hour", "8/indexer-interval", "The indexer runs every hour.",
     setting(indexer_interval_s=3600))  # fmt: skip
 indexer("runs-all-the-time", "8/indexer-interval", "The indexer runs every ten seconds.",
     setting(indexer_interval_s=10))  # fmt: skip
-
-
-@indexer.defect("oldest-first", "8/indexer-batch", into("payments"))
-class OldestFirst(Wrapper):
-    """The oldest records are completed first."""
-
-    def unindexed(self, limit: int) -> list[Any]:
-        return list(reversed(self.inner.unindexed(EVERY)))[:limit]
-
-
+indexer("oldest-first", "8/indexer-batch",
+    "The oldest records are completed first.",
+    overriding("payments",
+        unindexed=lambda it, limit: it.inner.unindexed(EVERY)[: -limit - 1 : -1]))  # fmt: skip
 indexer("batch-of-a-thousand", "8/indexer-batch", "A run takes a thousand records.",
     setting(indexer_batch=1000))  # fmt: skip
 
@@ -156,24 +150,19 @@ def unknown_has_failed(recipe: Recipe) -> Recipe:
     return collaborator(explorer=HasFailed, rpc=IsOver)(recipe)
 
 
-@indexer.defect("one-failure-ends-the-run", "8/indexer-query", into("explorer"))
-class FailureEndsTheRun(Wrapper):
+@indexer.defect("one-failure-ends-the-run", "8/indexer-query", into("explorer.transaction"))
+async def failure_ends_the_run(it: Any, tx_hash: str) -> OnChain | None:
     """After one transaction that the explorer fails on, the older ones are not asked for."""
-
-    async def transaction(self, tx_hash: str) -> OnChain | None:
-        try:
-            found: OnChain | None = await self.inner.transaction(tx_hash)
-        except Unavailable as error:
-            raise RuntimeError("the explorer") from error
-        return found
+    try:
+        found: OnChain | None = await it.inner.transaction(tx_hash)
+    except Unavailable as error:
+        raise RuntimeError("the explorer") from error
+    return found
 
 
-@indexer.defect("reputation-stays", "6/reputation", into("payments"))
-class ReputationStays(Wrapper):
-    """Reputations are not updated after payments were matched."""
-
-    def update_reputation(self, reputation: Reputation) -> None:
-        return
+indexer("reputation-stays", "6/reputation",
+    "Reputations are not updated after payments were matched.",
+    overriding("payments", update_reputation=lambda it, reputation: None))  # fmt: skip
 
 
 @indexer.defect("status-is-indexed", "3/record-outlives-cache", into("payments"))

@@ -6,40 +6,20 @@ import traceback
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context
 
 from tests.mutants.honest import HONEST, own_target
 from tests.mutants.mutant import FEW, Mutant
 from tests.mutants.rows import MUTANTS
+from tests.verdicts import Verdict
 from x402sim import TESTNET
 from x402sim.clock import stopwatch
 from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
-from x402sim.suite.verdict import Outcome, Result
+from x402sim.suite.verdict import Result
 from x402sim.world.assembly.recipe import Recipe
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the suite said of one service; `crash` is the trace if the suite itself crashed."""
-
-    name: str
-    results: dict[str, Result]
-    crash: str
-    seconds: float
-
-    def of(self, *outcomes: Outcome) -> list[str]:
-        """Return the ids with one of these outcomes."""
-        return [check_id for check_id, each in self.results.items() if each.outcome in outcomes]
-
-    @property
-    def failed(self) -> list[str]:
-        """The ids that failed."""
-        return self.of(Outcome.FAILED)
-
 
 CHECKS = cache(all_checks)
 
@@ -58,7 +38,7 @@ def judge_by(name: str, checks: list[Check]) -> Verdict:
             results = _run(name, checks)
     except Exception:  # noqa: BLE001 - it is reported with the verdict
         crash = traceback.format_exc()
-    return Verdict(name, {each.id: each for each in results}, crash, elapsed())
+    return Verdict(name, {each.id: each for each in results}, elapsed(), crash)
 
 
 def _run(name: str, checks: list[Check]) -> list[Result]:
@@ -102,12 +82,11 @@ def complaint(verdict: Verdict) -> str:
     if verdict.crash:
         return f"{verdict.name}: the suite crashed\n{verdict.crash}"
     if verdict.name in HONEST:
-        alarms = verdict.of(Outcome.FAILED, Outcome.INCONCLUSIVE)
-        return "\n".join(f"{verdict.name}: false alarm, {_why(verdict, it)}" for it in alarms)
+        return verdict.alarms()
     mutant = MUTANTS[verdict.name]
     unseen = missed(mutant, verdict)
     if unseen:
-        why = "; ".join(_why(verdict, each) for each in unseen)
+        why = "; ".join(map(verdict.why, unseen))
         return f"{mutant.name} ({mutant.does}) is missed: {why}"
     more = others(mutant, verdict)
     if len(more) > FEW and not mutant.broad:
@@ -115,35 +94,19 @@ def complaint(verdict: Verdict) -> str:
     return ""
 
 
-def _why(verdict: Verdict, check_id: str) -> str:
-    result = verdict.results.get(check_id)
-    if result is None:
-        return f"there is no check {check_id}"
-    said = result.reason or f"expected {result.expected}, got {result.actual}"
-    return f"{check_id} {result.outcome}" + (
-        "" if said.startswith("expected None") else f" ({said})"
-    )
-
-
-def sum_up(verdicts: Iterable[Verdict], seconds: float) -> list[str]:
-    """Return four lines: the score, that of the specification's demands, false alarms, seconds."""
+def sum_up(verdicts: Iterable[Verdict]) -> list[str]:
+    """Return three lines: the score, that of the specification's demands, false alarms."""
     verdicts = list(verdicts)
     mutants = [verdict for verdict in verdicts if verdict.name in MUTANTS]
     honest = [verdict for verdict in verdicts if verdict.name in HONEST]
     seen = sum(not missed(MUTANTS[verdict.name], verdict) for verdict in mutants)
     share = f" = {100 * seen / len(mutants):.1f} %" if mutants else ""
-    by_text = sum(any(is_text(each) for each in verdict.failed) for verdict in mutants)
+    by_text = sum(bool(verdict.by_the_text) for verdict in mutants)
     return [
         f"mutation score {seen}/{len(mutants)}{share}",
         f"by the text    {by_text}/{len(mutants)}: seen by more than the kit's own demands",
         f"false alarms   {sum(bool(complaint(each)) for each in honest)} of {len(honest)}",
-        f"in             {seconds:.0f} s",
     ]
-
-
-def is_text(check_id: str) -> bool:
-    """Tell whether the specification makes a demand, and not the kit."""
-    return check_id.startswith("spec/")
 
 
 def check_ids() -> list[str]:

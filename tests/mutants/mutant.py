@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from tests.mutants.change import Change, all_of
 from tests.mutants.middleware import Handler, middleware
-from tests.mutants.wrapper import collaborator
+from tests.mutants.wrapper import collaborator, overriding
 from x402sim.suite.check import DOCUMENT
 from x402sim.world.assembly.recipe import Recipe
 
@@ -80,8 +80,11 @@ class Kind:
         return add
 
 
-def into(part: str) -> Callable[[Any], Change]:
-    """Put a wrapper around a collaborator of the service."""
+def into(place: str) -> Callable[[Any], Change]:
+    """Put a wrapper around a collaborator of the service, or a function in place of a method."""
+    part, _, method = place.partition(".")
+    if method:
+        return lambda function: overriding(part, **{method: function})
     return lambda wrapper: collaborator(**{part: wrapper})
 
 

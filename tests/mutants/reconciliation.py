@@ -119,15 +119,15 @@ reconciliation("lost-answer-is-a-failure", "kit/3/pending-resolved",
     lost_is_failed(lambda lost: True))  # fmt: skip
 
 
-@reconciliation.defect("lost-answer-is-a-success", "4.1/settle-on-chain", into("facilitator"))
-class LostIsSettled(Wrapper):
+@reconciliation.defect(
+    "lost-answer-is-a-success", "4.1/settle-on-chain", into("facilitator.settle")
+)
+async def lost_is_settled(it: Any, payment: PresentedPayment, requirements: Any) -> Any:
     """A settlement whose answer is lost is granted, although no money may have moved."""
-
-    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
-        try:
-            return await self.inner.settle(payment, requirements)
-        except OutcomeUnknown:
-            return made_up(payment, requirements)
+    try:
+        return await it.inner.settle(payment, requirements)
+    except OutcomeUnknown:
+        return made_up(payment, requirements)
 
 
 reconciliation("internal-error-is-a-failure", "kit/3/pending-resolved",
@@ -135,18 +135,16 @@ reconciliation("internal-error-is-a-failure", "kit/3/pending-resolved",
     lost_is_failed(lambda lost: bool(re.search(r"\b5\d\d\b", str(lost)))))  # fmt: skip
 
 
-@reconciliation.defect("pending-for-ever", "kit/3/pending-resolved", into("rpc"))
-class NobodyAsks(Wrapper):
+@reconciliation.defect("pending-for-ever", "kit/3/pending-resolved", into("rpc.nonce_state"))
+async def nobody_asks(it: Any, authorizer: Any, nonce: bytes) -> Any:
     """Nobody asks the chain: a payment whose answer was lost stays pending."""
-
-    async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
-        payments = self.service.store.payments
-        for each in payments.pending(math.inf, 10**6):
-            pending = payments.attempt(each.attempt)
-            claimed = pending.authorization
-            if pending.seen_unused and claimed and claimed.nonce == nonce:
-                raise Unavailable("nobody asks the chain")
-        return await self.inner.nonce_state(authorizer, nonce)
+    payments = it.service.store.payments
+    for each in payments.pending(math.inf, 10**6):
+        pending = payments.attempt(each.attempt)
+        claimed = pending.authorization
+        if pending.seen_unused and claimed and claimed.nonce == nonce:
+            raise Unavailable("nobody asks the chain")
+    return await it.inner.nonce_state(authorizer, nonce)
 
 
 reconciliation("lost-deposit-makes-no-session", "kit/3/pending-resolved",
@@ -162,12 +160,10 @@ reconciliation("any-amount-counts", "kit/3/pending-resolved",
     collaborator(rpc=counts_as_paid(lambda wanted, moved: wanted[:2] in [it[:2] for it in moved])))  # fmt: skip
 
 
-@reconciliation.defect("unused-is-never-paid", "kit/3/pending-resolved", into("rpc"))
-class UnusedIsOver(Wrapper):
+@reconciliation.defect("unused-is-never-paid", "kit/3/pending-resolved", into("rpc.nonce_state"))
+async def unused_is_over(it: Any, authorizer: Any, nonce: bytes) -> Any:
     """A nonce that is still unused counts as never to be paid, while its transaction waits."""
-
-    async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
-        state = await self.inner.nonce_state(authorizer, nonce)
-        if state.is_used or authorizer == self.service.setup.wallet:
-            return state
-        return altered(state, head_s=FAR_S)
+    state = await it.inner.nonce_state(authorizer, nonce)
+    if state.is_used or authorizer == it.service.setup.wallet:
+        return state
+    return altered(state, head_s=FAR_S)

@@ -122,9 +122,8 @@ required(
 )
 required("error-in-lower-case", "2.2/body", 'The 402 says "payment required".',
     body(lambda it: it.update(error="payment required")))  # fmt: skip
-required(
-    "no-message", "2.2/body", "The 402 has no message.", body(lambda it: it.pop("message") and None)
-)
+required("no-message", "2.2/body", "The 402 has no message.",
+    body(lambda it: it.pop("message") and None))  # fmt: skip
 required("message-without-the-amount", "2.2/body",
     "The message of the 402 does not state the amount.",
     body(lambda it: it.update(message="Payment is required")))  # fmt: skip
@@ -133,12 +132,10 @@ required("message-in-tokens", "2.2/body",
     body(lambda it: it.update(message="Payment of 0.01 USDC is required")))  # fmt: skip
 required("two-networks", "2.2/body", "The network beside the requirements is not the one in them.",
     body(lambda it: it.update(network=it["network"].removesuffix("-testnet"))))  # fmt: skip
-required(
-    "no-payee", "2.1/requirements", "The requirements have no payTo.", requirements(payTo=None)
-)
-required(
-    "no-scheme", "2.1/requirements", "The requirements have no scheme.", requirements(scheme=None)
-)
+required("no-payee", "2.1/requirements", "The requirements have no payTo.",
+    requirements(payTo=None))  # fmt: skip
+required("no-scheme", "2.1/requirements", "The requirements have no scheme.",
+    requirements(scheme=None))  # fmt: skip
 required("scheme-upto", "2.1/scheme", 'The scheme is "upto".', requirements(scheme="upto"))
 required("network-by-number", "2.1/network", "The network is named by its chain id.",
     requirements(network="eip155:338"),

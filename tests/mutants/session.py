@@ -22,7 +22,7 @@ from tests.mutants.middleware import (
     unlocked,
 )
 from tests.mutants.mutant import Kind, at, into
-from tests.mutants.wrapper import Wrapper, altered, collaborator
+from tests.mutants.wrapper import Wrapper, altered, collaborator, overriding
 from x402sim.protocol.crypto import checksum, keccak256, sign
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, encode_header, present
@@ -214,17 +214,15 @@ session(
 @session.defect(
     "last-unit-is-refused",
     "5/session-condition",
-    into("sessions"),
+    into("sessions.debit"),
     broad="no session can be used up, which many checks do",
 )
-class LastUnitRefused(Wrapper):
+def last_unit_refused(it: Any, session_id: str, amount_base: int, *of: Any) -> Any:
     """A session needs more budget than the request costs."""
-
-    def debit(self, session_id: str, amount_base: int, *of: Any) -> Any:
-        found = self.inner.get(session_id)
-        if found is None or found.remaining <= amount_base:
-            return None
-        return self.inner.debit(session_id, amount_base, *of)
+    found = it.inner.get(session_id)
+    if found is None or found.remaining <= amount_base:
+        return None
+    return it.inner.debit(session_id, amount_base, *of)
 
 
 session("budget-without-end", "5/session-debit",
@@ -232,37 +230,27 @@ session("budget-without-end", "5/session-debit",
     middleware(without_end, QUOTE))  # fmt: skip
 
 
-@session.defect("never-debited", "5/session-debit", into("sessions"))
-class NeverDebits(Wrapper):
+@session.defect("never-debited", "5/session-debit", into("sessions.debit"))
+def never_debits(it: Any, session_id: str, amount_base: int, _: str, now_ms: int) -> Any:
     """A served request does not raise released."""
-
-    def debit(self, session_id: str, amount_base: int, _: str, now_ms: int) -> Any:
-        if not self.inner.can_pay(session_id, amount_base, now_ms):
-            return None
-        return self.inner.get(session_id).released
+    if not it.inner.can_pay(session_id, amount_base, now_ms):
+        return None
+    return it.inner.get(session_id).released
 
 
-@session.defect("debited-by-half", "5/session-debit", into("sessions"))
-class DebitsHalf(Wrapper):
+@session.defect("debited-by-half", "5/session-debit", into("sessions.debit"))
+def debits_half(it: Any, session_id: str, amount_base: int, resource: str, now_ms: int) -> Any:
     """A served request raises released by half its price."""
-
-    def debit(self, session_id: str, amount_base: int, resource: str, now_ms: int) -> Any:
-        if not self.inner.can_pay(session_id, amount_base, now_ms):
-            return None
-        return self.inner.debit(session_id, amount_base // 2, resource, now_ms)
+    if not it.inner.can_pay(session_id, amount_base, now_ms):
+        return None
+    return it.inner.debit(session_id, amount_base // 2, resource, now_ms)
 
 
-@session.defect(
-    "debited-twice",
-    "5/session-condition",
-    into("sessions"),
-    broad="every session is used up after half of its requests",
-)
-class DebitsTwice(Wrapper):
-    """A served request is debited twice."""
-
-    def debit(self, *of: Any) -> Any:
-        return None if self.inner.debit(*of) is None else self.inner.debit(*of)
+session("debited-twice", "5/session-condition",
+    "A served request is debited twice.",
+    overriding("sessions",
+        debit=lambda it, *of: None if it.inner.debit(*of) is None else it.inner.debit(*of)),
+    broad="every session is used up after half of its requests")  # fmt: skip
 
 
 @session.defect("debited-before-the-body-is-read", "5/session-debit", at(QUOTE))
@@ -287,25 +275,14 @@ session("comes-back-to-life", "3/refund-once",
     sessions(back_to_life))  # fmt: skip
 session("never-expires", "3/expiry-refund", "The duration is taken a thousand times too long.",
     decision(duration_unit_s=1000))  # fmt: skip
-
-
-@session.defect("never-refunded", "3/expiry-refund", into("sessions"))
-class OwesNothing(Wrapper):
-    """An expired session's balance stays with the merchant."""
-
-    def refunds_due(self, *of: Any) -> list[Any]:
-        return []
-
-
-@session.defect("whole-deposit-refunded", "3/expiry-refund", into("sessions"))
-class OwesTheDeposit(Wrapper):
-    """What was spent is refunded too."""
-
-    def refunds_due(self, *of: Any) -> list[Any]:
-        return [
-            altered(due, amount=self.inner.get(due.session_id).deposited)
-            for due in self.inner.refunds_due(*of)
-        ]
+session("never-refunded", "3/expiry-refund",
+    "An expired session's balance stays with the merchant.",
+    overriding("sessions", refunds_due=lambda it, *of: []))  # fmt: skip
+session("whole-deposit-refunded", "3/expiry-refund",
+    "What was spent is refunded too.",
+    overriding("sessions", refunds_due=lambda it, *of: [
+        altered(due, amount=it.inner.get(due.session_id).deposited)
+        for due in it.inner.refunds_due(*of)]))  # fmt: skip
 
 
 @session.defect("one-refund-for-each-payer", "3/expiry-refund", into("sessions"))
@@ -324,13 +301,11 @@ class OwesEachPayerOnce(Wrapper):
         return self.first.setdefault(payer, session_id) == session_id
 
 
-@session.defect("refunded-to-the-merchant", "3/expiry-refund", into("sessions"))
-class OwesTheMerchant(Wrapper):
+@session.defect("refunded-to-the-merchant", "3/expiry-refund", into("sessions.refunds_due"))
+def owes_the_merchant(it: Any, *of: Any) -> list[Any]:
     """The refund goes to the merchant's own wallet."""
-
-    def refunds_due(self, *of: Any) -> list[Any]:
-        wallet = checksum(self.service.setup.wallet)
-        return [altered(due, to_address=wallet) for due in self.inner.refunds_due(*of)]
+    wallet = checksum(it.service.setup.wallet)
+    return [altered(due, to_address=wallet) for due in it.inner.refunds_due(*of)]
 
 
 @session.defect("refunded-twice", "3/refund-once", into("facilitator"))

@@ -41,70 +41,58 @@ settlement("nothing-settles", "1/sign-settle-repeat",
     on_setup(lambda it: replace(it, facilitator_url="http://facilitator.local/v9")))  # fmt: skip
 
 
-@settlement.defect("verify-is-left-out", "4.1/verify-signature", into("facilitator"))
-class NeverVerifies(Wrapper):
+@settlement.defect("verify-is-left-out", "4.1/verify-signature", into("facilitator.verify"))
+async def never_verifies(it: Any, *_: Any) -> Verdict:
     """The facilitator is asked to settle without being asked to verify."""
-
-    async def verify(self, *_: Any) -> Verdict:
-        return YES
+    return YES
 
 
-@settlement.defect("verdict-is-ignored", "4.1/verify-signature", into("facilitator"))
-class IgnoresTheVerdict(Wrapper):
+@settlement.defect("verdict-is-ignored", "4.1/verify-signature", into("facilitator.verify"))
+async def ignores_the_verdict(it: Any, *asked: Any) -> Verdict:
     """The facilitator is asked to verify, and its verdict is not looked at."""
+    await it.inner.verify(*asked)
+    return YES
 
-    async def verify(self, *asked: Any) -> Verdict:
-        await self.inner.verify(*asked)
+
+@settlement.defect("any-text-is-true", "4.1/verify-signature", into("facilitator.verify"))
+async def any_text_is_true(it: Any, *asked: Any) -> Any:
+    """The verdict "false", in quotation marks, counts as true."""
+    try:
+        return await it.inner.verify(*asked)
+    except Unavailable as error:
+        if isinstance(error.__cause__, BadMessage):
+            return YES
+        raise
+
+
+@settlement.defect("outage-is-a-yes", "4.1/verify-signature", into("facilitator.verify"))
+async def outage_is_a_yes(it: Any, *asked: Any) -> Any:
+    """When verification is out of order, everything counts as valid."""
+    try:
+        return await it.inner.verify(*asked)
+    except Unavailable:
         return YES
 
 
-@settlement.defect("any-text-is-true", "4.1/verify-signature", into("facilitator"))
-class AnyTextIsTrue(Wrapper):
-    """The verdict "false", in quotation marks, counts as true."""
-
-    async def verify(self, *asked: Any) -> Any:
-        try:
-            return await self.inner.verify(*asked)
-        except Unavailable as error:
-            if isinstance(error.__cause__, BadMessage):
-                return YES
-            raise
-
-
-@settlement.defect("outage-is-a-yes", "4.1/verify-signature", into("facilitator"))
-class OutageIsAYes(Wrapper):
-    """When verification is out of order, everything counts as valid."""
-
-    async def verify(self, *asked: Any) -> Any:
-        try:
-            return await self.inner.verify(*asked)
-        except Unavailable:
-            return YES
-
-
-@settlement.defect("signed-a-while-ago", "2.3/window", into("facilitator"))
-class SignedAWhileAgo(Wrapper):
+@settlement.defect("signed-a-while-ago", "2.3/window", into("facilitator.verify"))
+async def signed_a_while_ago(it: Any, payment: PresentedPayment, *of: Any) -> Any:
     """An authorization is refused half a minute after it was signed."""
-
-    async def verify(self, payment: PresentedPayment, *of: Any) -> Any:
-        auth = payment.authorization
-        if auth is not None and self.service.clock.now_s() - auth.valid_after > 90:
-            raise SettlementRefused(Refusal.EXPIRED)
-        return await self.inner.verify(payment, *of)
+    auth = payment.authorization
+    if auth is not None and it.service.clock.now_s() - auth.valid_after > 90:
+        raise SettlementRefused(Refusal.EXPIRED)
+    return await it.inner.verify(payment, *of)
 
 
 @settlement.defect(
     "every-200-is-settled",
     "4.1/settle-on-chain",
-    into("facilitator"),
+    into("facilitator.settle"),
     broad="whatever the chain refuses is settled",
 )
-class EveryAnswerIsSettled(Wrapper):
+async def every_answer_is_settled(it: Any, payment: PresentedPayment, requirements: Any) -> Any:
     """The facilitator's answer 200 is taken for success, although it reports a failure."""
-
-    async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
-        outcome = await self.inner.settle(payment, requirements)
-        return made_up(payment, requirements) if isinstance(outcome, NotMoved) else outcome
+    outcome = await it.inner.settle(payment, requirements)
+    return made_up(payment, requirements) if isinstance(outcome, NotMoved) else outcome
 
 
 @settlement.defect("always-the-price-of-a-quote", "4.4/deposit-flow", into("facilitator"))

@@ -118,7 +118,7 @@ def test_the_whole_suite_judges_a_service_as_the_matrix_says(name: str) -> None:
     """Its defect is seen, few other checks fail, and the row of the matrix holds."""
     verdict = judge_one(name)
     assert complaint(verdict) == ""
-    found = matrix.row(verdict, check_ids())
+    found = matrix.row(verdict)
     kept = {row[0]: row for row in matrix.kept()}[name]
     now, before = (dict(zip(check_ids(), row[3:], strict=True)) for row in (found, kept))
     assert now == before, HOW

@@ -56,6 +56,11 @@ def collaborator(**wrappers: Callable[[Any, Service], Any]) -> Change:
     return on_service(change)
 
 
+def overriding(part: str, **methods: Callable[..., Any]) -> Change:
+    """Override methods of one collaborator; each gets the wrapper around the real one, too."""
+    return collaborator(**{part: type(f"Other{part}", (Wrapper,), methods)})
+
+
 def altered(message: Any, **changes: Any) -> Any:
     """Return a dataclass or a message with other values in some fields."""
     is_message = isinstance(message, msgspec.Struct)

@@ -3,38 +3,24 @@
 Runs the whole suite against each stranger: as it is, with its legal choices, a group at a time, and
 with each defect, unless the checks of its section have seen it already.
 Prints what failed, and which defects are missed or seen only by the kit's own demands. Exit code
-1: a false alarm, or a defect that breaks the specification is missed.
+1: a false alarm, or a defect that breaks the specification is missed. --only takes a stranger, a
+choice, a defect, or STRANGER/NAME.
 """
 
-import argparse
-import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 from tests.strangers import matrix
 from tests.strangers.judging import Trial
 from tests.strangers.stranger import strangers
-from x402sim.clock import stopwatch
+from tests.verdicts import Command, Verdict, run
+
+AT_ONCE = 2
 
 
-def main() -> int:
-    """Run the command; return its exit code."""
-    asked = _arguments()
-    trials = [trial for trial in all_trials() if matrix.is_wanted(trial, asked.only)]
-    elapsed, verdicts = stopwatch(), []
-    with ThreadPoolExecutor(asked.workers) as pool:
-        for verdict in pool.map(matrix.look, trials):
-            verdicts.append(verdict)
-            print(f"{len(verdicts):3}/{len(trials)} {matrix.line(verdict)}", flush=True)
-    print("\n".join(["", *matrix.sum_up(verdicts), f"in {elapsed():.0f} s"]))
-    if asked.csv:
-        matrix.write(asked.csv, verdicts, all_trials())
-    return int(any(matrix.complaint(verdict) for verdict in verdicts))
-
-
-def all_trials() -> list[Trial]:
-    """Return every form of every stranger: as it is, its groups of choices, each defect."""
-    return [
+def all_trials() -> dict[str, Trial]:
+    """Return every form of every stranger by its name: as it is, groups of choices, each defect."""
+    found = [
         trial
         for name, stranger in strangers().items()
         for trial in (
@@ -43,20 +29,24 @@ def all_trials() -> list[Trial]:
             *(Trial(stranger=name, defect=defect) for defect in stranger.defects),
         )
     ]
+    return {trial.name: trial for trial in found}
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.strangers", description=__doc__)
-    parser.add_argument(
-        "--only",
-        action="append",
-        metavar="NAME",
-        help="a stranger, a choice, a defect, or STRANGER/NAME; repeatable",
-    )
-    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the matrix as CSV")
-    parser.add_argument("--workers", type=int, default=2, help="runs at once (%(default)s)")
-    return parser.parse_args()
+def _judged(names: list[str]) -> Iterator[Verdict]:
+    trials = all_trials()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        yield from pool.map(matrix.look, [trials[name] for name in names])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run(
+        Command(
+            package="strangers",
+            names={it: {t.stranger, t.defect, *t.choices} for it, t in all_trials().items()},
+            judge=_judged,
+            complaint=matrix.complaint,
+            line=lambda verdict: f"{verdict.name}  {' '.join(verdict.failed)}",
+            score=matrix.sum_up,
+            write=lambda file, verdicts: matrix.write(file, verdicts, all_trials()),
+        )
+    )

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import msgspec
 
 from tests.strangers.stranger import running, strangers
+from tests.verdicts import Verdict
 from x402sim.clock import stopwatch
 from x402sim.suite.command import Wanted, judge
 from x402sim.suite.engine import all_checks, matching
 from x402sim.suite.options import Options
-from x402sim.suite.verdict import Outcome, Result
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,33 +25,6 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.stranger}/{self.defect or '+'.join(self.choices) or 'as it is'}"
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """The results of one run, by id."""
-
-    trial: Trial
-    results: dict[str, Result]
-    seconds: float
-
-    def of(self, *outcomes: Outcome) -> list[str]:
-        """Return the ids with one of these outcomes."""
-        return [name for name, each in self.results.items() if each.outcome in outcomes]
-
-    @property
-    def by_the_text(self) -> list[str]:
-        """The failed ids whose demand is in the specification, or follows from it."""
-        return [name for name in self.of(Outcome.FAILED) if name.startswith("spec/")]
-
-    @property
-    def by_us(self) -> list[str]:
-        """The failed ids whose demand is the kit's own."""
-        return [name for name in self.of(Outcome.FAILED) if not name.startswith("spec/")]
-
-    def alarms(self) -> str:
-        """Say what the suite holds against it, or could not find out."""
-        odd = self.of(Outcome.FAILED, Outcome.INCONCLUSIVE)
-        return "\n".join(_line(self.results[name]) for name in odd)
-
-
 def try_one(trial: Trial, ids: Sequence[str] = ()) -> Verdict:
     """Start a stranger in a world of its own, and run the suite, or the checks of some ids."""
     stranger, checks, elapsed = strangers()[trial.stranger], all_checks(), stopwatch()
@@ -65,12 +38,4 @@ def try_one(trial: Trial, ids: Sequence[str] = ()) -> Verdict:
             restart=place.restart,
         )
         results, _ = judge(options, Wanted(checks=checks))
-    return Verdict(trial=trial, results={each.id: each for each in results}, seconds=elapsed())
-
-
-def _line(result: Result) -> str:
-    if result.outcome is Outcome.FAILED:
-        said = f"expected {result.expected}, got {result.actual}"
-    else:
-        said = result.reason
-    return f"{result.outcome} {result.id} ({result.title}): {said}"
+    return Verdict(trial.name, {each.id: each for each in results}, elapsed())

@@ -14,8 +14,7 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import ErrorRow, Refusal, RequestError, status_of
 from x402sim.service.docs.templates import render
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.decision import Decision
-from x402sim.spec.decisions import Decisions, decisions
+from x402sim.spec.decisions import Decision, Decisions, decisions
 from x402sim.spec.markdown import table
 
 _ABOUT = {

@@ -42,22 +42,9 @@ INDEX = """# Pay-per-request perp quotes
 
 ## Documentation
 
-- [Guide](/guide.txt): how to pay and how sessions work
 - [Reference](/docs): all endpoints, interactive
 - [Reference, printable](/redoc): all endpoints
 - [OpenAPI](/openapi.json): machine-readable description
-"""
-GUIDE = """Paying
-
-Call POST /api/perp/quote. The answer 402 carries a paymentId and paymentRequirements. Sign an EIP-3009
-authorization for exactly that amount and recipient, send it to POST /api/pay with the paymentId and the
-requirements, and repeat the call with the header X-Payment-Id.
-
-Sessions
-
-POST /api/sessions/create with maxSpend ("1.00") and duration asks for a deposit in the same way. Its
-receipt leads to a session id; send it as X-Session-Id and each request is taken from the budget. What is
-left when the session ends is paid back to the payer.
 """
 
 
@@ -289,11 +276,6 @@ async def llms() -> str:
     return INDEX
 
 
-@free.get("/guide.txt", response_class=PlainTextResponse)
-async def guide() -> str:
-    return GUIDE
-
-
 # Errors
 
 
@@ -310,11 +292,6 @@ def problem(status: int, text: str, details: Any = None, headers: Any = None) ->
 async def on_payment_required(_: Request, error: Exception) -> Response:
     assert isinstance(error, PaymentRequired)
     return JSONResponse(error.body, 402, {"Cache-Control": "no-store"})
-
-
-async def on_api_error(_: Request, error: Exception) -> Response:
-    assert isinstance(error, ApiError)
-    return problem(error.status, error.text, headers=error.headers)
 
 
 async def on_http_error(_: Request, error: Exception) -> Response:
@@ -366,7 +343,6 @@ def create_app() -> FastAPI:
     app.include_router(paid)
     app.include_router(free)
     app.add_exception_handler(PaymentRequired, on_payment_required)
-    app.add_exception_handler(ApiError, on_api_error)
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_exception_handler(RequestValidationError, on_invalid)
 

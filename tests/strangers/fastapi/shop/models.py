@@ -5,17 +5,17 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from starlette.exceptions import HTTPException
 
 from .config import SESSION_CAP, TOKEN_DECIMALS, bug, on
 
 Address = Annotated[str, Field(pattern=r"^0x[0-9a-fA-F]{40}$")]
 
 
-class ApiError(Exception):
+class ApiError(HTTPException):
     def __init__(self, status: int, text: str, **headers: str) -> None:
-        super().__init__(text)
-        self.status, self.text = status, text
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        super().__init__(status, text, named)
 
 
 class PaymentRequired(Exception):
@@ -56,16 +56,9 @@ class Requirements(BaseModel):
     resource: str
 
     def same_terms(self, issued: "Requirements") -> bool:
-        def plain(terms: Requirements) -> tuple[object, ...]:
-            return (
-                terms.scheme,
-                terms.network,
-                terms.payTo.lower(),
-                terms.asset.lower(),
-                terms.maxAmountRequired,
-                terms.maxTimeoutSeconds,
-                terms.resource,
-            )
+        def plain(terms: Requirements) -> dict[str, object]:
+            fields = terms.model_dump()
+            return fields | {name: fields[name].lower() for name in ("payTo", "asset")}
 
         return plain(self) == plain(issued)
 

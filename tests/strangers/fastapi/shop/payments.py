@@ -36,6 +36,15 @@ def settlement_error(text: str) -> ApiError:
     return ApiError(STATUS.get(text, 400), text)
 
 
+def unanswered() -> ApiError:
+    return ApiError(503, "The facilitator gave no answer; nothing was charged", Retry_After="5")
+
+
+def not_known_yet() -> ApiError:
+    text = "The settlement's outcome is not known yet; repeat the same request"
+    return ApiError(503, text, Retry_After="2")
+
+
 def _spec_text(reason: str, default: str) -> str:
     """Translate the facilitator's reason into the error texts we promise."""
     low = reason.lower()
@@ -51,14 +60,6 @@ def _spec_text(reason: str, default: str) -> str:
 
 
 @dataclass(frozen=True)
-class Entitlement:
-    payment_id: str
-    resource_url: str
-    user_address: str
-    timestamp: int
-
-
-@dataclass(frozen=True)
 class Receipt:
     payment_id: str
     tx_hash: str
@@ -68,7 +69,7 @@ class Receipt:
 class Payments:
     def __init__(self, store: Store, facilitator: Facilitator, node: Node) -> None:
         self._store, self._facilitator, self._node = store, facilitator, node
-        self._entitlements: dict[str, Entitlement] = {}
+        self._entitlements: dict[str, tuple[str, int]] = {}  # resource and time, by payment id
         self._used_once: set[str] = set()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
@@ -203,13 +204,11 @@ class Payments:
         try:
             reason = await self._facilitator.verify(header, wanted)
         except NoAnswer:
-            raise ApiError(
-                503, "The facilitator gave no answer; nothing was charged", Retry_After="5"
-            ) from None
+            raise unanswered() from None
         if reason is not None and not bug("verify_answer_ignored"):
             raise settlement_error(_spec_text(reason, SIGNATURE))
         if bug("entitled_after_verify"):
-            self._entitle(offer, authorization.from_)
+            self._entitle(offer)
         # The lower end of the window is left to the token, whose clock decides.
         if authorization.validBefore <= time.time():
             raise settlement_error(_spec_text("expired", EXPIRED))
@@ -227,30 +226,20 @@ class Payments:
                 )
             except NoAnswer:
                 if outcome.error is None or retried:
-                    raise self._open() from None
+                    raise not_known_yet() from None
         if found:
             await self._record(offer, authorization, found, outcome.block)
         elif (
             (outcome.error is None and (retried or outcome.sent)) and not bug("lost_settlement")
         ) or (retried and outcome.error and "already used" in outcome.error):
-            raise self._open()
+            raise not_known_yet()
         else:
             # After an earlier attempt that may still reach the chain, the claim stays.
             if not retried:
                 await self._release(offer)
             if outcome.error is None:
-                raise ApiError(
-                    503, "The facilitator gave no answer; nothing was charged", Retry_After="5"
-                )
+                raise unanswered()
             raise settlement_error(_spec_text(outcome.error, "Settlement failed"))
-
-    @staticmethod
-    def _open() -> ApiError:
-        return ApiError(
-            503,
-            "The settlement's outcome is not known yet; repeat the same request",
-            Retry_After="2",
-        )
 
     @staticmethod
     def _check(terms: Requirements, authorization: Authorization) -> None:
@@ -366,43 +355,33 @@ class Payments:
                         state="open",
                     )
                 )
-        self._entitle(offer, payer)
+        self._entitle(offer)
 
     # Entitlements
 
-    def _entitle(self, offer: Offer, payer: str) -> None:
-        self._entitlements[offer.payment_id] = Entitlement(
-            offer.payment_id, offer.terms["resource"], payer, now_ms()
-        )
+    def _entitle(self, offer: Offer) -> None:
+        self._entitlements[offer.payment_id] = offer.terms["resource"], now_ms()
 
     async def entitled(self, payment_id: str, resource: str) -> bool:
-        if bug("one_use"):
-            used = payment_id in self._used_once
-            granted = not used and await self._entitled(payment_id, resource)
-            if granted:
-                self._used_once.add(payment_id)
-            return granted
-        return await self._entitled(payment_id, resource)
+        granted = payment_id not in self._used_once and await self._entitled(payment_id, resource)
+        if granted and bug("one_use"):
+            self._used_once.add(payment_id)
+        return granted
 
     async def _entitled(self, payment_id: str, resource: str) -> bool:
-        cached = self._entitlements.get(payment_id)
-        if cached and now_ms() - cached.timestamp < ENTITLEMENT_SECONDS * 1000:
-            if cached.resource_url == resource or bug("any_resource"):
-                return True
-        if bug("cache_only"):
-            return False
-        record = await self._store.get(Payment, payment_id)
-        return (
-            record is not None
-            and record.status == "settled"
-            and (record.resource_url == resource or bug("any_resource"))
-        )
+        def fits(paid: str) -> bool:
+            return paid == resource or bug("any_resource")
+
+        cached, since_ms = self._entitlements.get(payment_id, ("", 0))
+        if now_ms() - since_ms < ENTITLEMENT_SECONDS * 1000 and fits(cached):
+            return True
+        record = None if bug("cache_only") else await self._store.get(Payment, payment_id)
+        return record is not None and record.status == "settled" and fits(record.resource_url)
 
     def clear_entitlements(self) -> None:
         oldest = now_ms() - ENTITLEMENT_SECONDS * 1000
-        self._entitlements = {
-            key: kept for key, kept in self._entitlements.items() if kept.timestamp > oldest
-        }
+        kept = {key: each for key, each in self._entitlements.items() if each[1] > oldest}
+        self._entitlements = kept
 
     async def session_of(self, payment_id: str) -> Budget | None:
         return next(iter(await self._store.all(Budget, Budget.payment_id == payment_id)), None)

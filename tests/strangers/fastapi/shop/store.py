@@ -2,8 +2,6 @@
 
 import asyncio
 import contextlib
-import os
-import tempfile
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, TypeVar
 
@@ -75,11 +73,6 @@ T = TypeVar("T", bound=Base)
 
 class Store:
     def __init__(self, path: str) -> None:
-        self._temporary = not path
-        if self._temporary:
-            handle, path = tempfile.mkstemp(prefix="shop-", suffix=".db")
-            os.close(handle)
-        self.path = path
         self._engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
         self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
         # SQLite has one writer; queueing here is fairer than its busy timeout.
@@ -98,10 +91,6 @@ class Store:
 
     async def close(self) -> None:
         await self._engine.dispose()
-        if self._temporary:
-            for suffix in ("", "-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self.path + suffix)
 
     @contextlib.asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncSession]:

@@ -1,0 +1,126 @@
+"""What the suite says of services of which is known what is wrong: verdicts, and their matrix.
+
+`tests/mutants` and `tests/strangers` have such services, and a command each that judges them.
+"""
+
+import argparse
+import csv
+import io
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from x402sim.clock import stopwatch
+from x402sim.suite.verdict import Outcome, Result
+
+Row = Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the suite said of one service; `crash` is the trace if the suite itself crashed."""
+
+    name: str
+    results: dict[str, Result]
+    seconds: float
+    crash: str = ""
+
+    def of(self, *outcomes: Outcome) -> list[str]:
+        """Return the ids with one of these outcomes."""
+        return [check_id for check_id, each in self.results.items() if each.outcome in outcomes]
+
+    @property
+    def failed(self) -> list[str]:
+        """The ids that failed."""
+        return self.of(Outcome.FAILED)
+
+    @property
+    def by_the_text(self) -> list[str]:
+        """The failed ids whose demand is in the specification, or follows from it."""
+        return [name for name in self.failed if name.startswith("spec/")]
+
+    @property
+    def by_us(self) -> list[str]:
+        """The failed ids whose demand is the kit's own."""
+        return [name for name in self.failed if not name.startswith("spec/")]
+
+    def alarms(self) -> str:
+        """Say what the suite holds against it, or could not find out."""
+        odd = self.of(Outcome.FAILED, Outcome.INCONCLUSIVE)
+        return "\n".join(f"{self.name}: false alarm, {self.why(name)}" for name in odd)
+
+    def why(self, check_id: str) -> str:
+        """Say what came of an id, and why."""
+        result = self.results.get(check_id)
+        if result is None:
+            return f"there is no check {check_id}"
+        said = result.reason or f"expected {result.expected}, got {result.actual}"
+        told = "" if said.startswith("expected None") else f" ({said})"
+        return f"{check_id} {result.outcome}{told}"
+
+
+def kept(file: Path) -> list[list[str]]:
+    """Return the rows of a matrix, its header first; none if there is no file."""
+    return list(csv.reader(file.read_text("utf-8").splitlines())) if file.exists() else []
+
+
+def write(file: Path, header: Row, rows: Iterable[Row], order: Iterable[str]) -> None:
+    """Write a matrix in this order of names; rows of others that the file has stay.
+
+    A name is the first column, or the first two with a slash between them.
+    """
+    before = kept(file)
+    old = before[1:] if before[:1] == [[*header]] else []
+    found = {name: row for row in [*old, *rows] for name in (row[0], "/".join(row[:2]))}
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    table.writerow(header)
+    table.writerows(found[name] for name in order if name in found)
+    file.write_text(text.getvalue(), encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """`python -m tests.PACKAGE`: judges services, prints what was said, and the score.
+
+    `names` has the words by which --only names each of them. Exit code 1: there was a complaint.
+    """
+
+    package: str
+    names: Mapping[str, Collection[str]]
+    judge: Callable[[list[str]], Iterable[Verdict]]
+    complaint: Callable[[Verdict], str]
+    line: Callable[[Verdict], str]
+    score: Callable[[Sequence[Verdict]], list[str]]
+    write: Callable[[Path, Sequence[Verdict]], None]
+
+    def main(self) -> int:
+        """Run the command; return its exit code."""
+        parser = argparse.ArgumentParser(prog=f"python -m tests.{self.package}")
+        parser.add_argument("--csv", type=Path, metavar="FILE", help="write the matrix; with "
+                            "--only, renew those rows")  # fmt: skip
+        parser.add_argument("--only", action="append", metavar="NAME", help="repeatable")
+        asked = parser.parse_args()
+        wanted, elapsed = set(asked.only or ()), stopwatch()
+        names = [it for it, words in self.names.items() if not wanted or wanted & {it, *words}]
+        if not names:
+            parser.error(f"there is no {', '.join(sorted(wanted))}")
+        verdicts: dict[str, Verdict] = {}
+        for verdict in self.judge(names):
+            verdicts[verdict.name] = verdict
+            mark = "!" if self.complaint(verdict) else "+"
+            told = f"{mark} {verdict.seconds:4.0f} s  {self.line(verdict)}"
+            print(f"{len(verdicts):3}/{len(names)} {told}", flush=True)
+        in_order = [verdicts[name] for name in names]
+        problems = [problem for each in in_order if (problem := self.complaint(each))]
+        print("\n".join([*(f"! {problem}" for problem in problems), "", *self.score(in_order)]))
+        print(f"in             {elapsed():.0f} s")
+        if asked.csv:
+            self.write(asked.csv, in_order)
+        return int(bool(problems))
+
+
+def run(command: Command) -> None:
+    """Run a command, and end with its exit code."""
+    sys.exit(command.main())
