@@ -14,7 +14,7 @@ from eth_abi import encode
 from tests import npm
 from tests.evm.find import PACKAGES
 from x402sim.chain.ledger.proxy import ADMIN, SLOTS
-from x402sim.chain.node.anvil_node import AnvilNode
+from x402sim.chain.node.anvil import AnvilNode
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.money import MAX_UINT256
@@ -109,24 +109,21 @@ def install(
     """
     ask, token = node.rpc.ask_now, network.asset
     snapshot = ask("evm_snapshot")
-    node.set_balance_now(owner, 10**24)
-    deployed = deploy(ask, network, owner)
-    node.set_code_now(token, bytes.fromhex(ask("eth_getCode", to_hex(deployed), "latest")[2:]))
-    for slot in SLOTS:
-        word = ask("eth_getStorageAt", to_hex(deployed), to_hex(slot), "latest")
-        node.set_storage_now(token, slot, bytes.fromhex(word[2:]))
+    ask("anvil_setBalance", to_hex(owner), hex(10**24))
+    deployed = to_hex(deploy(ask, network, owner))
+    ask("anvil_setCode", to_hex(token), ask("eth_getCode", deployed, "latest"))
+    for slot in map(to_hex, SLOTS):
+        word = ask("eth_getStorageAt", deployed, slot, "latest")
+        ask("anvil_setStorageAt", to_hex(token), slot, word)
     initialize(ask, token, network, owner, balances)
     state = json.loads(gzip.decompress(bytes.fromhex(ask("anvil_dumpState")[2:])))["accounts"]
     ask("evm_revert", snapshot)
     for name, account in state.items():
         if account["code"] != "0x":
-            _write(node, Address(bytes.fromhex(name[2:])), account)
-
-
-def _write(node: AnvilNode, address: Address, account: dict[str, Any]) -> None:
-    node.set_code_now(address, bytes.fromhex(account["code"][2:]))
-    for slot, word in account["storage"].items():
-        node.set_storage_now(address, *(int(text, 16).to_bytes(32) for text in (slot, word)))
+            ask("anvil_setCode", name, account["code"])
+            for place in account["storage"].items():
+                slot, word = (to_hex(int(text, 16).to_bytes(32)) for text in place)
+                ask("anvil_setStorageAt", name, slot, word)
 
 
 def create(ask: Ask, creation: bytes, sender: Address = ADMIN) -> Address:

@@ -17,7 +17,7 @@ from tests.chain.helpers import (
 from tests.evm import circle
 from x402sim.chain.base import Reverted, WorldChain
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.node.anvil_node import AnvilNode
+from x402sim.chain.node.anvil import AnvilNode
 from x402sim.chain.node.genesis import install_stablecoin
 from x402sim.chain.node.local_chain import LocalChain
 from x402sim.clock import Clock
@@ -59,7 +59,7 @@ class Town:
         self.anvil = self._new_anvil()
 
     def _new_anvil(self) -> LocalChain:
-        node = AnvilNode(TESTNET.chain_id, self.clock.now_s(), program=self._program)
+        node = AnvilNode(TESTNET.chain_id, self.clock.now_s(), self._program)
         return LocalChain(node, self.network, self.clock, **MONEY, install=self._install)
 
     def begin(self) -> None:

@@ -16,8 +16,7 @@ import pytest
 from tests.chain.helpers import NOW_S
 from x402sim.chain.base import ChainError
 from x402sim.chain.node import anvil
-from x402sim.chain.node.anvil import AnvilProcess, find_anvil
-from x402sim.chain.node.evm import JsonRpcNode
+from x402sim.chain.node.anvil import AnvilNode, find_anvil
 
 
 def script(path: Path, text: str = "exit 0") -> Path:
@@ -84,14 +83,13 @@ def closes(url: str) -> bool:
 
 
 def test_it_runs_as_asked_and_quietly(program: Path, capfd: pytest.CaptureFixture[str]):
-    node = AnvilProcess(338, NOW_S, program)
+    node = AnvilNode(338, NOW_S, program)
     try:
-        ask = JsonRpcNode(node.url)
-        assert ask.ask_now("eth_chainId") == hex(338)
-        block = ask.ask_now("eth_getBlockByNumber", "latest", False)
+        ask = node.rpc.ask_now
+        assert ask("eth_chainId") == hex(338)
+        block = ask("eth_getBlockByNumber", "latest", False)
         assert (block["number"], block["timestamp"]) == ("0x0", hex(NOW_S))
-        assert ask.ask_now("eth_accounts") == []
-        ask.close()
+        assert ask("eth_accounts") == []
     finally:
         node.stop()
     assert closes(node.url)
@@ -104,7 +102,7 @@ def test_if_another_took_the_port_it_tries_the_next(program: Path, monkeypatch: 
         taken.bind(("127.0.0.1", 0))
         ports = [taken.getsockname()[1], free_port()]
         monkeypatch.setattr(anvil, "_free_port", lambda: ports.pop(0))
-        node = AnvilProcess(338, NOW_S, program)
+        node = AnvilNode(338, NOW_S, program)
         node.stop()
     assert ports == []
 
@@ -118,19 +116,19 @@ def test_if_another_took_the_port_it_tries_the_next(program: Path, monkeypatch: 
 )
 def test_a_program_that_exits_immediately_is_an_error_with_its_output(tmp_path: Path, text, said):
     with pytest.raises(ChainError, match=f"anvil did not start: .*{re.escape(said)}"):
-        AnvilProcess(338, NOW_S, script(tmp_path / "anvil", text))
+        AnvilNode(338, NOW_S, script(tmp_path / "anvil", text))
 
 
 def test_a_missing_program_is_an_error(tmp_path: Path):
     with pytest.raises(ChainError, match=r"anvil did not start: .*No such file"):
-        AnvilProcess(338, NOW_S, tmp_path / "missing")
+        AnvilNode(338, NOW_S, tmp_path / "missing")
 
 
 def test_a_program_that_never_listens_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(anvil, "START_TIMEOUT_S", 0.2)
     pid = tmp_path / "pid"
     with pytest.raises(ChainError, match="anvil did not start"):
-        AnvilProcess(338, NOW_S, script(tmp_path / "anvil", f"echo $$ > {pid}; sleep 60"))
+        AnvilNode(338, NOW_S, script(tmp_path / "anvil", f"echo $$ > {pid}; sleep 60"))
     assert has_ended(int(pid.read_text()))
 
 
@@ -149,8 +147,8 @@ PARENT = """
 import sys
 import time
 from pathlib import Path
-from x402sim.chain.node.anvil import AnvilProcess
-print(AnvilProcess(338, 1, Path(sys.argv[1])).url, flush=True)
+from x402sim.chain.node.anvil import AnvilNode
+print(AnvilNode(338, 1, Path(sys.argv[1])).url, flush=True)
 sys.stdin.read()
 """
 

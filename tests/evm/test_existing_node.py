@@ -15,7 +15,7 @@ from tests.evm import circle
 from x402sim import TESTNET, LiveWorld, LocalServer, PaymentAuth, World, scenario
 from x402sim.backends import Node
 from x402sim.chain.base import ChainError
-from x402sim.chain.node.anvil import AnvilProcess
+from x402sim.chain.node.anvil import AnvilNode
 from x402sim.cli import app
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
@@ -33,7 +33,7 @@ ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 @pytest.fixture(scope="module")
 def node(program: Path) -> Iterator[str]:
     """A node that has our account's gas money on it, and nothing else."""
-    anvil = AnvilProcess(338, Clock().now_s(), program)
+    anvil = AnvilNode(338, Clock().now_s(), program)
     for wallet in (OWNER, STRANGER):
         ask(anvil.url, "anvil_setBalance", wallet.address, hex(100 * ETHER))
     yield anvil.url

@@ -13,10 +13,9 @@ from tests.evm import circle, find
 from tests.serve.driver import Server, started
 from x402sim import BASE_SEPOLIA, Wallet
 from x402sim.chain import contract
-from x402sim.chain.node.anvil import DevAccounts
-from x402sim.chain.node.anvil_node import AnvilNode
+from x402sim.chain.node.anvil import AnvilNode
 from x402sim.clock import Clock
-from x402sim.protocol.crypto import checksum
+from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.phrase import KNOWN, keys_of
 from x402sim.world.chains.accounts import ACCOUNTS
 from x402sim.world.chains.node import KEYS
@@ -49,16 +48,18 @@ def _node() -> Iterator[AnvilNode]:
     node = AnvilNode(
         BASE_SEPOLIA.chain_id,
         Clock().now_s() - 60,
-        program=find.anvil(),
-        accounts=DevAccounts(KNOWN, ACCOUNTS),
+        find.anvil(),
+        mnemonic=KNOWN,
+        accounts=ACCOUNTS,
     )
     try:
         balances = dict.fromkeys(accounts, FIRST_BASE)
         circle.install(node, BASE_SEPOLIA, OWNER.address_bytes, balances)
-        node.set_code_now(contract.MULTICALL, contract.multicall_code())
+        ask = node.rpc.ask_now
+        ask("anvil_setCode", to_hex(contract.MULTICALL), to_hex(contract.multicall_code()))
         for wallet in (OWNER, RELAYER):
-            node.set_balance_now(wallet.address_bytes, PLENTY_WEI)
-        node.rpc.ask_now("evm_mine")  # a block whose time is now
+            ask("anvil_setBalance", to_hex(wallet.address_bytes), hex(PLENTY_WEI))
+        ask("evm_mine")  # a block whose time is now
         yield node
     finally:
         node.stop()

@@ -9,14 +9,14 @@ Clauses: 2.3/hex-header, 2.3/contents.
 import base64
 import binascii
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from x402sim.protocol.crypto import checksum, from_hex, parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import BadMessage, HeaderPayload, PaymentHeader, decode, encode
-from x402sim.protocol.money import MAX_UINT256, parse_base
+from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
 
 Spelling = Literal["hex", "base64"]
@@ -96,22 +96,30 @@ def authorization_of(header: PaymentHeader) -> tuple[Authorization, bytes]:
     nonce and the validity window.
     """
     payload = header.payload
-    if max(payload.valid_after, payload.valid_before) > MAX_UINT256:
-        raise BadMessage("validAfter and validBefore must be below 2^256")
+    found = read_signed(payload, payload.signature)
     try:
-        auth = Authorization(
-            from_=parse_address(payload.from_),
-            to=parse_address(payload.to),
-            value=parse_base(payload.value),
-            valid_after=payload.valid_after,
-            valid_before=payload.valid_before,
-            nonce=from_hex(payload.nonce, 32),
-        )
-        signature = from_hex(payload.signature, max(0, len(payload.signature) - 2) // 2)
         parse_address(payload.asset)
     except ValueError as error:
         raise BadMessage(f"bad payload: {error}") from error
-    return auth, signature
+    return found
+
+
+def read_signed(fields: Any, signature: str) -> tuple[Authorization, bytes]:
+    """Return the authorization in the fields of a payload, whose numbers are numbers or decimal
+    strings, and its signature; raises `BadMessage`.
+    """
+    try:
+        auth = Authorization(
+            from_=parse_address(fields.from_),
+            to=parse_address(fields.to),
+            value=parse_base(fields.value),
+            valid_after=parse_base(str(fields.valid_after)),
+            valid_before=parse_base(str(fields.valid_before)),
+            nonce=from_hex(fields.nonce, 32),
+        )
+        return auth, from_hex(signature, max(0, len(signature) - 2) // 2)
+    except ValueError as error:
+        raise BadMessage(f"bad payload: {error}") from error
 
 
 @lru_cache(maxsize=64)

@@ -30,19 +30,6 @@ def wire_body(kind: type[Wire], **values: Any) -> dict[str, Any]:
     return {wire_name(kind, field): value for field, value in values.items()}
 
 
-class PaymentRequirements(Wire, frozen=True):
-    """The payment requirements (2.1); the description is not sent back."""
-
-    scheme: str
-    network: str
-    pay_to: str
-    asset: str
-    max_amount_required: str
-    max_timeout_seconds: int
-    resource: str
-    description: str | None | UnsetType = UNSET
-
-
 class RequiredPayment(Wire, frozen=True):
     """The requirements as a facilitator reads them; it ignores every other field."""
 
@@ -52,6 +39,13 @@ class RequiredPayment(Wire, frozen=True):
     asset: str
     max_amount_required: str
     max_timeout_seconds: int
+
+
+class PaymentRequirements(RequiredPayment, frozen=True):
+    """The payment requirements (2.1); the description is not sent back."""
+
+    resource: str
+    description: str | None | UnsetType = UNSET
 
 
 class PaymentRequired(Wire, frozen=True):

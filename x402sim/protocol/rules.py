@@ -156,7 +156,7 @@ class Verification(msgspec.Struct, frozen=True):
     """A signed payment, and the requirements that it must satisfy."""
 
     payment: SignedPayment
-    requirements: RequiredPayment | PaymentRequirements
+    requirements: RequiredPayment
     supported: Network
     terms: StandardTerms | None = None
     """Further demands, in the dialects of the x402 standard."""

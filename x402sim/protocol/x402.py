@@ -12,12 +12,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from x402sim.protocol.crypto import checksum, from_hex, parse_address, to_hex
+from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import SignedPayment
+from x402sim.protocol.header import SignedPayment, read_signed
 from x402sim.protocol.identifiers import identifier_in
 from x402sim.protocol.messages import BadMessage, PaymentRequirements, Wire, decode, encode
-from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
 from x402sim.protocol.supported import SCHEME, Unsupported, unsupported_in
 
@@ -286,19 +285,7 @@ def encode_payment(
 
 
 def _signed(scheme: str, network: str, asset: str, payload: ExactPayload) -> SignedPayment:
-    fields = payload.authorization
-    try:
-        auth = Authorization(
-            from_=parse_address(fields.from_),
-            to=parse_address(fields.to),
-            value=parse_base(fields.value),
-            valid_after=parse_base(fields.valid_after),
-            valid_before=parse_base(fields.valid_before),
-            nonce=from_hex(fields.nonce, 32),
-        )
-        signature = from_hex(payload.signature, max(0, len(payload.signature) - 2) // 2)
-    except ValueError as error:
-        raise BadMessage(f"bad payload: {error}") from error
+    auth, signature = read_signed(payload.authorization, payload.signature)
     return SignedPayment(
         scheme=scheme, network=network, asset=asset, authorization=auth, signature=signature
     )

@@ -1,5 +1,6 @@
-"""Finds, starts and stops anvil, Foundry's test node. The program is searched in X402SIM_ANVIL, on
-PATH, and in the npm package @foundry-rs/anvil. The node is killed when this process ends.
+"""Finds, starts, asks and stops anvil, Foundry's test node. The program is searched in
+X402SIM_ANVIL, on PATH, and in the npm package @foundry-rs/anvil. The node is killed when this
+process ends.
 """
 
 import os
@@ -9,12 +10,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from x402sim.chain.base import ChainError
 from x402sim.chain.ledger.machine import KEPT_BLOCKS
 from x402sim.chain.node import subprocess_guard
+from x402sim.chain.node.evm import JsonRpcNode
 
 VARIABLE = "X402SIM_ANVIL"
 HOW_TO_GET_IT = f"npm install -g @foundry-rs/anvil, or set {VARIABLE} to its path"
@@ -27,6 +28,8 @@ BASE_FEE_WEI = 10**9
 chain without fees of EIP-1559."""
 PORT_TRIES = 3
 START_TIMEOUT_S = 20
+TIMEOUT_S = 60
+"""Seconds for one request, as mining ten thousand blocks takes long."""
 _POLL_S = 0.01
 
 
@@ -48,43 +51,50 @@ def find_anvil(environ: Mapping[str, str] = os.environ, near: Path | None = None
     return Path(found)
 
 
-@dataclass(frozen=True, slots=True)
-class DevAccounts:
-    """The accounts that a node names and signs for: the first of a phrase."""
+class AnvilNode:
+    """A running anvil on a free port of this machine: `url` is its JSON-RPC address, `rpc` asks it.
 
-    mnemonic: str
-    count: int
-
-
-class AnvilProcess:
-    """A running anvil on a free port of this machine; `url` is its JSON-RPC address."""
+    Another test node is a class like this one; `local_mining` and `local_rewinding` use the
+    methods that only anvil has.
+    """
 
     def __init__(
         self,
         chain_id: int,
         genesis_s: int,
         program: Path | None = None,
-        accounts: DevAccounts | None = None,
+        *,
+        in_line: bool = False,
+        mnemonic: str = "",
+        accounts: int = 0,
     ) -> None:
-        """Start a node with an empty chain; raises `ChainError` if it does not start."""
+        """Start a node with an empty chain; blocks until it answers.
+
+        With `in_line`, each request blocks the process, as virtual time needs. The node signs for
+        the first `accounts` of a phrase. Raises `ChainError` if there is no anvil (saying how to
+        get it), or it does not start.
+        """
         self._program = program or find_anvil()
-        self._accounts = _accounts(accounts)
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `stop`
+        phrase = ["--mnemonic", mnemonic] if mnemonic else []
         try:
             for _ in range(PORT_TRIES):  # another process may take the port first
-                self._start(chain_id, genesis_s)
+                self._start(*_options(chain_id, genesis_s), "--accounts", str(accounts), *phrase)
                 if self._comes_up():
-                    return
-            raise ChainError(f"anvil did not start: {self._last_line()}")
+                    break
+            else:
+                raise ChainError(f"anvil did not start: {self._last_line()}")
+            self.rpc = JsonRpcNode(self.url, timeout_s=TIMEOUT_S, parallel=0 if in_line else 1)
+            # without an interval, its own clock sometimes adds a second
+            self.rpc.ask_now("anvil_setBlockTimestampInterval", 0)
         except BaseException:
             self.stop()
             raise
 
-    def _start(self, chain_id: int, genesis_s: int) -> None:
+    def _start(self, *options: str) -> None:
         self._port = _free_port()
         self.url = f"http://127.0.0.1:{self._port}"
-        command = [str(self._program), *_options(chain_id, genesis_s, self._port)]
-        command += self._accounts
+        command = [str(self._program), "--port", str(self._port), *options]
         self._process = subprocess.Popen(  # noqa: S603 - the program that was found
             [sys.executable, "-I", "-S", subprocess_guard.__file__, *command],
             stdin=subprocess.PIPE,
@@ -119,16 +129,12 @@ class AnvilProcess:
         self._process.wait()
 
     def stop(self) -> None:
-        """End the node."""
+        """End the process and close the connections."""
         if hasattr(self, "_process"):
             self._end()
+        if hasattr(self, "rpc"):
+            self.rpc.close()
         self._log.close()
-
-
-def _accounts(accounts: DevAccounts | None) -> list[str]:
-    if accounts is None:
-        return ["--accounts", "0"]
-    return ["--mnemonic", accounts.mnemonic, "--accounts", str(accounts.count)]
 
 
 def _free_port() -> int:
@@ -138,9 +144,8 @@ def _free_port() -> int:
         return port
 
 
-def _options(chain_id: int, genesis_s: int, port: int) -> list[str]:
+def _options(chain_id: int, genesis_s: int) -> list[str]:
     return [
-        *("--port", str(port)),
         *("--chain-id", str(chain_id)),
         *("--timestamp", str(genesis_s)),
         *("--hardfork", HARDFORK),

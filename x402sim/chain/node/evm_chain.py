@@ -30,7 +30,7 @@ from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, checksum, to_hex
 from x402sim.protocol.networks import Network
-from x402sim.protocol.rpc_values import Json, quantity, read_bytes, read_quantity
+from x402sim.protocol.rpc_values import Json, quantity, read_address, read_bytes, read_quantity
 
 DEPLOY_TIMEOUT_S = 120
 POLL_S = 0.25
@@ -212,8 +212,7 @@ class EvmChain:
         tx_hash = await self._sender.send(sender, {"data": code, "value": 0, "gas": needed})
         if not (await self.wait(tx_hash, DEPLOY_TIMEOUT_S)).succeeded:
             raise ChainError(f"the token could not be deployed: {to_hex(tx_hash)}")
-        into = objects.created_contract
-        return await self.node.read(into, "eth_getTransactionReceipt", to_hex(tx_hash))
+        return await self.node.read(_created, "eth_getTransactionReceipt", to_hex(tx_hash))
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined.
@@ -265,6 +264,10 @@ class EvmChain:
     def close(self) -> None:
         """Close the connections to the node."""
         self.node.close()
+
+
+def _created(receipt: Json) -> Address:
+    return read_address(receipt["contractAddress"])
 
 
 def _maybe(into: Callable[[Any], T]) -> Callable[[Any], T | None]:

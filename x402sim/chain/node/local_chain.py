@@ -2,7 +2,7 @@
 
 It begins as a ledger does: block 0 holds the token and the balances (`genesis`). Each
 block has the time of the world's clock, and the node sends for any account without its
-key. What only anvil understands is in `AnvilNode`.
+key.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from x402sim.chain.base import Block, Call, ChainError, Mining, Minting, Rewindi
 from x402sim.chain.fees import GAS_LIMIT, PLENTY_WEI, usual_gas_price
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
-from x402sim.chain.node.anvil_node import AnvilNode
+from x402sim.chain.node.anvil import AnvilNode
 from x402sim.chain.node.evm_chain import POLL_S, EvmChain, require_fit
 from x402sim.chain.node.genesis import Install, install_stablecoin, write_genesis
 from x402sim.chain.node.local_mining import LocalMining
@@ -61,8 +61,8 @@ class LocalChain(EvmChain):
             self.close()
             raise
         self._first = [first], sum(held.values())
-        self._mining = LocalMining(node, clock, self.notify)
-        self._rewinding = LocalRewinding(node, self._mining, genesis=genesis, native=rich)
+        self._mining = LocalMining(node.rpc, clock, self.notify)
+        self._rewinding = LocalRewinding(node.rpc, self._mining, genesis=genesis, native=rich)
 
     @property
     def url(self) -> str:
@@ -94,7 +94,7 @@ class LocalChain(EvmChain):
             }
             if self._mining.automine:
                 await self._mining.set_time()
-                tx_hash = await self._local.send_and_mine(asked)
+                tx_hash = await self.node.read(_hash_in, "eth_sendTransactionSync", asked)
             else:
                 tx_hash = await self.node.read(read_hash, "eth_sendTransaction", asked)
         await self.notify()
@@ -172,6 +172,10 @@ class LocalChain(EvmChain):
         await super().notify()
         for waker in self._wakers:
             _wake(waker)
+
+
+def _hash_in(receipt: Json) -> Hash:
+    return read_hash(receipt["transactionHash"])
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -5,10 +5,10 @@ from collections.abc import Awaitable, Callable
 
 from x402sim.chain.base import Block, ChainError
 from x402sim.chain.node import objects
-from x402sim.chain.node.anvil_node import AnvilNode
+from x402sim.chain.node.evm import JsonRpcNode
 from x402sim.chain.node.resend import Resend, resends_of
 from x402sim.clock import Clock
-from x402sim.protocol.rpc_values import read_quantity
+from x402sim.protocol.rpc_values import quantity, read_quantity
 
 MAX_BLOCKS = 10_000
 """The most blocks that one request mines."""
@@ -25,11 +25,11 @@ class LocalMining:
     """
 
     def __init__(
-        self, node: AnvilNode, clock: Clock, notify: Callable[[], Awaitable[None]]
+        self, rpc: JsonRpcNode, clock: Clock, notify: Callable[[], Awaitable[None]]
     ) -> None:
         self.turn = asyncio.Lock()
         self.notify = notify
-        self._node, self._rpc, self._clock = node, node.rpc, clock
+        self._rpc, self._clock = rpc, clock
         self._automine = True
 
     @property
@@ -72,7 +72,7 @@ class LocalMining:
     async def mine_blocks(self, blocks: int) -> None:
         """Mine blocks; all have the same time."""
         await self.set_time()
-        await self._node.mine(blocks)
+        await self._rpc.ask("anvil_mine", quantity(blocks), "0x0")
 
     async def waiting(self) -> list[Resend]:
         """Return the transactions in the mempool that the next block would include."""
@@ -87,7 +87,7 @@ class LocalMining:
     async def replace_mempool(self, transactions: list[Resend]) -> None:
         """Replace the mempool by these transactions, and stop mining until `resume`."""
         await self._rpc.ask("evm_setAutomine", False)
-        await self._node.drop_waiting()
+        await self._rpc.ask("anvil_dropAllTransactions")
         for tx in transactions:
             await self._rpc.ask(tx.method, tx.argument)
 

@@ -4,10 +4,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from x402sim.chain.base import NO_SLOTS, ChainError
-from x402sim.chain.node.anvil_node import AnvilNode
+from x402sim.chain.node.evm import JsonRpcNode
 from x402sim.chain.node.local_mining import LocalMining
 from x402sim.chain.node.resend import Resend, resends_of
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, to_hex
+from x402sim.protocol.rpc_values import quantity
 
 MINER = b"x402sim/mine"
 """The beginning of the coinbase of a replacement block; a number completes it."""
@@ -25,10 +26,10 @@ class LocalRewinding:
     """Control over a test node's history and state; a `Rewinding`."""
 
     def __init__(
-        self, node: AnvilNode, mining: LocalMining, *, genesis: int, native: Mapping[Address, int]
+        self, rpc: JsonRpcNode, mining: LocalMining, *, genesis: int, native: Mapping[Address, int]
     ) -> None:
         """Take over a node in block 0, given the id of its snapshot and the native balances."""
-        self._node, self._rpc, self._mining = node, node.rpc, mining
+        self._rpc, self._mining = rpc, mining
         self._genesis = genesis
         self._native = {account: (0, amount_wei) for account, amount_wei in native.items()}
         self._snapshots: dict[int, _Saved] = {}
@@ -73,7 +74,7 @@ class LocalRewinding:
             for number in range(base + 1, height + 1):
                 lost += await resends_of(self._rpc, number)
             lost += await mining.waiting()
-            await self._node.roll_back(depth)
+            await self._rpc.ask("anvil_rollback", depth)
             self._keep_snapshots(lambda _, saved: saved.height <= base)
             await self._change_coinbase()
             await self._restore_native(base)
@@ -90,8 +91,9 @@ class LocalRewinding:
         """Revert to block 0. The automine setting is kept."""
         async with self._mining.turn:
             await self._revert_to(self._genesis)
-            await self._node.drop_waiting()
-            await self._node.set_coinbase(ZERO_ADDRESS)  # which has a price in gas
+            await self._rpc.ask("anvil_dropAllTransactions")
+            nobody = to_hex(ZERO_ADDRESS)  # which has a price in gas
+            await self._rpc.ask("anvil_setCoinbase", nobody)
             self._genesis = await self._take_snapshot()
             self._snapshots.clear()
             self._codes.clear()
@@ -99,7 +101,7 @@ class LocalRewinding:
 
     async def drop(self) -> None:
         """Drop every transaction from the mempool, as a node short of memory does."""
-        await self._node.drop_waiting()
+        await self._rpc.ask("anvil_dropAllTransactions")
         await self._mining.notify()
 
     async def force_revert(self, calls: int) -> None:
@@ -115,14 +117,14 @@ class LocalRewinding:
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
         self._native[account] = await self._mining.height(), amount_wei
-        await self._node.set_balance(account, amount_wei)
+        await self._write_native(account, amount_wei)
 
     async def set_code(
         self, account: Address, code: bytes, slots: Mapping[bytes, bytes] = NO_SLOTS
     ) -> None:
         """Set an account's code and words of its storage, without a transaction."""
         self._codes[account] = code, slots
-        await self._node.set_code(account, code, slots)
+        await self._write_code(account, code, slots)
 
     async def _take_snapshot(self) -> int:
         return int(await self._rpc.ask("evm_snapshot"), 16)
@@ -134,18 +136,28 @@ class LocalRewinding:
     async def _change_coinbase(self) -> None:
         """Change the coinbase, so that new blocks differ from the blocks that they replace."""
         self._reorgs += 1
-        await self._node.set_coinbase(Address(MINER + self._reorgs.to_bytes(8)))
+        await self._rpc.ask("anvil_setCoinbase", to_hex(MINER + self._reorgs.to_bytes(8)))
 
     async def _restore_native(self, base: int) -> None:
         """Set again the native balances that were set without a transaction, after block `base`."""
         for account, (height, amount_wei) in self._native.items():
             if height >= base:
-                await self._node.set_balance(account, amount_wei)
+                await self._write_native(account, amount_wei)
+
+    async def _write_native(self, account: Address, amount_wei: int) -> None:
+        await self._rpc.ask("anvil_setBalance", to_hex(account), quantity(amount_wei))
 
     async def _restore_codes(self) -> None:
         """Set again the contracts that were set without a transaction."""
         for account, (code, slots) in self._codes.items():
-            await self._node.set_code(account, code, slots)
+            await self._write_code(account, code, slots)
+
+    async def _write_code(
+        self, account: Address, code: bytes, slots: Mapping[bytes, bytes]
+    ) -> None:
+        await self._rpc.ask("anvil_setCode", to_hex(account), to_hex(code))
+        for slot, word in slots.items():
+            await self._rpc.ask("anvil_setStorageAt", to_hex(account), to_hex(slot), to_hex(word))
 
     def _keep_snapshots(self, wanted: Callable[[int, _Saved], bool]) -> None:
         self._snapshots = {n: saved for n, saved in self._snapshots.items() if wanted(n, saved)}

@@ -3,7 +3,7 @@
 """
 
 from x402sim.chain.base import Block, Call, Log, LogFilter, Transaction, TxReceipt
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, to_hex
+from x402sim.protocol.crypto import ZERO_ADDRESS, to_hex
 from x402sim.protocol.rpc_values import (
     Json,
     quantity,
@@ -85,16 +85,6 @@ def log(given: Json) -> Log:
 def logs(given: list[Json]) -> list[Log]:
     """Return events; raises `BadParams`."""
     return list(map(log, given))
-
-
-def transaction_hash(given: Json) -> Hash:
-    """Return the transaction hash of a receipt."""
-    return read_hash(given["transactionHash"])
-
-
-def created_contract(given: Json) -> Address:
-    """Return the address of the contract that a transaction created."""
-    return read_address(given["contractAddress"])
 
 
 def call_object(asked: Call) -> Json:

@@ -10,17 +10,8 @@ from x402sim.chain.node.evm import JsonRpcNode
 from x402sim.protocol.crypto import Hash
 from x402sim.protocol.rpc_values import Json, quantity, read_hash, read_quantity
 
-_SENT_AS = (
-    "from",
-    "to",
-    "value",
-    "input",
-    "nonce",
-    "gas",
-    "gasPrice",
-    "maxFeePerGas",
-    "maxPriorityFeePerGas",
-)
+_FEES = ("gasPrice", "maxFeePerGas", "maxPriorityFeePerGas")
+_SENT_AS = ("from", "to", "value", "input", "nonce", "gas", *_FEES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,10 +38,6 @@ DEVELOPMENT = ("evm_", "anvil_", "hardhat_")
 REFUSED, TOO_LARGE, REVERTED = -32000, -32003, 3
 
 
-class UnknownMethod(Exception):
-    """The method does not exist; the text says where the methods are listed."""
-
-
 def documentation() -> str:
     """Return the list of the methods as plain text, generated from the table."""
     rows = [f"{name}({_parameters(it)})\n    {inspect.getdoc(it)}" for name, it in METHODS.items()]
@@ -78,12 +74,6 @@ def _least(method: Method) -> int:
     return sum(p.default is p.empty for p in _declared(method))
 
 
-def _find(name: str) -> Method:
-    if name not in METHODS:
-        raise UnknownMethod(f"no method {shown(name)}; a GET of this address lists those offered")
-    return METHODS[name]
-
-
 def _bind(method: Method, context: RpcContext, params: Any) -> Awaitable[Any]:
     """Return the call of a method; raises `BadParams` for too few or too many parameters."""
     given = [] if params is None else params
@@ -116,13 +106,14 @@ def _develop(context: RpcContext, request: Json) -> Awaitable[Any]:
 
 
 async def _perform(context: RpcContext, request_id: Any, request: Json) -> Json:
+    name = request["method"]
     try:
-        if request["method"].startswith(DEVELOPMENT):
+        if name.startswith(DEVELOPMENT):
             return result(request_id, await _develop(context, request))
-        method = _find(request["method"])
-        return result(request_id, await _bind(method, context, request.get("params")))
-    except UnknownMethod as unknown:
-        return error(request_id, UNKNOWN_METHOD, str(unknown))
+        if name not in METHODS:
+            text = f"no method {shown(name)}; a GET of this address lists those offered"
+            return error(request_id, UNKNOWN_METHOD, text)
+        return result(request_id, await _bind(METHODS[name], context, request.get("params")))
     except BadParams as wrong:
         return error(request_id, BAD_PARAMS, str(wrong))
     except ChainError as refused:

@@ -7,13 +7,13 @@ from pathlib import Path
 from x402sim.chain.base import ChainError
 from x402sim.chain.fees import usual_gas_price
 from x402sim.spec.needs import Need
-from x402sim.world.chains.backend import ChainRequest, OpenChain, require_evm
+from x402sim.world.chains.backend import ChainRequest, OpenChain, require_rules
 from x402sim.world.loop import VirtualLoop
 
 
 @dataclass(frozen=True, slots=True)
 class Anvil:
-    """An anvil (Foundry's test node) on a free port; needs the extra `evm`.
+    """An anvil (Foundry's test node) on a free port.
 
     `program` is its path; by default it is searched in X402SIM_ANVIL, on PATH, and in the npm
     package @foundry-rs/anvil.
@@ -26,25 +26,25 @@ class Anvil:
 
     def open(self, request: ChainRequest) -> OpenChain:
         """Start the node and install the token; raises `ChainError`."""
-        require_evm(request)
+        require_rules(request)
         if request.file is not None:
             raise ChainError("--db is not supported with anvil: its chain ends with the process")
-        from x402sim.chain.node.anvil import DevAccounts
-        from x402sim.chain.node.anvil_node import AnvilNode
+        from x402sim.chain.node.anvil import AnvilNode
         from x402sim.chain.node.local_chain import LocalChain
         from x402sim.chain.rpc.node import node_rpc_app
 
         accounts, network, clock = request.accounts, request.network, request.clock
-        words, count = accounts.mnemonic, len(accounts.funded)
         node = AnvilNode(
             network.chain_id,
             clock.now_s(),
-            program=self.program,
+            self.program,
             in_line=_is_time_virtual(),
-            accounts=DevAccounts(words, count) if words is not None else None,
+            mnemonic=accounts.mnemonic or "",
+            accounts=len(accounts.funded) if accounts.mnemonic else 0,
         )
         if request.gas_price is not usual_gas_price:
-            node.set_base_fee_now(0)  # the price is fixed when a transaction is sent: all of it tip
+            # the price is fixed when a transaction is sent: all of it tip
+            node.rpc.ask_now("anvil_setNextBlockBaseFeePerGas", "0x0")
         chain = LocalChain(
             node,
             network,

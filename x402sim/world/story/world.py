@@ -68,7 +68,7 @@ class World:
         `Deployment(url)`.
     chain
         Chain backend: "ledger" (in memory, with Circle's token; the default), "anvil" (a real EVM
-        that is started and stopped; extra `evm`), or the URL of a JSON-RPC node (real time; keys in
+        that is started and stopped), or the URL of a JSON-RPC node (real time; keys in
         X402SIM_CHAIN_KEYS). Objects: `Ledger()`, `Anvil()`, `Node(url, token=..., deploy=...)`.
     latency
         Latency in seconds of one message in one direction, by who receives the request:
