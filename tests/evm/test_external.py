@@ -205,7 +205,7 @@ def test_a_node_that_is_gone_is_an_error(run, chain, between, name):
 @pytest.mark.parametrize(
     ("answer", "seen"),
     [
-        (None, "RemoteProtocolError"),
+        (None, "ConnectionError"),
         (b"<html>Bad gateway</html>", "it answered no JSON"),
         (429, "429"),
         (502, "502"),

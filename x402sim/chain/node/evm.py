@@ -1,20 +1,20 @@
-"""A JSON-RPC node over HTTP.
+"""A JSON-RPC node, reached through web3; the only file that imports web3.
 
 Every request has a timeout. A slow, unreachable or malformed answer is a `ChainError`.
 """
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import httpx
+import requests
+from web3 import HTTPProvider
+from web3.types import RPCEndpoint
 
 from x402sim.chain import reverts
 from x402sim.chain.base import ChainError, Reverted
-from x402sim.protocol.messages import encode
 from x402sim.protocol.rpc_values import Json, read_bytes, shown
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class NodeGone(ChainError):
 
 
 class JsonRpcNode:
-    """A JSON-RPC node; its answers are plain JSON.
+    """A JSON-RPC node behind web3's HTTP provider; its answers are plain JSON.
 
     Requests are made in threads, at most `parallel` at a time; with 1, in order. With 0 there are
     no threads: each request blocks the process, so that simulations are deterministic.
@@ -37,14 +37,12 @@ class JsonRpcNode:
         parts = urlsplit(url)
         self.name = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         """The node without path and password, which are often secret."""
-        self._url = url
-        self._http = httpx.Client(
-            headers={"Content-Type": "application/json"},
-            timeout=timeout_s,
-            follow_redirects=True,
-            trust_env=parts.hostname not in ("127.0.0.1", "localhost"),  # no proxy
-            verify=parts.scheme == "https",  # the certificates take a while to load
+        self._session = requests.Session()
+        self._session.trust_env = parts.hostname not in ("127.0.0.1", "localhost")  # no proxy
+        self._provider = HTTPProvider(
+            url, {"timeout": timeout_s}, self._session, exception_retry_configuration=None
         )
+        self._url, self._timeout_s = url, timeout_s
         self._threads = (
             ThreadPoolExecutor(parallel, thread_name_prefix="x402sim-node") if parallel else None
         )
@@ -70,39 +68,37 @@ class JsonRpcNode:
 
     async def forward(self, body: bytes) -> bytes:
         """Return the node's answer to a JSON-RPC request unchanged; raises `NodeGone`."""
-        return (await self._in_thread(self._post, "a request", body)).content
+        return await self._in_thread(self._forward_now, body)
+
+    def _forward_now(self, body: bytes) -> bytes:
+        def post() -> bytes:
+            kind = {"Content-Type": "application/json"}
+            return self._session.post(
+                self._url, body, headers=kind, timeout=self._timeout_s
+            ).content
+
+        answered: bytes = self._post("a request", post)
+        return answered
 
     def ask_now(self, method: str, *parameters: Any) -> Any:
         """Call a method as `ask` does, and block until the answer arrives."""
-        return _result(self._answer(method, _request(1, method, *parameters)))
+        return _result(self._post(method, self._provider.make_request, method, parameters))
 
     def _ask_all_now(self, questions: Sequence[Question]) -> list[Any]:
-        asked = [_request(number, *question) for number, question in enumerate(questions)]
-        answers = self._answer("a batch", asked)
-        try:
-            by_id = {each["id"]: each for each in answers}
-            found = [by_id[each["id"]] for each in asked]
-        except (LookupError, TypeError) as error:
-            raise ChainError(f"{self.name} answered a batch with {shown(answers)}") from error
-        return list(map(_result, found))
+        asked = [(RPCEndpoint(method), parameters) for method, *parameters in questions]
+        answers = self._post("a batch", self._provider.make_batch_request, asked)
+        if not isinstance(answers, list):
+            raise ChainError(f"{self.name} answered a batch with {shown(answers)}")
+        return [_result(answer) for answer in answers]
 
-    def _answer(self, what: str, asked: Json | list[Json]) -> Any:
+    def _post(self, what: str, send: Callable[..., Any], *arguments: Any) -> Any:
         try:
-            return json.loads(self._post(what, encode(asked)).raise_for_status().content)
-        except httpx.HTTPStatusError as error:
-            raise self._gone(what, str(error.response.status_code)) from error
-        except (ValueError, RecursionError) as error:
-            seen = "it answered no JSON; the URL of a JSON-RPC node is wanted"
-            raise self._gone(what, seen) from error
-
-    def _post(self, what: str, body: bytes) -> httpx.Response:
-        try:
-            return self._http.post(self._url, content=body)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise self._gone(what, type(error).__name__) from error
-
-    def _gone(self, what: str, seen: str) -> NodeGone:
-        return NodeGone(f"no answer from {self.name} to {what}: {seen}")
+            return send(*arguments)
+        except (OSError, ValueError) as error:
+            seen = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
+            if seen == "JSONDecodeError":
+                seen = "it answered no JSON; the URL of a JSON-RPC node is wanted"
+            raise NodeGone(f"no answer from {self.name} to {what}: {seen}") from error
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
         if self._threads is None:
@@ -113,11 +109,7 @@ class JsonRpcNode:
         """Close the connections, once all requests are answered."""
         if self._threads is not None:
             self._threads.shutdown()
-        self._http.close()
-
-
-def _request(number: int, method: str, *parameters: Any) -> Json:
-    return {"jsonrpc": "2.0", "id": number, "method": method, "params": parameters}
+        self._session.close()
 
 
 def _result(answer: Any) -> Any:

@@ -68,7 +68,7 @@ class World:
         `Deployment(url)`.
     chain
         Chain backend: "ledger" (in memory, with Circle's token; the default), "anvil" (a real EVM
-        that is started and stopped), or the URL of a JSON-RPC node (real time; keys in
+        that is started and stopped; extra `evm`), or the URL of a JSON-RPC node (real time; keys in
         X402SIM_CHAIN_KEYS). Objects: `Ledger()`, `Anvil()`, `Node(url, token=..., deploy=...)`.
     latency
         Latency in seconds of one message in one direction, by who receives the request:
@@ -184,14 +184,11 @@ class World:
             network=[first, *also] if also else None if first == TESTNET else first,
             without=without,
         ) | ({} if invariants else {"invariants": "False"})
-        self._description = Description(
-            seed=seed,
-            on=self.on.name,
-            chain=None if self.chain == DEFAULT_CHAIN else self.chain.name,
-            options=options,
-            has_invariants=invariants,
-        )
         self._network = None if network is None else first
+        chain_name = None if self.chain == DEFAULT_CHAIN else self.chain.name
+        self._description = Description(
+            seed=seed, on=self.on.name, chain=chain_name, options=options, has_invariants=invariants
+        )
 
     def play(self, story: Scenario | Story | str, *, progress: bool = True) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
