@@ -1,6 +1,7 @@
 """The chain changes its mind, and the records follow; claims outlive refusals and lies."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -15,7 +16,7 @@ from x402sim.protocol import abi, states
 from x402sim.protocol.crypto import HALF_ORDER, Hash, from_hex
 from x402sim.protocol.header import authorization_of, decode_header, encode_header
 from x402sim.protocol.networks import TESTNET
-from x402sim.service import indexer, sessions
+from x402sim.service import grant, indexer, sessions
 from x402sim.service.reconcile import reconcile
 
 
@@ -296,10 +297,22 @@ async def test_an_illegal_move_is_an_error_and_changes_nothing(rig: ServiceRig) 
     payments = rig.service.store.payments
     stored = payments.get(payment_id)
     assert stored is not None
-    for move in (
-        lambda: payments.mark_settled(stored.attempt, "0x1", None),
-        lambda: payments.drop_claim(stored.attempt),
-    ):
-        with pytest.raises(states.IllegalMove):
-            move()
+    with pytest.raises(states.IllegalMove):
+        payments.drop_claim(stored.attempt)
     assert payments.get(payment_id) == stored
+
+
+@scene
+async def test_a_move_that_another_process_has_made_is_no_error(rig: ServiceRig) -> None:
+    """It is asked by a record that was read before, and written once the other has its lock."""
+    stored = rig.service.store.payments.get(await rig.buy())
+    assert stored is not None
+    told: list[Any] = []
+    service = replace(rig.service, record=told.append)
+    assert not grant.grant(service, stored, "0x1")
+    assert rig.service.store.payments.get(stored.record.payment_id) == stored
+    for _ in range(2):
+        grant.suspend(service, stored)
+    for _ in range(2):
+        grant.revoke(service, stored, 1)
+    assert [type(each).__name__ for each in told] == ["PaymentUndone", "PaymentFailed"]

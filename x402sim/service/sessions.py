@@ -193,8 +193,7 @@ async def look_again_at_refund(
             return
         if state.use is not None:
             service.store.sessions.refunded(session_id, state.use.tx_hash)
-        elif not state.is_used:
-            service.store.sessions.undo_refund(session_id)
+        elif not state.is_used and service.store.sessions.undo_refund(session_id):
             service.record(events.RefundUndone(session_id=session_id))
 
 

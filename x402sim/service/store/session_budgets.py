@@ -249,13 +249,11 @@ class SessionBudgets:
             session_id,
         )
 
-    def undo_refund(self, session_id: str) -> None:
-        """Make a refund due again: the chain has undone its transfer. Raises `IllegalMove`."""
-        before = self.get(session_id)
-        if before is not None:
-            states.require(states.SESSION, before.state, "expired")
-        self._db.execute(
-            "UPDATE refunds SET status = 'pending', look_s = 0, wait_s = 0 WHERE session_id = ?",
+    def undo_refund(self, session_id: str) -> bool:
+        """Make a refund due again, as the chain has undone its transfer; False if it is due."""
+        return self._db.changed(
+            "UPDATE refunds SET status = 'pending', look_s = 0, wait_s = 0 "
+            "WHERE session_id = ? AND status = 'settled'",
             session_id,
         )
 
