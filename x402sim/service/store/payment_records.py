@@ -245,9 +245,8 @@ class PaymentRecords:
 
     def drop_claim(self, attempt: int) -> None:
         """Delete a pending attempt whose header cannot pay; its authorization is free again."""
-        with self._db.transaction():
-            if self._require_move(attempt, None):
-                self._db.execute("DELETE FROM payments WHERE attempt = ?", attempt)
+        sql = "DELETE FROM payments WHERE attempt = ? AND status = 'pending'"
+        self._db.execute(sql, attempt)
 
     def mark_settled(self, attempt: int, tx_hash: str, session: NewSession | None) -> bool:
         """Store an attempt as settled (4.1/store-settled).
@@ -267,35 +266,31 @@ class PaymentRecords:
     def undo(self, attempt: int) -> bool:
         """Make a settled payment pending again: the chain has undone its transfer.
 
-        Meanwhile neither it nor a session that it paid for grants anything. False if it was so.
-        Raises `IllegalMove`.
+        Meanwhile neither it nor a session that it paid for grants anything. False if it is not
+        settled, as another process on this database was faster.
         """
-        with self._db.transaction():
-            if is_news := self._require_move(attempt, "pending"):
-                self._db.execute(
-                    "UPDATE payments SET status = 'pending', block_number = NULL, is_deep = 0, "
-                    "look_s = 0, wait_s = 0 WHERE attempt = ?",
-                    attempt,
-                )
-        return is_news
+        return self._db.changed(
+            "UPDATE payments SET status = 'pending', block_number = NULL, is_deep = 0, "
+            "look_s = 0, wait_s = 0 WHERE attempt = ? AND status = 'settled'",
+            attempt,
+        )
 
     def fail(self, attempt: int, height: int) -> bool:
         """Mark an attempt as failed: a chain of this height says that it can never be paid.
 
         If it was settled, a session that it paid for ends with it. The authorization is kept, as
-        a reorganisation may make its transfer after all. False if it was so. Raises `IllegalMove`.
+        a reorganisation may make its transfer after all. False if it has failed already.
         """
         with self._db.transaction():
-            if is_news := self._require_move(attempt, "failed"):
-                (payment_id,) = self._db.one(
-                    "UPDATE payments SET status = 'failed', failed_at = ?, is_deep = 0 "
-                    "WHERE attempt = ? RETURNING payment_id",
-                    height,
-                    attempt,
-                )
-                if self._settled(payment_id) is None:
-                    self._sessions.cancel(payment_id)
-        return is_news
+            failed = self._db.one(
+                "UPDATE payments SET status = 'failed', failed_at = ?, is_deep = 0 "
+                "WHERE attempt = ? AND status != 'failed' RETURNING payment_id",
+                height,
+                attempt,
+            )
+            if failed is not None and self._settled(failed[0]) is None:
+                self._sessions.cancel(failed[0])
+        return failed is not None
 
     def is_paid_otherwise(self, stored: Stored) -> bool:
         """Tell whether another attempt has settled the same payment id."""
@@ -317,17 +312,6 @@ class PaymentRecords:
         sql = "SELECT attempt FROM payments WHERE payment_id = ? AND status = 'settled'"
         row = self._db.one(sql, payment_id)
         return int(row[0]) if row else None
-
-    def _require_move(self, attempt: int, after: str | None) -> bool:
-        """Raise `IllegalMove` unless a record may move so.
-
-        False if there is no record, or if another process on this database was faster.
-        """
-        row = self._db.one("SELECT status FROM payments WHERE attempt = ?", attempt)
-        if row is None or row[0] == after:
-            return False
-        states.require(states.PAYMENT, row[0], after)
-        return True
 
     # --- what the indexer reads and writes --------------------------------------------
 
