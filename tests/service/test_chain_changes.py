@@ -206,7 +206,7 @@ async def test_a_payment_is_looked_at_until_its_block_is_deep(rig: ServiceRig) -
 @scene
 async def test_a_session_pays_for_nothing_while_its_deposit_is_undone(rig: ServiceRig) -> None:
     session = await rig.open_session("0.05", duration=3600)
-    payment_id = rig.service.store.sessions.deposit_of(session["sessionId"])
+    (payment_id,) = rig.service.store.one("SELECT payment_id FROM sessions")
     stored = rig.service.store.payments.get(payment_id)
     assert stored is not None
     assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 200

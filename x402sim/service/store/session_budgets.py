@@ -55,9 +55,10 @@ class NewSession(msgspec.Struct, frozen=True):
 
 
 class Refund(msgspec.Struct, frozen=True):
-    """An unspent balance that is owed, in base units."""
+    """An unspent balance that is owed, in base units; `payment_id` is the deposit's."""
 
     session_id: str
+    payment_id: str
     to_address: str
     amount: int
     wait_s: float
@@ -193,8 +194,8 @@ class SessionBudgets:
         with the refunds that are due: CROSS JOIN keeps this order.
         """
         sql = (
-            "SELECT session_id, r.to_address, r.amount, r.wait_s, r.look_s, r.timestamp "
-            "FROM refunds r CROSS JOIN sessions USING (session_id) "
+            "SELECT session_id, payment_id, r.to_address, r.amount, r.wait_s, r.look_s, "
+            "r.timestamp FROM refunds r CROSS JOIN sessions USING (session_id) "
             "CROSS JOIN payments p USING (payment_id) "
             "WHERE r.status = 'pending' AND p.status = 'settled' AND r.look_s <= ? "
             "AND (r.look_s, r.timestamp, r.session_id) > (?, ?, ?) "
@@ -202,8 +203,8 @@ class SessionBudgets:
         )
         rows = self._db.execute(sql, now_s, *(after.place if after else _FIRST), limit)
         return [
-            Refund(session_id, to_address, amount, wait_s, (look_s, at_ms, session_id))
-            for session_id, to_address, amount, wait_s, look_s, at_ms in rows
+            Refund(session_id, deposit_id, to_address, amount, wait_s, (look_s, at_ms, session_id))
+            for session_id, deposit_id, to_address, amount, wait_s, look_s, at_ms in rows
         ]
 
     def look_now(self) -> None:
@@ -222,11 +223,6 @@ class SessionBudgets:
             "ORDER BY timestamp, session_id LIMIT ?"
         )
         return self._db.execute(sql, limit).fetchall()
-
-    def deposit_of(self, session_id: str) -> str:
-        """Return the payment id of a session's deposit."""
-        row = self._db.one("SELECT payment_id FROM sessions WHERE session_id = ?", session_id)
-        return str(row[0])
 
     def is_due(self, refund: Refund) -> bool:
         """Tell whether a refund is still not known to be paid."""
