@@ -45,7 +45,7 @@ def fault_of(world: LiveWorld, book: Book, payer: str, lie: Lie) -> Fault:
         case "transaction reverted":
             return _explorer(lie, "eth_getTransactionReceipt", _ON_CHAIN | {"status": "0x0"})
         case "wrong block":
-            return _explorer(lie, "eth_getTransactionByHash", _ON_CHAIN)
+            return _explorer(lie, "eth_getTransactionReceipt", _ON_CHAIN)
         case _ as unknown:
             assert_never(unknown)
 

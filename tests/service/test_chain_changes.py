@@ -1,6 +1,7 @@
 """The chain changes its mind, and the records follow; claims outlive refusals and lies."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -15,7 +16,7 @@ from x402sim.protocol import abi, states
 from x402sim.protocol.crypto import HALF_ORDER, Hash, from_hex
 from x402sim.protocol.header import authorization_of, decode_header, encode_header
 from x402sim.protocol.networks import TESTNET
-from x402sim.service import indexer, sessions
+from x402sim.service import grant, indexer, sessions
 from x402sim.service.reconcile import reconcile
 
 
@@ -205,7 +206,7 @@ async def test_a_payment_is_looked_at_until_its_block_is_deep(rig: ServiceRig) -
 @scene
 async def test_a_session_pays_for_nothing_while_its_deposit_is_undone(rig: ServiceRig) -> None:
     session = await rig.open_session("0.05", duration=3600)
-    payment_id = rig.service.store.sessions.deposit_of(session["sessionId"])
+    (payment_id,) = rig.service.store.one("SELECT payment_id FROM sessions")
     stored = rig.service.store.payments.get(payment_id)
     assert stored is not None
     assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 200
@@ -275,31 +276,38 @@ async def test_many_hopeless_headers_delay_no_other(
     assert await is_served(rig, lost)
 
 
-def test_only_the_moves_of_the_tables_are_legal() -> None:
-    for machine, names in (
-        (states.PAYMENT, (None, "pending", "settled", "failed")),
-        (states.SESSION, (None, "active", "expired", "refunded")),
-    ):
-        legal = {(move.before, move.after) for move in machine}
-        for before in names:
-            for then in names:
-                if (before, then) in legal:
-                    states.require(machine, before, then)
-                else:
-                    with pytest.raises(states.IllegalMove, match=f"{before} -> {then}"):
-                        states.require(machine, before, then)
+@pytest.mark.parametrize("status", ["pending", "settled", "failed"])
+@scene
+async def test_only_the_moves_of_the_table_are_made(rig: ServiceRig, status: str) -> None:
+    stored, store = rig.service.store.payments.get(await rig.buy()), rig.service.store
+    assert stored is not None
+    copy, payments, attempt = store.copy(), store.payments, stored.attempt
+    made: dict[str | None, Callable[[], object]] = {
+        "settled": lambda: payments.mark_settled(attempt, "0x1", None),
+        "pending": lambda: payments.undo(attempt),
+        "failed": lambda: payments.fail(attempt, 1),
+        None: lambda: payments.drop_claim(attempt),
+    }
+    for then, move in made.items():
+        store.restore(copy)
+        store.execute("UPDATE payments SET status = ?", status)
+        move()
+        now = payments.attempt(attempt)
+        is_legal = status in states.before(states.PAYMENT, then)
+        assert (now and now.record.status) == (then if is_legal else status)
 
 
 @scene
-async def test_an_illegal_move_is_an_error_and_changes_nothing(rig: ServiceRig) -> None:
-    payment_id = await rig.buy()
-    payments = rig.service.store.payments
-    stored = payments.get(payment_id)
+async def test_a_move_that_another_process_has_made_is_no_error(rig: ServiceRig) -> None:
+    """It is asked by a record that was read before, and written once the other has its lock."""
+    stored = rig.service.store.payments.get(await rig.buy())
     assert stored is not None
-    for move in (
-        lambda: payments.mark_settled(stored.attempt, "0x1", None),
-        lambda: payments.drop_claim(stored.attempt),
-    ):
-        with pytest.raises(states.IllegalMove):
-            move()
-    assert payments.get(payment_id) == stored
+    told: list[Any] = []
+    service = replace(rig.service, record=told.append)
+    assert not grant.grant(service, stored, "0x1")
+    assert rig.service.store.payments.get(stored.record.payment_id) == stored
+    for _ in range(2):
+        grant.suspend(service, stored)
+    for _ in range(2):
+        grant.revoke(service, stored, 1)
+    assert [type(each).__name__ for each in told] == ["PaymentUndone", "PaymentFailed"]

@@ -16,7 +16,7 @@ from x402sim.service.background import run_background
 def asked(rig: ServiceRig) -> list[str]:
     """The hashes the explorer was asked for, in order."""
     questions = [r.url.params for r in rig.wires["explorer"].seen]
-    return [q["txhash"] for q in questions if q["action"] == "eth_getTransactionByHash"]
+    return [q["txhash"] for q in questions if q["action"] == "eth_getTransactionReceipt"]
 
 
 @pytest.mark.clause(

@@ -46,7 +46,6 @@ from x402sim.service.policies.lost_answer import SettleAgain
 from x402sim.service.reconcile import reconcile
 from x402sim.service.state import KeyedLocks, Service, restarted
 from x402sim.service.store import Store
-from x402sim.service.store.served import ANSWERING_S
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
 
@@ -433,8 +432,6 @@ async def test_a_kill_before_an_answer_was_confirmed_costs_one_more(rig: Service
     payment = sign(rig, 2, await ask(rig))
     await gate.spend(rig.service, found(rig, payment), On())
     crashed(rig)
-    assert (await ask(rig, **payment)).json()["final"] is False  # another process may answer it
-    rig.now[0] += ANSWERING_S + 1
     assert (await ask(rig, **payment)).status_code == 200
     crashed(rig)
     assert (await ask(rig, **payment)).status_code == 402
@@ -452,7 +449,6 @@ async def test_a_full_disk_after_the_answer_serves_nobody_again_but_who_left_bef
     rig.service.store.execute("PRAGMA query_only = 1")  # no statement can write
     await spent.afterwards()
     rig.service.store.execute("PRAGMA query_only = 0")
-    rig.now[0] += ANSWERING_S + 1
     assert (await ask(rig, **payment)).status_code == status
 
 
@@ -640,12 +636,16 @@ def at_once(*, is_late: bool = False) -> Fault:
 
 
 @scene
-async def test_a_process_that_starts_leaves_the_answers_of_another_alone(
+async def test_what_a_process_answers_no_other_does_however_long_and_by_any_clock(
     rig: ServiceRig, db: Path
 ) -> None:
     payment = sign(rig, 2, await ask(rig))
-    spent = await gate.spend(rig.service, found(rig, payment), On())
-    with beside(rig, db) as (_, other):
+    granted = found(rig, payment)
+    spent, paid = await gate.spend(rig.service, granted, On()), granted.paid
+    rig.now[0] += 3600
+    assert paid is not None
+    with beside(rig, db) as (service, other):
+        service.store.served.end(paid.settlement.payment_id, QUOTE, is_served=False)
         waits = await other.post(QUOTE, json=ORDER, headers=payment)
         assert (waits.status_code, waits.json()["final"]) == (409, False)
         assert "is being answered" in waits.json()["reason"]
@@ -653,6 +653,25 @@ async def test_a_process_that_starts_leaves_the_answers_of_another_alone(
         assert spent.afterwards is not None
         await spent.afterwards()
         assert (await other.post(QUOTE, json=ORDER, headers=payment)).status_code == 402
+
+
+@scene
+async def test_what_an_ended_process_was_answering_others_answer_at_once(
+    rig: ServiceRig, db: Path
+) -> None:
+    payments = [sign(rig, 2, await ask(rig)) for _ in range(3)]
+    with beside(rig, db) as (ended, _), beside(rig, db) as (_, lasting):
+        for payment in payments:
+            await gate.spend(ended, found(rig, payment), On())
+        waits = await lasting.post(QUOTE, json=ORDER, headers=payments[0])
+        ended.store.close()
+        served = [await lasting.post(QUOTE, json=ORDER, headers=payments[0])]
+        served.append(await ask(rig, **payments[1]))  # it may take the number of the ended one
+        served.append(await lasting.post(QUOTE, json=ORDER, headers=payments[2]))
+        refused = [await ask(rig, **each) for each in payments]
+    assert waits.status_code == 409
+    assert [each.status_code for each in served] == [200] * 3
+    assert [each.status_code for each in refused] == [402] * 3
 
 
 @pytest.mark.parametrize(("steps", "is_late"), [(1, False), (2, False), (2, True)])

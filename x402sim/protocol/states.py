@@ -22,10 +22,6 @@ class Move:
     cause: str
 
 
-class IllegalMove(RuntimeError):
-    """A move that is not in the table: a defect of the service."""
-
-
 PAYMENT: tuple[Move, ...] = (
     Move(None, "pending", "a payment header is presented for a payment id"),
     Move("pending", "settled", "the facilitator or the chain says that money has moved"),
@@ -45,12 +41,6 @@ SESSION: tuple[Move, ...] = (
     Move("expired", "active", "its failed deposit has settled after all"),
 )
 """The moves of a session. Only an active one whose deposit is settled can pay."""
-
-
-def require(machine: tuple[Move, ...], before: str | None, after: str | None) -> None:
-    """Raise `IllegalMove` unless the move is in the table."""
-    if not any((move.before, move.after) == (before, after) for move in machine):
-        raise IllegalMove(f"{before} -> {after} is not a legal move")
 
 
 def before(machine: tuple[Move, ...], after: str) -> tuple[str | None, ...]:

@@ -289,7 +289,7 @@ def _answer_once(
             BackgroundTask(_settle_afterwards, service, paid) if _serves_first(service) else None
         )
         return Answered(told, later)
-    if payment_id in service.answering or not served.begin(payment_id, service.clock.now()):
+    if payment_id in service.answering or not served.begin(payment_id):
         if not service.settings.decisions.authorization_once:
             return Answered(told)
         is_kept = paid.named is not None and service.store.answers.get(paid.named[0]) is not None

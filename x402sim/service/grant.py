@@ -20,8 +20,8 @@ def grant(service: Service, stored: Stored, tx_hash: str) -> bool:
     """Turn a payment into a settled one and grant its entitlement (steps 5 and 6).
 
     A deposit also opens a session, in the same database transaction
-    (3/deposit-makes-session). False if the control API restored an older database meanwhile, which
-    has no such payment. Raises `IllegalMove` if it is settled already.
+    (3/deposit-makes-session). False if another process on this database has settled it, or if
+    the control API restored an older one meanwhile, which has no such payment.
     """
     record, now_ms = stored.record, service.clock.now_ms()
     payment_id, payer, amount = record.payment_id, record.from_address, int(record.amount)
@@ -54,9 +54,9 @@ def grant(service: Service, stored: Stored, tx_hash: str) -> bool:
 def suspend(service: Service, stored: Stored) -> None:
     """End access while the chain has undone a transfer that it may still make."""
     payment_id = stored.record.payment_id
-    service.store.payments.undo(stored.attempt)
     service.entitlements.remove(payment_id)
-    service.record(events.PaymentUndone(payment_id=payment_id))
+    if service.store.payments.undo(stored.attempt):
+        service.record(events.PaymentUndone(payment_id=payment_id))
 
 
 def revoke(service: Service, stored: Stored, height: int) -> None:
@@ -65,10 +65,11 @@ def revoke(service: Service, stored: Stored, height: int) -> None:
     A chain of this height says so.
     """
     payment_id = stored.record.payment_id
-    service.store.payments.fail(stored.attempt, height)
+    is_news = service.store.payments.fail(stored.attempt, height)
     if not service.store.payments.is_paid_otherwise(stored):
         service.entitlements.remove(payment_id)
-        service.record(events.PaymentFailed(payment_id=payment_id))
+        if is_news:
+            service.record(events.PaymentFailed(payment_id=payment_id))
 
 
 def session_id(service: Service, payment_id: str) -> str:

@@ -157,7 +157,7 @@ async def pay_back(service: Service, refund: Refund) -> bool:
     `Unavailable` or `OutcomeUnknown`; the refund is still due then.
     """
     wallet, nonce = service.setup.wallet, refund_nonce(refund.session_id)
-    if await _is_undone(service, service.store.sessions.deposit_of(refund.session_id)):
+    if await _is_undone(service, refund.payment_id):
         return False
     state = await service.rpc.nonce_state(wallet, nonce)
     if state.is_used and state.use is None:
@@ -193,8 +193,7 @@ async def look_again_at_refund(
             return
         if state.use is not None:
             service.store.sessions.refunded(session_id, state.use.tx_hash)
-        elif not state.is_used:
-            service.store.sessions.undo_refund(session_id)
+        elif not state.is_used and service.store.sessions.undo_refund(session_id):
             service.record(events.RefundUndone(session_id=session_id))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock; the event loop waits too."""
-SCHEMA_VERSION = 6
+SCHEMA_VERSION = 7
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS payments(
     attempt INTEGER PRIMARY KEY, payment_id TEXT NOT NULL, tx_hash TEXT, from_address TEXT NOT NULL,
@@ -65,7 +65,7 @@ CREATE INDEX IF NOT EXISTS shallow_refunds ON refunds(timestamp)
 CREATE TABLE IF NOT EXISTS secrets(name TEXT PRIMARY KEY, value BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS reputation(resource_url TEXT PRIMARY KEY, payments INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS answering(
-    payment_id TEXT PRIMARY KEY, since_s REAL NOT NULL) WITHOUT ROWID;
+    payment_id TEXT PRIMARY KEY, process INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS answers(
     identifier TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE, answer BLOB NOT NULL,
     until_s INTEGER NOT NULL);

@@ -245,53 +245,52 @@ class PaymentRecords:
 
     def drop_claim(self, attempt: int) -> None:
         """Delete a pending attempt whose header cannot pay; its authorization is free again."""
-        with self._db.transaction():
-            if self._require_move(attempt, None):
-                self._db.execute("DELETE FROM payments WHERE attempt = ?", attempt)
+        sql = "DELETE FROM payments WHERE attempt = ? AND status = 'pending'"
+        self._db.execute(sql, attempt)
 
     def mark_settled(self, attempt: int, tx_hash: str, session: NewSession | None) -> bool:
-        """Store an attempt as settled (4.1/store-settled); False if there is no such record.
+        """Store an attempt as settled (4.1/store-settled).
 
         A deposit opens its `session` in the same transaction, or gets the one back that it
-        opened before: never two, never another amount. Raises `IllegalMove`.
+        opened before: never two, never another amount. False if there is no such record, or if
+        another process on this database has settled it.
         """
         with self._db.transaction() if session else nullcontext():
             if not self._db.changed(_SETTLE, tx_hash, attempt):
-                return self._require_move(attempt, "settled")
+                return False
             if session:
                 sql = "SELECT payment_id FROM payments WHERE attempt = ?"
                 self._sessions.open(self._db.one(sql, attempt)[0], session)
             return True
 
-    def undo(self, attempt: int) -> None:
+    def undo(self, attempt: int) -> bool:
         """Make a settled payment pending again: the chain has undone its transfer.
 
-        Meanwhile neither it nor a session that it paid for grants anything. Raises `IllegalMove`.
+        Meanwhile neither it nor a session that it paid for grants anything. False if it is not
+        settled, as another process on this database was faster.
         """
-        with self._db.transaction():
-            if self._require_move(attempt, "pending"):
-                self._db.execute(
-                    "UPDATE payments SET status = 'pending', block_number = NULL, is_deep = 0, "
-                    "look_s = 0, wait_s = 0 WHERE attempt = ?",
-                    attempt,
-                )
+        return self._db.changed(
+            "UPDATE payments SET status = 'pending', block_number = NULL, is_deep = 0, "
+            "look_s = 0, wait_s = 0 WHERE attempt = ? AND status = 'settled'",
+            attempt,
+        )
 
-    def fail(self, attempt: int, height: int) -> None:
+    def fail(self, attempt: int, height: int) -> bool:
         """Mark an attempt as failed: a chain of this height says that it can never be paid.
 
         If it was settled, a session that it paid for ends with it. The authorization is kept, as
-        a reorganisation may make its transfer after all. Raises `IllegalMove`.
+        a reorganisation may make its transfer after all. False if it has failed already.
         """
         with self._db.transaction():
-            if self._require_move(attempt, "failed"):
-                (payment_id,) = self._db.one(
-                    "UPDATE payments SET status = 'failed', failed_at = ?, is_deep = 0 "
-                    "WHERE attempt = ? RETURNING payment_id",
-                    height,
-                    attempt,
-                )
-                if self._settled(payment_id) is None:
-                    self._sessions.cancel(payment_id)
+            failed = self._db.one(
+                "UPDATE payments SET status = 'failed', failed_at = ?, is_deep = 0 "
+                "WHERE attempt = ? AND status != 'failed' RETURNING payment_id",
+                height,
+                attempt,
+            )
+            if failed is not None and self._settled(failed[0]) is None:
+                self._sessions.cancel(failed[0])
+        return failed is not None
 
     def is_paid_otherwise(self, stored: Stored) -> bool:
         """Tell whether another attempt has settled the same payment id."""
@@ -313,14 +312,6 @@ class PaymentRecords:
         sql = "SELECT attempt FROM payments WHERE payment_id = ? AND status = 'settled'"
         row = self._db.one(sql, payment_id)
         return int(row[0]) if row else None
-
-    def _require_move(self, attempt: int, after: str | None) -> bool:
-        """Raise `IllegalMove` unless a record may move so; False if there is no record."""
-        row = self._db.one("SELECT status FROM payments WHERE attempt = ?", attempt)
-        if row is None:
-            return False
-        states.require(states.PAYMENT, row[0], after)
-        return True
 
     # --- what the indexer reads and writes --------------------------------------------
 

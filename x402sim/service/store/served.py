@@ -4,21 +4,65 @@ A payment in one step buys one answer (decision 5/authorization-once). A request
 before it is written; once it was written, the payment counts as served.
 """
 
+import sqlite3
+from pathlib import Path
+
 from x402sim.service.store.database import Database
 
-ANSWERING_S = 5
-"""Seconds after which an answer that is being written counts as lost: its process has ended."""
-_BEGIN = f"""INSERT INTO answering SELECT ?1, ?2
+_BEGIN = """INSERT INTO answering SELECT ?1, ?2
     WHERE NOT EXISTS(SELECT 1 FROM served WHERE payment_id = ?1)
-    ON CONFLICT(payment_id) DO UPDATE SET since_s = ?2
-    WHERE since_s NOT BETWEEN ?2 - {ANSWERING_S} AND ?2 + {ANSWERING_S}"""
+    ON CONFLICT(payment_id) DO UPDATE SET process = ?2 WHERE NOT runs_beside(process)"""
+
+
+class Processes:
+    """The processes on one database file: each has a number while it has the file open.
+
+    It holds the number by a lock on a file of this number beside the database. The system ends the
+    lock with the process, also if it is killed: so no clocks are compared, and nothing is renewed.
+    A database in memory has one process.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self._file, self.own = file, 0
+        self._held: sqlite3.Connection | None = None
+        while file is not None and self._held is None:  # the first free one: an ended process's
+            self.own += 1
+            self._held = self._lock(self.own)
+
+    def runs_beside(self, number: int) -> bool:
+        """Tell whether another process has a number."""
+        if number == self.own or self._file is None:
+            return False
+        lock = self._lock(number)
+        if lock is not None:
+            lock.close()
+        return lock is None
+
+    def leave(self) -> None:
+        """Give up the number."""
+        if self._held is not None:
+            self._held.close()
+
+    def _lock(self, number: int) -> sqlite3.Connection | None:
+        """Lock the file of a number; None if another process has locked it."""
+        lock = sqlite3.connect(f"{self._file}.process{number}", isolation_level=None, timeout=0)
+        try:
+            lock.execute("BEGIN EXCLUSIVE")
+            return lock
+        except sqlite3.OperationalError as failure:
+            lock.close()
+            if failure.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+            return None
 
 
 class Served:
     """The marks of served payments in the database."""
 
-    def __init__(self, database: Database) -> None:
-        self._db = database
+    def __init__(self, database: Database, processes: Processes) -> None:
+        self._db, self._own = database, processes.own
+        database.define("runs_beside", processes.runs_beside)
+        database.execute("DELETE FROM answering WHERE process = ?", self._own)
 
     def mark(self, payment_id: str, resource: str) -> None:
         """Record that a payment was served."""
@@ -28,18 +72,18 @@ class Served:
         """Tell whether a payment was served."""
         return self._db.one("SELECT 1 FROM served WHERE payment_id = ?", payment_id) is not None
 
-    def begin(self, payment_id: str, now_s: float) -> bool:
-        """Take the one answer of a payment; False if it is taken.
+    def begin(self, payment_id: str) -> bool:
+        """Take the one answer of a payment; False if it was given, or another process has it.
 
-        It is free again after `end`, or after `ANSWERING_S`: then the process that took it has
-        ended. A start frees nothing, as other processes on this database may be answering. A mark
-        from a clock that is as far ahead counts as old, too.
+        It is free again after `end`, and when the process that took it has ended. What this
+        process is answering, it knows itself: `Service.answering`.
         """
-        return self._db.changed(_BEGIN, payment_id, now_s)
+        return self._db.changed(_BEGIN, payment_id, self._own)
 
     def end(self, payment_id: str, resource: str, *, is_served: bool) -> None:
         """Record that the answer was written, or that the client has not waited for it."""
         with self._db.transaction():
             if is_served:
                 self.mark(payment_id, resource)
-            self._db.execute("DELETE FROM answering WHERE payment_id = ?", payment_id)
+            own = "DELETE FROM answering WHERE payment_id = ? AND process = ?"
+            self._db.execute(own, payment_id, self._own)

@@ -55,9 +55,10 @@ class NewSession(msgspec.Struct, frozen=True):
 
 
 class Refund(msgspec.Struct, frozen=True):
-    """An unspent balance that is owed, in base units."""
+    """An unspent balance that is owed, in base units; `payment_id` is the deposit's."""
 
     session_id: str
+    payment_id: str
     to_address: str
     amount: int
     wait_s: float
@@ -118,7 +119,6 @@ class SessionBudgets:
         before = self.paid_by(payment_id)
         if before is not None:
             if before.is_canceled:
-                states.require(states.SESSION, before.state, "active")
                 self._db.execute(
                     "UPDATE sessions SET status = 'active', is_canceled = 0, payer = from_address "
                     "FROM payments p WHERE sessions.payment_id = ? "
@@ -194,8 +194,8 @@ class SessionBudgets:
         with the refunds that are due: CROSS JOIN keeps this order.
         """
         sql = (
-            "SELECT session_id, r.to_address, r.amount, r.wait_s, r.look_s, r.timestamp "
-            "FROM refunds r CROSS JOIN sessions USING (session_id) "
+            "SELECT session_id, payment_id, r.to_address, r.amount, r.wait_s, r.look_s, "
+            "r.timestamp FROM refunds r CROSS JOIN sessions USING (session_id) "
             "CROSS JOIN payments p USING (payment_id) "
             "WHERE r.status = 'pending' AND p.status = 'settled' AND r.look_s <= ? "
             "AND (r.look_s, r.timestamp, r.session_id) > (?, ?, ?) "
@@ -203,8 +203,8 @@ class SessionBudgets:
         )
         rows = self._db.execute(sql, now_s, *(after.place if after else _FIRST), limit)
         return [
-            Refund(session_id, to_address, amount, wait_s, (look_s, at_ms, session_id))
-            for session_id, to_address, amount, wait_s, look_s, at_ms in rows
+            Refund(session_id, deposit_id, to_address, amount, wait_s, (look_s, at_ms, session_id))
+            for session_id, deposit_id, to_address, amount, wait_s, look_s, at_ms in rows
         ]
 
     def look_now(self) -> None:
@@ -224,24 +224,13 @@ class SessionBudgets:
         )
         return self._db.execute(sql, limit).fetchall()
 
-    def deposit_of(self, session_id: str) -> str:
-        """Return the payment id of a session's deposit."""
-        row = self._db.one("SELECT payment_id FROM sessions WHERE session_id = ?", session_id)
-        return str(row[0])
-
     def is_due(self, refund: Refund) -> bool:
         """Tell whether a refund is still not known to be paid."""
         sql = "SELECT 1 FROM refunds WHERE session_id = ? AND status = 'pending'"
         return self._db.one(sql, refund.session_id) is not None
 
     def refunded(self, session_id: str, tx_hash: str, *, is_deep: bool = False) -> None:
-        """Record the transaction that paid a refund; one that `is_deep` is not looked at again.
-
-        Raises `IllegalMove`.
-        """
-        before = self.get(session_id)
-        if before is not None and before.state != "refunded":
-            states.require(states.SESSION, before.state, "refunded")
+        """Record the transaction that paid a refund; one that `is_deep` is not looked at again."""
         self._db.execute(
             "UPDATE refunds SET status = 'settled', tx_hash = ?, is_deep = ? WHERE session_id = ?",
             tx_hash,
@@ -249,13 +238,11 @@ class SessionBudgets:
             session_id,
         )
 
-    def undo_refund(self, session_id: str) -> None:
-        """Make a refund due again: the chain has undone its transfer. Raises `IllegalMove`."""
-        before = self.get(session_id)
-        if before is not None:
-            states.require(states.SESSION, before.state, "expired")
-        self._db.execute(
-            "UPDATE refunds SET status = 'pending', look_s = 0, wait_s = 0 WHERE session_id = ?",
+    def undo_refund(self, session_id: str) -> bool:
+        """Make a refund due again, as the chain has undone its transfer; False if it is due."""
+        return self._db.changed(
+            "UPDATE refunds SET status = 'pending', look_s = 0, wait_s = 0 "
+            "WHERE session_id = ? AND status = 'settled'",
             session_id,
         )
 

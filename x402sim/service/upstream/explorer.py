@@ -3,17 +3,15 @@
 Clauses: 8/indexer-query.
 """
 
-from typing import Any
 from urllib.parse import urlencode
 
 import httpx
-import msgspec
 
 from x402sim.http.bounded import Limits
 from x402sim.http.exchange import Request, Transport
 from x402sim.protocol.crypto import Address
 from x402sim.service.upstream.calls import NONSENSE, Unavailable, json_rpc
-from x402sim.service.upstream.transactions import OnChain, block_number, read_receipt
+from x402sim.service.upstream.transactions import OnChain, read_receipt
 
 
 class ExplorerClient:
@@ -28,23 +26,13 @@ class ExplorerClient:
 
         None if the explorer does not know it, or it is not in a block yet.
         """
+        query = {"module": "proxy", "action": "eth_getTransactionReceipt", "txhash": tx_hash}
+        url = httpx.URL(f"{self._url}?{urlencode(query)}")
+        request = Request("GET", url, [(b"host", url.netloc)])
+        receipt = await json_rpc(self._to, request, self._limits)
         try:
-            found = await self._get("eth_getTransactionByHash", tx_hash)
-            if not found or found.get("blockNumber") is None:
+            if not receipt or receipt.get("blockNumber") is None:
                 return None
-            receipt = await self._get("eth_getTransactionReceipt", tx_hash)
-            if not receipt:
-                return None
-            mined = read_receipt(receipt, self._token)
-            return msgspec.structs.replace(mined, block_number=block_number(found["blockNumber"]))
+            return read_receipt(receipt, self._token)
         except NONSENSE as error:
             raise Unavailable(f"the explorer's answer makes no sense: {error!r}") from error
-
-    async def _get(self, action: str, tx_hash: str) -> dict[str, Any] | None:
-        query = urlencode({"module": "proxy", "action": action, "txhash": tx_hash})
-        url = httpx.URL(f"{self._url}?{query}")
-        request = Request("GET", url, [(b"host", url.netloc)])
-        found = await json_rpc(self._to, request, self._limits)
-        if found is not None and not isinstance(found, dict):
-            raise Unavailable(f"the explorer answered {str(found)[:200]!r}")
-        return found
