@@ -11,13 +11,12 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.explore.case import (
+    Act,
     Again,
     Buy,
     Case,
     Deposit,
     Reorganise,
-    Revert,
-    RunIndexer,
     Strike,
     Submit,
 )
@@ -411,7 +410,7 @@ MUTANTS: dict[str, Mutant] = {
     "a record keeps an old transaction": Mutant(
         Law.RECORD_NAMES_IT,
         with_service(payments={"set_block": under_the_old_name}),
-        Case(steps=(Revert(), Buy(number=0), Reorganise(at_s=30.0, depth=6))),
+        Case(steps=(Act(does="force_revert"), Buy(number=0), Reorganise(at_s=30.0, depth=6))),
     ),
     "one payment buys at two deployments": Mutant(
         Law.ONE_TRANSFER_PAYS_ONCE,
@@ -421,7 +420,9 @@ MUTANTS: dict[str, Mutant] = {
     "a receipt is taken back": Mutant(
         Law.RECEIPT_STAYS,
         with_service(rpc={"nonce_state": never_used}),
-        Case(steps=(Buy(number=0), Strike(at_s=1.0, fault=LIES), RunIndexer(at_s=2.0))),
+        Case(
+            steps=(Buy(number=0), Strike(at_s=1.0, fault=LIES), Act(at_s=2.0, does="run_indexer"))
+        ),
     ),
     "a receipt is not served": Mutant(
         Law.RECEIPT_STAYS, with_policy(ServicePolicy(serve=FailToServe(1))), BOUGHT
@@ -464,7 +465,7 @@ MUTANTS: dict[str, Mutant] = {
         Case(
             steps=(
                 Deposit(number=0, duration_s=60),
-                RunIndexer(at_s=75.0),
+                Act(at_s=75.0, does="run_indexer"),
                 Reorganise(at_s=85.0, depth=2, drop=True),
             )
         ),
