@@ -28,12 +28,12 @@ from x402sim.world.story.answers import Answer
 from x402sim.world.story.arrivals import Arrivals
 from x402sim.world.story.behaviours import Behaviour, Buy
 from x402sim.world.story.blocks import NewBlock, OnBlock, call_on_block, newest_block
-from x402sim.world.story.clause_ids import require_clause
 from x402sim.world.story.facilitator import asked_as_a_service, between
 from x402sim.world.story.orders import Account
 from x402sim.world.story.payer import Payer
 from x402sim.world.story.payer_client import PayerClient
 from x402sim.world.story.population import Population, play_population
+from x402sim.world.story.scenario import require_clause
 from x402sim.world.story.start_state import StartState
 from x402sim.world.transport.client import PartClient
 from x402sim.world.transport.faults import Fault, FaultRule

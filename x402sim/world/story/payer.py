@@ -6,7 +6,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
 from x402sim.text.arguments import explained
 from x402sim.world.stages.stage import OpenStage
-from x402sim.world.story import market, shopping
+from x402sim.world.story import market
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.orders import Account, Shopper
 from x402sim.world.story.payer_client import PayerClient
@@ -58,14 +58,14 @@ class Payer(PayerClient):
         clients: dict[ServiceName, PayerClient] = {
             name: self.at(name) for name in self.stage.services
         }
-        return await shopping.look_around(clients, self._account.order_of_shops)
+        return await market.look_around(clients, self._account.order_of_shops)
 
     async def choose(self, rule: Choose) -> "Payer":
         """Return this payer at the service that a rule chooses: `await alice.choose(cheapest)`.
 
         Raises `PaymentFailed` if no service lists an agent, `ValueError` for a name that is none.
         """
-        return self.at(shopping.chosen(rule, await self.shops()))
+        return self.at(market.chosen(rule, await self.shops()))
 
     async def buy(self) -> Answer:
         """Request a quote, pay as the policy says, and return the last answer to a payment.

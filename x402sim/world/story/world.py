@@ -3,8 +3,9 @@
 from __future__ import annotations  # so that help(World) shows short names of types
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,11 @@ from x402sim.world.story.configure import (
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, how_far, play_on
 from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
-from x402sim.world.story.silence import warnings_silenced
 from x402sim.world.transport.cache import SharedCache
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
 log = logging.getLogger("x402sim")
+_is_story: ContextVar[bool] = ContextVar("a story is played", default=False)
 
 RECEIVERS = ("service", "facilitator", "explorer", "rpc")
 
@@ -223,7 +224,7 @@ class World:
 
     async def _play(self, scenario: Scenario, is_told: bool) -> Run:
         elapsed = stopwatch()
-        with warnings_silenced():
+        with _warnings_silenced():
             async with self.on.open(self._recipe) as stage:
                 live = await LiveWorld.on(stage, self._network_on(stage))
                 told = telling(scenario.name, how_far(live)) if is_told else nullcontext()
@@ -282,3 +283,23 @@ def _latency(to: str, spec: LatencySpec) -> Any:
         return latency_of(spec)
     except ValueError as wrong:
         raise ValueError(f"latency of {to!r}: {wrong}") from None
+
+
+@contextmanager
+def _warnings_silenced() -> Iterator[None]:
+    """Hide the service's warnings in this context: stories break things on purpose.
+
+    What failed is in the journal. Errors are logged as ever, and so are warnings if the logger
+    "x402sim" has a level of its own.
+    """
+    log.addFilter(_is_shown)  # once: a second time it is there already
+    token = _is_story.set(True)
+    try:
+        yield
+    finally:
+        _is_story.reset(token)
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    asked_for = log.level != logging.NOTSET
+    return asked_for or record.levelno >= logging.ERROR or not _is_story.get()
