@@ -22,7 +22,7 @@ def parts_of(stage: OpenStage) -> frozenset[events.Part]:
     """Return the names of all that acts without the story: services, facilitators, and so on."""
     parts = stage.parts
     named = (*parts.services, *parts.recipe.facilitators) if parts else ()
-    return frozenset((*named, stage.first, *stage.others, *events.OUTSIDE, "service", "chain"))
+    return frozenset((*named, *stage.services, *events.OUTSIDE, "service", "chain"))
 
 
 def require_new(stage: OpenStage, payers: Collection[str], name: str) -> None:
@@ -35,8 +35,10 @@ def require_new(stage: OpenStage, payers: Collection[str], name: str) -> None:
 
 def other_merchants(stage: OpenStage) -> dict[ServiceName, str]:
     """Return the merchant's address of each service but the first."""
-    services = stage.parts.services if stage.parts else {}
-    return {name: checksum(services[name].process.service.setup.pay_to) for name in stage.others}
+    if stage.parts is None:
+        return {}
+    _, *others = stage.parts.services.items()
+    return {name: checksum(each.process.service.setup.pay_to) for name, each in others}
 
 
 def merchants(stage: OpenStage, first: str) -> dict[ServiceName, str]:
