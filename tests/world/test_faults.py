@@ -506,9 +506,3 @@ def test_a_fault_function_that_is_wrong_fails_the_run(wrong: Any, says: str) -> 
     run = World(seed=1).play(story)
     assert run.outcome == "failed"
     assert says in run.reason
-
-
-@played()
-async def test_a_fault_that_is_neither_is_refused(world: LiveWorld) -> None:
-    with pytest.raises(TypeError, match="a fault is a Fault or a function of a request"):
-        await world.fault({"victim": "service"})  # type: ignore[arg-type]
