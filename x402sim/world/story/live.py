@@ -24,14 +24,12 @@ from x402sim.world.control.messages import Sent, Transfer
 from x402sim.world.stages.stage import OpenStage, on
 from x402sim.world.story import market, serialize
 from x402sim.world.story.answers import Answer
-from x402sim.world.story.arrivals import Arrivals
-from x402sim.world.story.behaviours import Behaviour, Buy
 from x402sim.world.story.blocks import NewBlock, OnBlock, call_on_block, newest_block
 from x402sim.world.story.facilitator import asked_as_a_service, between
 from x402sim.world.story.orders import Spending
 from x402sim.world.story.payer import Payer
 from x402sim.world.story.payer_client import PayerClient
-from x402sim.world.story.population import Population, play_population
+from x402sim.world.story.population import Arrivals, Behaviour, Buy, Population, play_population
 from x402sim.world.story.scenario import require_clause
 from x402sim.world.story.start_state import StartState
 from x402sim.world.transport.client import PartClient
