@@ -150,13 +150,12 @@ class World:
         invariants: bool = True,
         journal: str | Path | None = None,
     ) -> None:
-        _require_ndjson(journal)
         self.seed, self.on = seed, parse_stage(on) if isinstance(on, str) else on
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
-        self.on.require(self.chain)
         configured = {"service": service, "facilitator": facilitator, "explorer": explorer}
-        around: dict[str, Any] = {"gas_price_gwei": gas_price_gwei, "cache": cache}
-        require_own_world(self.on, configured | around)
+        around: dict[str, Any] = {"reorgs": reorgs, "gas_price_gwei": gas_price_gwei}
+        around["cache"] = cache
+        require_own_world(self.on, self.chain, configured | around)
         first, *also = networks_of(network)
         services = services_of(service)
         facilitators = facilitators_of(facilitator, services)
@@ -169,16 +168,14 @@ class World:
             explorer=explorer or ExplorerSettings(),
             chain=self.chain,
             block_time_s=_blocks(block_time_s),
-            reorgs=reorgs,
             without=without,
-            journal=None if journal is None else Path(journal),
+            journal=_ndjson_file(journal),
             latency=_latencies(latency, (*RECEIVERS, *services, *facilitators)),
             **around,
         )
         options = serialize.options(
             latency=dict(latency or {}),
             block_time_s=block_time_s,
-            reorgs=reorgs,
             **around,
             coin_price=coin_price,
             **configured,
@@ -248,14 +245,15 @@ class World:
         return theirs
 
 
-def _require_ndjson(journal: str | Path | None) -> None:
-    """Raise `ValueError` for a file whose name says that it holds something else."""
-    kind = "" if journal is None else Path(journal).suffix
-    if kind in (".parquet", ".csv", ".json"):
+def _ndjson_file(journal: str | Path | None) -> Path | None:
+    """Return the file; raises `ValueError` if its name says that it holds something else."""
+    file = None if journal is None else Path(journal)
+    if file is not None and file.suffix in (".parquet", ".csv", ".json"):
         raise ValueError(
-            f"journal: a run writes NDJSON, not {kind[1:]}: name it {Path(journal or '').stem}"
-            ".ndjson; `Run.save` writes its frames as Parquet and CSV"
+            f"journal: a run writes NDJSON, not {file.suffix[1:]}: name it {file.stem}.ndjson; "
+            "`Run.save` writes its frames as Parquet and CSV"
         )
+    return file
 
 
 def _blocks(given: float | BlockTimes | None) -> BlockTimes | None:
