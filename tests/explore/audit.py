@@ -12,7 +12,7 @@ from functools import cached_property
 
 from tests.explore.asking import Granted
 from tests.explore.book import Key, Order, Presented
-from tests.explore.case import Lie, Service, Skew
+from tests.explore.case import Act, Lie, Service
 from tests.explore.evidence import Door, Ledger, Sight, Times, Use
 from tests.explore.laws import Law, Violation
 from tests.explore.steps import Scene
@@ -87,8 +87,9 @@ class Audit:
     @cached_property
     def _skew_s(self) -> float:
         """The largest error of a service's clock in this run."""
-        skews = (step for step in self.scene.case.steps if isinstance(step, Skew))
-        return max((abs(skew.seconds) for skew in skews if skew.actor == "service"), default=0)
+        acts = (step for step in self.scene.case.steps if isinstance(step, Act))
+        given = (step.given for step in acts if step.does == "skew")
+        return max((abs(float(s)) for actor, s in given if actor == "service"), default=0)
 
     # --- one authorization ---------------------------------------------------------------
 

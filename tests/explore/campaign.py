@@ -16,7 +16,7 @@ from tests.explore.case import Case, kind_of
 from tests.explore.laws import Law, Violation
 from tests.explore.play import play
 from tests.explore.worlds import worlds
-from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
+from tests.mutants.change import Change, all_of
 
 BATCH = 10
 """Worlds that are drawn from one seed: after ten, Hypothesis makes most worlds from earlier ones."""
@@ -51,8 +51,8 @@ class Found:
     failures: dict[Law, tuple[Case, list[Violation]]] = field(default_factory=dict)
 
 
-def run(batch: Batch, hooks: Hooks = NO_HOOKS, *, shrinks: bool = True) -> Found:
-    """Play the worlds of a batch; `hooks` may put a defect into their services."""
+def run(batch: Batch, change: Change = all_of(), *, shrinks: bool = True) -> Found:  # noqa: B008
+    """Play the worlds of a batch; `change` may put a defect into their services."""
     found = Found()
 
     @seed(batch.seed)
@@ -65,7 +65,7 @@ def run(batch: Batch, hooks: Hooks = NO_HOOKS, *, shrinks: bool = True) -> Found
     )
     @given(worlds(adversary=batch.adversary))
     def hold(case: Case) -> None:
-        played = play(case, hooks)
+        played = play(case, change)
         if played.violations:
             law = played.violations[0].law
             found.failures[law] = case, played.violations

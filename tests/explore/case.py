@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from x402sim.events import Skewable
 from x402sim.protocol.cronos import SettleError
 from x402sim.world.transport.faults import Fault
 
@@ -127,23 +126,11 @@ class Lie(_Step, frozen=True, kw_only=True):
     error: str = SettleError.EXPIRED.value
 
 
-class Crash(_Step, frozen=True, kw_only=True):
-    """A service crashes and starts again."""
+class Act(_Step, frozen=True, kw_only=True):
+    """Something is done to the world: the method of `LiveWorld` of this name is called."""
 
-    service: Service = "service"
-
-
-class Skew(_Step, frozen=True, kw_only=True):
-    """A clock is wrong from now on."""
-
-    actor: Skewable
-    seconds: float
-
-
-class Lag(_Step, frozen=True, kw_only=True):
-    """The explorer shows blocks late from now on."""
-
-    seconds: float
+    does: Literal["crash", "run_indexer", "skew", "explorer_lag", "force_revert", "drop_waiting"]
+    given: tuple[str | int | float, ...] = ()
 
 
 class Reorganise(_Step, frozen=True, kw_only=True):
@@ -153,46 +140,14 @@ class Reorganise(_Step, frozen=True, kw_only=True):
     drop: bool = False
 
 
-class Revert(_Step, frozen=True, kw_only=True):
-    """The next calls of the token revert when mined."""
-
-    calls: int = 1
-
-
 class Pause(_Step, frozen=True, kw_only=True):
     """The token's owner pauses it, and ends the pause `seconds` later."""
 
     seconds: float = 30.0
 
 
-class DropWaiting(_Step, frozen=True, kw_only=True):
-    """The mempool is emptied."""
-
-
-class RunIndexer(_Step, frozen=True, kw_only=True):
-    """The indexer of a service runs out of turn."""
-
-    service: Service = "service"
-
-
 Purchase = Buy | Deposit
-Step = (
-    Buy
-    | Deposit
-    | Again
-    | Submit
-    | Cancel
-    | Strike
-    | Lie
-    | Crash
-    | Skew
-    | Lag
-    | Reorganise
-    | Revert
-    | Pause
-    | DropWaiting
-    | RunIndexer
-)
+Step = Buy | Deposit | Again | Submit | Cancel | Strike | Lie | Act | Reorganise | Pause
 
 
 class Case(

@@ -6,7 +6,7 @@ service answered, also if the answer was lost on its way.
 """
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import cast, get_args
 
 import httpx
@@ -22,7 +22,6 @@ from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.service.state import Service as Running
-from x402sim.world.assembly.hooks import Hooks
 
 _SERVICES = get_args(Service)
 Moved = tuple[str, str, int]
@@ -178,14 +177,9 @@ class Door:
     """The true time of the world, once it runs."""
     seen: list[Sight] = field(default_factory=list)
 
-    def before(self, hooks: Hooks) -> Hooks:
-        """Return hooks that put the door before the application that `hooks` make."""
-
-        def app(service: Running, inner: ASGIApp) -> ASGIApp:
-            made = hooks.app(service, inner)
-            return lambda scope, receive, send: self._let_in(service, made, scope, receive, send)
-
-        return replace(hooks, app=app)
+    def before(self, service: Running, app: ASGIApp) -> ASGIApp:
+        """Return the application of a service behind this door."""
+        return lambda scope, receive, send: self._let_in(service, app, scope, receive, send)
 
     async def _let_in(
         self, service: Running, app: ASGIApp, scope: Scope, receive: Receive, send: Send

@@ -13,6 +13,7 @@ from tests.explore.case import Case, Deposit, Pause, Service, Step
 from tests.explore.evidence import Door, Ledger, Times
 from tests.explore.laws import Law, Violation
 from tests.explore.steps import Scene, perform
+from tests.mutants.change import Change, all_of, on_app
 from x402sim import events
 from x402sim.chain import contract
 from x402sim.explorer.settings import ExplorerSettings
@@ -21,7 +22,6 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.networks import TESTNET
 from x402sim.service.settings import Settings
-from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import Deadlock, TimeStandsStill, run_virtual
@@ -54,20 +54,20 @@ class Played:
         return {each.law for each in self.violations}
 
 
-def play(case: Case, hooks: Hooks = NO_HOOKS) -> Played:
-    """Play a case; `hooks` may put a defect into its services.
+def play(case: Case, change: Change = all_of()) -> Played:  # noqa: B008 - it has no state
+    """Play a case; `change` may put a defect into its services.
 
     The same case gives the same journal and the same violations.
     """
-    run = _Run(case, hooks)
+    run = _Run(case, change)
     return run.play()
 
 
 class _Run:
     """One run of one case, and all that it finds."""
 
-    def __init__(self, case: Case, hooks: Hooks) -> None:
-        self._case, self._hooks = case, hooks
+    def __init__(self, case: Case, change: Change) -> None:
+        self._case, self._change = case, change
         self._found: list[Violation] = []
         self._counts: Counter[str] = Counter()
         self._journal = Journal()
@@ -106,7 +106,8 @@ class _Run:
         asyncio.get_running_loop().set_exception_handler(
             lambda _, context: self._exception(str(context.get("exception") or context["message"]))
         )
-        async with InProcess().open(_recipe(self._case, self._door.before(self._hooks))) as stage:
+        recipe = all_of(self._change, on_app(self._door.before))(_recipe(self._case))
+        async with InProcess().open(recipe) as stage:
             self._journal = stage.links.journal
             assert stage.parts is not None
             live = await LiveWorld.on(stage, TESTNET)
@@ -158,7 +159,7 @@ def _is_server_error(event: events.AnswerSent) -> bool:
     return event.actor in _SERVICES and event.status >= 500 and event.status not in _FINE
 
 
-def _recipe(case: Case, hooks: Hooks) -> Recipe:
+def _recipe(case: Case) -> Recipe:
     latency: dict[str, Any] = dict(case.latency)
     at_first = case.services if case.market else 1
     if case.jitter:
@@ -169,7 +170,6 @@ def _recipe(case: Case, hooks: Hooks) -> Recipe:
         block_time_s=case.block_time_s,
         explorer=ExplorerSettings(lag_s=case.explorer_lag_s),
         services={name: Settings(phase=0) for name in _SERVICES[:at_first]},
-        hooks=hooks,
         latency={to: latency_of(spec) for to, spec in latency.items()},
     )
 

@@ -7,22 +7,17 @@ import httpx
 
 from tests.explore.book import Book, Order, Signed
 from tests.explore.case import (
+    Act,
     Again,
     Buy,
     Cancel,
     Case,
-    Crash,
     Deposit,
-    DropWaiting,
-    Lag,
     Lie,
     Pause,
     Purchase,
     Reorganise,
-    Revert,
-    RunIndexer,
     Service,
-    Skew,
     Step,
     Strike,
     Submit,
@@ -91,25 +86,14 @@ async def perform(scene: Scene, step: Step) -> None:
         case Lie():
             about = scene.payer(step.about).address
             await world.fault(fault_of(world, scene.book, about, step))
-        case Crash(service=service):
-            if scene.has(service):
-                await world.crash(service)
-        case RunIndexer(service=service):
-            if scene.has(service):
-                await world.run_indexer(service)
-        case Skew(actor=actor, seconds=seconds):
-            await world.skew(actor, seconds)
-        case Lag(seconds=seconds):
-            await world.explorer_lag(seconds)
+        case Act(does=does, given=given):
+            if all(scene.has(str(each)) for each in given):
+                await getattr(world, does)(*given)
         case Reorganise():
             await _reorganise(scene, step)
-        case Revert(calls=calls):
-            await world.force_revert(calls)
         case Pause(seconds=seconds):
             async with world.paused():
                 await world.clock.sleep(seconds)
-        case DropWaiting():
-            await world.drop_waiting()
         case _:
             assert_never(step)
 

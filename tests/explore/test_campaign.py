@@ -42,7 +42,7 @@ def test_the_command_plays_the_same_worlds_in_its_processes(
 
 
 def test_a_world_that_fails_is_shrunk_and_told() -> None:
-    found = run(Batch(1, BATCH, False), MUTANTS["a receipt is not served"].hooks)
+    found = run(Batch(1, BATCH, False), MUTANTS["a receipt is not served"].change)
     (case, violations), *_ = found.failures.values()
     assert [type(step) for step in case.steps] == [Buy]
     text = failure(case, violations)

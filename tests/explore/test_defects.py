@@ -23,7 +23,7 @@ BATCHES = 30
 
 @cache
 def played(name: str) -> Played:
-    return play(MUTANTS[name].case, MUTANTS[name].hooks)
+    return play(MUTANTS[name].case, MUTANTS[name].change)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
@@ -80,7 +80,7 @@ def test_random_worlds_find_the_defect(name: str) -> None:
     played = 0
     for number in range(BATCHES):
         batch = Batch(1 + number, BATCH, number % 2 == 1)
-        found = run(batch, MUTANTS[name].hooks, shrinks=False)
+        found = run(batch, MUTANTS[name].change, shrinks=False)
         played += found.runs
         if found.failures:
             print(f"{name}: {', '.join(law.name for law in found.failures)}, after {played} worlds")

@@ -12,23 +12,18 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from tests.explore.case import (
+    Act,
     Again,
     Buy,
     Cancel,
     Case,
-    Crash,
     Deposit,
-    DropWaiting,
-    Lag,
     Lie,
     LieKind,
     Pause,
     Purchase,
     Reorganise,
-    Revert,
-    RunIndexer,
     Service,
-    Skew,
     Step,
     Strike,
     Submit,
@@ -47,7 +42,7 @@ _PATHS: dict[str, tuple[str, ...]] = {
 }
 _CALLS = ("", "", "eth_call", "eth_getLogs", "eth_getBlockByNumber", "eth_getTransactionReceipt")
 _BODIES = ("", "null", "{}", "[]", '{"jsonrpc":"2.0","id":1,"result":null}', "<html>busy</html>")
-_FOLLOWED = {Revert: 6, Cancel: 3, Reorganise: 2, Submit: 2}
+_FOLLOWED = {"force_revert": 6, Cancel: 3, Reorganise: 2, Submit: 2}
 """How often of ten a reorganisation follows a step."""
 
 
@@ -144,10 +139,11 @@ def _happening(draw: DrawFn, town: _Town, purchases: list[Purchase]) -> list[Ste
     at_s = round(about.at_s + draw(one_of(0.0, about.wait_s)) + offset_s, 3)
     make = draw(_HOSTILE if town.adversary else _PLAIN)
     step = draw(make(at_s, about, town))
-    if isinstance(step, Strike | Lie | Revert | Pause):  # it must be there before
+    kind = step.does if isinstance(step, Act) else type(step)
+    if kind in (Strike, Lie, "force_revert", Pause):  # it must be there before
         early_s = draw(one_of(0.0, 0.5, 5.0))
         step = msgspec.structs.replace(step, at_s=max(0.0, at_s - early_s))
-    if draw(st.integers(1, 10)) > 10 - _FOLLOWED.get(type(step), 0):
+    if draw(st.integers(1, 10)) > 10 - _FOLLOWED.get(kind, 0):
         later_s = draw(one_of(2.0, 8.0, 30.0, 100.0, 250.0))
         return [step, draw(_reorganise(step.at_s + later_s, about, town))]
     return [step]
@@ -235,15 +231,22 @@ def _submit(at_s: float, about: Purchase, _: _Town) -> SearchStrategy[Step]:
     return st.builds(Submit, at_s=st.just(at_s), of=st.just(about.number), how=how)
 
 
-def _plainly(kind: type[Step], **details: SearchStrategy[Any]) -> Any:
-    """Return a maker of steps that need the purchase for its service or its number at most."""
+def _acts(does: str, *given: SearchStrategy[Any] | None) -> Any:
+    """Return a maker of acts; None is the service of the purchase."""
 
     def make(at_s: float, about: Purchase, _: _Town) -> SearchStrategy[Step]:
-        known = {"at_s": at_s, "service": about.service, "of": about.number}
-        fields = {name: st.just(known[name]) for name in known.keys() & set(kind.__struct_fields__)}
-        return st.builds(kind, **fields, **details)
+        drawn = st.tuples(*(st.just(about.service) if each is None else each for each in given))
+        return st.builds(Act, at_s=st.just(at_s), does=st.just(does), given=drawn)
 
     return make
+
+
+def _cancel(at_s: float, about: Purchase, _: _Town) -> SearchStrategy[Step]:
+    return st.builds(Cancel, at_s=st.just(at_s), of=st.just(about.number))
+
+
+def _pause(at_s: float, about: Purchase, _: _Town) -> SearchStrategy[Step]:
+    return st.builds(Pause, at_s=st.just(at_s), seconds=one_of(2.0, 30.0, 120.0))
 
 
 _KINDS = {
@@ -251,18 +254,14 @@ _KINDS = {
     _again: 14,
     _reorganise: 10,
     _refund_undone: 4,
-    _plainly(Crash): 10,
-    _plainly(Revert, calls=one_of(1, 1, 2)): 6,
-    _plainly(Pause, seconds=one_of(2.0, 30.0, 120.0)): 3,
-    _plainly(
-        Skew,
-        actor=one_of(*get_args(Skewable)),
-        seconds=one_of(20.0, -20.0, 70.0, -70.0, 400.0, -400.0),
-    ): 5,
-    _plainly(Lag, seconds=one_of(30.0, 300.0, 1000.0)): 3,
-    _plainly(Cancel): 4,
-    _plainly(DropWaiting): 3,
-    _plainly(RunIndexer): 4,
+    _acts("crash", None): 10,
+    _acts("force_revert", one_of(1, 1, 2)): 6,
+    _pause: 3,
+    _acts("skew", one_of(*get_args(Skewable)), one_of(20.0, -20.0, 70.0, -70.0, 400.0, -400.0)): 5,
+    _acts("explorer_lag", one_of(30.0, 300.0, 1000.0)): 3,
+    _cancel: 4,
+    _acts("drop_waiting"): 3,
+    _acts("run_indexer", None): 4,
 }
 _PLAIN = often(_KINDS)
 _HOSTILE = often(_KINDS | {_submit: 30, _lie: 30})

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.hostile import limits
-
 DECODERS = str(Path(__file__).parent / "test_decoders.py")
 Stage = Callable[[argparse.Namespace], dict[str, Any]]
 
@@ -29,9 +27,9 @@ def _document(given: argparse.Namespace) -> dict[str, Any]:
 
 def _requests(given: argparse.Namespace) -> dict[str, Any]:
     from tests.hostile.attack import attack_and_measure
+    from tests.hostile.memory import MEMORY, limited
 
-    figures = asyncio.run(attack_and_measure(given.seed, given.requests))
-    return limits.with_memory(figures)
+    return limited(asyncio.run(attack_and_measure(given.seed, given.requests)), MEMORY)
 
 
 def _wire(given: argparse.Namespace) -> dict[str, Any]:
@@ -58,9 +56,9 @@ def _decoders(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _payments(given: argparse.Namespace) -> dict[str, Any]:
-    from tests.hostile.memory import payments
+    from tests.hostile.memory import PAYMENT, limited, payments
 
-    return limits.with_payments(asyncio.run(payments(given.payments)))
+    return limited(asyncio.run(payments(given.payments)), PAYMENT)
 
 
 STAGES: dict[str, tuple[str, Stage]] = {

@@ -1,4 +1,4 @@
-"""The memory of this process, and what one payment costs for ever."""
+"""The memory of this process, what one payment costs for ever, and the limits of both."""
 
 import sys
 from pathlib import Path
@@ -9,6 +9,27 @@ from tests.hostile.town import Town, town
 
 IS_MEASURABLE = sys.platform == "linux"
 WARM_UP = 500
+MEMORY = {"rss_grown_until_cap_mib": 50, "rss_grown_after_cap_mib": 8}
+"""The most that a world may grow until its journal is full, and in the 20,000 requests after that:
+it is flat, but for the allocator."""
+PAYMENT = {
+    "rss_bytes_per_payment": 16_000,
+    "database_bytes_per_payment": 4_000,
+    "chain_file_bytes_per_payment": 1_000,
+}
+"""The most bytes that a payment leaves behind."""
+
+
+def limited(figures: dict[str, Any], limits: dict[str, int]) -> dict[str, Any]:
+    """Return figures, with the limits that they exceed among the violations."""
+    wrong = [
+        f"{name} is {figures[name]}, and may be {most}"
+        for name, most in limits.items()
+        if figures[name] > most
+    ]
+    known = figures.get("violations", [])
+    violated = figures.get("violated", 0) + len(wrong)
+    return {**figures, "violated": violated, "violations": [*wrong, *known]}
 
 
 def rss_bytes() -> int:

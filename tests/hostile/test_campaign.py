@@ -13,7 +13,7 @@ import pytest
 from tests.hostile.attack import attack
 from tests.hostile.documented import documented
 from tests.hostile.inputs import KINDS
-from tests.hostile.limits import PAYMENT, with_memory, with_payments
+from tests.hostile.memory import MEMORY, PAYMENT, limited
 from tests.hostile.town import town
 from tests.hostile.wire import over_tcp
 from x402sim.http import web
@@ -55,11 +55,11 @@ def test_the_service_does_what_its_openapi_document_says():
 
 
 def test_a_limit_of_memory_that_is_exceeded_is_a_violation():
-    grown = {"rss_grown_until_cap_mib": 51, "rss_grown_after_cap_mib": 9}
-    figures = with_memory({**grown, "violated": 1, "violations": ["x"]})
-    assert (figures["violated"], len(figures["violations"])) == (3, 3)
-    assert with_payments(dict(PAYMENT))["violated"] == 0
-    assert with_payments({name: most + 1 for name, most in PAYMENT.items()})["violated"] == 3
+    for limits in (MEMORY, PAYMENT):
+        assert limited(dict(limits), limits)["violated"] == 0
+        over = {name: most + 1 for name, most in limits.items()}
+        figures = limited({**over, "violated": 1, "violations": ["x"]}, limits)
+        assert figures["violated"] == len(figures["violations"]) == 1 + len(limits)
 
 
 @pytest.mark.thorough

@@ -159,6 +159,15 @@ COMMANDS = [
     *(("mine", {"blocks": n}, 400) for n in (0, -1, 10_001, 10**30)),
     *(("reorg", {"depth": n}, 400) for n in (0, -1)),
     *(("reorg", {"depth": n}, 409) for n in (10**6, 10**18)),
+    ("clock/skew", {"actor": "moon", "seconds": 1}, 400),
+    ("clock/skew", {"actor": "service", "seconds": 1e12}, 400),
+    ("explorer/lag", {"seconds": -1}, 400),
+    ("force-revert", {"calls": -1}, 400),
+    ("balances", {"accounts": ["0x12"]}, 400),
+    ("balances", {}, 400),
+    ("mining", {"automine": True, "automin": False}, 400),
+    ("send", {"from": "0x12", "to": "0x34"}, 400),
+    ("send", {"from": "0x" + "12" * 20, "to": "0x" + "34" * 20, "data": "0xzz"}, 400),
     *(("revert", {"snapshot": n}, 404) for n in (-1, 0, 999, 2**63, 2**64 - 1)),
 ]
 

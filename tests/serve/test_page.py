@@ -29,8 +29,8 @@ from x402sim.world.server.mount import world_app
 from x402sim.world.server.requests import Requests
 from x402sim.world.story.scenario import shipped_names
 from x402sim.world.transport.faults import FaultKind
+from x402sim.world.ui.app import DOES
 from x402sim.world.ui.watch import MAX_BODY, MOST_BYTES, Watch
-from x402sim.world.ui.words import DOES
 
 pytestmark = pytest.mark.timeout(30)
 STATIC = files("x402sim.report") / "static"

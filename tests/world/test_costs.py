@@ -131,9 +131,3 @@ def test_a_facilitator_without_coins_settles_nothing_more() -> None:
     assert "Transaction failed on-chain" in str(answers[-1].body)
     assert run.payments["status"].to_list() == ["settled", "settled", "failed"]
     assert run.orders["charged"].to_list() == [True, True, False]
-
-
-@pytest.mark.parametrize("wrong", [0, -1, float("nan"), "5 gwei"])
-def test_what_is_no_price_is_refused_by_name(wrong: object) -> None:
-    with pytest.raises(ValueError, match="gas_price_gwei: expected"):
-        World(gas_price_gwei=wrong)

@@ -300,25 +300,6 @@ def test_chance_is_the_seeds_and_about_as_likely_as_said() -> None:
 # --- what can be said wrongly --------------------------------------------------------
 
 
-NONSENSE: list[tuple[str, Any]] = [
-    ("clock/skew", {"actor": "moon", "seconds": 1}),
-    ("clock/skew", {"actor": "service", "seconds": 1e12}),
-    ("explorer/lag", {"seconds": -1}),
-    ("force-revert", {"calls": -1}),
-    ("balances", {"accounts": ["0x12"]}),
-    ("balances", {}),
-    ("send", {"from": "0x12", "to": "0x34"}),
-    ("send", {"from": "0x" + "12" * 20, "to": "0x" + "34" * 20, "data": "0xzz"}),
-]
-
-
-def test_an_intervention_that_makes_no_sense_is_refused(server: LocalServer) -> None:
-    for path, body in NONSENSE:
-        answer = httpx.post(f"{server.control_url}/{path}", json=body)
-        assert (answer.status_code, answer.json()["error"]) == (400, "Invalid request body"), body
-        assert answer.json()["reason"], body
-
-
 def test_the_control_api_lists_what_may_still_strike(server: LocalServer) -> None:
     url = f"{server.control_url}/faults"
     fault = {"victim": "service", "does": "answer", "status": 418, "path": "/healthz", "times": 2}
@@ -506,9 +487,3 @@ def test_a_fault_function_that_is_wrong_fails_the_run(wrong: Any, says: str) -> 
     run = World(seed=1).play(story)
     assert run.outcome == "failed"
     assert says in run.reason
-
-
-@played()
-async def test_a_fault_that_is_neither_is_refused(world: LiveWorld) -> None:
-    with pytest.raises(TypeError, match="a fault is a Fault or a function of a request"):
-        await world.fault({"victim": "service"})  # type: ignore[arg-type]

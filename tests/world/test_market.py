@@ -1,5 +1,7 @@
 """Several services and facilitators in one world, each with its own settings."""
 
+from typing import Any
+
 import pytest
 
 from tests.world.playing import entries, found, play, played
@@ -135,3 +137,31 @@ async def test_an_explorer_looks_at_the_chain_at_intervals(world: LiveWorld, ali
         await world.run_indexer()
         record = await alice.payment(payment_id)
         assert (record["block_number"] is not None) == is_seen
+
+
+# --- services of one merchant, started in a story ------------------------------------------
+
+
+@pytest.mark.parametrize("victim", ["facilitator", "service 2"])
+@played()
+async def test_a_crash_kills_the_service_that_asks_or_is_asked(
+    world: LiveWorld, alice: Payer, victim: Any
+) -> None:
+    there = alice.at(await world.another_service())
+    required = await there.ask()
+    path = "/settle" if victim == "facilitator" else "/pay"
+    await world.fault(Fault(victim=victim, does="crash after", path=path))
+    assert (await there.pay(required)).status is None
+    assert world.stage.parts is not None
+    assert [each.process.crashes for each in world.stage.parts.services.values()] == [0, 1]
+
+
+@played()
+async def test_a_world_has_at_most_twenty_services(world: LiveWorld) -> None:
+    started = [await world.another_service() for _ in range(19)]
+    assert started == [f"service {number}" for number in range(2, 21)]
+    assert world.services == ("service", *started)
+    with pytest.raises(ValueError, match="at most 20"):
+        await world.another_service()
+    with pytest.raises(RuntimeError, match="unknown service 'facilitator'"):
+        await world.crash("facilitator")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Sixty misuses: each says which argument is wrong, what it may be, and the nearest right word."""
+"""A hundred misuses: each says which argument is wrong, what it may be, and the nearest right word."""
 
 import re
 import subprocess
@@ -15,7 +15,9 @@ from x402sim.backends import (
     ExplorerSettings,
     FacilitatorSettings,
     FixedBlocks,
+    JitteredBlocks,
     Ledger,
+    Node,
     PoissonBlocks,
     Reorgs,
     Tcp,
@@ -32,7 +34,9 @@ from x402sim.policies import (
     SettleAgain,
 )
 from x402sim.population import At, Buy, Every, Poisson, Session
+from x402sim.world.chains.parse import parse_chain
 
+NODE = Node("http://user:hush@127.0.0.1:9/key")
 MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: World(latency=0.1), 'latency: expected seconds by part, such as {"service": 0.1}'),
     (lambda: World(latency={"servce": 1}), "latency: unknown part 'servce'; did you mean 'service'"),
@@ -81,6 +85,52 @@ MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: Fault(vicitm="rpc", does="refuse"), "Fault: unknown field 'vicitm'; did you mean 'vic"),
     (lambda: Fault("rpc", "refuse"), "Fault: fields are given by name, such as victim=…"),
     (lambda: sweep(lambda rate: 1, {"rate": [5]}), "unknown parameter 'seed'"),
+    (lambda: World(seed=True), "seed: expected a whole number, got True"),
+    (lambda: World(network="cronos-mainnet"), "network: expected Network, a list of them, or None, got"),
+    (lambda: World(journal=7), "journal: expected a text or Path or None, got 7"),
+    (lambda: World(journal="run.csv"), "journal: a run writes NDJSON, "),
+    (lambda: World(journal="run.json"), "name it run.ndjson;"),
+    (lambda: World(chain="legder"), "unknown chain 'legder'; did you mean 'ledger'?"),
+    (lambda: World(chain=""), "unknown chain ''. Possible: ledger, "),
+    (lambda: World(chain="http://"), "a node's URL is http://HOST:PORT"),
+    (lambda: World(without=(("verificaton", "5/signature-proves"),)), "unknown rule table 'verificat"),
+    (lambda: World(without=(("verification", "5/signature-prove"),)), "mean '5/signature-proves'?"),
+    (lambda: World(without=(("transfer", "2.1/amount"),)), "unknown rule of 'transfer' '2.1/amount'"),
+    (lambda: World(block_time_s=0), "0.01 to 86400 seconds, not 0"),
+    (lambda: World(block_time_s=True), "block_time_s: expected a number or an object with"),
+    (lambda: World(block_time_s=float("nan")), "0.01 to 86400 seconds, not nan"),
+    (lambda: World(gas_price_gwei=0), "gas_price_gwei: expected gwei above 0"),
+    (lambda: World(gas_price_gwei=float("nan")), "gas_price_gwei: expected gwei above 0"),
+    (lambda: World(gas_price_gwei="5 gwei"), "gas_price_gwei: expected"),
+    (lambda: World(service={}), "service: expected 1 to 20 by name, got 0"),
+    (lambda: World(service={"chain": Settings()}), "'chain' is no name for a service"),
+    (lambda: World(service={"a/b": Settings()}), "'a/b' is no name for a service"),
+    (lambda: World(service={"a": None}), "service['a']: expected Settings, got None"),
+    (lambda: World(service={"a": Settings(facilitator="b")}), "settings of 'a': unknown facilitator"),
+    (lambda: World(facilitator={"F": FacilitatorSettings()}), "'F' is no name for a facilitator"),
+    (lambda: World(facilitator=Settings()), "facilitator: expected FacilitatorSettings, got Setting"),
+    (lambda: World(explorer=5), "explorer: expected ExplorerSettings or None, got 5"),
+    (lambda: World(service=Settings(), on="http://127.0.0.1:1"), "service: http://127.0.0.1:1 has"),
+    (lambda: World(on=Tcp(), chain=NODE), "tcp needs virtual time, which http://127.0.0.1:9 lacks"),
+    (lambda: World(on="http://a", chain="anvil"), "chain anvil cannot be combined with http://a"),
+    (lambda: parse_chain("ledger", token="0x12"), "a token can be named or deployed only on a node"),
+    (lambda: Node(NODE.url, token="0x" + "12" * 20, deploy=True), "not both"),
+    (lambda: Node(NODE.url, token="0x12"), "the token: expected 0x and 40 hex digits"),
+    (lambda: Poisson(per_s=0), "per_s: expected a number above 0, got 0"),
+    (lambda: Poisson(per_s=1, daily=[0, 0]), "daily: expected rates"),
+    (lambda: Poisson(per_s=1, daily=[1, -1]), "daily: expected rates"),
+    (lambda: Every(0), "seconds: expected a number above 0, got 0"),
+    (lambda: At([1, -2]), "seconds of At: expected a number from 0, got -2"),
+    (lambda: Buy(times=0), "times: expected a whole number above 0, got 0"),
+    (lambda: Buy(wait="soon"), "not 'soon'"),
+    (lambda: Session(requests=1.5), "requests: expected a whole number"),
+    (lambda: JitteredBlocks(5, 2), "share: expected a number from 0 to 1, got 2"),
+    (lambda: FixedBlocks(5, phase=-1), "phase: expected a number from 0 or None, got -1"),
+    *(
+        (lambda wrong=wrong: World(latency={"rpc": wrong}), "latency of 'rpc': a latency is seconds, ")
+        for wrong in (True, "0.5", b"1", [], (), [0.1, "0.2"], [[0.1]], (0.1, True), -1, object,
+                      float("nan"), float("inf"), {"median": 1}, None, [None], (-0.1, 0.5), [0.1, -0.1])
+    ),
 ]  # fmt: skip
 
 
@@ -88,7 +138,9 @@ async def buys(world: Any) -> None:
     await (await world.payer("alice", balance="1.00")).buy()
 
 
-@pytest.mark.parametrize(("misuse", "says"), MISUSES, ids=[says for _, says in MISUSES])
+@pytest.mark.parametrize(
+    ("misuse", "says"), MISUSES, ids=[f"{n} {says}" for n, (_, says) in enumerate(MISUSES)]
+)
 def test_a_misuse_is_explained_where_it_is_written(misuse: Callable[[], Any], says: str) -> None:
     with pytest.raises((TypeError, ValueError), match=re.escape(says)):
         misuse()
@@ -103,6 +155,12 @@ async def at_alice(world: LiveWorld, does: Callable[[Any], Any]) -> None:
 STORIES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda w: w.population(3, arrivals=5), "arrivals: expected an object with `moments`, got 5"),
     (lambda w: w.population(3, arrivals=Every), "did you mean Every(…)?"),
+    (lambda w: w.population(0, arrivals=Every(1)), "n: expected a whole number above 0, got 0"),
+    (lambda w: w.advance(-5), "seconds: expected a number from 0, got -5"),
+    (lambda w: w.advance(float("nan")), "seconds: expected a number from 0, got nan"),
+    (lambda w: w.fault({"victim": "service"}), "a fault is a Fault or a function of a request"),
+    (lambda w: w.skew("service", 1e12), "refused 'clock/skew': "),
+    (lambda w: w.payer("a", balance="a lot"), "'a lot'"),
     (lambda w: w.population("3", arrivals=Every(1)), "n: expected a whole number above 0, got '3'"),
     (lambda w: w.population(2, arrivals=Every(1), behaviour=Buy), "behaviour: expected an object s"),
     (lambda w: w.population(2, arrivals=Every(1), behaviour=lambda p, r: 5), "returned 5: write `as"),
@@ -123,7 +181,7 @@ STORIES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda w: w.mine(1.5), "blocks: expected a whole number, got 1.5"),
     (lambda w: w.mining("off"), "automine: expected True or False, got 'off'"),
     (lambda w: w.skew("servce", 1), "unknown actor 'servce'; did you mean 'service'?"),
-    (lambda w: w.advance("x"), "seconds: expected a number, got 'x'"),
+    (lambda w: w.advance("x"), "seconds: expected a number from 0, got 'x'"),
     (lambda w: w.crash("servce"), "unknown service 'servce'; did you mean 'service'?"),
     (lambda w: w.fund("0x" + "12" * 20, 1.0), "amount: expected a text, got 1.0; did you mean '1.0'"),
     (lambda w: w.transfers("alice"), "sender: expected Payer or None, got 'alice'"),

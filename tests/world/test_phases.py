@@ -104,10 +104,3 @@ def test_a_world_mines_at_these_times() -> None:
     assert len({after - before for before, after in pairwise(mined)}) > 15
     (begin,) = found(run, events.Begin)
     assert begin.options == {"block_time_s": "PoissonBlocks(seconds=5)"}
-
-
-def test_an_impossible_jitter_or_phase_is_refused() -> None:
-    with pytest.raises(ValueError, match="share: expected a number from 0 to 1, got 2"):
-        JitteredBlocks(5, 2)
-    with pytest.raises(ValueError, match="phase: expected a number from 0 or None, got -1"):
-        FixedBlocks(5, phase=-1)

@@ -5,13 +5,13 @@ from itertools import pairwise
 
 import pytest
 
-from tests.world.playing import entries, play, played
+from tests.world.playing import entries, play
 from x402sim import Fault, LiveWorld, Payer, Settings
 from x402sim.events import Note
 from x402sim.policies import AtMost, PayerPolicy, cheapest
 from x402sim.population import At, Buy, Every, Poisson, Session
 from x402sim.rng import Rng, Stream
-from x402sim.world.story.arrivals import DAY_S
+from x402sim.world.story.population import DAY_S
 
 START_S = 1_800_000_000
 
@@ -99,24 +99,6 @@ def test_visits_overlap_and_the_story_goes_on_after_the_last_one():
     assert ended == ["payer 1", "payer 2", "payer 3"]
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda: Poisson(per_s=0), "per_s: expected a number above 0, got 0"),
-        (lambda: Poisson(per_s=1, daily=[0, 0]), "daily: expected rates"),
-        (lambda: Poisson(per_s=1, daily=[1, -1]), "daily: expected rates"),
-        (lambda: Every(0), "seconds: expected a number above 0, got 0"),
-        (lambda: At([1, -2]), "seconds of At: expected a number from 0, got -2"),
-        (lambda: Buy(times=0), "times: expected a whole number above 0, got 0"),
-        (lambda: Buy(wait="soon"), "not 'soon'"),
-        (lambda: Session(requests=1.5), "requests: expected a whole number"),
-    ],
-)
-def test_what_cannot_be_is_refused_at_once(make, says):
-    with pytest.raises(ValueError, match=says):
-        make()
-
-
 # --- what they do --------------------------------------------------------------------
 
 
@@ -197,9 +179,3 @@ def test_a_visit_that_gets_no_402_is_given_up_and_any_other_error_is_loud():
         assert error.__notes__ == ["in a visit of payer 2"]
 
     play(wrong)
-
-
-@played()
-async def test_a_population_has_payers(world: LiveWorld):
-    with pytest.raises(ValueError, match="n: expected a whole number above 0, got 0"):
-        await world.population(0, arrivals=Every(1))

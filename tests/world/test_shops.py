@@ -10,6 +10,7 @@ from x402sim.policies import (
     Choose,
     FailToServe,
     MatchedPayments,
+    ServedPayments,
     ServedShare,
     ServicePolicy,
     Shop,
@@ -115,3 +116,27 @@ def test_a_population_buys_by_a_rule() -> None:
     run = play(story, service={"dear": Settings(quote_price="0.09"), "cheap": Settings()})
     sold = found(run, events.PaymentSettled)
     assert sorted(each.actor for each in sold) == ["cheap"] * 3 + ["dear"] * 3
+
+
+@pytest.mark.parametrize("counts", [MatchedPayments(), ServedPayments(), ServedShare()])
+def test_a_seller_who_buys_from_itself_is_chosen_by_reputation(counts) -> None:
+    async def story(world: LiveWorld) -> None:
+        buyer = await world.payer("buyer", balance="1.00")
+        for _ in range(2):
+            assert (await buyer.at("honest").fetch()).status == 200
+        for number in range(3):
+            puppet = await world.payer(f"puppet {number}", balance="0.10")
+            for _ in range(2):
+                assert (await puppet.at("sybil").fetch()).status == 200
+        assert await world.earned("sybil") == 6 * 10_000, "its own money, moved in a circle"
+        for name in world.services:
+            await world.run_indexer(name)
+        shops = await buyer.shops()
+        assert (best_reputation(shops), cheapest(shops)) == ("sybil", "honest")
+
+    shops = {
+        "honest": Settings(reputation=counts, quote_price="0.005"),
+        "sybil": Settings(reputation=counts),
+    }
+    fees = play(story, service=shops).costs.query("gas > 0")["party"].value_counts()
+    assert fees["facilitator"] == 8, "who settles for the puppets pays the gas"

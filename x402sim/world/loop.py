@@ -145,7 +145,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             self._timer_cancelled_count -= 1
         is_idle = not (ready or self._stopping or (timers and timers[0][0] <= self.now_s))
         if self._in_threads or self._has_sockets:  # else there is nothing to ask the system about
-            may_wait_s = None if self._in_threads else self.grace_s
+            grace_s = GRACE_S if any(self.in_transit.values()) else 0.0
+            may_wait_s = None if self._in_threads else grace_s
             found = self._selector.select(may_wait_s if is_idle else 0)
             self._process_events(found)  # type: ignore[attr-defined]
             is_idle = is_idle and not found and not self._in_threads
@@ -214,11 +215,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _has_sockets(self) -> bool:
         """Whether there is more to ask the system about than the loop's own wake-up."""
         return len(self._selector._fd_to_key) > 1  # type: ignore[attr-defined]
-
-    @property
-    def grace_s(self) -> float:
-        """Return how many real seconds to wait for bytes in transit between sockets."""
-        return GRACE_S if any(self.in_transit.values()) else 0.0
 
     @property
     def must_wait(self) -> bool:

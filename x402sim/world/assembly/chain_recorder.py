@@ -17,7 +17,7 @@ _USES: dict[bytes, Literal["used", "canceled"]] = {
 }
 
 
-class Watch:
+class ChainRecorder:
     """Follows a chain's blocks; the chain calls it after every operation."""
 
     def __init__(

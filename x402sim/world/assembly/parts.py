@@ -30,7 +30,7 @@ from x402sim.service.state import Service
 from x402sim.service.store import Store
 from x402sim.spec.needs import Need
 from x402sim.text.suggest import unknown
-from x402sim.world.assembly.chain_recorder import Watch
+from x402sim.world.assembly.chain_recorder import ChainRecorder
 from x402sim.world.assembly.deploy import Deploy, Deployed, MakeLink, plain_link
 from x402sim.world.assembly.process import Process, paths_of
 from x402sim.world.assembly.recipe import Recipe
@@ -53,7 +53,7 @@ class Parts:
     journal: Journal
     network: Network
     chain: WorldChain
-    watch: Watch
+    watch: ChainRecorder
     clocks: Mapping[str, SkewedClock]
     faults: Faults
     index: Index
@@ -170,7 +170,7 @@ def build(
         journal=site.journal,
         network=opened.network,
         chain=opened.chain,
-        watch=Watch(opened.chain, site.journal, site.clock),
+        watch=ChainRecorder(opened.chain, site.journal, site.clock),
         clocks=site.clocks,
         faults=site.faults,
         index=index,
@@ -215,7 +215,7 @@ def _on_another(parts: Parts, opened: OpenChain, index: Index, deploy: Deploy) -
         deploy=deploy,
         network=opened.network,
         chain=opened.chain,
-        watch=Watch(opened.chain, parts.journal, parts.clock, opened.network.name),
+        watch=ChainRecorder(opened.chain, parts.journal, parts.clock, opened.network.name),
         rpc_app=parts.deploy.site.with_faults("rpc", opened.rpc_app, paths_of(opened.rpc_app)),
     )
 

@@ -46,7 +46,8 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
         if mnemonic is None:
             funded = [keys.secret(f"account {n}") for n in range(count)]
         else:
-            require_phrase(mnemonic)
+            if mnemonic != phrase.KNOWN:  # to check one takes half a second, a start little more
+                Wallet.from_mnemonic(mnemonic)
             funded = phrase.keys_of(mnemonic, count)
         return cls(
             funded=tuple(map(Wallet, funded)),
@@ -77,9 +78,3 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
             wallet.address_bytes: self.held_wei.get(name, PLENTY_WEI)
             for name, wallet in self.facilitators.items()
         }
-
-
-def require_phrase(words: str) -> None:
-    """Raise `ValueError` for what is no phrase, without showing any word of it."""
-    if words != phrase.KNOWN:  # to check one takes half a second, and a start little more
-        Wallet.from_mnemonic(words)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import httpx
 
 from x402sim.clock import Clock, SkewedClock
+from x402sim.events import Part
 from x402sim.http.bounded import BoundedTransport, Limits
 from x402sim.http.exchange import OverTransport
 from x402sim.journal import Journal
@@ -23,7 +24,7 @@ from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN
 from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.world.control.messages import Who, network_of
-from x402sim.world.stages.stage import OpenStage
+from x402sim.world.stages.stage import Door, OpenStage
 from x402sim.world.transport.link import Links
 
 PAYER_KEY = "X402SIM_PAYER_KEY"
@@ -91,6 +92,9 @@ class Deployment:
             # names of needs that this version lacks are ignored
             offers = frozenset(need for need in Need if who is not None and need in who.offers)
             met_s = clock.skew_s
+            doors: dict[Part, Door] = {"service": (self._transport, self.url)}
+            if who is not None:
+                doors["facilitator"] = self._transport, root + "/facilitator"
             funded = None if Need.FUNDS in offers else self._funded()
             with closing(Journal(file=recipe.journal)) as journal:
                 yield OpenStage(
@@ -98,18 +102,18 @@ class Deployment:
                     rng=Rng(None),
                     links=Links(clock, journal),
                     network=network_of(who) if who else None,
-                    to_service=lambda: OverTransport(_bounded(self.limits)),
-                    base_url=self.url,
+                    doors=doors,
                     offers=offers | {Need.FUNDS} if funded else offers,
                     latency_to=recipe.latency_to,
                     control=control if who else None,
                     advance=control.advancing(clock),
                     ahead_s=lambda: clock.skew_s if clock.skew_s > met_s else 0.0,
-                    to_facilitator=(lambda: OverTransport(_bounded(self.limits))) if who else None,
-                    facilitator_url=root + "/facilitator",
                     funded=funded,
                     is_remote=who is not None,
                 )
+
+    def _transport(self) -> OverTransport:
+        return OverTransport(_bounded(self.limits))
 
     def _funded(self) -> Wallet | None:
         key = self.payer_key or os.environ.get(PAYER_KEY)

@@ -86,16 +86,14 @@ async def _stage(
 ) -> OpenStage:
     # in virtual time a timeout would only cost events
     http = PartClient(Asgi(control_app(Context.of(parts), None)), "http://control", None)
-    to_service, base_url = await open_door(parts.service_app)
-    others: dict[Part, Door] = {
-        name: await open_door(each.app)
-        for name, each in parts.services.items()
-        if name != recipe.first
+    doors: dict[Part, Door] = {
+        name: await open_door(each.app) for name, each in parts.services.items()
     }
+    doors["facilitator"] = lambda: Asgi(parts.facilitator_app), "http://facilitator.local"
 
     async def another_service(shares_database: bool, settings: dict[str, Any]) -> ServiceName:
         name = parts.deploy_another(shares_database=shares_database, **settings)
-        others[name] = await open_door(parts.services[name].app)
+        doors[name] = await open_door(parts.services[name].app)
         return name
 
     virtual = {Need.VIRTUAL_TIME} if recipe.chain.is_virtual else set()
@@ -104,18 +102,13 @@ async def _stage(
         rng=rng,
         links=links,
         network=parts.service.setup.network,
-        to_service=to_service,
-        base_url=base_url,
+        doors=doors,
         offers=parts.offers | virtual | {Need.OTHER_SERVICES},
         latency_to=recipe.latency_to,
         control=ControlClient(http, most=sys.maxsize),
         advance=parts.clock.sleep,
         parts=parts,
         another_service=another_service,
-        first=recipe.first,
-        others=others,
-        to_facilitator=lambda: Asgi(parts.facilitator_app),
-        facilitator_url="http://facilitator.local",
     )
 
 

@@ -1,6 +1,6 @@
 """The interface of stages."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Protocol
@@ -32,7 +32,7 @@ PAYER_TIMEOUT_S = 90.0
 
 
 Door = tuple[Callable[[], Transport], str]
-"""How payers reach a service: a function that makes a transport to it, and its base URL."""
+"""How payers reach a part: a function that makes a transport to it, and its base URL."""
 
 
 class OpenStage(msgspec.Struct, kw_only=True):
@@ -43,8 +43,8 @@ class OpenStage(msgspec.Struct, kw_only=True):
     links: Links
     network: Network | None
     """The network of the world; None if it is unknown."""
-    to_service: Callable[[], Transport]
-    base_url: str
+    doors: dict[Part, Door]
+    """The doors of the services, the one that payers use first, and of the facilitator."""
     offers: frozenset[Need]
     latency_to: Callable[[ServiceName], Latency]
     """Returns the latency of messages to a service."""
@@ -61,12 +61,6 @@ class OpenStage(msgspec.Struct, kw_only=True):
 
     Only in a world of our own.
     """
-    first: ServiceName = "service"
-    """The name of the service that payers use unless they are sent to another."""
-    others: Mapping[Part, Door] = msgspec.field(default_factory=dict)
-    """The doors of the other services."""
-    to_facilitator: Callable[[], Transport] | None = None
-    facilitator_url: str = ""
     funded: Wallet | None = None
     """The only wallet with tokens, if the control API cannot fund payers."""
     clients: list[PartClient] = msgspec.field(default_factory=list)
@@ -78,8 +72,18 @@ class OpenStage(msgspec.Struct, kw_only=True):
 
     @property
     def services(self) -> tuple[ServiceName, ...]:
-        """The names of the services; payers use the first."""
-        return self.first, *self.others
+        """The names of the services; payers use the first unless they are sent to another."""
+        return tuple(name for name in self.doors if name != "facilitator")
+
+    @property
+    def first(self) -> ServiceName:
+        """The name of the first service."""
+        return self.services[0]
+
+    @property
+    def base_url(self) -> str:
+        """The base URL of the first service."""
+        return self.doors[self.first][1]
 
     def stream(self, name: str) -> Stream:
         """Return a random stream for the story, seeded with the world's seed and `name`."""
@@ -107,14 +111,11 @@ class OpenStage(msgspec.Struct, kw_only=True):
 
         Raises `ValueError` for a service that is not there.
         """
-        if to in ("service", self.first):
+        if to == "service":
             to = self.first
-        elif to != "facilitator" and to not in self.others:
+        if to not in self.doors:
             raise ValueError(unknown("service", to, self.services))
-        make, url = self.others.get(to, (self.to_service, self.base_url))
-        if to == "facilitator":
-            assert self.to_facilitator is not None
-            make, url = self.to_facilitator, self.facilitator_url
+        make, url = self.doors[to]
         stream = later(partial(self.rng.stream, f"wire from {caller} to {to}"))
         link = Link(self.links, caller, to, make(), self.latency_to(to), stream)
         http = PartClient(link, url, PAYER_TIMEOUT_S)

@@ -10,6 +10,7 @@ from x402sim.protocol.networks import TESTNET, Network
 from x402sim.service.settings import Settings
 from x402sim.text.arguments import require_kind
 from x402sim.text.suggest import unknown
+from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.stages.stage import Stage
 
 Options = TypeVar("Options", Settings, FacilitatorSettings)
@@ -19,8 +20,9 @@ _TAKEN = {*OUTSIDE, "chain", "world", "visitor"}
 """The names of other actors."""
 
 
-def require_own_world(stage: Stage, options: Mapping[str, object]) -> None:
-    """Raise `ValueError` if an option is given on a stage whose world somebody else has built."""
+def require_own_world(stage: Stage, chain: ChainBackend, options: Mapping[str, object]) -> None:
+    """Raise `ValueError` if a chain or an option is given to a stage that cannot use it."""
+    stage.require(chain)
     for option, given in options.items():
         if given is not None and not stage.builds_world:
             raise ValueError(f"{option}: {stage.name} has its own, which cannot be set here")

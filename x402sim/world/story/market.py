@@ -1,19 +1,28 @@
-"""The parts of a world by name, and the merchants and networks of its services."""
+"""The parts of a world by name; its services: merchants, networks, and what a payer chooses."""
 
-from collections.abc import Collection
+import asyncio
+from collections.abc import Collection, Sequence
 
 from x402sim import events
+from x402sim.events import ServiceName
+from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.shops import Choose, Shop
 from x402sim.protocol.crypto import checksum
+from x402sim.protocol.messages import AgentList, BadMessage, decode
 from x402sim.protocol.networks import Network
+from x402sim.rng import Stream
+from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
 from x402sim.world.stages.stage import OpenStage
+from x402sim.world.story.answers import Answer
+from x402sim.world.story.payer_client import QUOTE, PayerClient
 
 
 def parts_of(stage: OpenStage) -> frozenset[events.Part]:
     """Return the names of all that acts without the story: services, facilitators, and so on."""
     parts = stage.parts
     named = (*parts.services, *parts.recipe.facilitators) if parts else ()
-    return frozenset((*named, stage.first, *stage.others, *events.OUTSIDE, "service", "chain"))
+    return frozenset((*named, *stage.services, *events.OUTSIDE, "service", "chain"))
 
 
 def require_new(stage: OpenStage, payers: Collection[str], name: str) -> None:
@@ -24,13 +33,15 @@ def require_new(stage: OpenStage, payers: Collection[str], name: str) -> None:
         raise ValueError(f"there is a part named {name!r}: give the payer another name")
 
 
-def other_merchants(stage: OpenStage) -> dict[events.ServiceName, str]:
+def other_merchants(stage: OpenStage) -> dict[ServiceName, str]:
     """Return the merchant's address of each service but the first."""
-    services = stage.parts.services if stage.parts else {}
-    return {name: checksum(services[name].process.service.setup.pay_to) for name in stage.others}
+    if stage.parts is None:
+        return {}
+    _, *others = stage.parts.services.items()
+    return {name: checksum(each.process.service.setup.pay_to) for name, each in others}
 
 
-def merchants(stage: OpenStage, first: str) -> dict[events.ServiceName, str]:
+def merchants(stage: OpenStage, first: str) -> dict[ServiceName, str]:
     """Return the merchant's address of each service, given that of the first."""
     return {stage.first: first} | other_merchants(stage)
 
@@ -44,7 +55,56 @@ def accounts(stage: OpenStage, first: str, service: str | None) -> frozenset[str
     return frozenset(found.values() if name is None else [found[name]])
 
 
-def network_of(stage: OpenStage, service: events.ServiceName) -> Network | None:
+def network_of(stage: OpenStage, service: ServiceName) -> Network | None:
     """Return the network that a service of this world is on; None in a world that is not ours."""
     deployed = stage.parts.services.get(service) if stage.parts else None
     return deployed.process.service.setup.network if deployed else None
+
+
+async def look_around(clients: dict[ServiceName, PayerClient], order: Stream) -> list[Shop]:
+    """Ask every service for its agents, at the same time; return those that sell quotes.
+
+    They come in a random order: a rule that takes the first of equals prefers nobody.
+    """
+    answers = await asyncio.gather(*(each.send("GET", "/api/agents") for each in clients.values()))
+    found = [_shop(name, answer) for name, answer in zip(clients, answers, strict=True)]
+    shops = [shop for shop in found if shop is not None]
+    order.shuffle(shops)
+    return shops
+
+
+def _shop(name: ServiceName, answer: Answer) -> Shop | None:
+    if answer.status != 200:
+        return None
+    try:
+        listed: AgentList = decode(answer.text.encode(), AgentList)
+    except BadMessage:
+        return None
+    sellers = (each for each in listed.agents if each.resource == QUOTE)
+    agent = next(sellers, None)
+    if agent is None:
+        return None
+    return Shop(
+        name=name,
+        price_base=int(agent.price),
+        reputation=agent.reputation,
+        pay_to=agent.pay_to,
+    )
+
+
+def chosen(rule: Choose, shops: Sequence[Shop]) -> ServiceName:
+    """Return the service that a rule chooses; raises `PaymentFailed` and `ValueError`."""
+    if not callable(rule):
+        raise ValueError(
+            "rule: expected a function of the shops, such as `cheapest` of x402sim.policies, got "
+            f"{described(rule)}"
+        )
+    if not shops:
+        raise PaymentFailed("no service lists an agent that sells quotes")
+    name = rule(shops)
+    known = [shop.name for shop in shops]
+    if name not in known:
+        raise ValueError(
+            f"the rule {described(rule)} chose no shop: {unknown('shop', name, known)}"
+        )
+    return name

@@ -1,7 +1,7 @@
 """Orders and requests of a payer in a story, carried out as its policy decides.
 
 The policies are in `x402sim.payer.policies`. A payer has a `Shopper` at each service, and one
-`Account` for all of them.
+`Spending` for all of them.
 """
 
 from collections.abc import Awaitable, Callable
@@ -34,7 +34,7 @@ class Signed:
 
 
 @dataclass(slots=True)
-class Account:
+class Spending:
     """What one payer has signed for, at all services, oldest first; and how it draws shops."""
 
     policy: PayerPolicy
@@ -81,8 +81,8 @@ class Account:
 class Order:
     """One 402 that is to be paid, in the hands of the policy `retry`."""
 
-    def __init__(self, payer: PayerClient, account: Account, required: Answer, ask: Ask) -> None:
-        self._payer, self._account, self._ask = payer, account, ask
+    def __init__(self, payer: PayerClient, spending: Spending, required: Answer, ask: Ask) -> None:
+        self._payer, self._spending, self._ask = payer, spending, ask
         self._header: str | None = None
         self._signed: Signed | None = None
         self.required, self.last = required, required
@@ -105,7 +105,7 @@ class Order:
     @property
     def in_one_step(self) -> bool:
         """Whether the request itself pays, as the policy says and the 402 offers."""
-        return self._account.policy.steps == 1 and self.required.standard_offer is not None
+        return self._spending.policy.steps == 1 and self.required.standard_offer is not None
 
     @property
     def _next(self) -> Next:
@@ -143,22 +143,22 @@ class Order:
     def note_paid(self) -> None:
         """Count the newest authorization as paid, if there is one."""
         if self._signed is not None:
-            self._account.note_paid(self._signed)
+            self._spending.note_paid(self._signed)
 
     def _sign(self) -> None:
         payer, network = self._payer, self._payer.network
         price = Decimal(to_decimal(self.required.price_base, network.decimals))
         allowed_s = self.required.requirements.get("maxTimeoutSeconds", AFTER_SIGNING_S)
         expires_s = payer.now_s() + min(AFTER_SIGNING_S, allowed_s)
-        self._signed = self._account.spend(price, payer.clock.now() + payer.skew_s, expires_s)
+        self._signed = self._spending.spend(price, payer.clock.now() + payer.skew_s, expires_s)
         self._header = payer.sign(self.required, steps=1 if self.in_one_step else 2)
 
 
 class Shopper:
     """A payer at one service, in the hands of the policy `sessions`."""
 
-    def __init__(self, payer: PayerClient, account: Account) -> None:
-        self._payer, self._account = payer, account
+    def __init__(self, payer: PayerClient, spending: Spending) -> None:
+        self._payer, self._spending = payer, spending
         self._payment_id: str | None = None
         self._session_id: str | None = None
         self._last: Answer | None = None
@@ -173,7 +173,7 @@ class Shopper:
 
     async def fetch(self) -> Answer:
         """Get one quote; return the last answer."""
-        sessions = self._account.policy.sessions
+        sessions = self._spending.policy.sessions
         try:
             await sessions.fetch(self)
             if self._last is None:
@@ -187,8 +187,8 @@ class Shopper:
         return await self._paid(await ask(), ask)
 
     async def _paid(self, required: Answer, ask: Ask) -> Order:
-        order = Order(self._payer, self._account, required, ask)
-        await self._account.policy.retry.pay(order)
+        order = Order(self._payer, self._spending, required, ask)
+        await self._spending.policy.retry.pay(order)
         self.payments += order.is_paid
         return order
 

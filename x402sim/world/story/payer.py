@@ -6,9 +6,9 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
 from x402sim.text.arguments import explained
 from x402sim.world.stages.stage import OpenStage
-from x402sim.world.story import market, shopping
+from x402sim.world.story import market
 from x402sim.world.story.answers import Answer
-from x402sim.world.story.orders import Account, Shopper
+from x402sim.world.story.orders import Shopper, Spending
 from x402sim.world.story.payer_client import PayerClient
 from x402sim.world.transport.client import PartClient
 
@@ -28,12 +28,12 @@ class Payer(PayerClient):
         name: str,
         wallet: Wallet,
         http: PartClient,
-        account: Account,
+        spending: Spending,
     ) -> None:
         super().__init__(stage, network, name, wallet, http)
-        if account.policy.timeout_s is not None:
-            http.timeout = account.policy.timeout_s
-        self._account, self._shopper = account, Shopper(self, account)
+        if spending.policy.timeout_s is not None:
+            http.timeout = spending.policy.timeout_s
+        self._spending, self._shopper = spending, Shopper(self, spending)
         self._elsewhere: dict[ServiceName, Payer] = {}
         """This payer at other services, by service; shared by all of them."""
 
@@ -43,7 +43,7 @@ class Payer(PayerClient):
         if there is None:
             http = self.stage.client(self.name, service)
             there = Payer(
-                self.stage, self._first_network, self.name, self.wallet, http, self._account
+                self.stage, self._first_network, self.name, self.wallet, http, self._spending
             )
             there._elsewhere = self._elsewhere
             there.network = market.network_of(self.stage, service) or self.network
@@ -53,19 +53,19 @@ class Payer(PayerClient):
 
     async def shops(self) -> list[Shop]:
         """Ask every service for its agents; return those that answer, in an order that is drawn."""
-        if self._account.order_of_shops is None:
-            self._account.order_of_shops = self.stage.stream(f"shops of {self.name}")
+        if self._spending.order_of_shops is None:
+            self._spending.order_of_shops = self.stage.stream(f"shops of {self.name}")
         clients: dict[ServiceName, PayerClient] = {
             name: self.at(name) for name in self.stage.services
         }
-        return await shopping.look_around(clients, self._account.order_of_shops)
+        return await market.look_around(clients, self._spending.order_of_shops)
 
     async def choose(self, rule: Choose) -> "Payer":
         """Return this payer at the service that a rule chooses: `await alice.choose(cheapest)`.
 
         Raises `PaymentFailed` if no service lists an agent, `ValueError` for a name that is none.
         """
-        return self.at(shopping.chosen(rule, await self.shops()))
+        return self.at(market.chosen(rule, await self.shops()))
 
     async def buy(self) -> Answer:
         """Request a quote, pay as the policy says, and return the last answer to a payment.

@@ -68,7 +68,7 @@ def _begin(live: LiveWorld, scenario: Scenario, description: Description) -> Non
             source=None if source == scenario.name else source,
         )
     )
-    if live.stage.others:
+    if len(live.stage.services) > 1:
         for name, merchant in merchants(live.stage, live.merchant).items():
             live.stage.record(events.ServiceJoined(name=name, merchant=merchant))
 

@@ -1,21 +1,20 @@
 """A scenario: a story (a coroutine function) with its title, clauses and needs."""
 
-import importlib.util
 import inspect
 import re
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from importlib.machinery import SourceFileLoader
+from functools import cache
 from pathlib import Path
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import Any, cast, overload
 
+from x402sim.chain.ledger.token_rules import CANCEL, MINT, MOVE, RECEIVE, SEND, TRANSFER
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
 from x402sim.text.tracebacks import shown
-from x402sim.world.story.clause_ids import require_clause
 
 
 class NoScenario(ValueError):
@@ -28,6 +27,8 @@ _DOCSTRING = re.compile(
     r"(?P<title>[^\n]+)\n\nCovers: (?P<covers>.+?)\.\nStory: (?P<story>.+)", re.DOTALL
 )
 _FILE = re.compile(r"(.+\.py)(?::(.*))?")
+_SPENDING = (rule.clause for rules in (TRANSFER, RECEIVE, CANCEL) for rule in rules)
+_MOVING = (rule.clause for rules in (SEND, MINT, MOVE) for rule in rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,23 +149,12 @@ def load_module(file: Path) -> ModuleType:
     """Run a Python file as a module of its own and return it; raises what the file raises."""
     if file.suffix != ".py":
         raise ValueError(f"{file} is no Python file")
-    loader = _FromSource(f"x402sim_scenario_{file.stem}", str(file))
-    spec = importlib.util.spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[loader.name] = module
-    loader.exec_module(module)
+    module = ModuleType(f"x402sim_scenario_{file.stem}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module
+    # not from bytecode, which may be older than the last edit: Python compares whole seconds
+    exec(compile(file.read_bytes(), str(file), "exec"), vars(module))  # noqa: S102 - a story is code
     return module
-
-
-class _FromSource(SourceFileLoader):
-    """Compiles a file whenever it is loaded, as its bytecode may be older than its last edit.
-
-    Python compares whole seconds and the size.
-    """
-
-    def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def load(file: Path, function: str | None = None) -> Scenario:
@@ -208,3 +198,26 @@ def find(name: str) -> Scenario:
     if not Path(file[1]).is_file():
         raise NoScenario(f"no such file: {file[1]}")
     return load(Path(file[1]), file[2])
+
+
+# --- clauses: the specification's, and the token's own rules ---------------------------------
+
+
+@cache
+def _clause_ids() -> tuple[str, ...]:
+    from x402sim.spec.clauses import CLAUSES  # the book is long, and few worlds cite it
+
+    return tuple(dict.fromkeys((*(each.id for each in CLAUSES), *_SPENDING, *_MOVING)))
+
+
+def require_clause(clause: str, where: str) -> None:
+    """Raise `ValueError` that begins with `where` for an unknown clause.
+
+    The text lists the clauses of the same section, or all if the section is unknown.
+    """
+    known = _clause_ids()
+    if clause in known:
+        return
+    section = clause.partition("/")[0] + "/"
+    near = [each for each in known if each.startswith(section)]
+    raise ValueError(f"{where}: {unknown('clause', clause, near or known)}")

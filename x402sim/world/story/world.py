@@ -3,8 +3,9 @@
 from __future__ import annotations  # so that help(World) shows short names of types
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,11 @@ from x402sim.world.story.configure import (
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.play import Description, how_far, play_on
 from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
-from x402sim.world.story.silence import warnings_silenced
 from x402sim.world.transport.cache import SharedCache
 from x402sim.world.transport.latency import LatencySpec, latency_of
 
 log = logging.getLogger("x402sim")
+_is_story: ContextVar[bool] = ContextVar("a story is played", default=False)
 
 RECEIVERS = ("service", "facilitator", "explorer", "rpc")
 
@@ -149,13 +150,12 @@ class World:
         invariants: bool = True,
         journal: str | Path | None = None,
     ) -> None:
-        _require_ndjson(journal)
         self.seed, self.on = seed, parse_stage(on) if isinstance(on, str) else on
         self.chain = parse_chain(chain) if isinstance(chain, str) else chain
-        self.on.require(self.chain)
         configured = {"service": service, "facilitator": facilitator, "explorer": explorer}
-        around: dict[str, Any] = {"gas_price_gwei": gas_price_gwei, "cache": cache}
-        require_own_world(self.on, configured | around)
+        around: dict[str, Any] = {"reorgs": reorgs, "gas_price_gwei": gas_price_gwei}
+        around["cache"] = cache
+        require_own_world(self.on, self.chain, configured | around)
         first, *also = networks_of(network)
         services = services_of(service)
         facilitators = facilitators_of(facilitator, services)
@@ -168,16 +168,14 @@ class World:
             explorer=explorer or ExplorerSettings(),
             chain=self.chain,
             block_time_s=_blocks(block_time_s),
-            reorgs=reorgs,
             without=without,
-            journal=None if journal is None else Path(journal),
+            journal=_ndjson_file(journal),
             latency=_latencies(latency, (*RECEIVERS, *services, *facilitators)),
             **around,
         )
         options = serialize.options(
             latency=dict(latency or {}),
             block_time_s=block_time_s,
-            reorgs=reorgs,
             **around,
             coin_price=coin_price,
             **configured,
@@ -220,7 +218,7 @@ class World:
 
     async def _play(self, scenario: Scenario, is_told: bool) -> Run:
         elapsed = stopwatch()
-        with warnings_silenced():
+        with _warnings_silenced():
             async with self.on.open(self._recipe) as stage:
                 live = await LiveWorld.on(stage, self._network_on(stage))
                 told = telling(scenario.name, how_far(live)) if is_told else nullcontext()
@@ -244,14 +242,15 @@ class World:
         return theirs
 
 
-def _require_ndjson(journal: str | Path | None) -> None:
-    """Raise `ValueError` for a file whose name says that it holds something else."""
-    kind = "" if journal is None else Path(journal).suffix
-    if kind in (".parquet", ".csv", ".json"):
+def _ndjson_file(journal: str | Path | None) -> Path | None:
+    """Return the file; raises `ValueError` if its name says that it holds something else."""
+    file = None if journal is None else Path(journal)
+    if file is not None and file.suffix in (".parquet", ".csv", ".json"):
         raise ValueError(
-            f"journal: a run writes NDJSON, not {kind[1:]}: name it {Path(journal or '').stem}"
-            ".ndjson; `Run.save` writes its frames as Parquet and CSV"
+            f"journal: a run writes NDJSON, not {file.suffix[1:]}: name it {file.stem}.ndjson; "
+            "`Run.save` writes its frames as Parquet and CSV"
         )
+    return file
 
 
 def _blocks(given: float | BlockTimes | None) -> BlockTimes | None:
@@ -279,3 +278,23 @@ def _latency(to: str, spec: LatencySpec) -> Any:
         return latency_of(spec)
     except ValueError as wrong:
         raise ValueError(f"latency of {to!r}: {wrong}") from None
+
+
+@contextmanager
+def _warnings_silenced() -> Iterator[None]:
+    """Hide the service's warnings in this context: stories break things on purpose.
+
+    What failed is in the journal. Errors are logged as ever, and so are warnings if the logger
+    "x402sim" has a level of its own.
+    """
+    log.addFilter(_is_shown)  # once: a second time it is there already
+    token = _is_story.set(True)
+    try:
+        yield
+    finally:
+        _is_story.reset(token)
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    asked_for = log.level != logging.NOTSET
+    return asked_for or record.levelno >= logging.ERROR or not _is_story.get()

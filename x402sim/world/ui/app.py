@@ -14,17 +14,33 @@ from starlette.routing import Mount, Route
 
 from x402sim.http import web
 from x402sim.journal import Journal
-from x402sim.report.page import FILES, alone, lines_of, of_journal, read
+from x402sim.payer.mistakes import MISTAKES
+from x402sim.report.page import FILES, alone, lines_of, of_journal, read, tables
+from x402sim.version import VERSION
 from x402sim.world.assembly.parts import Parts
-from x402sim.world.control.context import number_in
+from x402sim.world.assembly.site import ACTORS
+from x402sim.world.control.context import merchant, number_in
+from x402sim.world.transport.faults import FaultKind
 from x402sim.world.ui.pay import Pay, pay
 from x402sim.world.ui.play import Play, play, playable
 from x402sim.world.ui.watch import Watch
-from x402sim.world.ui.words import of_world
 
 _TYPES = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 PATH = "/_sim/ui"
 """Where the page is."""
+DOES: dict[FaultKind, str] = {
+    "lose answer": "does the work, then the connection breaks",
+    "lose request": "the connection breaks before the work",
+    "refuse": "the connection is refused",
+    "delay request": "waits before the work",
+    "delay answer": "waits after the work",
+    "answer": "answers this status instead of doing the work",
+    "truncate": "does the work, and half of the answer arrives",
+    "duplicate": "gets the request twice",
+    "crash before": "the service dies before the work",
+    "crash after": "the service dies after the work",
+}
+"""What a victim does, or what happens to it, by the kind of fault."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -113,3 +129,22 @@ async def home(request: Request) -> Response:
 
 async def _file(name: str, _: Request) -> Response:
     return Response(read(name), media_type=_TYPES[name.rpartition(".")[2]], headers=HEADERS)
+
+
+def of_world(parts: Parts) -> dict[str, Any]:
+    """Return the words for a world that runs."""
+    network = parts.service.setup.network
+    accounts = {each.address.lower(): f"account {n}" for n, each in enumerate(parts.accounts)}
+    return tables() | {
+        "live": True,
+        "version": VERSION,
+        "title": network.name,
+        "service": parts.recipe.has_service,
+        "symbol": network.token_symbol,
+        "decimals": network.decimals,
+        "names": {"0x" + merchant(parts).hex(): "merchant", **accounts},
+        "victims": parts.faults.paths,
+        "actors": ACTORS,
+        "faults": DOES,
+        "mistakes": {each.name: each.does for each in MISTAKES.values()},
+    }
