@@ -8,8 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from x402sim.spec.clause import LEVELS
-from x402sim.spec.clauses import CLAUSES
+from x402sim.spec.clauses import CLAUSES, LEVELS
 from x402sim.spec.ground import BINDING, Ground, Kind
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.suite.probe import Probe
@@ -118,7 +117,7 @@ def check(
 ) -> Callable[[Case], Check]:
     """Make a check of `async def case(probe)`; its docstring is the case's title.
 
-    `clause` is an id of spec/clauses.py, or section/slug of another `document`. `needs`
+    `clause` is an id of spec/clauses.md, or section/slug of another `document`. `needs`
     are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts payments of the
     quote's price, and `deposits` tokens in session deposits. `waits` gives the seconds
     that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
