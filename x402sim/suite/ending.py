@@ -3,6 +3,7 @@
 Where a clock turns, it is advanced beyond any end; otherwise the time is waited for.
 """
 
+import math
 from dataclasses import dataclass
 
 from x402sim.payer.wallet import Wallet
@@ -16,7 +17,7 @@ from x402sim.suite.verdict import Skipped
 CLOCK_DURATION, CLOCK_END_S = 60, 3960
 """A duration where the clock turns, in seconds or minutes, and when such a session is over."""
 GRACE_S = 2
-SOON_S, LONG_S = 10, 300
+SOON_S, LONG_S = 15, 300
 """How long a refund is waited for that has no known time, at once and in a patient run."""
 
 
@@ -68,7 +69,8 @@ async def open_ending(
         duration = CLOCK_DURATION
     offered = await probe.ask_session(max_spend, duration)
     if 400 <= offered.status < 500 and offered.status != 402:
-        raise Skipped(f"no session of {max_spend} for {duration}: {offered.summary}")
+        cure = "see sessions.shortest"
+        raise Skipped(f"no session of {max_spend} for {duration}, {cure}: {offered.summary}")
     begun_s = probe.clock.now()
     session = await probe.open_session(max_spend, payer, duration=duration)
     price_base = (await probe.challenge()).amount_base
@@ -105,11 +107,14 @@ async def until_over(probe: Probe, ending: Ending) -> None:
         raise Skipped("its session is not over, and the unit of duration is not known")
 
 
-async def expect_refunded(probe: Probe, *endings: Ending, is_in_trouble: bool = False) -> None:
+async def expect_refunded(
+    probe: Probe, *endings: Ending, is_in_trouble: bool = False, until_s: float = math.inf
+) -> None:
     """Fail unless the payers of sessions that are over get back what they have not spent.
 
     More is a failure in any case, also if it comes later. `Skipped` is raised for less if the rest
-    may still come: if its time is not known, or the first attempt `is_in_trouble`.
+    may still come: if its time is not known, or the first attempt `is_in_trouble`. Nothing of
+    unknown time is waited for after `until_s` (Unix seconds).
     """
     payers = {each.session.paid.payer.address: each.session.paid.payer for each in endings}
     wanted = dict.fromkeys(payers, 0)
@@ -123,14 +128,16 @@ async def expect_refunded(probe: Probe, *endings: Ending, is_in_trouble: bool = 
         found = await received()
         return all(found[payer] >= wanted[payer] for payer in wanted)
 
-    left_s = within_s(probe.setting)
+    is_known, left_s = probe.target.sessions.refund_within_s > 0, within_s(probe.setting)
+    if not is_known:
+        left_s = min(left_s, max(0.0, until_s - probe.clock.now()))
     if is_in_trouble:  # a second attempt may come although the first has succeeded
         await probe.wait(SOON_S)
         left_s += (left_s if probe.setting.options.patient else 0) - SOON_S
     await probe.eventually(are_there, left_s)
     found = await received()
-    is_known = probe.target.sessions.refund_within_s and not is_in_trouble
-    is_due = is_known or probe.setting.options.patient or probe.setting.advance is not None
+    is_long = probe.setting.options.patient and left_s >= LONG_S
+    is_due = (is_known and not is_in_trouble) or is_long or probe.setting.advance is not None
     for payer, base in wanted.items():
         if found[payer] > base or is_due:
             deposit = next(it for it in endings if it.session.paid.payer.address == payer)
