@@ -19,12 +19,11 @@ from tests.mutants.middleware import (
 )
 from tests.mutants.mutant import Kind, into
 from tests.mutants.paying import PAY, with_id
-from tests.mutants.wrapper import Wrapper, collaborator
+from tests.mutants.wrapper import Wrapper, collaborator, overriding
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import MAINNET
 from x402sim.rng import Stream
 from x402sim.service.issue import AGENTS, QUOTE, SESSIONS, Issuer
-from x402sim.service.state import Service
 from x402sim.world.assembly.recipe import Recipe
 
 required = Kind("required-402")
@@ -50,32 +49,21 @@ def requirements(**changes: Any) -> Change:
 def ids(spell: Callable[[bytes, int, int], str]) -> Change:
     """Spell payment ids from 32 bytes of luck, the time of expiry in seconds, and a count."""
 
-    class Respelled(Wrapper):
-        """An issuer that remembers which of its ids stands for which of the real ones."""
-
-        real: dict[str, str]
-
-        def issue(self, *terms: Any) -> Any:
-            required = self.inner.issue(*terms)
-            count = len(self.real) + 1
-            luck = hashlib.sha256(str(count).encode()).digest()
-            expires_s = self.inner.read(required.payment_id).expires_s
-            name = spell(luck, expires_s, count)
-            self.real[name] = required.payment_id
-            return msgspec.structs.replace(required, payment_id=name)
-
-        def read(self, payment_id: str) -> Any:
-            return self.inner.read(self.real.get(payment_id, ""))
-
     def change(recipe: Recipe) -> Recipe:
         real: dict[str, str] = {}  # it outlives a crash, as the real ids do
 
-        def respelled(issuer: Any, service: Service) -> Respelled:
-            made = Respelled(issuer, service)
-            made.real = real
-            return made
+        def issue(it: Any, *terms: Any) -> Any:
+            required = it.inner.issue(*terms)
+            count = len(real) + 1
+            luck = hashlib.sha256(str(count).encode()).digest()
+            name = spell(luck, it.inner.read(required.payment_id).expires_s, count)
+            real[name] = required.payment_id
+            return msgspec.structs.replace(required, payment_id=name)
 
-        return collaborator(issuer=respelled)(recipe)
+        def read(it: Any, payment_id: str) -> Any:
+            return it.inner.read(real.get(payment_id, ""))
+
+        return overriding("issuer", issue=issue, read=read)(recipe)
 
     return change
 
