@@ -8,9 +8,15 @@ from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived
 from x402sim.suite.answers import OpenSession
 from x402sim.suite.check import check
-from x402sim.suite.ending import CLOCK_END_S, GRACE_S, expect_refunded, open_ending, within_s
+from x402sim.suite.ending import (
+    CLOCK_END_S,
+    GRACE_S,
+    expect_refunded,
+    open_ending,
+    told_end_s,
+    within_s,
+)
 from x402sim.suite.expect import expect, expect_served, expect_withheld
-from x402sim.suite.expiry import told_end_s
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Skipped

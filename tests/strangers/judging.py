@@ -9,7 +9,7 @@ from tests.verdicts import Verdict
 from x402sim.clock import stopwatch
 from x402sim.suite.command import Wanted, judge
 from x402sim.suite.engine import all_checks, matching
-from x402sim.suite.options import Options
+from x402sim.suite.setting import Options
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):

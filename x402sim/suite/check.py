@@ -1,10 +1,10 @@
-"""The decorator `@check`, which declares a check.
+"""The decorator `@check`, which declares a check, and the checks of an id, together.
 
 A misspelt clause, need, baseline or quotation is an error where the check is written, and so
 is a level that the check's ground does not support.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -189,3 +189,23 @@ def clause_text(check_id: str) -> str:
     """Return the text of the clause behind a check's id; empty without one."""
     clause = _CLAUSES.get(check_id.split("/", 1)[1])
     return clause.text if clause and not check_id.startswith("silent/") else ""
+
+
+DEMANDS = "demands.md"
+"""The page of every demand, with the sentence that it comes from; reports link to it."""
+
+
+def by_id(checks: Iterable[Check]) -> dict[str, list[Check]]:
+    """Return the cases of each id."""
+    found: dict[str, list[Check]] = {}
+    for check in checks:
+        found.setdefault(check.id, []).append(check)
+    return found
+
+
+def by_ground(cases: Iterable[Check]) -> list[tuple[Ground, list[Check]]]:
+    """Return the cases of one id that have the same ground, together."""
+    found: dict[Ground, list[Check]] = {}
+    for case in cases:
+        found.setdefault(case.ground, []).append(case)
+    return list(found.items())
