@@ -13,7 +13,7 @@ from x402sim.report import need_extra
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from x402sim.experiments.batches import Task
+    from x402sim.experiments.drive import Task
     from x402sim.experiments.worker import Work
 
 OnError = Literal["raise", "record"]
@@ -147,8 +147,7 @@ def _play(
     shown: bool,
 ) -> list[Any]:
     """Play the points that are not done yet; return the tables of all."""
-    from x402sim.experiments.batches import Batches
-    from x402sim.experiments.drive import Drive
+    from x402sim.experiments.drive import Batches, Drive
     from x402sim.experiments.executors import pool_of
     from x402sim.experiments.folder import Folder, name_of
     from x402sim.experiments.tables import decoded
