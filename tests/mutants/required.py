@@ -100,14 +100,9 @@ required("unpaid-is-401", "1/unpaid-402", "A request without proof of payment is
 required("content-in-the-402", "1/unpaid-402", "The 402 already has the content in it.",
     body(lambda it: it.update(quote={"pair": "BTC-USD", "entryPrice": 1.0})),
     broad="every answer that refuses something has the content")  # fmt: skip
-required(
-    "unpaid-is-a-web-page",
-    "2.2/body",
-    "The 402 has a page of HTML for a body.",
-    replies(
-        QUOTE, lambda _, it: page("<h1>Payment Required</h1>", 402) if it.status == 402 else it
-    ),
-)
+required("unpaid-is-a-web-page", "2.2/body", "The 402 has a page of HTML for a body.",
+    replies(QUOTE, lambda _, it:
+        page("<h1>Payment Required</h1>", 402) if it.status == 402 else it))  # fmt: skip
 required("error-in-lower-case", "2.2/body", 'The 402 says "payment required".',
     body(lambda it: it.update(error="payment required")))  # fmt: skip
 required("no-message", "2.2/body", "The 402 has no message.",

@@ -158,18 +158,10 @@ session("third-digit-is-dropped", "kit/4.4/max-spend", "A maxSpend of 1.009 is t
     requests(SESSIONS, two_digits))  # fmt: skip
 session("deposit-of-one-token", "4.4/max-spend", "The deposit is 1.00, whatever maxSpend says.",
     deposit(lambda amount: TOKEN))  # fmt: skip
-session(
-    "deposit-may-be-less",
-    "2.1/amount",
+session("deposit-may-be-less", "2.1/amount",
     "The amount of a deposit is not compared: one base unit pays for any budget.",
-    settlement_rule(
-        "2.1/amount",
-        lambda case: (
-            case.issued.resource == SESSIONS
-            or case.requirements.max_amount_required == case.issued.max_amount_required
-        ),
-    ),
-)
+    settlement_rule("2.1/amount", lambda case: case.issued.resource == SESSIONS
+        or case.requirements.max_amount_required == case.issued.max_amount_required))  # fmt: skip
 session("message-of-a-quote", "2.2/body",
     "The message of a deposit's 402 states the price of a quote.",
     answers(402, SESSIONS, lambda it: it.update(message="Payment of 10000 base units is required")))  # fmt: skip
@@ -184,29 +176,14 @@ session("a-session-each-time", "3/deposit-makes-session",
 session("any-payment-funds-a-session", "3/deposit-makes-session",
     "The payment of a quote opens a session with the budget the body asks for.",
     sessions(any_payment))  # fmt: skip
-session(
-    "ids-are-called-sess",
-    "2.6/id-prefix",
-    "Session ids begin with sess_.",
+session("ids-are-called-sess", "2.6/id-prefix", "Session ids begin with sess_.",
     requests(QUOTE, sess(lambda it: it.replace("sess_", "session_", 1))),
-    answers(
-        None,
-        SESSIONS,
-        lambda it: it.update(
-            {k: v.replace("session_", "sess_", 1) for k, v in it.items() if k == "sessionId"}
-        ),
-    ),
-)
-session(
-    "remaining-is-the-deposit",
-    "2.6/remaining",
+    answers(None, SESSIONS, lambda it: it.update(
+        {k: v.replace("session_", "sess_", 1) for k, v in it.items() if k == "sessionId"})))  # fmt: skip
+session("remaining-is-the-deposit", "2.6/remaining",
     "The remaining budget that is shown never shrinks.",
-    answers(
-        None,
-        "/api/sessions",
-        lambda it: it.update(remaining=it["deposited"]) if "remaining" in it else None,
-    ),
-)
+    answers(None, "/api/sessions", lambda it:
+        it.update(remaining=it["deposited"]) if "remaining" in it else None))  # fmt: skip
 
 
 @session.defect(
