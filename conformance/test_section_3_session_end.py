@@ -4,25 +4,25 @@ The specification shows neither the unit of a duration nor how soon a refund com
 file can say both; otherwise the suite waits for a while, and does not judge what may be later.
 """
 
-from x402sim.protocol.money import to_decimal
+from x402sim.protocol.money import to_base, to_decimal
 from x402sim.spec.ground import derived
 from x402sim.suite.answers import OpenSession
 from x402sim.suite.check import check
-from x402sim.suite.ending import spend
-from x402sim.suite.expect import expect, expect_served, expect_withheld, require
-from x402sim.suite.expiry import told_end_s
+from x402sim.suite.ending import (
+    CLOCK_END_S,
+    GRACE_S,
+    expect_refunded,
+    open_ending,
+    told_end_s,
+    within_s,
+)
+from x402sim.suite.expect import expect, expect_served, expect_withheld
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Skipped
 
-DURATION = 60
-ENDED_S = 3960
-"""After this, a session of 60 seconds or 60 minutes has expired and was swept."""
 EARLY_S = 5
 """Within this, a session of a usual duration does not end."""
-GRACE_S = 2
-A_WHILE_S, LONG_S = 15, 300
-"""How long a refund is waited for, at once and in a patient run."""
 IN_ALL_S = 340
 """How long a patient run waits for end and refund."""
 
@@ -36,34 +36,20 @@ def _units_s(setting: Setting) -> tuple[int, ...]:
 def _end_s(setting: Setting) -> float:
     """Return how long a session lasts that ends soon, at most."""
     if setting.advance is not None:
-        return ENDED_S
+        return CLOCK_END_S
     return setting.target.sessions.shortest * _units_s(setting)[-1] + GRACE_S
 
 
 def _refunded_s(setting: Setting) -> float:
     """Return how long the refund of a session that ends soon takes, at most."""
-    within_s = setting.target.sessions.refund_within_s
-    if setting.options.patient and not within_s:
-        return IN_ALL_S
-    return _end_s(setting) + (within_s or A_WHILE_S)
+    in_all_s = _end_s(setting) + within_s(setting)
+    return in_all_s if setting.target.sessions.refund_within_s else min(in_all_s, IN_ALL_S)
 
 
-def _early_s(_: Setting) -> float:
-    return EARLY_S
-
-
-async def _open(probe: Probe, requests: int) -> OpenSession:
-    """Open a session that ends soon, with a payer of its own."""
-    max_spend, soon = await probe.budget_for(requests), _soon(probe)
-    offered = await probe.ask_session(max_spend, soon)
-    if offered.status < 500 and offered.status != 402:
-        raise Skipped(f"no session of duration {soon}, see sessions.shortest: {offered.summary}")
-    return await probe.open_session(max_spend, duration=soon)
-
-
-def _soon(probe: Probe) -> int:
-    """Return a duration that ends soon."""
-    return probe.target.sessions.shortest if probe.setting.advance is None else DURATION
+async def _let_one_end(probe: Probe) -> None:
+    """Open a session that ends soon, and wait for its end."""
+    ending = await open_ending(probe, await probe.budget_for(2))
+    await _wait_for_the_end(probe, ending.session)
 
 
 async def _wait_for_the_end(probe: Probe, session: OpenSession) -> None:
@@ -77,7 +63,7 @@ async def _wait_for_the_end(probe: Probe, session: OpenSession) -> None:
     told_s = await told_end_s(probe, session)
     is_told = told_s is not None and not probe.target.sessions.duration_unit_s
     if probe.setting.advance is not None:
-        ends_s = [ENDED_S]
+        ends_s = [CLOCK_END_S]
     elif is_told and told_s is not None:
         if told_s - begun_s > _end_s(probe.setting):
             raise Skipped(f"its session says that it ends in {told_s - begun_s:.0f} s: --patient")
@@ -97,42 +83,12 @@ async def _wait_for_the_end(probe: Probe, session: OpenSession) -> None:
     expect_withheld(answer)
 
 
-async def _expect_refunds(
-    probe: Probe, session: OpenSession, amount_base: int, *, begun_s: float
-) -> None:
-    """Fail unless exactly this amount is refunded to the payer of an expired session.
-
-    In how many transfers is open. Raises `Skipped` if it may still come, because nobody knows how
-    late that may be.
-    """
-    now_s = probe.clock.now()
-    within_s = float(probe.target.sessions.refund_within_s or A_WHILE_S)
-    if probe.setting.options.patient and not probe.target.sessions.refund_within_s:
-        within_s = min(LONG_S, max(0.0, begun_s + IN_ALL_S - now_s))
-
-    async def is_refunded() -> bool:
-        return sum(await probe.world.received(session.paid.payer)) >= amount_base
-
-    is_there = await probe.eventually(is_refunded, within_s)
-    is_known = probe.setting.advance is not None or within_s >= LONG_S
-    if not is_there and not (is_known or probe.target.sessions.refund_within_s):
-        raise Skipped(
-            f"no refund within {within_s:.0f} s, and how late it may be is not known: set "
-            "sessions.refund_within_s, or give --patient"
-        )
-    refunds = await probe.world.received(session.paid.payer)
-    deposit, receipt = session.paid.challenge.amount_base, session.paid.receipt
-    what = f"refunded of a deposit of {deposit} in all: {amount_base}"
-    told = f"{sum(refunds)}, in {len(refunds)} transfers on the ledger: {refunds}"
-    require(what, sum(refunds) == amount_base, told, receipt.show)
-
-
 @check(
     "3/expiry-refund", baseline="session", needs="funds, sessions", deposits="0.02", waits=_end_s
 )
 async def an_expired_session_serves_nothing_more(probe: Probe) -> None:
     """When its duration is over, a session with budget left serves nothing more."""
-    await _wait_for_the_end(probe, await _open(probe, 2))
+    await _let_one_end(probe)
 
 
 @check(
@@ -144,19 +100,13 @@ async def an_expired_session_serves_nothing_more(probe: Probe) -> None:
 )
 async def what_is_left_is_refunded(probe: Probe) -> None:
     """Exactly the unspent amount of an expired session is refunded."""
-    price_base, begun_s = (await probe.challenge()).amount_base, probe.clock.now()
-    spent = await _open(probe, 1)
-    await spend(probe, spent, spent.paid.challenge.amount_base // price_base)
-    partly = await _open(probe, 3)
-    await spend(probe, partly, 1)
-    untouched = await _open(probe, 2)
-    await _wait_for_the_end(probe, await _open(probe, 2))
-    deposit_base = untouched.paid.challenge.amount_base
-    await _expect_refunds(probe, untouched, deposit_base, begun_s=begun_s)
-    rest_base = partly.paid.challenge.amount_base - price_base
-    await _expect_refunds(probe, partly, rest_base, begun_s=begun_s)
-    rest_base = spent.paid.challenge.amount_base % price_base
-    await _expect_refunds(probe, spent, rest_base, begun_s=begun_s)
+    price_base, until_s = (await probe.challenge()).amount_base, probe.clock.now() + IN_ALL_S
+    whole = await probe.budget_for(1)
+    spent = await open_ending(probe, whole, spends=to_base(whole, 6) // price_base)
+    partly = await open_ending(probe, await probe.budget_for(3), spends=1)
+    untouched = await open_ending(probe, await probe.budget_for(2))
+    await _let_one_end(probe)
+    await expect_refunded(probe, untouched, partly, spent, until_s=until_s)
 
 
 @check(
@@ -170,7 +120,7 @@ async def what_is_left_is_refunded(probe: Probe) -> None:
     baseline="session",
     needs="funds, sessions",
     deposits="0.02",
-    waits=_early_s,
+    waits=lambda _: EARLY_S,
 )
 async def nothing_ends_early(probe: Probe) -> None:
     """A session that has not expired is served, and nothing is refunded."""
@@ -190,14 +140,15 @@ async def nothing_ends_early(probe: Probe) -> None:
 )
 async def what_was_refunded_stays_over(probe: Probe) -> None:
     """Claiming a session again after its refund yields neither the session nor a second refund."""
-    begun_s, session = probe.clock.now(), await _open(probe, 2)
-    deposit = session.paid.challenge
-    await _wait_for_the_end(probe, await _open(probe, 2))
-    await _expect_refunds(probe, session, deposit.amount_base, begun_s=begun_s)
+    until_s = probe.clock.now() + IN_ALL_S
+    kept = await open_ending(probe, await probe.budget_for(2))
+    session, deposit = kept.session, kept.session.paid.challenge
+    await _let_one_end(probe)
+    await expect_refunded(probe, kept, until_s=until_s)
     max_spend = to_decimal(deposit.amount_base, 6)
-    again = await probe.ask_session(max_spend, _soon(probe), payment_id=deposit.payment_id)
+    again = await probe.ask_session(max_spend, kept.duration, payment_id=deposit.payment_id)
     ids = {session.session_id, again.session_id or session.session_id}
     for session_id in sorted(ids):
         expect_withheld(await probe.ask(session_id=session_id))
-    await probe.wait(ENDED_S if probe.setting.advance is not None else EARLY_S)
-    await _expect_refunds(probe, session, deposit.amount_base, begun_s=begun_s)
+    await probe.wait(CLOCK_END_S if probe.setting.advance is not None else EARLY_S)
+    await expect_refunded(probe, kept)

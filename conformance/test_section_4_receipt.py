@@ -7,9 +7,8 @@ from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite import one_step
 from x402sim.suite.answers import Challenge, TargetAnswer
-from x402sim.suite.chain_view import TX_HASH
 from x402sim.suite.check import check
-from x402sim.suite.control_api import HOLD_S
+from x402sim.suite.control_api import HOLD_S, TX_HASH
 from x402sim.suite.expect import expect, expect_served, require
 from x402sim.suite.probe import Probe
 from x402sim.suite.records import record_of

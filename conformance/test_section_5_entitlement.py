@@ -6,9 +6,8 @@ from typing import Any
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
-from x402sim.suite.examples import examples
+from x402sim.suite.examples import examples, other_orders
 from x402sim.suite.expect import expect_not_served, expect_served, expect_withheld, require
-from x402sim.suite.orders import other_orders
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive

@@ -27,12 +27,10 @@ from x402sim.protocol.networks import TESTNET
 from x402sim.service.settings import Settings
 from x402sim.service.setup import Setup
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.suite.chain_view import ChainView
-from x402sim.suite.control_api import ControlApi
-from x402sim.suite.options import Options
+from x402sim.suite.control_api import ChainView, ControlApi
 from x402sim.suite.probe import Probe
 from x402sim.suite.remote import NotReady, reach
-from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.setting import Options, RunState, Setting
 from x402sim.suite.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive
 from x402sim.suite.wire import Wire

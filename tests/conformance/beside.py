@@ -8,8 +8,7 @@ import httpx
 from x402sim.protocol.networks import Network
 from x402sim.suite.check import Check
 from x402sim.suite.engine import run
-from x402sim.suite.options import Options
-from x402sim.suite.setting import Setting
+from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import Result
 from x402sim.world.assembly.recipe import Recipe

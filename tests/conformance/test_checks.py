@@ -26,8 +26,7 @@ from x402sim.suite.check import Check
 from x402sim.suite.control_api import ControlApi
 from x402sim.suite.engine import all_checks, folder, matching, run
 from x402sim.suite.local import judge
-from x402sim.suite.options import Options
-from x402sim.suite.setting import Setting
+from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import load
 from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly.recipe import Recipe

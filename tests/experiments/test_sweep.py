@@ -13,7 +13,7 @@ import pytest
 from tests.experiments import studies
 from x402sim import summarize, sweep
 from x402sim.experiments import drive
-from x402sim.experiments.batches import Batches, Task
+from x402sim.experiments.drive import Batches, Task
 from x402sim.experiments.folder import MANIFEST
 from x402sim.experiments.grid import Cell, cells
 from x402sim.experiments.sweep import SweepFailed

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.interop import node, programs, venv
+from tests.interop import programs
 from tests.interop.table import THOROUGH
 from tests.interop.test_guide import (
     EXPRESS,
@@ -56,11 +56,7 @@ def serving(server: LocalServer, shop: str, folder: Path) -> AbstractContextMana
         "networks": ["eip155:84532"],
         "price": "$0.01",
     }
-    return (
-        venv.serving("sell.py", sells)
-        if shop == "flask"
-        else node.serving("npm_v1/sell.mjs", sells)
-    )
+    return programs.serving("sell.py" if shop == "flask" else "npm_v1/sell.mjs", sells)
 
 
 @pytest.mark.parametrize("shop", SHOPS)

@@ -9,7 +9,7 @@ newer Python than the oldest that x402sim runs on.
 import httpx
 import pytest
 
-from tests.interop import venv
+from tests.interop import programs
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import Server
 from x402sim import BASE_SEPOLIA, PaymentAuth
@@ -24,7 +24,7 @@ PAGE = ["P1", "P2", "P3", "P4", "P5", "P6", "P7"]
 def test_x402_conformance_finds_nothing(server: Server, mode: str) -> None:
     page = server.ready["service"] + "/api/perp/market"
     url = {"live": server.ready["facilitator"], "resource": page}[mode]
-    got = venv.run("conformance.py", {"mode": mode, "url": url})
+    got = programs.run("conformance.py", {"mode": mode, "url": url})
     verdicts = {check["check"].split()[0]: check["pass"] for check in got["checks"]}
     assert got["exit"] == 0, got
     assert verdicts == dict.fromkeys(SUPPORTED if mode == "live" else PAGE, True)
@@ -43,7 +43,7 @@ def test_x402_inspect_reads_our_headers(server: Server) -> None:
         paid.request.headers["payment-signature"],
         paid.headers["payment-response"],
     ]
-    *read, wrong = venv.run("inspect_headers.py", [*values, '{"accepts": []}'])
+    *read, wrong = programs.run("inspect_headers.py", [*values, '{"accepts": []}'])
     kinds = ("PaymentRequired", "PaymentPayload", "SettlementResponse")
     assert read == [{"exit": 0, "kind": kind, "findings": []} for kind in kinds]
     assert (wrong["exit"], len(wrong["findings"])) == (1, 3)

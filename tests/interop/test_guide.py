@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import npm
-from tests.interop import node, programs, venv
+from tests.interop import programs, venv
 from tests.interop.table import PAGE, THOROUGH
 from tests.serve.driver import PRICE, Server
 
@@ -43,7 +43,7 @@ def in_node(program: str, folder: Path) -> list[str]:
     """Return the command of a JavaScript program, which is written into the folder."""
     file, packages = folder / "program.mjs", folder / "node_modules"
     file.write_text(program, encoding="utf-8")
-    packages.symlink_to(npm.packages(node.FOLDER / "npm_v2"))
+    packages.symlink_to(npm.packages(programs.FOLDER / "npm_v2"))
     return [str(npm.node()), str(file)]
 
 

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.interop import venv
+from tests.interop import programs
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import PRICE, started
 
@@ -20,7 +20,7 @@ def test_an_agent_pays_for_a_tool() -> None:
             "NETWORK": NETWORK,
         }
         told = {"server": settings, "key": payer.wallet.private_key}
-        got = venv.run("mcp_client.py", told)
+        got = programs.run("mcp_client.py", told)
 
         assert got["unpaid"]["isError"] is True
         required = json.loads(got["unpaid"]["content"][0]["text"])

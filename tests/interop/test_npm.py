@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop import node
+from tests.interop import programs
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import ORDER, PRICE, QUOTE, Payer, Server, started
 
@@ -42,7 +42,7 @@ def assert_paid(payer: Payer, to: str, answer: dict[str, Any], version: str) -> 
 @pytest.mark.parametrize("client", ["fetch", "axios"])
 def test_clients_buy_a_quote(server: Server, client: str, version: str) -> None:
     payer = server.payer()
-    answer = node.run(
+    answer = programs.run(
         f"npm_{version}/buy.mjs",
         {
             "client": client,
@@ -67,7 +67,7 @@ def test_clients_of_others_buy_a_quote(server: Server, client: str) -> None:
         "rpc": server.ready["rpc"],
         "body": ORDER,
     }
-    answer = node.run("npm_others/buy.mjs", told)
+    answer = programs.run("npm_others/buy.mjs", told)
     assert answer["body"]["quote"]["pair"] == ORDER["pair"]
     assert_paid(payer, server.ready["payTo"], answer, "v2")
 
@@ -83,9 +83,9 @@ def test_a_named_payment_gets_its_lost_answer_again(server: Server) -> None:
         "body": ORDER,
         "loses": True,
     }
-    named = node.run("npm_v2/buy.mjs", told | {"names": True})
+    named = programs.run("npm_v2/buy.mjs", told | {"names": True})
     assert_paid(payer, server.ready["payTo"], named, "v2")
-    unnamed = node.run("npm_v2/buy.mjs", told)
+    unnamed = programs.run("npm_v2/buy.mjs", told)
     assert unnamed["status"] == 402, "another payment is not named, and its answer stays lost"
 
 
@@ -98,7 +98,7 @@ def test_an_agent_pays_for_a_tool() -> None:
             "payTo": merchant.address,
             "key": payer.wallet.private_key,
         }
-        got = node.run("npm_v1/mcp.mjs", told)
+        got = programs.run("npm_v1/mcp.mjs", told)
         (accepted,) = got["unpaid"]["structuredContent"]["accepts"]
         assert (got["unpaid"]["isError"], accepted["maxAmountRequired"]) == (True, str(PRICE))
         assert got["paid"]["content"] == [{"type": "text", "text": "Oslo: sunny"}]
@@ -123,9 +123,9 @@ def test_servers_settle_at_our_facilitator(
         "network": network,
         "price": "$0.01",
     }
-    with node.serving(f"npm_{version}/sell.mjs", sells) as url:
+    with programs.serving(f"npm_{version}/sell.mjs", sells) as url:
         buys = {"client": client, "url": f"{url}/weather", "key": payer.wallet.private_key}
-        answer = node.run(f"npm_{version}/buy.mjs", buys | {"network": network})
+        answer = programs.run(f"npm_{version}/buy.mjs", buys | {"network": network})
     assert answer["body"] == {"weather": "sunny"}
     assert_paid(payer, merchant.address, answer, version)
 
@@ -135,7 +135,7 @@ def test_the_cronos_client_buys_a_quote_in_two_steps() -> None:
     with started() as server:
         payer = server.payer()
         told = {"base": server.ready["service"], "key": payer.wallet.private_key, "order": ORDER}
-        got = node.run("npm_v2/cronos.cjs", told)
+        got = programs.run("npm_v2/cronos.cjs", told)
         assert got["supported"]["kinds"] == [
             {"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"}
         ]
@@ -161,8 +161,8 @@ def test_over_cronos_a_client_of_version_2_must_be_allowed_the_token() -> None:
             "body": ORDER,
         }
         with pytest.raises(AssertionError, match="spend"):
-            node.run("npm_v2/buy.mjs", buys)
+            programs.run("npm_v2/buy.mjs", buys)
         assert payer.transfers == 0
-        answer = node.run("npm_v2/buy.mjs", buys | {"anyAsset": True})
+        answer = programs.run("npm_v2/buy.mjs", buys | {"anyAsset": True})
         assert answer["status"] == 200
         assert payer.transfers == 1

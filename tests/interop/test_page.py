@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.evm import find
-from tests.interop import node
+from tests.interop import programs
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import ORDER, PRICE, QUOTE, Server, started
 from x402sim.chain.node.anvil import VARIABLE
@@ -40,7 +40,7 @@ def test_a_page_pays_with_an_injected_wallet(server: Server) -> None:
         "token": server.ready["asset"],
         "shop": SHOP,
     }
-    found = node.run("npm_page/pay.mjs", told)
+    found = programs.run("npm_page/pay.mjs", told)
     bought, payer = found["bought"], server.ready["accounts"][0]["address"]
     assert (bought["asked"], bought["status"]) == (402, 200)
     assert bought["body"]["quote"]["pair"] == ORDER["pair"]

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.interop import venv
+from tests.interop import programs
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import ORDER, PRICE, QUOTE, Server, started
 from x402sim import BASE_SEPOLIA, PaymentAuth, PaymentFailed, Wallet
@@ -27,7 +27,7 @@ def run(server: Server, library: str, version: int, **told: Any) -> tuple[list[A
     """Let a client of this library ask for both resources; return its answers and its payer."""
     payer = server.payer()
     asks = [["POST", QUOTE, ORDER], ["GET", MARKET, None]]
-    answers = venv.run(
+    answers = programs.run(
         "client.py",
         {
             "url": server.ready["service"],
@@ -116,7 +116,7 @@ def bought(server: Server, client: str, path: str, network: str, **told: Any) ->
     """Let a client buy, and check that it paid once; return the answer, and what its header says."""
     payer = server.payer()
     told |= {"client": client, "url": server.ready["service"] + path, "network": network}
-    answer = venv.run("buy.py", told | {"key": payer.wallet.private_key})
+    answer = programs.run("buy.py", told | {"key": payer.wallet.private_key})
     assert answer["status"] == 200, answer
     moved = (payer.address.lower(), server.ready["payTo"].lower(), PRICE)
     assert server.transfers(sender=payer.address) == [moved]
@@ -164,7 +164,10 @@ def test_our_payer_pays_the_official_servers(server: Server, shop: str) -> None:
         "price": "$0.01",
     }
     auth = PaymentAuth(payer.wallet, network=BASE_SEPOLIA)
-    with venv.serving("sell.py", sells) as url, httpx.Client(auth=auth, trust_env=False) as http:
+    with (
+        programs.serving("sell.py", sells) as url,
+        httpx.Client(auth=auth, trust_env=False) as http,
+    ):
         first, second = [http.get(f"{url}/weather") for _ in range(2)]
         poor = PaymentAuth(Wallet.create(), network=BASE_SEPOLIA)
         with pytest.raises(PaymentFailed, match="insufficient_funds"):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop import node, venv
+from tests.interop import programs
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import PRICE, QUOTE, Payer, Server, started
 from x402sim import BASE_SEPOLIA
@@ -42,8 +42,8 @@ def test_servers_settle_at_our_facilitator(server: Server, shop: str, version: s
         "networks": [NAMES[2]],
         "price": "$0.01",
     }
-    with venv.serving("sell.py", sells) as url:
-        got = venv.run("visit.py", {"url": f"{url}/weather", "key": payer.wallet.private_key})
+    with programs.serving("sell.py", sells) as url:
+        got = programs.run("visit.py", {"url": f"{url}/weather", "key": payer.wallet.private_key})
     assert got["unpaid"]["status"] == 402
     assert (got["paid"]["status"], json.loads(got["paid"]["text"])) == (200, {"weather": "sunny"})
     told = json.loads(base64.b64decode(got["paid"]["headers"]["payment-response"]))
@@ -64,9 +64,9 @@ def test_a_facilitator_request_without_version_is_answered(server: Server) -> No
         "networks": [NAMES[1]],
         "price": "$0.01",
     }
-    with venv.serving("sell.py", sells) as url:
+    with programs.serving("sell.py", sells) as url:
         buys = {"client": "fetch", "url": f"{url}/weather", "key": payer.wallet.private_key}
-        got = node.run("npm_v1/buy.mjs", buys)
+        got = programs.run("npm_v1/buy.mjs", buys)
     assert (got["status"], got["body"]) == (200, {"weather": "sunny"})
     told = json.loads(base64.b64decode(got["headers"]["x-payment-response"]))
     assert (told["success"], told["network"], told["payer"]) == (True, NAMES[1], payer.address)
@@ -86,8 +86,8 @@ def test_a_shop_on_two_networks_is_paid_on_either() -> None:
         }
         for first, name in (("eip155:8453", "base"), (NAMES[2], "base-sepolia")):
             networks = sorted(["eip155:8453", NAMES[2]], key=lambda each: each != first)
-            with venv.serving("sell.py", {**sells, "networks": networks}) as url:
-                got = venv.run(
+            with programs.serving("sell.py", {**sells, "networks": networks}) as url:
+                got = programs.run(
                     "visit.py", {"url": f"{url}/weather", "key": payer.wallet.private_key}
                 )
             told = json.loads(base64.b64decode(got["paid"]["headers"]["payment-response"]))
@@ -101,7 +101,7 @@ def test_a_shop_on_two_networks_is_paid_on_either() -> None:
 @shows("client of discovery", "PyPI x402", "x402 version 2")
 def test_what_is_sold_here_is_found(server: Server) -> None:
     asked = {"facilitator": server.ready["facilitator"], "query": "market snapshot"}
-    got = venv.run("discover.py", asked)
+    got = programs.run("discover.py", asked)
     base = server.ready["service"]
     urls = {each["resource"] for each in got["listed"]}
     assert {f"{base}/api/perp/quote", f"{base}/api/perp/market"} <= urls
@@ -126,7 +126,7 @@ def requirements(version: x402.Version, to: str) -> dict[str, Any]:
 @pytest.mark.parametrize("version", [1, 2], ids=["v1", "v2"])
 def test_the_facilitator_client_is_answered(server: Server, version: x402.Version) -> None:
     merchant, payer = server.payer(funds=None), server.payer()
-    got = venv.run(
+    got = programs.run(
         "facilitate.py",
         {
             "facilitator": server.ready["facilitator"],

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.interop import onchain, venv
+from tests.interop import onchain, programs
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import Server
 
@@ -28,7 +28,7 @@ def test_it_verifies_and_settles_and_refuses_to_settle_twice(server: Server, ver
     payer, facilitator = (
         server.ready["accounts"][n]["address"].lower() for n in (2 * version - 1, 2 * version)
     )
-    steps = venv.run("be_facilitator.py", {**given, "x402": version, "amount": AMOUNT_BASE})
+    steps = programs.run("be_facilitator.py", {**given, "x402": version, "amount": AMOUNT_BASE})
     assert steps["verified"]["isValid"] is True
     settled, again, checked = (steps[name] for name in ("settled", "again", "checked again"))
     assert (settled["success"], settled["network"]) == (True, NETWORKS[version])

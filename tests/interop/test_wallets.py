@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop import cast_wallet, node, onchain, venv
+from tests.interop import cast_wallet, onchain, programs
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import Server
 
@@ -21,12 +21,12 @@ TRANSFERS = [11, 12, 14, 15]
 
 
 def _npm(program: str, given: dict[str, Any]) -> dict[str, Any]:
-    facts: dict[str, Any] = node.run(f"npm_chain/{program}.mjs", given)["facts"]
+    facts: dict[str, Any] = programs.run(f"npm_chain/{program}.mjs", given)["facts"]
     return facts
 
 
 def _web3(given: dict[str, Any]) -> dict[str, Any]:
-    facts: dict[str, Any] = venv.run("web3_wallet.py", given)["facts"]
+    facts: dict[str, Any] = programs.run("web3_wallet.py", given)["facts"]
     return facts
 
 

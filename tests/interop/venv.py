@@ -8,12 +8,8 @@ Nothing is skipped: what cannot be installed fails its tests.
 import fcntl
 import subprocess
 import sys
-from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from tests.interop import programs
 
 FOLDER = Path(__file__).parent / "python"
 REQUIREMENTS = FOLDER / "requirements.txt"
@@ -63,18 +59,3 @@ def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
     if done.returncode != 0:
         raise NotInstalled(f"{' '.join(command)} failed:\n{done.stderr.strip()}")
-
-
-def command(program: str) -> list[str]:
-    """Return the command of python/PROGRAM; -E keeps PYTHONPATH, and so our package, away."""
-    return [str(python()), "-E", str(FOLDER / program)]
-
-
-def run(program: str, told: dict[str, Any]) -> Any:
-    """Run python/PROGRAM; see `programs.run`."""
-    return programs.run(command(program), told)
-
-
-def serving(program: str, told: dict[str, Any]) -> AbstractContextManager[str]:
-    """Run python/PROGRAM, a server; see `programs.serving`."""
-    return programs.serving(command(program), told)

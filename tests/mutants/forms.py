@@ -26,7 +26,7 @@ from tests.mutants.middleware import (
 from tests.mutants.paying import PAY
 from tests.mutants.required import requirements
 from tests.mutants.session import Refunds
-from tests.mutants.wrapper import Wrapper, collaborator
+from tests.mutants.wrapper import collaborator, overriding
 from x402sim.protocol.crypto import keccak256
 from x402sim.protocol.header import PresentedPayment, json_of_header, present
 from x402sim.protocol.refusals import Refusal
@@ -93,16 +93,6 @@ class RefundsInTwo(Refunds):
         return outcome
 
 
-class PacksAnew(Wrapper):
-    """Sends the facilitator headers of its own making, with addresses in lower case."""
-
-    async def verify(self, payment: PresentedPayment, *of: Any) -> Any:
-        return await self.inner.verify(_packed_anew(payment), *of)
-
-    async def settle(self, payment: PresentedPayment, *of: Any) -> Any:
-        return await self.inner.settle(_packed_anew(payment), *of)
-
-
 def _packed_anew(payment: PresentedPayment) -> PresentedPayment:
     if payment.authorization is None:
         return payment
@@ -154,32 +144,29 @@ def upper(it: Any) -> None:
 
 FORMS: dict[str, tuple[Change, ...]] = {
     "a failed settlement is a 200": (refused(200, lambda text: {"success": False, "error": text}),),
-    "a failed settlement is a 202": (
-        refused(202, lambda text: {"success": False, "error": {"message": f"No: {text}."}}),
-    ),
+    "a failed settlement is a 202":
+        (refused(202, lambda text: {"success": False, "error": {"message": f"No: {text}."}}),),
     "a failed settlement is a redirect": (refused(303, lambda text: {"detail": [{"msg": text}]}),),
-    "a failed settlement has no flag": (
-        refused(200, lambda text: {"title": text, "txHash": None}, "application/problem+json"),
-    ),
-    "no session is a 200": (
-        refused(200, lambda text: {"success": False, "error": text}, path=SESSIONS),
-    ),
+    "a failed settlement has no flag":
+        (refused(200, lambda text: {"title": text, "txHash": None}, "application/problem+json"),),
+    "no session is a 200":
+        (refused(200, lambda text: {"success": False, "error": text}, path=SESSIONS),),
     "a refund is two transfers": (collaborator(facilitator=RefundsInTwo),),
-    "headers are packed anew": (collaborator(facilitator=PacksAnew),),
+    "headers are packed anew": (overriding("facilitator",
+        verify=lambda it, payment, *of: it.inner.verify(_packed_anew(payment), *of),
+        settle=lambda it, payment, *of: it.inner.settle(_packed_anew(payment), *of)),),
     "a deposit has no receipt": (deposits(without_a_receipt),),
     "a session is at a location": (deposits(at_a_location),),
-    "words that begin like a session's id": (
-        answers(None, "/", lambda it: {"type": "session_deposit", **it} if dict(it) else None),
-    ),
+    "words that begin like a session's id": (answers(None, "/", lambda it:
+        {"type": "session_deposit", **it} if dict(it) else None),),
     "deposits have a limit": (at_most(500),),
     "402s are problems": (of_type("application/problem+json"),),
     "hashes in upper case": (answers(200, PAY, lambda it: upper(it) if "txHash" in it else None),),
     "times as 300.0": (requirements(maxTimeoutSeconds=float), requests(PAY, in_whole_seconds)),
     "everything has moved": (middleware(moved),),
-    "a slash at its end is the same path": (
-        paths(lambda path: QUOTE if path == QUOTE + "/" else path),
-    ),
-}
+    "a slash at its end is the same path":
+        (paths(lambda path: QUOTE if path == QUOTE + "/" else path),),
+}  # fmt: skip
 """Every form, by its name, and the changes that make it."""
 
 TOGETHER = tuple(

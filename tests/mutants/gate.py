@@ -18,39 +18,25 @@ gate = Kind("gate")
 def ids_open(when: Callable[[Service, str], bool]) -> Change:
     """Let some payment ids open every resource, besides those that are paid."""
 
-    class Opens(Wrapper):
-        """A cache with these ids in it."""
-
-        def grants(self, payment_id: str, *of: Any) -> bool:
-            return when(self.service, payment_id) or self.inner.grants(payment_id, *of)
-
-    return collaborator(entitlements=Opens)
+    return overriding("entitlements", grants=lambda it, payment_id, *of: (
+        when(it.service, payment_id) or it.inner.grants(payment_id, *of)
+    ))  # fmt: skip
 
 
 def ids_are_alike(key: Callable[[str], str]) -> Change:
     """Let a payment id open what another one has paid for, if a part of both is the same."""
 
-    class Alike(Wrapper):
-        """A store that compares this part only."""
-
-        known: dict[str, str]
-
-        def insert_pending(self, claim: Any) -> Any:
-            self.known[key(claim.payment_id)] = claim.payment_id
-            return self.inner.insert_pending(claim)
-
-        def grants(self, payment_id: str, resource: str) -> bool:
-            return bool(self.inner.grants(self.known.get(key(payment_id), payment_id), resource))
-
     def change(recipe: Recipe) -> Recipe:
         known: dict[str, str] = {}  # it outlives a crash, as a database does
 
-        def alike(payments: Any, service: Service) -> Alike:
-            made = Alike(payments, service)
-            made.known = known
-            return made
+        def insert_pending(it: Any, claim: Any) -> Any:
+            known[key(claim.payment_id)] = claim.payment_id
+            return it.inner.insert_pending(claim)
 
-        return collaborator(payments=alike)(recipe)
+        def grants(it: Any, payment_id: str, resource: str) -> bool:
+            return bool(it.inner.grants(known.get(key(payment_id), payment_id), resource))
+
+        return overriding("payments", insert_pending=insert_pending, grants=grants)(recipe)
 
     return change
 

@@ -8,6 +8,7 @@ silent. A failure or a doubt about one of these is a false alarm.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -18,7 +19,7 @@ from tests.mutants.middleware import Answer, Request, Serve, answers, middleware
 from tests.mutants.paying import PAY
 from tests.mutants.reconciliation import ForgetsRefusals
 from tests.mutants.required import ids, requirements
-from tests.mutants.wrapper import Wrapper, collaborator
+from tests.mutants.wrapper import Wrapper, collaborator, overriding
 from x402sim import TESTNET
 from x402sim.protocol.refusals import Refusal
 from x402sim.service.settings import Settings
@@ -26,7 +27,7 @@ from x402sim.service.state import Service
 from x402sim.service.upstream.rpc import NonceState
 from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.engine import folder
-from x402sim.suite.target import RecordEndpoint, SessionsEndpoint, Target, load
+from x402sim.suite.target import Target, load
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.transport.latency import Latency, constant
 
@@ -67,14 +68,7 @@ def honest(name: str, *changes: Change, **how: Any) -> Honest:
 
 def own_target() -> Target:
     """Return the description of our own service."""
-    file = folder() / "targets" / OWN
-    if file.exists():
-        return load(file)
-    return Target(
-        name="x402sim",
-        record=RecordEndpoint(path="/api/payments/{paymentId}"),
-        sessions=SessionsEndpoint(view="/api/sessions/{sessionId}"),
-    )
+    return load(folder() / "targets" / OWN)
 
 
 def everywhere(change: Callable[[Any], Any]) -> Change:
@@ -155,13 +149,6 @@ def asked_afterwards(recipe: Recipe) -> Recipe:
     return collaborator(payments=Claims, rpc=AskedLater)(recipe)
 
 
-class AsksTheExplorer(Wrapper):
-    """A node that is not asked for transactions: the explorer is, again and again."""
-
-    async def transaction(self, tx_hash: str) -> Any:
-        return await self.service.explorer.transaction(tx_hash)
-
-
 def every_refusal_is_final(it: Any) -> None:
     """Say of a refused payment that it will never be charged, unless it was sent."""
     if it.get("final") is False and it["error"] != Refusal.PENDING.text:
@@ -183,94 +170,54 @@ BEFORE = (
 
 SLOW = constant(0.1)
 
-HONEST: dict[str, Honest] = {
-    each.name: each
-    for each in (
-        honest("to the letter", sweep_s=Settings.session_sweep_s),
-        honest("with its own target", own_target=True),
-        *switched(),
-        honest("every decision switched", decisions=alternatives()),
-        honest("200 ms a request", latency={"service": SLOW}),
-        honest(
-            "200 ms a request, and the world too",
-            latency=dict.fromkeys(("service", "facilitator", "explorer", "rpc"), SLOW),
-        ),
-        *(honest(f"seed {seed}", seed=seed) for seed in (2, 3, 4)),
-        honest("more fields", everywhere(lambda it: {"apiVersion": 3, **it})),
-        honest("keys in another order", everywhere(reversed_keys)),
-        honest("errors as problem details", everywhere(as_problem)),
-        honest("errors as objects", everywhere(as_object)),
-        honest("addresses in lower case", requirements(payTo=str.lower, asset=str.lower)),
-        honest("ids as UUIDs", ids(lambda luck, *_: f"pay_{_uuid(luck[:16])}")),
-        honest(
-            "ids that begin with the time",
-            ids(lambda luck, expires_s, n: f"pay_{expires_s:x}{luck[:10].hex()}"),
-        ),
-        honest(
-            "ids that begin alike",
-            ids(lambda luck, *_: f"pay_live_eyJhbGciOiJIUzI1NiJ9.{luck[:16].hex()}"),
-        ),
-        honest(
-            "session under another name",
-            answers(
-                201, "/api/sessions", lambda it: {"data": {"session": {"id": it["sessionId"]}}}
-            ),
-        ),
-        honest("a bare list of agents", answers(200, "/api/agents", lambda it: it["agents"])),
-        honest(
-            "a list of agents' names",
-            answers(
-                200, "/api/agents", lambda it: {"agents": [each["name"] for each in it["agents"]]}
-            ),
-        ),
-        honest(
-            "any description may come back", settlement_rule("2.1/description", lambda case: True)
-        ),
-        honest(
-            "addresses compared to the letter",
-            settlement_rule(
-                "2.1/pay-to", lambda case: case.requirements.pay_to == case.issued.pay_to
-            ),
-            settlement_rule("2.1/asset", lambda case: case.requirements.asset == case.issued.asset),
-        ),
-        honest("no other fields taken", requests(PAY, nothing_beside)),
-        honest("hex headers only", unreadable_if(prefix=False)),
-        honest(
-            "whole prices",
-            answers(
-                200,
-                "/api/perp/quote",
-                lambda it: it["quote"].update(
-                    entryPrice=int(it["quote"]["entryPrice"]) + 1, fundingRate=0
-                ),
-            ),
-        ),
-        honest("in no hurry", sweep_s=300),
-        honest("refusals are final", answers(None, PAY, every_refusal_is_final)),
-        honest("errors are texts only", answers(None, PAY, nothing_more_is_said)),
-        honest("no claim after a refusal", collaborator(payments=ForgetsRefusals)),
-        honest("the chain is asked afterwards", asked_afterwards),
-        honest("as it was before", *BEFORE, own_target=True),
-        honest("the explorer is asked until a block is deep", collaborator(rpc=AsksTheExplorer)),
-        honest("any block is deep", setting(final_depth=0)),
-        honest("blocks are deep late", setting(final_depth=90)),
-        honest("what is sent back is ignored", middleware(ignoring_what_comes_back, PAY)),
-        *(honest(name, *changes) for name, changes in FORMS.items()),
-        honest(
-            "records and sessions inside",
-            answers(200, "/api/payments/", lambda it: {"data": [it]}),
-            answers(200, "/api/sessions/", lambda it: {"session": it}),
-            own_target=True,
-        ),
-        *(
-            honest(f"any {field} may come back", settlement_rule(f"2.1/{field}", lambda case: True))
-            for field in ("timeout", "resource")
-        ),
-    )
-}
+HONEST: dict[str, Honest] = {each.name: each for each in (
+    honest("to the letter", sweep_s=Settings.session_sweep_s),
+    honest("with its own target", own_target=True),
+    *switched(),
+    honest("every decision switched", decisions=alternatives()),
+    honest("200 ms a request", latency={"service": SLOW}),
+    honest("200 ms a request, and the world too",
+        latency=dict.fromkeys(("service", "facilitator", "explorer", "rpc"), SLOW)),
+    *(honest(f"seed {seed}", seed=seed) for seed in (2, 3, 4)),
+    honest("more fields", everywhere(lambda it: {"apiVersion": 3, **it})),
+    honest("keys in another order", everywhere(reversed_keys)),
+    honest("errors as problem details", everywhere(as_problem)),
+    honest("errors as objects", everywhere(as_object)),
+    honest("addresses in lower case", requirements(payTo=str.lower, asset=str.lower)),
+    honest("ids as UUIDs", ids(lambda luck, *_: f"pay_{UUID(bytes=luck[:16])}")),
+    honest("ids that begin with the time",
+        ids(lambda luck, expires_s, n: f"pay_{expires_s:x}{luck[:10].hex()}")),
+    honest("ids that begin alike",
+        ids(lambda luck, *_: f"pay_live_eyJhbGciOiJIUzI1NiJ9.{luck[:16].hex()}")),
+    honest("session under another name", answers(201, "/api/sessions",
+        lambda it: {"data": {"session": {"id": it["sessionId"]}}})),
+    honest("a bare list of agents", answers(200, "/api/agents", lambda it: it["agents"])),
+    honest("a list of agents' names", answers(200, "/api/agents",
+        lambda it: {"agents": [each["name"] for each in it["agents"]]})),
+    honest("any description may come back", settlement_rule("2.1/description", lambda case: True)),
+    honest("addresses compared to the letter",
+        settlement_rule("2.1/pay-to", lambda case: case.requirements.pay_to == case.issued.pay_to),
+        settlement_rule("2.1/asset", lambda case: case.requirements.asset == case.issued.asset)),
+    honest("no other fields taken", requests(PAY, nothing_beside)),
+    honest("hex headers only", unreadable_if(prefix=False)),
+    honest("whole prices", answers(200, "/api/perp/quote", lambda it: it["quote"].update(
+        entryPrice=int(it["quote"]["entryPrice"]) + 1, fundingRate=0))),
+    honest("in no hurry", sweep_s=300),
+    honest("refusals are final", answers(None, PAY, every_refusal_is_final)),
+    honest("errors are texts only", answers(None, PAY, nothing_more_is_said)),
+    honest("no claim after a refusal", collaborator(payments=ForgetsRefusals)),
+    honest("the chain is asked afterwards", asked_afterwards),
+    honest("as it was before", *BEFORE, own_target=True),
+    honest("the explorer is asked until a block is deep",
+        overriding("rpc", transaction=lambda it, tx_hash: it.service.explorer.transaction(tx_hash))),
+    honest("any block is deep", setting(final_depth=0)),
+    honest("blocks are deep late", setting(final_depth=90)),
+    honest("what is sent back is ignored", middleware(ignoring_what_comes_back, PAY)),
+    *(honest(name, *changes) for name, changes in FORMS.items()),
+    honest("records and sessions inside",
+        answers(200, "/api/payments/", lambda it: {"data": [it]}),
+        answers(200, "/api/sessions/", lambda it: {"session": it}), own_target=True),
+    *(honest(f"any {field} may come back", settlement_rule(f"2.1/{field}", lambda case: True))
+      for field in ("timeout", "resource")),
+)}  # fmt: skip
 """Every honest service, by its name."""
-
-
-def _uuid(raw: bytes) -> str:
-    text = raw.hex()
-    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))

@@ -184,13 +184,6 @@ class StatusIsIndexed(Wrapper):
         return
 
 
-indexer(
-    "block-as-text",
-    "2.4/block-null",
-    "The block number of a record is a string of hex digits.",
-    answers(
-        200,
-        RECORD,
-        lambda it: it.update(block_number=it["block_number"] and hex(it["block_number"])),
-    ),
-)
+indexer("block-as-text", "2.4/block-null", "The block number of a record is a string of hex digits.",
+    answers(200, RECORD, lambda it: it.update(
+        block_number=it["block_number"] and hex(it["block_number"]))))  # fmt: skip

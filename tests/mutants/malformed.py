@@ -98,14 +98,10 @@ def is_no_base64(request: Request) -> bool:
 malformed("base64-only", "2.3/hex-header",
     "A payment header is taken in base64 only, not in 0x-hex.",
     unreadable_if(prefix=True))  # fmt: skip
-malformed(
-    "description-must-come-back",
-    "2.1/description",
+malformed("description-must-come-back", "2.1/description",
     "Requirements are refused unless the description is sent back.",
-    settlement_rule(
-        "2.1/description", lambda case: case.requirements.description == case.issued.description
-    ),
-)
+    settlement_rule("2.1/description", lambda case:
+        case.requirements.description == case.issued.description))  # fmt: skip
 
 
 @malformed.defect("id-may-be-missing", "4.1/validate")

@@ -12,7 +12,7 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.mutants.change import Change, all_of, on_app
-from tests.mutants.wrapper import Wrapper, collaborator
+from tests.mutants.wrapper import overriding
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.service.state import Service
 
@@ -247,14 +247,10 @@ def free(request: Request) -> Request:
     return request.having(x_payment_id=FREE, x_session_id=None)
 
 
-class Unlocked(Wrapper):
-    """A cache with one entitlement for everything."""
-
-    def grants(self, payment_id: str, *of: Any) -> bool:
-        return payment_id == FREE or self.inner.grants(payment_id, *of)
-
-
-unlocked = collaborator(entitlements=Unlocked)
+unlocked = overriding("entitlements", grants=lambda it, payment_id, *of: (
+    payment_id == FREE or it.inner.grants(payment_id, *of)
+))  # fmt: skip
+"""A cache with one entitlement for everything."""
 
 
 def let_in(path: str, when: Callable[[Service, Request], bool]) -> Change:

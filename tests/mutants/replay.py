@@ -93,13 +93,10 @@ replay("authorization-pays-for-many", "7/nonce-already-used",
 replay("authorization-by-its-text", "5/nonce-once",
     "Used authorizations are known by their header's text: another spelling passes.",
     used_authorizations_pay(lambda request, seen: request.field("paymentHeader") != seen.header))  # fmt: skip
-replay(
-    "authorization-by-the-chain-alone",
-    "5/nonce-once",
+replay("authorization-by-the-chain-alone", "5/nonce-once",
     "After any refusal the chain is asked for the authorization: with a broken signature, "
     "one that has paid for an id pays for another.",
-    used_authorizations_pay(lambda request, seen: True, INVALID_SIGNATURE),
-)
+    used_authorizations_pay(lambda request, seen: True, INVALID_SIGNATURE))  # fmt: skip
 
 
 @replay.defect("paid-id-is-paid-again", "7/payment-already-settled")

@@ -19,12 +19,11 @@ from tests.mutants.middleware import (
 )
 from tests.mutants.mutant import Kind, into
 from tests.mutants.paying import PAY, with_id
-from tests.mutants.wrapper import Wrapper, collaborator
+from tests.mutants.wrapper import Wrapper, collaborator, overriding
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import MAINNET
 from x402sim.rng import Stream
 from x402sim.service.issue import AGENTS, QUOTE, SESSIONS, Issuer
-from x402sim.service.state import Service
 from x402sim.world.assembly.recipe import Recipe
 
 required = Kind("required-402")
@@ -50,32 +49,21 @@ def requirements(**changes: Any) -> Change:
 def ids(spell: Callable[[bytes, int, int], str]) -> Change:
     """Spell payment ids from 32 bytes of luck, the time of expiry in seconds, and a count."""
 
-    class Respelled(Wrapper):
-        """An issuer that remembers which of its ids stands for which of the real ones."""
-
-        real: dict[str, str]
-
-        def issue(self, *terms: Any) -> Any:
-            required = self.inner.issue(*terms)
-            count = len(self.real) + 1
-            luck = hashlib.sha256(str(count).encode()).digest()
-            expires_s = self.inner.read(required.payment_id).expires_s
-            name = spell(luck, expires_s, count)
-            self.real[name] = required.payment_id
-            return msgspec.structs.replace(required, payment_id=name)
-
-        def read(self, payment_id: str) -> Any:
-            return self.inner.read(self.real.get(payment_id, ""))
-
     def change(recipe: Recipe) -> Recipe:
         real: dict[str, str] = {}  # it outlives a crash, as the real ids do
 
-        def respelled(issuer: Any, service: Service) -> Respelled:
-            made = Respelled(issuer, service)
-            made.real = real
-            return made
+        def issue(it: Any, *terms: Any) -> Any:
+            required = it.inner.issue(*terms)
+            count = len(real) + 1
+            luck = hashlib.sha256(str(count).encode()).digest()
+            name = spell(luck, it.inner.read(required.payment_id).expires_s, count)
+            real[name] = required.payment_id
+            return msgspec.structs.replace(required, payment_id=name)
 
-        return collaborator(issuer=respelled)(recipe)
+        def read(it: Any, payment_id: str) -> Any:
+            return it.inner.read(real.get(payment_id, ""))
+
+        return overriding("issuer", issue=issue, read=read)(recipe)
 
     return change
 
@@ -112,14 +100,9 @@ required("unpaid-is-401", "1/unpaid-402", "A request without proof of payment is
 required("content-in-the-402", "1/unpaid-402", "The 402 already has the content in it.",
     body(lambda it: it.update(quote={"pair": "BTC-USD", "entryPrice": 1.0})),
     broad="every answer that refuses something has the content")  # fmt: skip
-required(
-    "unpaid-is-a-web-page",
-    "2.2/body",
-    "The 402 has a page of HTML for a body.",
-    replies(
-        QUOTE, lambda _, it: page("<h1>Payment Required</h1>", 402) if it.status == 402 else it
-    ),
-)
+required("unpaid-is-a-web-page", "2.2/body", "The 402 has a page of HTML for a body.",
+    replies(QUOTE, lambda _, it:
+        page("<h1>Payment Required</h1>", 402) if it.status == 402 else it))  # fmt: skip
 required("error-in-lower-case", "2.2/body", 'The 402 says "payment required".',
     body(lambda it: it.update(error="payment required")))  # fmt: skip
 required("no-message", "2.2/body", "The 402 has no message.",

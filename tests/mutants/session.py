@@ -22,13 +22,14 @@ from tests.mutants.middleware import (
     unlocked,
 )
 from tests.mutants.mutant import Kind, at, into
-from tests.mutants.wrapper import Wrapper, altered, collaborator, overriding
+from tests.mutants.wrapper import Wrapper, altered, overriding
 from x402sim.protocol.crypto import checksum, keccak256, sign
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, encode_header, present
 from x402sim.protocol.money import to_base
 from x402sim.service.issue import QUOTE, SESSIONS
 from x402sim.service.state import Service
+from x402sim.world.assembly.recipe import Recipe
 
 session = Kind("session")
 TOKEN = 10**6
@@ -41,14 +42,11 @@ TOKEN = 10**6
 def deposit(change: Callable[[int], int]) -> Change:
     """Ask for another deposit than maxSpend says; both in base units."""
 
-    class OtherDeposit(Wrapper):
-        """An issuer that computes deposits in this way."""
+    def issue(it: Any, resource: str, amount_base: int, *of: Any) -> Any:
+        amount = change(amount_base) if resource == SESSIONS else amount_base
+        return it.inner.issue(resource, amount, *of)
 
-        def issue(self, resource: str, amount_base: int, *of: Any) -> Any:
-            amount = change(amount_base) if resource == SESSIONS else amount_base
-            return self.inner.issue(resource, amount, *of)
-
-    return collaborator(issuer=OtherDeposit)
+    return overriding("issuer", issue=issue)
 
 
 def two_digits(request: Request) -> Request:
@@ -160,18 +158,10 @@ session("third-digit-is-dropped", "kit/4.4/max-spend", "A maxSpend of 1.009 is t
     requests(SESSIONS, two_digits))  # fmt: skip
 session("deposit-of-one-token", "4.4/max-spend", "The deposit is 1.00, whatever maxSpend says.",
     deposit(lambda amount: TOKEN))  # fmt: skip
-session(
-    "deposit-may-be-less",
-    "2.1/amount",
+session("deposit-may-be-less", "2.1/amount",
     "The amount of a deposit is not compared: one base unit pays for any budget.",
-    settlement_rule(
-        "2.1/amount",
-        lambda case: (
-            case.issued.resource == SESSIONS
-            or case.requirements.max_amount_required == case.issued.max_amount_required
-        ),
-    ),
-)
+    settlement_rule("2.1/amount", lambda case: case.issued.resource == SESSIONS
+        or case.requirements.max_amount_required == case.issued.max_amount_required))  # fmt: skip
 session("message-of-a-quote", "2.2/body",
     "The message of a deposit's 402 states the price of a quote.",
     answers(402, SESSIONS, lambda it: it.update(message="Payment of 10000 base units is required")))  # fmt: skip
@@ -186,29 +176,14 @@ session("a-session-each-time", "3/deposit-makes-session",
 session("any-payment-funds-a-session", "3/deposit-makes-session",
     "The payment of a quote opens a session with the budget the body asks for.",
     sessions(any_payment))  # fmt: skip
-session(
-    "ids-are-called-sess",
-    "2.6/id-prefix",
-    "Session ids begin with sess_.",
+session("ids-are-called-sess", "2.6/id-prefix", "Session ids begin with sess_.",
     requests(QUOTE, sess(lambda it: it.replace("sess_", "session_", 1))),
-    answers(
-        None,
-        SESSIONS,
-        lambda it: it.update(
-            {k: v.replace("session_", "sess_", 1) for k, v in it.items() if k == "sessionId"}
-        ),
-    ),
-)
-session(
-    "remaining-is-the-deposit",
-    "2.6/remaining",
+    answers(None, SESSIONS, lambda it: it.update(
+        {k: v.replace("session_", "sess_", 1) for k, v in it.items() if k == "sessionId"})))  # fmt: skip
+session("remaining-is-the-deposit", "2.6/remaining",
     "The remaining budget that is shown never shrinks.",
-    answers(
-        None,
-        "/api/sessions",
-        lambda it: it.update(remaining=it["deposited"]) if "remaining" in it else None,
-    ),
-)
+    answers(None, "/api/sessions", lambda it:
+        it.update(remaining=it["deposited"]) if "remaining" in it else None))  # fmt: skip
 
 
 @session.defect(
@@ -285,20 +260,20 @@ session("whole-deposit-refunded", "3/expiry-refund",
         for due in it.inner.refunds_due(*of)]))  # fmt: skip
 
 
-@session.defect("one-refund-for-each-payer", "3/expiry-refund", into("sessions"))
-class OwesEachPayerOnce(Wrapper):
+@session.defect("one-refund-for-each-payer", "3/expiry-refund")
+def owes_each_payer_once(recipe: Recipe) -> Recipe:
     """Refunds are kept by the payer's address: of two sessions of a payer, one is refunded."""
+    kept: dict[str, str] = {}
 
-    def __init__(self, inner: Any, service: Service) -> None:
-        super().__init__(inner, service)
-        self.first: dict[str, str] = {}
+    def refunds_due(it: Any) -> list[Any]:
+        due = it.inner.refunds_due()
+        return [
+            each
+            for each in due
+            if kept.setdefault(each.to_address, each.session_id) == each.session_id
+        ]
 
-    def refunds_due(self) -> list[Any]:
-        found = self.inner.refunds_due()
-        return [it for it in found if self._is_first(it.to_address, it.session_id)]
-
-    def _is_first(self, payer: str, session_id: str) -> bool:
-        return self.first.setdefault(payer, session_id) == session_id
+    return overriding("sessions", refunds_due=refunds_due)(recipe)
 
 
 @session.defect("refunded-to-the-merchant", "3/expiry-refund", into("sessions.refunds_due"))

@@ -137,15 +137,9 @@ settlement("record-is-completed", "4.1/store-settled",
     answers(200, RECORD, lambda it: it.update(status="completed")))  # fmt: skip
 settlement("record-in-tokens", "2.4/record", "The amount of a record is in tokens.",
     answers(200, RECORD, lambda it: it.update(amount=str(int(it["amount"]) / 10**6))))  # fmt: skip
-settlement(
-    "record-the-wrong-way-round",
-    "2.4/record",
+settlement("record-the-wrong-way-round", "2.4/record",
     "The addresses of payer and payee are exchanged in the record.",
-    answers(
-        200,
-        RECORD,
-        lambda it: it.update(from_address=it["to_address"], to_address=it["from_address"]),
-    ),
-)
+    answers(200, RECORD, lambda it:
+        it.update(from_address=it["to_address"], to_address=it["from_address"])))  # fmt: skip
 settlement("record-in-block-zero", "2.4/block-null", "A new record is in block 0.",
     answers(200, RECORD, lambda it: it.update(block_number=it["block_number"] or 0)))  # fmt: skip

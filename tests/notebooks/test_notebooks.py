@@ -154,7 +154,7 @@ def test_it_reproduces_its_outputs_and_the_answers_are_right(
 Claim = Callable[[dict[str, Any]], None]
 
 
-def one_paid_request(answers: dict[str, Any]) -> None:
+def _01_one_paid_request(answers: dict[str, Any]) -> None:
     service_s, facilitator_s, asked_s, next_block_s = 0.040, 0.025, 7.3, 10
     wait_s = next_block_s - asked_s + facilitator_s + 3 * service_s
     assert answers["wait_s"] == pytest.approx(wait_s, abs=0.002)
@@ -167,7 +167,7 @@ def one_paid_request(answers: dict[str, Any]) -> None:
     assert 0 < answers["served_before_indexed_s"] < 300
 
 
-def when_things_break(answers: dict[str, Any]) -> None:
+def _02_when_things_break(answers: dict[str, Any]) -> None:
     assert answers["checks"] == answers["checks_held"] > 100
     assert answers["ledger_as_expected"]
     assert answers["attempts"] == answers["attempts_paid"] + answers["attempts_refused"]
@@ -176,7 +176,7 @@ def when_things_break(answers: dict[str, Any]) -> None:
     assert answers["defects_detected"] == answers["defects"] - 1 == 6
 
 
-def request_or_session(answers: dict[str, Any]) -> None:
+def _03_request_or_session(answers: dict[str, Any]) -> None:
     assert answers["paying_s"] == pytest.approx(answers["model_paying_s"], rel=0.1)
     assert answers["model_paying_s"] == pytest.approx(6 * 0.0433 + 4 * 0.0867 + 2.5, abs=0.01)
     assert answers["session_answer_s"] == pytest.approx(2 * 0.0433, rel=0.15)
@@ -188,7 +188,7 @@ def request_or_session(answers: dict[str, Any]) -> None:
     assert 550 < answers["longest_idle_s"] < 600
 
 
-def the_indexers_limits(answers: dict[str, Any]) -> None:
+def _04_the_indexers_limits(answers: dict[str, Any]) -> None:
     assert answers["payments_predicted"] == answers["payments_simulated"] > 5000
     assert answers["limit_per_hour"] == 1200
     assert answers["left_after_below"] == 0
@@ -200,7 +200,7 @@ def the_indexers_limits(answers: dict[str, Any]) -> None:
     assert answers["longest_delay_newest_h"] > 10 * answers["longest_delay_oldest_h"]
 
 
-def lost_answers(answers: dict[str, Any]) -> None:
+def _05_lost_answers(answers: dict[str, Any]) -> None:
     low, high = answers["interval_at_0.1"]
     assert low < 0.1 < high
     assert answers["intervals"] == 8
@@ -213,7 +213,7 @@ def lost_answers(answers: dict[str, Any]) -> None:
     assert answers["served_in_the_end"] == 1
 
 
-def a_market(answers: dict[str, Any]) -> None:
+def _10_a_market(answers: dict[str, Any]) -> None:
     assert answers["wasted_cheapest"] == 1
     assert answers["wasted_by_payments"] == pytest.approx(0.5, abs=0.3)
     assert answers["worlds_lost_by_payments"] == pytest.approx(answers["worlds"] * 2 / 3, abs=2)
@@ -224,7 +224,7 @@ def a_market(answers: dict[str, Any]) -> None:
     assert answers["last_failed_mixed_min"] < 30
 
 
-def conformance_report(answers: dict[str, Any]) -> None:
+def _06_conformance_report(answers: dict[str, Any]) -> None:
     assert answers["own_failures"] == answers["own_inconclusive"] == 0
     assert "spec/2.1/amount" in answers["failures_without_the_amount"]
     assert answers["detected"] == answers["defects"] == len(MUTANTS)
@@ -236,7 +236,7 @@ def conformance_report(answers: dict[str, Any]) -> None:
     assert answers["never_failed"] == 0
 
 
-def on_a_real_chain(answers: dict[str, Any]) -> None:
+def _07_on_a_real_chain(answers: dict[str, Any]) -> None:
     assert answers["outcomes_equal"]
     assert answers["all_passed"]
     assert answers["money_equal"]
@@ -250,14 +250,14 @@ def on_a_real_chain(answers: dict[str, Any]) -> None:
     assert cancelled_by_another == pytest.approx(MEASURED["cancellation"]["gas"], abs=68)
 
 
-def your_own_study(answers: dict[str, Any]) -> None:
+def _08_your_own_study(answers: dict[str, Any]) -> None:
     assert answers["orders"] == 8 * 25 * 5
     assert answers["cells"] == 8
     assert answers["theory_inside"] >= 7
     assert answers["slope"] == pytest.approx(0.5, abs=0.06)
 
 
-def sweeps(answers: dict[str, Any]) -> None:
+def _09_sweeps(answers: dict[str, Any]) -> None:
     assert len(answers["delays_in_step"]) == 2
     assert answers["mean_in_step_s"] - answers["half_width_in_step_s"] > 7.5 + 1
     assert answers["mean_s"] == pytest.approx(7.5, abs=0.6)
@@ -266,7 +266,7 @@ def sweeps(answers: dict[str, Any]) -> None:
     assert 3 * answers["error_common_s"] < answers["error_independent_s"]
 
 
-def policies_compared(answers: dict[str, Any]) -> None:
+def _11_policies_compared(answers: dict[str, Any]) -> None:
     assert answers["intervals"] == 15
     assert answers["intervals_with_the_expectation"] >= 13
     assert answers["largest_error_of_shares"] < 0.06
@@ -281,35 +281,35 @@ def policies_compared(answers: dict[str, Any]) -> None:
     assert answers["unserved_same_authorization"] == answers["unserved_at_forget_0.2"]
 
 
-def one_payment_many_grants(answers: dict[str, Any]) -> None:
+def _12_one_payment_many_grants(answers: dict[str, Any]) -> None:
     assert answers["cases_as_expected"] == answers["cases"] == 48
     assert answers["grants_never_reserved"] == 200
     assert answers["intervals_with_the_expectation"] >= answers["intervals"] - 2 == 6
     assert answers["spread_of_the_published_s"] == pytest.approx(0.3 * 1000 / 247, abs=0.01)
 
 
-def access_before_finality(answers: dict[str, Any]) -> None:
+def _13_access_before_finality(answers: dict[str, Any]) -> None:
     assert answers["intervals_with_the_expectation"] >= 10
     low, high = answers["interval"]
     assert low < 0.0518 < high
     assert answers["expected_with_6"] == pytest.approx(0.2 / 2**6 / 0.5, rel=0.02)
 
 
-def preemption(answers: dict[str, Any]) -> None:
+def _14_preemption(answers: dict[str, Any]) -> None:
     assert answers["intervals_with_the_expectation"] >= answers["intervals"] - 2 == 18
     for name, window_s in ("claims_first", 0.1), ("unverified", 0.2), ("claims_last", 0.4):
         expected = 1 - math.exp(-window_s / 0.5)
         assert answers[f"{name}_at_0.5"] == pytest.approx(expected, abs=0.1)
 
 
-def a_day_of_real_shape(answers: dict[str, Any]) -> None:
+def _18_a_day_of_real_shape(answers: dict[str, Any]) -> None:
     assert answers["waiting_s"] == pytest.approx(1.5, abs=0.1)
     assert answers["in_flight"] == pytest.approx(234_490 / 86_400 * 1.1, rel=0.2)
     assert answers["gas_saved"]["30"] == pytest.approx(1 - 2 / 30, abs=0.02)
     assert answers["session_waiting_s"]["30"] == pytest.approx(1.5 / 30 + 0.1, abs=0.02)
 
 
-def shared_cache(answers: dict[str, Any]) -> None:
+def _15_shared_cache(answers: dict[str, Any]) -> None:
     leaks = answers["leaks_obeying"]
     assert leaks["no header"] == leaks["public, max-age=60"] == 1
     assert sum(leaks.values()) == 2
@@ -322,7 +322,7 @@ def shared_cache(answers: dict[str, Any]) -> None:
     assert answers["lost_with_no_store"] == 0
 
 
-def session_or_request_in_money(answers: dict[str, Any]) -> None:
+def _16_session_or_request_in_money(answers: dict[str, Any]) -> None:
     assert answers["fee_of_a_call"] == pytest.approx(0.0144, rel=0.1)
     assert answers["transactions_of_30"] == [30, 1, 2]
     assert answers["least_n_fee"] == [2, 3]
@@ -337,7 +337,7 @@ def session_or_request_in_money(answers: dict[str, Any]) -> None:
     assert dear[0] > dear[1] > dear[2] > 2
 
 
-def retries(answers: dict[str, Any]) -> None:
+def _17_retries(answers: dict[str, Any]) -> None:
     names = "naive: starts over", "naive: signs again", "careful: the same again"
     assert answers["safe_modes"] == dict(zip(names, (3, 3, 7), strict=True))
     assert answers["safe_modes_in_two_steps"] == dict(zip(names, (3, 7, 7), strict=True))
@@ -353,22 +353,6 @@ def retries(answers: dict[str, Any]) -> None:
 
 
 CLAIMS: dict[str, Claim] = {
-    "01": one_paid_request,
-    "02": when_things_break,
-    "03": request_or_session,
-    "04": the_indexers_limits,
-    "05": lost_answers,
-    "06": conformance_report,
-    "07": on_a_real_chain,
-    "08": your_own_study,
-    "09": sweeps,
-    "10": a_market,
-    "11": policies_compared,
-    "12": one_payment_many_grants,
-    "13": access_before_finality,
-    "14": preemption,
-    "15": shared_cache,
-    "16": session_or_request_in_money,
-    "17": retries,
-    "18": a_day_of_real_shape,
+    name[1:3]: claim for name, claim in globals().items() if re.match(r"_\d\d_", name)
 }
+"""What is claimed of each notebook's answers, by its number."""

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.mutants import matrix
-from tests.strangers.judging import Trial, try_one
+from tests.strangers.matrix import Trial, try_one
 from tests.strangers.page import kept as strangers
 from x402sim.report.causes import by_cause, causes
 

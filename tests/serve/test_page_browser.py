@@ -21,7 +21,7 @@ from jsonschema import Draft6Validator
 from referencing import Registry
 from referencing.jsonschema import DRAFT6
 
-from tests.interop import node
+from tests.interop import programs
 from tests.serve.driver import Running, Server, started
 from tests.serve.hosted import hosted
 from x402sim import World
@@ -45,7 +45,7 @@ class Browser:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            node.command("npm_page/drive.mjs"),
+            programs.command("npm_page/drive.mjs"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -381,7 +381,7 @@ def test_what_was_seen_is_saved_as_har(browser: Browser, server: Server) -> None
     browser.sees(".lane .what", "?x=1")
     browser.run("await page.click('#har')")
     har = json.loads(browser.run("return page.evaluate(() => window.saved.text())"))
-    folder = node.FOLDER / "npm_page" / "node_modules" / "har-schema" / "lib"
+    folder = programs.FOLDER / "npm_page" / "node_modules" / "har-schema" / "lib"
     schemas = [json.loads(file.read_text()) for file in folder.glob("*.json")]
     known = Registry().with_resources(
         (each["$id"], DRAFT6.create_resource(each)) for each in schemas

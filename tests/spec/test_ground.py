@@ -9,8 +9,7 @@ from x402sim.spec import sentences
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.ground import BINDING, Ground, Kind, derived, explicit, ours, silent
 from x402sim.spec.sentences import SENTENCES, Sentence, sentence
-from x402sim.suite.check import KINDS, check
-from x402sim.suite.demands import FILE, by_id
+from x402sim.suite.check import DEMANDS, KINDS, by_id, check
 from x402sim.suite.engine import all_checks, folder
 from x402sim.suite.probe import Probe
 
@@ -155,6 +154,6 @@ def test_every_sentence_without_a_check_has_its_reason() -> None:
 
 
 def test_the_page_of_demands_is_current() -> None:
-    page = (folder() / FILE).read_text(encoding="utf-8")
+    page = (folder() / DEMANDS).read_text(encoding="utf-8")
     assert page == written(), "python -m tests.renew --only demands"
     assert all(f"### {check_id}\n" in page for check_id in by_id(CHECKS))

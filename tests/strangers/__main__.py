@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.strangers import matrix
-from tests.strangers.judging import Trial
+from tests.strangers.matrix import Trial
 from tests.strangers.stranger import strangers
 from tests.verdicts import Command, Verdict, run
 

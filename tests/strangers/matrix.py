@@ -1,13 +1,17 @@
-"""The matrix of the strangers: which defects the suite sees, and by whose demands."""
+"""Judges the forms of strangers; their matrix says which defects are seen, by whose demands."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from tests import verdicts as verdicts_of
-from tests.strangers.judging import Trial, try_one
-from tests.strangers.stranger import Defect, strangers
+from tests.strangers.stranger import Defect, running, strangers
 from tests.verdicts import Verdict
-from x402sim.suite.engine import folder
+from x402sim.clock import stopwatch
+from x402sim.suite.command import Wanted, judge
+from x402sim.suite.engine import all_checks, folder, matching
+from x402sim.suite.setting import Options
 
 FILE = folder() / "strangers_matrix.csv"
 """The matrix of all forms of all strangers, kept beside the checks."""
@@ -15,6 +19,35 @@ FIRST = ("service", "form", "kind", "section", "breaks", "seen_by_text", "seen_b
 
 
 DOCUMENTS = ("spec", "kit")
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One form of one stranger: with some of its legal choices, or with one of its defects."""
+
+    stranger: str
+    choices: tuple[str, ...] = ()
+    defect: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name in the matrix."""
+        return f"{self.stranger}/{self.defect or '+'.join(self.choices) or 'as it is'}"
+
+
+def try_one(trial: Trial, ids: Sequence[str] = ()) -> Verdict:
+    """Start a stranger in a world of its own, and run the suite, or the checks of some ids."""
+    stranger, checks, elapsed = strangers()[trial.stranger], all_checks(), stopwatch()
+    if ids:
+        checks = [check for each in ids for check in matching(checks, each)]
+    with running(stranger, trial.choices, trial.defect) as place:
+        options = Options(
+            base_url=place.url,
+            target=stranger.told(trial.choices),
+            world_url=place.world,
+            restart=place.restart,
+        )
+        results, _ = judge(options, Wanted(checks=checks))
+    return Verdict(trial.name, {each.id: each for each in results}, elapsed())
 
 
 def defect_of(name: str) -> Defect | None:

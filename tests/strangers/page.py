@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from tests.strangers import matrix
 from tests.strangers.stranger import strangers
-from x402sim.suite.demands import by_id
+from x402sim.suite.check import by_id
 from x402sim.suite.engine import all_checks, folder
 
 FILE = folder() / "strangers.md"

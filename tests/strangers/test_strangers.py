@@ -10,7 +10,7 @@ import pytest
 
 from tests.strangers import page
 from tests.strangers.__main__ import all_trials
-from tests.strangers.judging import Trial, try_one
+from tests.strangers.matrix import Trial, try_one
 from tests.strangers.page import kept
 from tests.strangers.stranger import strangers
 from x402sim.spec.sentences import SENTENCES

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from x402sim.spec.ground import Kind
 from x402sim.spec.sentences import SENTENCES, Sentence, sentence
-from x402sim.suite.check import Check
-from x402sim.suite.demands import FILE, by_ground, by_id
+from x402sim.suite.check import DEMANDS, Check, by_ground, by_id
 from x402sim.suite.engine import all_checks, folder
 
 UNCOVERED = "uncovered.toml"
@@ -72,4 +71,4 @@ def written() -> str:
 
 
 if __name__ == "__main__":
-    (folder() / FILE).write_text(written(), encoding="utf-8")
+    (folder() / DEMANDS).write_text(written(), encoding="utf-8")

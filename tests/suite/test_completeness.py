@@ -12,15 +12,13 @@ from x402sim.clock import Clock
 from x402sim.policies import NeverRefund, ServicePolicy
 from x402sim.rng import Rng
 from x402sim.service.settings import Settings
-from x402sim.suite.completeness import lacking, not_in_full
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
-from x402sim.suite.options import Options
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import NotReady
-from x402sim.suite.setting import Setting
+from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import SessionsEndpoint, Target
-from x402sim.suite.verdict import Outcome, Result
+from x402sim.suite.verdict import Outcome, Result, lacking, not_in_full
 from x402sim.world.assembly.recipe import Recipe
 
 REFUNDS = [case for case in all_checks() if case.id == "spec/3/expiry-refund"]

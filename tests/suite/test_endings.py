@@ -14,8 +14,8 @@ from junitparser import JUnitXml
 from tests.serve.driver import command
 from tests.suite.duo import Duo, conformance
 from x402sim import LocalServer
-from x402sim.suite.options import Options
 from x402sim.suite.remote import reach
+from x402sim.suite.setting import Options
 
 
 def begun(*options: str, **more: Any) -> "subprocess.Popen[str]":

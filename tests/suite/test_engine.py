@@ -29,9 +29,8 @@ from x402sim.suite.command import conclude
 from x402sim.suite.engine import all_checks, matching, run
 from x402sim.suite.expect import expect, expect_refused
 from x402sim.suite.local import judge
-from x402sim.suite.options import Options
 from x402sim.suite.probe import Probe
-from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.setting import Options, RunState, Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Outcome, Result, Skipped
 from x402sim.world.assembly.recipe import Recipe

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from x402sim.suite.expiry import ends_s
+from x402sim.suite.ending import ends_s
 
 AT_S = 1_800_000_000
 ISO = "2027-01-15T08:00:00"

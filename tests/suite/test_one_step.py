@@ -2,13 +2,12 @@
 
 import base64
 import json
-from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.interop import node, venv
+from tests.interop import programs
 from tests.serve.driver import started
 from tests.suite.duo import command
 from x402sim import TESTNET
@@ -70,8 +69,7 @@ def test_of_a_shop_of_the_sdk_only_a_500_is_found(shop: str, tmp_path: Path) -> 
             "price": "$0.01",
         }
         is_python = shop in ("fastapi", "flask")
-        serving = partial(venv.serving, "sell.py") if is_python else partial(node.serving, SELL)
-        with serving(told) as url:
+        with programs.serving("sell.py" if is_python else SELL, told) as url:
             assert "payment-required" in httpx.get(f"{url}/weather").headers
             done = command("target", "init", f"{url}/weather", "--out", str(file))
             assert done.returncode == 0, done.stderr

@@ -16,9 +16,8 @@ from x402sim.rng import Rng
 from x402sim.suite.answers import find_session_id
 from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, run_case
-from x402sim.suite.options import Options
 from x402sim.suite.probe import Probe
-from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.setting import Options, RunState, Setting
 from x402sim.suite.target import at
 from x402sim.suite.verdict import Inconclusive, Outcome, Skipped
 from x402sim.world.control.client import ControlClient

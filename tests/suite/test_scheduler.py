@@ -11,8 +11,7 @@ from x402sim import TESTNET
 from x402sim.suite.check import Check, check
 from x402sim.suite.local import judge
 from x402sim.suite.probe import WORK_S, Probe
-from x402sim.suite.restart import restarting
-from x402sim.suite.scheduler import RestartFailed, Scheduler
+from x402sim.suite.scheduler import RestartFailed, Scheduler, restarting
 from x402sim.suite.verdict import CheckFailed, Outcome, Result, Skipped
 from x402sim.world.assembly.recipe import Recipe
 

@@ -44,13 +44,14 @@ FAULTS = {
     "forbidden": "a request without payment gets the content, or is not asked to pay with a 402",
     "welcome": "a request without payment gets the content, or is not asked to pay with a 402",
     "polite": "the service answers a payment that it refuses as if it were served (2xx)",
+    "pending": "the service answers a payment that it refuses as if it were served (2xx)",
     "nonces": "the service refuses a valid payment, because another payer has used the same nonce",
     "unasked": "the service serves what was not settled on the chain",
 }
 """The faults, and how a report begins to tell each.
 
 "again" answers something else each time, "unsettled" does not look at what came of a settlement,
-"unasked" does not ask for any. "forbidden" asks to pay with a 403, "welcome" with a 200.
+"unasked" does not ask for any; "pending" says with a 202 that it may still come. "forbidden" asks to pay with a 403, "welcome" with a 200.
 """
 FIRST = "pay first"
 REASONS = {"expired": "valid_before", "early": "valid_after", "forged": "signature"}
@@ -106,6 +107,8 @@ class Toyshop:
             return self.answer({"success": True, "transaction": auth["nonce"]})
         if told.get("isValid") is True:
             told = await self.ask("settle", payment, wanted)
+            if "pending" in self.faults and told.get("success") is not True:
+                return JSONResponse({"state": "pending"}, 202)
             if told.get("success") is True or "unsettled" in self.faults:
                 self.served[which] = str(request.url)
                 if "unserved" in self.faults:

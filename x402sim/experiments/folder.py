@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from x402sim.experiments.batches import Task
+from x402sim.experiments.drive import Task
 from x402sim.experiments.grid import labels_of
 from x402sim.experiments.tables import Done, decoded
 from x402sim.protocol.messages import decode

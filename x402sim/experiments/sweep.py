@@ -13,7 +13,7 @@ from x402sim.report import need_extra
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from x402sim.experiments.batches import Task
+    from x402sim.experiments.drive import Task
     from x402sim.experiments.worker import Work
 
 OnError = Literal["raise", "record"]
@@ -147,13 +147,12 @@ def _play(
     shown: bool,
 ) -> list[Any]:
     """Play the points that are not done yet; return the tables of all."""
-    from x402sim.experiments.batches import Batches
-    from x402sim.experiments.drive import Drive
+    from x402sim.experiments.drive import Batches, Drive
     from x402sim.experiments.executors import pool_of
     from x402sim.experiments.folder import Folder, name_of
     from x402sim.experiments.tables import decoded
     from x402sim.experiments.worker import Work, packed, packed_values
-    from x402sim.report.progress import bar_of
+    from x402sim.report.progress import Bar
 
     folder = None if out is None else Folder(out, experiment, list(found[0].labels))
     tables = [] if folder is None else [each for each in folder.tables() if each.cell in wanted]
@@ -181,7 +180,7 @@ def _play(
         bar.update(points, failed)
 
     pool = pool_of(*where, package)
-    bar = bar_of("sweep", total, shown=shown)
+    bar = Bar("sweep", total, shown=shown)
     try:
         bar.update(points, failed)
         Drive(pool, package, work_of, finished).run(Batches(left, pool.workers))

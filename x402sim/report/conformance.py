@@ -14,31 +14,10 @@ from x402sim.text.printable import printable, printable_lines
 from x402sim.version import VERSION
 
 OUTCOMES = ("passed", "failed", "skipped", "inconclusive", "observed")
-RESULT_KEYS = (
-    "id",
-    "level",
-    "ground",
-    "section",
-    "outcome",
-    "title",
-    "expected",
-    "actual",
-    "reason",
-    "rerun",
-    "exchange",
-    "seconds",
-    "in_part",
-)
 CASE_KEYS = (
-    "title",
-    "ground",
-    "outcome",
-    "expected",
-    "actual",
-    "reason",
-    "exchange",
-    "seconds",
+    *("title", "ground", "outcome", "expected", "actual", "reason", "exchange", "seconds"),
 )
+RESULT_KEYS = ("id", "level", "section", "rerun", "in_part", *CASE_KEYS)
 RAW = "payment as it was sent: "
 """How the line of an exchange begins that repeats a payment unchanged."""
 DEMANDS = "conformance/demands.md"

@@ -10,13 +10,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from x402sim.clock import stopwatch
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
+Show = Callable[[str], None]
 _EVERY_S = 0.5
 _SILENT_S, _LINE_S = 2.0, 5.0
 """Real seconds until a run shows anything, and between two lines in a file."""
@@ -24,53 +22,15 @@ _WIDTH = 24
 
 
 class Bar:
-    """Shows how many points are done, and how many of them failed; this one shows nothing."""
+    """Shows how many points are done, and how many of them failed, if there is a place for it."""
 
-    def update(self, done: int, failed: int) -> None:
-        """Show these numbers."""
-
-    def close(self) -> None:
-        """Show the last state for good, or nothing."""
-
-
-class _Terminal(Bar):
-    def __init__(self, text: str, total: int, console: "Console") -> None:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=_WIDTH),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[failed]}", style="red"),
-            TimeRemainingColumn(elapsed_when_finished=True),
-            console=console,
-            transient=True,
-        )
-        self._task = self._bar.add_task(text, total=total, failed="")
-        self._bar.start()
-
-    def update(self, done: int, failed: int) -> None:
-        """Redraw the bar."""
-        shown = f"{failed} failed" if failed else ""
-        self._bar.update(self._task, completed=done, failed=shown)
-
-    def close(self) -> None:
-        """Remove the bar."""
-        self._bar.stop()
-
-
-class _Jupyter(Bar):
-    def __init__(self, text: str, total: int, display: Any) -> None:
+    def __init__(self, text: str, total: int, *, shown: bool = True) -> None:
         self._text, self._total = text, total
         self._elapsed = stopwatch()
         self._shown_s, self._done, self._failed = 0.0, 0, 0
-        self._handle = display({"text/plain": self._line("")}, raw=True, display_id=True)
+        self._show, self._end, every_s = _place(self._line("")) if shown else _NOWHERE
+        if every_s == _LINE_S:  # a file
+            self._show, self._end, _ = _NOWHERE
 
     def _line(self, left: str) -> str:
         full = round(_WIDTH * self._done / self._total) if self._total else _WIDTH
@@ -79,18 +39,17 @@ class _Jupyter(Bar):
         return f"{self._text} {bar} {self._done}/{self._total}{failed}{left}"
 
     def update(self, done: int, failed: int) -> None:
-        """Redraw the bar, at most twice a second."""
+        """Show these numbers and the time left, at most twice a second."""
         self._done, self._failed = done, failed
         now_s = self._elapsed()
         if done and now_s - self._shown_s >= _EVERY_S:
             self._shown_s = now_s
             left_s = round(now_s / done * (self._total - done))
-            left = f" {left_s // 60}:{left_s % 60:02} left"
-            self._handle.update({"text/plain": self._line(left)}, raw=True)
+            self._show(self._line(f" {left_s // 60}:{left_s % 60:02} left"))
 
     def close(self) -> None:
-        """Show the last numbers, without a time."""
-        self._handle.update({"text/plain": self._line("")}, raw=True)
+        """Show the last numbers for good, without a time, or nothing."""
+        self._end(self._line(""))
 
 
 @contextmanager
@@ -104,11 +63,11 @@ def telling(name: str, words: Callable[[], str]) -> Iterator[None]:
     def tell() -> None:
         if over.wait(_SILENT_S):
             return
-        show, end, every_s = _line_of(name)
-        show(words())
+        show, end, every_s = _place(name)
+        show(f"{name}: {words()}")
         while not over.wait(every_s):
-            show(words())
-        end()
+            show(f"{name}: {words()}")
+        end("")
 
     thread = threading.Thread(target=tell, name="x402sim progress", daemon=True)
     thread.start()
@@ -119,26 +78,29 @@ def telling(name: str, words: Callable[[], str]) -> Iterator[None]:
         thread.join()
 
 
-def _line_of(name: str) -> tuple[Callable[[str], None], Callable[[], None], float]:
-    """Return what shows a line in place, what removes it, and the seconds between two."""
+def _place(first: str) -> tuple[Show, Show, float]:
+    """Return what shows a line in place, what shows the last one, and the seconds between two."""
     display = _jupyter()
     if display is not None:
-        handle = display({"text/plain": name}, raw=True, display_id=True)
+        handle = display({"text/plain": first}, raw=True, display_id=True)
 
         def show(line: str) -> None:
             handle.update({"text/plain": line}, raw=True)
 
-        return lambda words: show(f"{name}: {words}"), lambda: show(""), _EVERY_S
+        return show, show, _EVERY_S
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(stderr=True)
     if not console.is_terminal:
         plainly = partial(console.print, markup=False, highlight=False, soft_wrap=True)
-        return lambda words: plainly(f"{name}: {words}"), lambda: None, _LINE_S
-    status = console.status(name)
+        return plainly, lambda line: None, _LINE_S
+    status = console.status(escape(first))
     status.start()
-    return lambda words: status.update(f"{escape(name)}: {words}"), status.stop, _EVERY_S
+    return lambda line: status.update(escape(line)), lambda line: status.stop(), _EVERY_S
+
+
+_NOWHERE: tuple[Show, Show, float] = (lambda line: None, lambda line: None, _EVERY_S)
 
 
 def _jupyter() -> Any:
@@ -150,16 +112,3 @@ def _jupyter() -> Any:
         if hasattr(get_ipython(), "kernel"):
             return display
     return None
-
-
-def bar_of(text: str, total: int, *, shown: bool = True) -> Bar:
-    """Return the bar that fits the place: a terminal, Jupyter, or none."""
-    if not shown:
-        return Bar()
-    display = _jupyter()
-    if display is not None:
-        return _Jupyter(text, total, display)
-    from rich.console import Console
-
-    console = Console(stderr=True)
-    return _Terminal(text, total, console) if console.is_terminal else Bar()

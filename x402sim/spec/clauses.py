@@ -1,17 +1,66 @@
 """Every clause of the service's specification: one sentence in our words, and its code.
 
-An id is section/slug and never changes. `kept_by` names the function or class that implements it,
-as module:name below `x402sim`. Its docstring cites the id, and the tests marked with the id fail
-without it. `ground` quotes the sentences of the specification that the clause comes from.
+They are in `clauses.md`. `kept_by` names the function or class that implements a clause. Its
+docstring cites the id, and the tests marked with the id fail without it. `ground` quotes the
+sentences of the specification that the clause comes from.
 """
 
-from x402sim.spec.clause import Clause
-from x402sim.spec.clauses_1_2 import FLOW_AND_RESOURCES
-from x402sim.spec.clauses_3_4 import STATES_AND_ENDPOINTS
-from x402sim.spec.clauses_5_9 import ACCESS_ERRORS_AND_LIMITS
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Literal
 
-CLAUSES: tuple[Clause, ...] = (
-    *FLOW_AND_RESOURCES,
-    *STATES_AND_ENDPOINTS,
-    *ACCESS_ERRORS_AND_LIMITS,
+from x402sim.spec.ground import Ground, Kind, derived, explicit, ours, silent
+
+Level = Literal["MUST", "SHOULD", "MAY"]
+
+LEVELS: dict[Kind, Level] = {
+    Kind.EXPLICIT: "MUST",
+    Kind.DERIVED: "MUST",
+    Kind.OURS: "SHOULD",
+    Kind.SILENT: "MAY",
+}
+"""The highest level that a ground supports; a demand has it if it does not name a lower one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """One clause: its id, its text, the code that implements it, and the clause's ground."""
+
+    id: str
+    text: str
+    kept_by: str
+    ground: Ground
+
+    @property
+    def section(self) -> str:
+        """The section of the specification."""
+        return self.id.split("/")[0]
+
+    @property
+    def level(self) -> Level:
+        """MUST if the specification makes the demand, else what its ground supports."""
+        return LEVELS[self.ground.kind]
+
+
+def _read(document: str) -> Iterator[Clause]:
+    """Yield the clauses of `clauses.md`; raises `ValueError` for a sentence that is not there."""
+    for part in document.split("\n## ")[1:]:
+        clause_id, text, kept_by, *lines = part.strip().splitlines()
+        names = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
+        how, _, why = lines[-1].partition(": ")  # an explicit ground ends with a sentence
+        match how:
+            case "so":
+                ground = derived(*names, step=why)
+            case "because":
+                ground = ours(why, *names)
+            case "open":
+                ground = silent(*names)
+            case _:
+                ground = explicit(*names)
+        yield Clause(clause_id, text, kept_by.removeprefix("kept by "), ground)
+
+
+CLAUSES: tuple[Clause, ...] = tuple(
+    _read(files(__package__).joinpath("clauses.md").read_text(encoding="utf-8"))
 )

@@ -1,15 +1,14 @@
-"""The decorator `@check`, which declares a check.
+"""The decorator `@check`, which declares a check, and the checks of an id, together.
 
 A misspelt clause, need, baseline or quotation is an error where the check is written, and so
 is a level that the check's ground does not support.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from x402sim.spec.clause import LEVELS
-from x402sim.spec.clauses import CLAUSES
+from x402sim.spec.clauses import CLAUSES, LEVELS
 from x402sim.spec.ground import BINDING, Ground, Kind
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.suite.probe import Probe
@@ -118,7 +117,7 @@ def check(
 ) -> Callable[[Case], Check]:
     """Make a check of `async def case(probe)`; its docstring is the case's title.
 
-    `clause` is an id of spec/clauses.py, or section/slug of another `document`. `needs`
+    `clause` is an id of spec/clauses.md, or section/slug of another `document`. `needs`
     are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts payments of the
     quote's price, and `deposits` tokens in session deposits. `waits` gives the seconds
     that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
@@ -190,3 +189,23 @@ def clause_text(check_id: str) -> str:
     """Return the text of the clause behind a check's id; empty without one."""
     clause = _CLAUSES.get(check_id.split("/", 1)[1])
     return clause.text if clause and not check_id.startswith("silent/") else ""
+
+
+DEMANDS = "demands.md"
+"""The page of every demand, with the sentence that it comes from; reports link to it."""
+
+
+def by_id(checks: Iterable[Check]) -> dict[str, list[Check]]:
+    """Return the cases of each id."""
+    found: dict[str, list[Check]] = {}
+    for check in checks:
+        found.setdefault(check.id, []).append(check)
+    return found
+
+
+def by_ground(cases: Iterable[Check]) -> list[tuple[Ground, list[Check]]]:
+    """Return the cases of one id that have the same ground, together."""
+    found: dict[Ground, list[Check]] = {}
+    for case in cases:
+        found.setdefault(case.ground, []).append(case)
+    return list(found.items())

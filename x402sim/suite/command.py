@@ -19,15 +19,13 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.report import conformance as report
 from x402sim.spec.folder import folder
 from x402sim.suite import one_step, printing, target as targets
-from x402sim.suite.check import DOCUMENT, KINDS, Check
-from x402sim.suite.completeness import lacking, not_in_full
-from x402sim.suite.demands import FILE
+from x402sim.suite.check import DEMANDS, DOCUMENT, KINDS, Check
 from x402sim.suite.engine import all_checks, matching, run
-from x402sim.suite.options import Options
 from x402sim.suite.plan import is_left
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import NotReady, reach
-from x402sim.suite.verdict import Outcome, Result
+from x402sim.suite.setting import Options
+from x402sim.suite.verdict import Outcome, Result, lacking, not_in_full
 from x402sim.text.printable import printable
 from x402sim.text.suggest import unknown
 
@@ -60,7 +58,7 @@ def find_target(name: str) -> targets.Target:
     if not file.is_file():
         if name.endswith(".toml") or "/" in name:
             raise ValueError(
-                f"--target: there is no file {name!r}; `target init URL --out FILE` writes one"
+                f"--target: there is no file {name!r}; `target init URL --out DEMANDS` writes one"
             )
         raise ValueError(
             f"--target: {unknown('target', name, shipped)}, or the path of a TOML file"
@@ -192,7 +190,7 @@ def conclude(results: list[Result], strict: bool) -> int:
 def require_places(wanted: Wanted) -> None:
     """Raise `ValueError` unless every report can be written where it is wanted."""
     if [str(file) for file in wanted.files.values()].count(STDOUT) > 1:
-        raise ValueError("- means stdout, which takes one report only: give the others a FILE")
+        raise ValueError("- means stdout, which takes one report only: give the others a DEMANDS")
     for kind, file in wanted.files.items():
         if str(file) == STDOUT:
             continue
@@ -223,7 +221,7 @@ def _as(kind: str, url: str, started: str, plain: list[dict[str, Any]], strict: 
         case "junit":
             return report.as_junit(url, started, plain, strict=strict).decode()
         case "sarif":
-            demands = (folder() / FILE).read_text(encoding="utf-8")
+            demands = (folder() / DEMANDS).read_text(encoding="utf-8")
             return json.dumps(report.as_sarif(url, plain, demands), indent=2) + "\n"
         case _:
             from x402sim.report.conformance_html import page

@@ -1,17 +1,22 @@
-"""A check's access to the world around the target, through the control API `/_sim`.
+"""A check's access to the world around the target, through the control API `/_sim`, and its chain.
 
-It injects faults, reads the ledger and the journal, and advances the target's clock.
+It injects faults, reads the ledger and the journal, and advances the target's clock; the chain is
+read through a node's JSON-RPC.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
+import httpx
 import msgspec
 
 from x402sim.clock import Clock
 from x402sim.journal import Entry
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol.messages import BadMessage, decode
 from x402sim.suite import redact
+from x402sim.suite.answers import Paid
 from x402sim.suite.expect import expect
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive, Skipped
@@ -190,6 +195,42 @@ def _told(fault: dict[str, Any]) -> str:
     done = ", after the work was done" if fault.get("work_done") else ""
     said = redact.cut(str(fault.get("body", "")), 300) or "without a body"
     return f"{place} answered {fault.get('status', 500)} {said}{done}"
+
+
+TX_HASH = re.compile(r"0x[0-9a-fA-F]{64}")
+
+
+class ChainView:
+    """One check's read access to the chain."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+
+    async def call(self, method: str, *params: Any) -> Any:
+        """Call a JSON-RPC method; raises `Inconclusive` if there is no result."""
+        if self._setting.rpc is None:
+            raise Skipped("it needs read access to the chain: give --rpc-url or --world")
+        call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        try:
+            answer = decode((await self._setting.rpc.post("", json=call)).content, Any)
+        except (httpx.TransportError, BadMessage) as error:
+            raise Inconclusive(f"the chain's node did not answer: {error!r}") from error
+        if not isinstance(answer, dict) or "result" not in answer:
+            raise Inconclusive(f"the chain's node has no result: {redact.cut(str(answer), 200)}")
+        return answer["result"]
+
+    async def mined(self, paid: Paid) -> dict[str, Any] | None:
+        """Return the chain's receipt of a payment's transaction; None if there is none."""
+        found: list[dict[str, Any]] = []
+
+        async def is_known() -> bool:
+            receipt = await self.call("eth_getTransactionReceipt", tx_hash)
+            found.extend([receipt] if receipt else [])
+            return bool(receipt)
+
+        tx_hash = paid.receipt.at(self._setting.target.receipt.tx_hash)
+        is_hash = isinstance(tx_hash, str) and TX_HASH.fullmatch(tx_hash)
+        return found[0] if is_hash and await eventually(self._setting.clock, is_known) else None
 
 
 async def eventually(

@@ -1,9 +1,16 @@
 """Sessions that end soon: opens one, waits for its end, and checks the refund.
 
-Where a clock turns, it is advanced beyond any end; otherwise the time is waited for.
+Where a clock turns, it is advanced beyond any end; otherwise the time is waited for. The
+specification shows no field for the end: a time that stands beside the session's id, under a name
+such as expiresAt, is taken for it.
 """
 
+import math
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base
@@ -16,7 +23,7 @@ from x402sim.suite.verdict import Skipped
 CLOCK_DURATION, CLOCK_END_S = 60, 3960
 """A duration where the clock turns, in seconds or minutes, and when such a session is over."""
 GRACE_S = 2
-SOON_S, LONG_S = 10, 300
+SOON_S, LONG_S = 15, 300
 """How long a refund is waited for that has no known time, at once and in a patient run."""
 
 
@@ -68,7 +75,8 @@ async def open_ending(
         duration = CLOCK_DURATION
     offered = await probe.ask_session(max_spend, duration)
     if 400 <= offered.status < 500 and offered.status != 402:
-        raise Skipped(f"no session of {max_spend} for {duration}: {offered.summary}")
+        cure = "see sessions.shortest"
+        raise Skipped(f"no session of {max_spend} for {duration}, {cure}: {offered.summary}")
     begun_s = probe.clock.now()
     session = await probe.open_session(max_spend, payer, duration=duration)
     price_base = (await probe.challenge()).amount_base
@@ -105,11 +113,14 @@ async def until_over(probe: Probe, ending: Ending) -> None:
         raise Skipped("its session is not over, and the unit of duration is not known")
 
 
-async def expect_refunded(probe: Probe, *endings: Ending, is_in_trouble: bool = False) -> None:
+async def expect_refunded(
+    probe: Probe, *endings: Ending, is_in_trouble: bool = False, until_s: float = math.inf
+) -> None:
     """Fail unless the payers of sessions that are over get back what they have not spent.
 
     More is a failure in any case, also if it comes later. `Skipped` is raised for less if the rest
-    may still come: if its time is not known, or the first attempt `is_in_trouble`.
+    may still come: if its time is not known, or the first attempt `is_in_trouble`. Nothing of
+    unknown time is waited for after `until_s` (Unix seconds).
     """
     payers = {each.session.paid.payer.address: each.session.paid.payer for each in endings}
     wanted = dict.fromkeys(payers, 0)
@@ -123,14 +134,16 @@ async def expect_refunded(probe: Probe, *endings: Ending, is_in_trouble: bool = 
         found = await received()
         return all(found[payer] >= wanted[payer] for payer in wanted)
 
-    left_s = within_s(probe.setting)
+    is_known, left_s = probe.target.sessions.refund_within_s > 0, within_s(probe.setting)
+    if not is_known:
+        left_s = min(left_s, max(0.0, until_s - probe.clock.now()))
     if is_in_trouble:  # a second attempt may come although the first has succeeded
         await probe.wait(SOON_S)
         left_s += (left_s if probe.setting.options.patient else 0) - SOON_S
     await probe.eventually(are_there, left_s)
     found = await received()
-    is_known = probe.target.sessions.refund_within_s and not is_in_trouble
-    is_due = is_known or probe.setting.options.patient or probe.setting.advance is not None
+    is_long = probe.setting.options.patient and left_s >= LONG_S
+    is_due = (is_known and not is_in_trouble) or is_long or probe.setting.advance is not None
     for payer, base in wanted.items():
         if found[payer] > base or is_due:
             deposit = next(it for it in endings if it.session.paid.payer.address == payer)
@@ -141,3 +154,64 @@ async def expect_refunded(probe: Probe, *endings: Ending, is_in_trouble: bool = 
             f"{left_s:.0f} s after the end a refund had not come, and how late it may be is not "
             "known: set sessions.refund_within_s, and give --patient"
         )
+
+
+_END = re.compile(r"(expires|expiry|expiration|ends|validuntil|end)(at|on|time|date|ts|ms|s)*")
+"""The name of such a field, in lower case and without underscores."""
+MS = 10**11
+"""A larger number is a time in milliseconds."""
+SOONEST_S = 10**9
+"""A smaller number is no time, but perhaps a duration."""
+
+
+async def told_end_s(probe: Probe, session: OpenSession) -> float | None:
+    """Return when a session ends, as the target says (Unix seconds); None if it does not."""
+    answers = [session.answer, session.paid.receipt]
+    if view := probe.target.sessions.view:
+        answers.append(await probe.send("GET", view.replace("{sessionId}", session.session_id)))
+    found = (ends_s(answer.body, session.session_id) for answer in answers)
+    return next((each for each in found if each is not None), None)
+
+
+def ends_s(body: Any, session_id: str) -> float | None:
+    """Return the time that stands beside a session's id, in Unix seconds; None without one."""
+    for each in _objects(body):
+        if session_id in each.values() and (found_s := _end_of(each)):
+            return found_s
+    return None
+
+
+def _objects(body: Any) -> Iterator[dict[str, Any]]:
+    """Yield every object of a JSON document."""
+    if isinstance(body, dict):
+        yield body
+    inner = body.values() if isinstance(body, dict) else body
+    for each in inner if isinstance(body, dict | list) else ():
+        yield from _objects(each)
+
+
+def _end_of(fields: dict[str, Any]) -> float | None:
+    """Return the time in the field that is named so; None if there is none."""
+    for name, value in fields.items():
+        if _END.fullmatch(name.replace("_", "").lower()) and (time_s := _time_s(value)):
+            return time_s
+    return None
+
+
+def _time_s(value: Any) -> float | None:
+    """Return a time in Unix seconds: a number of (milli)seconds, or ISO 8601; None for others."""
+    try:
+        number = float(value) if not isinstance(value, bool) else math.nan
+    except (TypeError, ValueError):
+        number = math.nan
+    except OverflowError:
+        return None
+    if number >= SOONEST_S:
+        return number / 1000 if number > MS else number
+    if not isinstance(value, str):
+        return None
+    try:
+        time = datetime.fromisoformat(value)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return None

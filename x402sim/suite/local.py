@@ -9,8 +9,7 @@ import httpx
 from x402sim.service.settings import Settings
 from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, run
-from x402sim.suite.options import Options
-from x402sim.suite.setting import Setting
+from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import Result
 from x402sim.world.assembly.parts import Parts

@@ -16,13 +16,12 @@ from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.rng import Rng
 from x402sim.suite import one_step
 from x402sim.suite.one_step import decoded
-from x402sim.suite.options import Options
 from x402sim.suite.places import begins, find, is_requirements, walk
 from x402sim.suite.preflight import todo
 from x402sim.suite.probe import BAD_BODY
 from x402sim.suite.remote import NotReady
 from x402sim.suite.sending import answered
-from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.setting import Options, RunState, Setting
 from x402sim.suite.target_toml import DEFAULT, Finding, Looked
 from x402sim.suite.verdict import Inconclusive
 from x402sim.suite.wire import Pace, Wire, client

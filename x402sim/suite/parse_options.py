@@ -22,8 +22,8 @@ from x402sim.protocol.networks import TESTNET
 from x402sim.suite.command import find_target, skipped
 from x402sim.suite.engine import all_checks
 from x402sim.suite.flags import FLAGS, KEY_VARIABLE
-from x402sim.suite.options import Options
 from x402sim.suite.preflight import REQUIRABLE
+from x402sim.suite.setting import Options
 from x402sim.suite.target import Target
 from x402sim.suite.wire import Wire, tls
 from x402sim.text.suggest import near_url, unknown

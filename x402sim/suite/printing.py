@@ -18,8 +18,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.report import conformance as report
 from x402sim.report.causes import cause as cause_of, causes
 from x402sim.spec.ground import Ground, Kind
-from x402sim.suite.check import Check, clause_text
-from x402sim.suite.demands import by_ground, by_id
+from x402sim.suite.check import Check, by_ground, by_id, clause_text
 from x402sim.suite.one_step import WHY_NOT
 from x402sim.suite.preflight import REQUIRABLE, Ready
 from x402sim.suite.verdict import CaseResult, Outcome, Result

@@ -25,8 +25,7 @@ from x402sim.suite.answers import (
     TargetAnswer,
     read_402,
 )
-from x402sim.suite.chain_view import ChainView
-from x402sim.suite.control_api import ControlApi, eventually
+from x402sim.suite.control_api import ChainView, ControlApi, eventually
 from x402sim.suite.deviations import Deviation, deviations
 from x402sim.suite.places import filled
 from x402sim.suite.scheduler import RestartFailed

@@ -9,10 +9,9 @@ import httpx
 from x402sim.clock import Clock, SkewedClock
 from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
-from x402sim.suite.options import Options
 from x402sim.suite.redact import cut
-from x402sim.suite.restart import restarting
-from x402sim.suite.setting import Setting
+from x402sim.suite.scheduler import restarting
+from x402sim.suite.setting import Options, Setting
 from x402sim.suite.wire import client, why
 from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.world.control.messages import network_of

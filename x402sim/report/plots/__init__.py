@@ -26,13 +26,14 @@ except ModuleNotFoundError:
 from x402sim.journal import Journal
 from x402sim.report import frames
 from x402sim.report.plots.bands import bands
-from x402sim.report.plots.caption import caption
 from x402sim.report.plots.diagram import sequence
 from x402sim.report.plots.figure import legend, png, style
 from x402sim.report.plots.matrix import clauses_of, outcomes
 from x402sim.report.plots.money import balances, session_burn_down
 from x402sim.report.plots.timing import backlog, latency
-from x402sim.report.reading import Reading
+from x402sim.report.reading import Reading, Source, journal_of
+from x402sim.report.summary import Summary
+from x402sim.version import VERSION
 
 __all__ = [
     "OUTCOMES_CAPTION",
@@ -135,3 +136,32 @@ def figures(journal: Journal, names: Sequence[str] | None = None) -> dict[str, A
 def draw_all(journal: Journal, names: Sequence[str] | None = None) -> dict[str, bytes]:
     """Return the plots that have content, as PNG by name; with `names`, only those."""
     return {name: png(drawn) for name, drawn in figures(journal, names).items()}
+
+
+def caption(source: Any) -> str:
+    """Return what a figure was drawn from: a run, a list of runs, or the table of a sweep.
+
+    "replay, seed 1: 19 requests, 2 payers, 1 s of virtual time (journal 2f1c0a7e55d1); x402sim
+    1.0.0". Of a sweep: "25 seeds (0 to 24), 200 rows, 0 failed; x402sim 1.0.0".
+
+    Raises `ValueError` for a table that `sweep` did not return.
+    """
+    if hasattr(source, "columns"):
+        if "seed" not in source.columns:
+            raise ValueError("caption needs the table that sweep returned, with a column 'seed'")
+        failed = source["error"].notna().sum() if "error" in source else 0
+        seeds = source["seed"]
+        said = f"{seeds.nunique()} seeds ({seeds.min()} to {seeds.max()})"
+        said += f", {len(source)} rows, {failed} failed"
+    else:
+        said = "; ".join(map(_of_run, source if isinstance(source, Sequence) else [source]))
+    return f"{said}; x402sim {VERSION}"
+
+
+def _of_run(source: Source) -> str:
+    run = Summary(journal_of(source))
+    steps, length_s = frames.steps(run.journal), Reading(run.journal).length_s
+    return (
+        f"{run.name}, seed {run.seed}: {len(steps)} requests, {steps['payer'].nunique()} payers, "
+        f"{length_s:g} s of virtual time (journal {run.sha256[:12]})"
+    )
