@@ -46,6 +46,12 @@ class ChainDriver:
     ) -> None:
         self.chain, self.run = chain, run
 
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return an operation of the chain, or of its controls, that is waited for."""
+        offering = (self.chain, self.chain.mining, self.chain.rewinding)
+        of = next(each for each in offering if hasattr(each, name))
+        return lambda *given, **named: self.run(getattr(of, name)(*given, **named))
+
     def put(self, data: bytes, sender: Wallet = RELAYER, to: Address = TOKEN, value: int = 0):
         """Send a transaction; return its hash."""
         return self.run(self.chain.send(Call(sender.address_bytes, to, data, value)))
