@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.evm import circle
+from tests.serve.driver import ORDER
 from x402sim import TESTNET, LiveWorld, LocalServer, PaymentAuth, World, scenario
 from x402sim.backends import Node
 from x402sim.chain.base import ChainError
@@ -27,7 +28,6 @@ from x402sim.world.chains.node import KEYS
 OWNER = Wallet("0x" + "51" * 32)
 STRANGER = Wallet("0x" + "52" * 32)
 ETHER = 10**18
-ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 from eth_account import Account
 from typer.testing import CliRunner
 
+from tests.serve.driver import ORDER
 from x402sim import LiveWorld, LocalServer, PaymentAuth, World
 from x402sim.backends import Anvil
 from x402sim.chain import contract
@@ -28,7 +29,6 @@ from x402sim.world.story.scenario import Scenario, shipped
 
 FIAT_TOKEN_ONLY = {"frozen_token", "token_rules"}
 HASH = re.compile("0x[0-9a-f]{64}")
-ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 
 @pytest.fixture(autouse=True)
