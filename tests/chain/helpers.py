@@ -13,13 +13,14 @@ from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, PrivateKey, parse_key, sign
-from x402sim.protocol.eip2612 import Permit, permit_digest
 from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,
     TRANSFER_TYPEHASH,
     Authorization,
     Domain,
+    Permit,
     cancel_digest,
+    permit_digest,
     transfer_digest,
 )
 from x402sim.protocol.networks import TESTNET

@@ -27,8 +27,7 @@ from x402sim.chain.ledger.token_rules import LARGEST_BALANCE
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS
-from x402sim.protocol.eip2612 import Permit
-from x402sim.protocol.eip3009 import Domain
+from x402sim.protocol.eip3009 import Domain, Permit
 
 alice, mallory, shop, owner = (w.address_bytes for w in (ALICE, MALLORY, SHOP, OWNER))
 MUCH = 10 * START_BASE

@@ -29,7 +29,7 @@ from x402sim.chain.node.local_chain import LocalChain
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import keccak256, to_hex
-from x402sim.protocol.eip2612 import Permit
+from x402sim.protocol.eip3009 import Permit
 
 
 def do(two: list[ChainDriver]) -> None:

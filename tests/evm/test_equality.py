@@ -46,12 +46,13 @@ from x402sim.chain.reverts import Cause, cause
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, PrivateKey, parse_key, sign, to_hex
-from x402sim.protocol.eip2612 import Permit, permit_digest
 from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,
     TRANSFER_TYPEHASH,
     Domain,
+    Permit,
     cancel_digest,
+    permit_digest,
     transfer_digest,
 )
 from x402sim.protocol.networks import MAINNET, TESTNET

@@ -3,9 +3,8 @@
 An argument is one 32-byte word, except `bytes`, which follows the words.
 """
 
-from x402sim.protocol.crypto import Address, keccak256
-from x402sim.protocol.eip2612 import Permit
-from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.crypto import Address, keccak256, word as word
+from x402sim.protocol.eip3009 import Authorization, Permit
 
 _AUTH = "address,address,uint256,uint256,uint256,bytes32"
 
@@ -85,15 +84,15 @@ VALID_SIGNATURE = IS_VALID_SIGNATURE + bytes(28)
 _ERROR = selector("Error(string)")
 
 
-def word(value: int | bytes) -> bytes:
-    """Return one 32-byte word: an integer, an address, or 32 bytes."""
-    return value.to_bytes(32) if isinstance(value, int) else value.rjust(32, b"\0")
-
-
 def text(value: str) -> bytes:
     """Return an ABI-encoded string result."""
     raw = value.encode()
     return word(32) + word(len(raw)) + raw + bytes(-len(raw) % 32)
+
+
+def read_text(data: bytes) -> str:
+    """Return an ABI-encoded string; what is cut off is left out."""
+    return data[64 : 64 + int.from_bytes(data[32:64])].decode(errors="replace")
 
 
 def revert_data(reason: str) -> bytes:

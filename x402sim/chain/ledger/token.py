@@ -12,9 +12,9 @@ from x402sim.chain.ledger.state import Used
 from x402sim.chain.ledger.token_rules import Spend
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS
-from x402sim.protocol.eip2612 import PERMIT_TYPEHASH
 from x402sim.protocol.eip3009 import (
     CANCEL_TYPEHASH,
+    PERMIT_TYPEHASH,
     RECEIVE_TYPEHASH,
     TRANSFER_TYPEHASH,
     Authorization,
