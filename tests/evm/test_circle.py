@@ -2,9 +2,7 @@
 
 from itertools import product
 
-import httpx
-
-from tests.chain.asking import Http
+from tests.chain.asking import Node, Rpc
 from tests.chain.helpers import (
     ALICE,
     MALLORY,
@@ -26,7 +24,6 @@ from tests.evm.refusals import refusals
 from x402sim.chain.ledger import proxy
 from x402sim.chain.ledger.token import FUNCTIONS, VIEWS
 from x402sim.chain.node.local_chain import LocalChain
-from x402sim.chain.rpc.app import rpc_app
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import keccak256, to_hex
 from x402sim.protocol.eip3009 import Permit
@@ -102,12 +99,10 @@ def test_the_ledger_has_circles_functions():
 def revert_data(chain: ChainDriver, flow: Flow) -> str:
     """Return the data with which a node refuses a call."""
     call = {"from": flow.sender.address, "to": to_hex(TOKEN), "input": to_hex(flow.data)}
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call, "latest"]}
-    if isinstance(chain.chain, LocalChain):
-        answer = httpx.post(chain.chain.url, json=asked).json()
-    else:
-        answer = Http(rpc_app(chain.chain)).post("/", json=asked).json()
-    data: str = answer["error"]["data"]
+    ledger_or_node = chain.chain
+    is_node = isinstance(ledger_or_node, LocalChain)
+    asked = Node(ledger_or_node.url) if is_node else Rpc(ledger_or_node)
+    data: str = asked.error("eth_call", call, "latest")["data"]
     return data
 
 

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from tests.chain import asking
 from tests.evm import circle
 from tests.serve.driver import ORDER
 from x402sim import TESTNET, LiveWorld, LocalServer, PaymentAuth, World, scenario
@@ -46,10 +47,7 @@ def our_keys(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask(url: str, method: str, *params: Any) -> Any:
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    answer = httpx.post(url, json=body).json()
-    assert "error" not in answer, answer
-    return answer["result"]
+    return asking.Node(url).result(method, *params)
 
 
 @pytest.fixture(scope="module")
