@@ -8,7 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
+from tests.strategies import requirements
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
 from x402sim.protocol.networks import TESTNET, Network
@@ -28,25 +30,20 @@ decimals = 2
 
 def wanted(network: Network = TESTNET, resource: str = "/page") -> PaymentRequirements:
     """Return what a shop wants for a page."""
-    return PaymentRequirements(
-        scheme="exact",
-        network=network.name,
-        pay_to=SHOP,
-        asset=checksum(network.asset),
-        max_amount_required="10000",
-        max_timeout_seconds=300,
-        resource=resource,
+    asset = checksum(network.asset)
+    return requirements(
+        network=network.name, pay_to=SHOP, asset=asset, resource=resource, description=UNSET
     )
 
 
-def required(requirements: PaymentRequirements) -> PaymentRequired:
+def required(of: PaymentRequirements) -> PaymentRequired:
     """Return the body of its 402."""
     return PaymentRequired(
         error="Payment Required",
         payment_id="pay_abc",
-        payment_requirements=requirements,
+        payment_requirements=of,
         message="Pay 10000",
-        network=requirements.network,
+        network=of.network,
     )
 
 
