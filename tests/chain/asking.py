@@ -2,13 +2,14 @@
 
 import asyncio
 import json
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 
 from x402sim.chain.base import Call
 from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.rpc.app import rpc_app
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, PrivateKey, sign, to_hex
@@ -54,18 +55,10 @@ class Http:
         return self.request("POST", url, **more)
 
 
-@dataclass
-class Rpc:
-    """A ledger and a way to ask it; an exception in the application fails the test."""
+class JsonRpc:
+    """What is asked over JSON-RPC; `post` sends a body and returns the answer's JSON."""
 
-    ledger: LedgerChain
-    http: Http
-
-    def post(self, body: Any) -> Any:
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        response = self.http.post("/", content=content)
-        assert response.status_code == 200
-        return response.json()
+    post: Callable[[Any], Any]
 
     def ask(self, method: str, *params: Any) -> Any:
         reply = self.post({"jsonrpc": "2.0", "id": 7, "method": method, "params": list(params)})
@@ -81,6 +74,27 @@ class Rpc:
         reply = self.ask(method, *params)
         assert "result" not in reply, reply
         return reply["error"]
+
+
+class Node(JsonRpc):
+    """A node at a URL."""
+
+    def __init__(self, url: str, headers: dict[str, str] | None = None) -> None:
+        self.post = lambda body: httpx.post(url, json=body, headers=headers).json()
+
+
+class Rpc(JsonRpc):
+    """A ledger and a way to ask it; an exception in the application fails the test."""
+
+    def __init__(self, ledger: LedgerChain, *keys: bytes) -> None:
+        self.ledger = ledger
+        self.http = Http(rpc_app(ledger, keys=keys, unlocked=bool(keys)))
+
+    def post(self, body: Any) -> Any:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        response = self.http.post("/", content=content)
+        assert response.status_code == 200
+        return response.json()
 
     def send(self, call: Call = PAYMENT) -> Hash:
         return asyncio.run(self.ledger.send(call))

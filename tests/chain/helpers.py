@@ -13,13 +13,14 @@ from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, PrivateKey, parse_key, sign
-from x402sim.protocol.eip2612 import Permit, permit_digest
 from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,
     TRANSFER_TYPEHASH,
     Authorization,
     Domain,
+    Permit,
     cancel_digest,
+    permit_digest,
     transfer_digest,
 )
 from x402sim.protocol.networks import TESTNET
@@ -45,6 +46,12 @@ class ChainDriver:
         self, chain: WorldChain, run: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
     ) -> None:
         self.chain, self.run = chain, run
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return an operation of the chain, or of its controls, that is waited for."""
+        offering = (self.chain, self.chain.mining, self.chain.rewinding)
+        of = next(each for each in offering if hasattr(each, name))
+        return lambda *given, **named: self.run(getattr(of, name)(*given, **named))
 
     def put(self, data: bytes, sender: Wallet = RELAYER, to: Address = TOKEN, value: int = 0):
         """Send a transaction; return its hash."""

@@ -58,7 +58,7 @@ def test_a_payment_adds_up_no_balances_however_many_there_are(driver):
     state = driver.state
     state.balances = Counted(state.balances)
     pay(driver, 1)
-    assert asyncio.run(driver.ledger.supply()) == START_BASE + 5 * MANY
+    assert driver.supply() == START_BASE + 5 * MANY
     assert int.from_bytes(driver.view(abi.TOTAL_SUPPLY)) == START_BASE + 5 * MANY
     assert state.balances.read == 0
 
@@ -82,7 +82,7 @@ def test_the_supply_follows_a_balance_back_and_forth(driver):
 
 def logs(driver: LedgerDriver, *topics: tuple[bytes, ...], first: int = 0) -> list[Log]:
     wanted = LogFilter(first, 2**63, (TOKEN,), topics)
-    return asyncio.run(driver.ledger.logs(wanted))
+    return driver.logs(wanted)
 
 
 USES = (abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED)
@@ -102,7 +102,7 @@ def test_logs_are_found_as_by_reading_every_block_also_after_a_reorganisation(dr
         pay(driver, number)
     driver.send(cancel_call(nonce("canceled")))
     dropped = [tx for n in (19, 20) for tx in driver.state.blocks[n].tx_hashes]
-    asyncio.run(driver.ledger.reorg(4, dropped))
+    driver.reorg(4, dropped)
     pay(driver, "later")
     wanted = [
         (USES, (abi.word(ALICE.address_bytes),), (nonce(n),)) for n in (1, 17, 18, 19, "canceled")
@@ -139,10 +139,10 @@ def test_old_transactions_move_to_an_archive_and_are_read_from_there(monkeypatch
     assert len(moves.state.receipts) == len(moves.state.transactions) == 50 - 32
     assert everything(moves) == everything(keeps)
     for driver in (keeps, moves):
-        asyncio.run(driver.ledger.reorg(9))
+        driver.reorg(9)
         pay(driver, "after")
     assert everything(moves) == everything(keeps)
-    asyncio.run(moves.ledger.reset())
+    moves.reset()
     pay(moves, 0)
     assert len(moves.ledger.machine._archive) == 0
     for driver in (keeps, moves):

@@ -16,10 +16,9 @@ from tests.chain.helpers import (
     nonce,
     payment,
 )
-from x402sim.chain.base import Block, ChainError, TxReceipt
+from x402sim.chain.base import Block, ChainError
 from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.chain.ledger.machine import KEPT_BLOCKS
-from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash
 
@@ -34,40 +33,8 @@ def driver() -> LedgerDriver:
 @pytest.fixture
 def on_demand(driver) -> LedgerDriver:
     """A ledger that mines only when told to."""
-    asyncio.run(driver.ledger.set_automine(False))
+    driver.set_automine(False)
     return driver
-
-
-def mine(driver: LedgerDriver, blocks: int = 1) -> int:
-    return asyncio.run(driver.ledger.mine(blocks))
-
-
-def block(driver: LedgerDriver, which: int | Hash):
-    return asyncio.run(driver.ledger.block(which))
-
-
-def receipt(driver: LedgerDriver, tx_hash: Hash) -> TxReceipt | None:
-    return asyncio.run(driver.ledger.receipt(tx_hash))
-
-
-def reorg(driver: LedgerDriver, depth: int, drop=()) -> None:
-    asyncio.run(driver.ledger.reorg(depth, drop))
-
-
-def snapshot(driver: LedgerDriver) -> int:
-    return asyncio.run(driver.ledger.snapshot())
-
-
-def revert(driver: LedgerDriver, number: int) -> None:
-    asyncio.run(driver.ledger.revert(number))
-
-
-def native(driver: LedgerDriver, wallet: Wallet) -> int:
-    return asyncio.run(driver.ledger.native_balance(wallet.address_bytes))
-
-
-def account_nonce(driver: LedgerDriver, wallet: Wallet) -> int:
-    return asyncio.run(driver.ledger.account_nonce(wallet.address_bytes))
 
 
 def hashes(driver: LedgerDriver) -> list[Hash]:
@@ -98,21 +65,20 @@ def test_equal_operations_make_equal_chains():
         driver = LedgerDriver()
         driver.send(payment())
         driver.now[0] += 3
-        mine(driver)
-        reorg(driver, 1)
+        driver.mine()
+        driver.reorg(1)
         chains.append(hashes(driver))
     assert chains[0] == chains[1]
 
 
 def test_native_currency_spent_while_waiting_reverts(on_demand):
-    most = native(on_demand, ALICE) - GAS_LIMIT * GAS_PRICE_WEI
+    most = on_demand.native_balance(ALICE.address_bytes) - GAS_LIMIT * GAS_PRICE_WEI
     sent = [on_demand.put(b"", ALICE, to=SHOP.address_bytes, value=most) for _ in range(20)]
-    mine(on_demand)
-    assert [receipt(on_demand, tx).succeeded for tx in sent] == [True] + [False] * 19
-    assert native(on_demand, ALICE) == 0  # the gas took what was left, and never more
-
-
-# --- waiting for a receipt -----------------------------------------------------------
+    on_demand.mine()
+    assert [on_demand.receipt(tx).succeeded for tx in sent] == [True] + [False] * 19
+    assert (
+        on_demand.native_balance(ALICE.address_bytes) == 0
+    )  # the gas took what was left, and never more
 
 
 # --- going back ----------------------------------------------------------------------
@@ -141,13 +107,13 @@ def everything(driver: LedgerDriver) -> tuple:
 
 def busy(driver: LedgerDriver, name: str) -> None:
     """Do a little of everything, leaving one transaction waiting."""
-    asyncio.run(driver.ledger.set_automine(True))
+    driver.set_automine(True)
     driver.send(payment(f"{name} 1"))
     driver.send(cancel_call(nonce(f"{name} 2")))
     driver.send(abi.mint(MALLORY.address_bytes, 9), OWNER)
     driver.send(SHORT)
     driver.send(abi.calldata(abi.BLACKLIST, MALLORY.address_bytes), OWNER)
-    asyncio.run(driver.ledger.set_automine(False))
+    driver.set_automine(False)
     driver.put(payment(f"{name} 3"))
     driver.now[0] += 5
 
@@ -155,48 +121,48 @@ def busy(driver: LedgerDriver, name: str) -> None:
 def test_a_revert_brings_everything_back(driver):
     busy(driver, "before")
     before = everything(driver)
-    number = snapshot(driver)
+    number = driver.snapshot()
     busy(driver, "after")
-    mine(driver, 3)
+    driver.mine(3)
     assert everything(driver) != before
-    revert(driver, number)
+    driver.revert(number)
     assert everything(driver) == before
     assert is_conserved(driver, START_BASE + 9)
-    mine(driver)
+    driver.mine()
     assert driver.balance(SHOP) == 20_000
 
 
 def test_snapshot_ids_are_never_given_twice(driver):
-    first = snapshot(driver)
-    revert(driver, first)
-    assert snapshot(driver) > first
+    first = driver.snapshot()
+    driver.revert(first)
+    assert driver.snapshot() > first
 
 
 @pytest.mark.parametrize(("dropped", "following"), [([1], 1), ([0], 2), ([0, 1], 0)])
 def test_the_account_nonce_of_a_dropped_transaction_is_free_again(driver, dropped, following):
     sent = [driver.put(payment(n)) for n in range(2)]
-    reorg(driver, 2, drop=[sent[n] for n in dropped])
-    assert account_nonce(driver, RELAYER) == following
+    driver.reorg(2, drop=[sent[n] for n in dropped])
+    assert driver.account_nonce(RELAYER.address_bytes) == following
 
 
 # --- a long chain --------------------------------------------------------------------
 
 
 def test_a_long_chain_drops_old_undo_data_only(driver):
-    asyncio.run(driver.ledger.fund(SHOP.address_bytes, 5))
+    driver.fund(SHOP.address_bytes, 5)
     early = driver.put(payment("early"))
-    mine(driver, 2 * KEPT_BLOCKS)
+    driver.mine(2 * KEPT_BLOCKS)
     late = driver.put(payment("late"))
-    mine(driver, KEPT_BLOCKS - 1)
-    height = asyncio.run(driver.ledger.height())
+    driver.mine(KEPT_BLOCKS - 1)
+    height = driver.height()
     assert driver.state._forgotten > 0
 
     with pytest.raises(ChainError, match=r"cannot replace the last \d+ blocks; the last \d+ can"):
-        reorg(driver, height)
-    reorg(driver, KEPT_BLOCKS)
-    assert block(driver, height).tx_hashes == (late,)
-    assert receipt(driver, late).succeeded
-    assert receipt(driver, early).block_number == 2
+        driver.reorg(height)
+    driver.reorg(KEPT_BLOCKS)
+    assert driver.block(height).tx_hashes == (late,)
+    assert driver.receipt(late).succeeded
+    assert driver.receipt(early).block_number == 2
     assert len(hashes(driver)) == height + 1
     assert (driver.balance(SHOP), driver.balance(ALICE)) == (20_005, START_BASE - 20_000)
     assert is_conserved(driver, START_BASE + 5)
@@ -205,29 +171,29 @@ def test_a_long_chain_drops_old_undo_data_only(driver):
 
 @pytest.mark.parametrize("extra", [0, 1, KEPT_BLOCKS - 1])
 def test_the_promised_reach_is_kept_at_every_height(driver, extra):
-    mine(driver, 2 * KEPT_BLOCKS + extra)
+    driver.mine(2 * KEPT_BLOCKS + extra)
     old = hashes(driver)
-    reorg(driver, KEPT_BLOCKS)
+    driver.reorg(KEPT_BLOCKS)
     new = hashes(driver)
     assert [a == b for a, b in zip(old, new, strict=True)].count(True) == len(old) - KEPT_BLOCKS
 
 
 def test_a_snapshot_is_remembered_however_long_the_chain_grows(driver):
     driver.send(payment(1))
-    before, number = everything(driver), snapshot(driver)
-    mine(driver, 2 * KEPT_BLOCKS)
+    before, number = everything(driver), driver.snapshot()
+    driver.mine(2 * KEPT_BLOCKS)
     driver.send(payment(2))
-    revert(driver, number)
+    driver.revert(number)
     assert everything(driver) == before
-    mine(driver, 2 * KEPT_BLOCKS)
+    driver.mine(2 * KEPT_BLOCKS)
     assert driver.state._forgotten > 0
     assert driver.balance(SHOP) == 10_000
 
 
 def test_reset_begins_again(driver):
     busy(driver, "before")
-    asyncio.run(driver.ledger.reset())
+    driver.reset()
     assert everything(driver) == everything(LedgerDriver(now=driver.now))
     assert not driver.ledger.machine.automine
-    mine(driver)
+    driver.mine()
     assert driver.put(payment()) in driver.state.waiting

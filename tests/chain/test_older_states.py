@@ -50,7 +50,7 @@ def test_every_recent_state_is_as_it_was_and_reading_it_changes_nothing() -> Non
     driver, then = LedgerDriver(), {}
     compared = 0
     for n, _ in zip(range(160), operate(driver), strict=False):
-        head = asyncio.run(driver.ledger.height())
+        head = driver.height()
         # A reorganisation, a revert to a snapshot or a block replaces what was there.
         then = {number: state for number, state in then.items() if number < head - 1}
         then[head] = seen(driver)
@@ -74,7 +74,7 @@ def test_a_call_runs_at_the_time_of_its_block() -> None:
         RELAYER.address_bytes, TOKEN, payment("second", valid_before=int(driver.now[0]) + 100)
     )
     driver.now[0] += 1000
-    asyncio.run(driver.ledger.mine())
+    driver.mine()
     assert asyncio.run(driver.ledger.call(late, 1)) == b""
     with pytest.raises(Reverted, match="expired"):
         asyncio.run(driver.ledger.call(late, 2))

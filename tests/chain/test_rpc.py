@@ -34,14 +34,12 @@ from x402sim.protocol.networks import TESTNET
 
 @pytest.fixture
 def rpc() -> Rpc:
-    ledger = new_ledger()
-    return Rpc(ledger, Http(rpc_app(ledger)))
+    return Rpc(new_ledger())
 
 
 @pytest.fixture
 def unlocked() -> Rpc:
-    ledger = new_ledger()
-    return Rpc(ledger, Http(rpc_app(ledger, keys=[OWNER_KEY.secret], unlocked=True)))
+    return Rpc(new_ledger(), OWNER_KEY.secret)
 
 
 # --- HTTP ----------------------------------------------------------------------------
@@ -232,7 +230,7 @@ def test_a_chain_is_never_asked_for_a_range_that_ends_before_it_begins() -> None
             return await super().logs(wanted)
 
     ledger = Strict(TESTNET, Clock(lambda: float(START_S)), owner=OWNER)
-    rpc = Rpc(ledger, Http(rpc_app(ledger)))
+    rpc = Rpc(ledger)
     assert rpc.result("eth_getLogs", {"fromBlock": "0x5", "toBlock": "0x9"}) == []
     assert rpc.result("eth_getLogs", {"fromBlock": "0x0", "toBlock": "0x9"}) == []
 

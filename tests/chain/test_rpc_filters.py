@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from tests.chain.asking import ALICE, OWNER_KEY, PAYMENT, SHOP, Http, Rpc, new_ledger
+from tests.chain.asking import ALICE, OWNER_KEY, PAYMENT, SHOP, Rpc, new_ledger
 from x402sim.chain.base import Call
 from x402sim.chain.rpc import filters
-from x402sim.chain.rpc.app import rpc_app
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.networks import TESTNET
@@ -18,8 +17,7 @@ NOT_FOUND = {"code": -32000, "message": "filter not found"}
 
 @pytest.fixture
 def rpc() -> Rpc:
-    ledger = new_ledger()
-    return Rpc(ledger, Http(rpc_app(ledger, keys=[OWNER_KEY.secret], unlocked=True)))
+    return Rpc(new_ledger(), OWNER_KEY.secret)
 
 
 def changes(rpc: Rpc, name: str) -> Any:

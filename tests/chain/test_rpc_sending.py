@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from eth_account import Account
 
-from tests.chain.asking import PAYMENT, SHOP, Http, Rpc, new_ledger
+from tests.chain.asking import PAYMENT, SHOP, Rpc, new_ledger
 from x402sim.chain.fees import BASE_FEE_WEI
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.admission import MAX_BYTES
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.rpc.app import rpc_app
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.networks import TESTNET
 
@@ -30,7 +29,7 @@ def ledger(file: Path | None = None) -> LedgerChain:
 @pytest.fixture
 def rpc() -> Iterator[Rpc]:
     chain = ledger()
-    yield Rpc(chain, Http(rpc_app(chain)))
+    yield Rpc(chain)
     chain.close()
 
 
@@ -157,14 +156,14 @@ def test_a_call_that_needs_more_than_its_gas_limit_runs_out_of_it(rpc: Rpc) -> N
 def test_a_signed_transaction_survives_a_reorganisation_and_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "chain"
     chain = ledger(file)
-    rpc = Rpc(chain, Http(rpc_app(chain)))
+    rpc = Rpc(chain)
     sent = rpc.result("eth_sendRawTransaction", signed())
     rpc.error("eth_sendRawTransaction", signed(nonce=9))
     asyncio.run(chain.rewinding.reorg(1))
     receipt = rpc.result("eth_getTransactionReceipt", sent)
     chain.close()
     opened = ledger(file)
-    again = Rpc(opened, Http(rpc_app(opened)))
+    again = Rpc(opened)
     assert again.result("eth_getTransactionReceipt", sent) == receipt
     assert receipt["status"] == "0x1"
     opened.close()
@@ -176,7 +175,7 @@ def test_a_signed_transaction_survives_a_reorganisation_and_a_restart(tmp_path: 
 @pytest.fixture
 def wallet() -> Iterator[Rpc]:
     chain = ledger()
-    yield Rpc(chain, Http(rpc_app(chain, keys=[BOB_KEY], unlocked=True)))
+    yield Rpc(chain, BOB_KEY)
     chain.close()
 
 

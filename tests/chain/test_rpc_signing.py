@@ -40,8 +40,7 @@ TYPED: dict[str, Any] = {
 
 @pytest.fixture
 def rpc() -> Rpc:
-    ledger = new_ledger()
-    return Rpc(ledger, Http(rpc_app(ledger, keys=[OWNER_KEY.secret], unlocked=True)))
+    return Rpc(new_ledger(), OWNER_KEY.secret)
 
 
 def signed_by_eth_account(typed: dict[str, Any]) -> str:
@@ -114,8 +113,8 @@ def test_nothing_is_signed_for_others(rpc: Rpc, method: str, params: list[Any]) 
 @pytest.mark.parametrize(("method", "params"), METHODS)
 def test_a_locked_server_signs_nothing(method: str, params: list[Any]) -> None:
     text = json.dumps(params).replace(checksum(ALICE), OWNER)
-    ledger = new_ledger()
-    locked = Rpc(ledger, Http(rpc_app(ledger, keys=[OWNER_KEY.secret])))
+    locked = Rpc(new_ledger())
+    locked.http = Http(rpc_app(locked.ledger, keys=[OWNER_KEY.secret]))
     assert locked.result("eth_accounts") == [OWNER.lower()]
     error = locked.error(method, *json.loads(text))
     assert error["code"] == -32000

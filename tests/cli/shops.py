@@ -1,4 +1,4 @@
-"""A shop on a socket that answers what a test says, for commands that take any URL."""
+"""A shop on a socket that answers what a test says, for commands that take any URL; what it wants."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,6 +8,43 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
+
+from tests.strategies import requirements
+from x402sim.protocol.crypto import checksum
+from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
+from x402sim.protocol.networks import TESTNET, Network
+
+SHOP = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+MOON = f"""[[network]]
+name = "moon"
+chain_id = 7
+token_name = "Cheese"
+token_symbol = "CHZ"
+asset = "{checksum(TESTNET.asset)}"
+token_version = "3"
+decimals = 2
+"""
+"""A file of networks."""
+
+
+def wanted(network: Network = TESTNET, resource: str = "/page") -> PaymentRequirements:
+    """Return what a shop wants for a page."""
+    asset = checksum(network.asset)
+    return requirements(
+        network=network.name, pay_to=SHOP, asset=asset, resource=resource, description=UNSET
+    )
+
+
+def required(of: PaymentRequirements) -> PaymentRequired:
+    """Return the body of its 402."""
+    return PaymentRequired(
+        error="Payment Required",
+        payment_id="pay_abc",
+        payment_requirements=of,
+        message="Pay 10000",
+        network=of.network,
+    )
 
 
 @dataclass(frozen=True)

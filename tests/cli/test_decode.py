@@ -13,13 +13,14 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
+from tests.cli.shops import MOON, SHOP, required, wanted
 from x402sim import Wallet
 from x402sim.cli import app
 from x402sim.commands.explain import explain
 from x402sim.payer.core import settlement, signed_header
-from x402sim.protocol.crypto import checksum, parse_address
+from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.messages import BadMessage, PaymentRequired, PaymentRequirements
+from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, Network
 from x402sim.protocol.offers import offers
 from x402sim.protocol.recognize import Kind, recognize
@@ -35,24 +36,9 @@ from x402sim.protocol.x402 import (
 
 NOW = 1_800_000_000
 PAYER = Wallet("0x" + "11" * 32, nonces=lambda: b"n" * 32)
-SHOP = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 URL = "http://shop.example/api/perp/quote"
-WANTED = PaymentRequirements(
-    scheme="exact",
-    network=TESTNET.name,
-    pay_to=SHOP,
-    asset=checksum(TESTNET.asset),
-    max_amount_required="10000",
-    max_timeout_seconds=300,
-    resource="/api/perp/quote",
-)
-REQUIRED = PaymentRequired(
-    error="Payment Required",
-    payment_id="pay_abc",
-    payment_requirements=WANTED,
-    message="Pay 10000",
-    network=TESTNET.name,
-)
+WANTED = wanted(resource="/api/perp/quote")
+REQUIRED = required(WANTED)
 
 
 @pytest.fixture(autouse=True)
@@ -165,11 +151,8 @@ def test_a_signature_in_a_form_that_the_token_refuses() -> None:
 
 def test_a_network_of_the_users_own(tmp_path: Path) -> None:
     file = tmp_path / "networks.toml"
-    file.write_text(
-        '[[network]]\nname = "moon"\nchain_id = 7\ntoken_name = "Cheese"\ntoken_symbol = "CHZ"\n'
-        f'asset = "{SHOP}"\ntoken_version = "3"\ndecimals = 2\n'
-    )
-    moon = Network("moon", 7, parse_address(SHOP), "Cheese", "CHZ", "3", 2)
+    file.write_text(MOON)
+    moon = Network("moon", 7, TESTNET.asset, "Cheese", "CHZ", "3", 2)
     text = signed_header(authorization(), PAYER, moon)
     assert "network" in findings(text)
     done = decoded(text, "--network-file", str(file))

@@ -11,12 +11,11 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from tests.cli.shops import Asked, Reply, serving
+from tests.cli.shops import Asked, Reply, required, serving, wanted
 from tests.serve.driver import ORDER, QUOTE, SESSIONS
 from x402sim import Fault, LocalServer, Wallet
 from x402sim.cli import app
 from x402sim.payer.mistakes import MISTAKES
-from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.ways import Dialect
 from x402sim.protocol.x402 import (
@@ -143,15 +142,7 @@ def test_the_explanation_is_for_people(server: LocalServer, name: str, said: str
     assert "Paid: POST /api/pay: refused" in done.stderr
 
 
-WANTED = PaymentRequirements(
-    scheme="exact",
-    network=TESTNET.name,
-    pay_to="0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
-    asset="0x" + TESTNET.asset.hex(),
-    max_amount_required="10000",
-    max_timeout_seconds=60,
-    resource="/page",
-)
+WANTED = wanted()
 
 
 def v1_shop(asked: Asked, settled: Callable[[], Reply]) -> Reply:
@@ -227,17 +218,10 @@ def test_a_wrong_maximum_is_told_before_anybody_is_asked() -> None:
 
 
 def test_a_shop_that_takes_a_payment_and_asks_again() -> None:
-    required = PaymentRequired(
-        error="Payment Required",
-        payment_id="pay_1",
-        payment_requirements=WANTED,
-        message="",
-        network=TESTNET.name,
-    )
-    receipt = {"success": True, "paymentId": "pay_1", "txHash": "0xabc", "timestamp": 1}
+    receipt = {"success": True, "paymentId": "pay_abc", "txHash": "0xabc", "timestamp": 1}
 
     def answers(asked: Asked) -> Reply:
-        return Reply(200, receipt) if asked.path == "/api/pay" else Reply(402, required)
+        return Reply(200, receipt) if asked.path == "/api/pay" else Reply(402, required(WANTED))
 
     with serving(answers) as url:
         done = run(url + "/page")

@@ -25,8 +25,7 @@ from x402sim.chain import contract
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address
-from x402sim.protocol.eip2612 import Permit
-from x402sim.protocol.eip3009 import Domain
+from x402sim.protocol.eip3009 import Domain, Permit
 
 WALLET = contract.wallet_address(ALICE.address_bytes)
 """The smart wallet of Alice."""

@@ -27,8 +27,7 @@ from x402sim.chain.ledger.token_rules import LARGEST_BALANCE
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS
-from x402sim.protocol.eip2612 import Permit
-from x402sim.protocol.eip3009 import Domain
+from x402sim.protocol.eip3009 import Domain, Permit
 
 alice, mallory, shop, owner = (w.address_bytes for w in (ALICE, MALLORY, SHOP, OWNER))
 MUCH = 10 * START_BASE
@@ -192,10 +191,17 @@ def _roles() -> Iterator[Flow]:
     yield Flow("no contract", abi.calldata(abi.RESCUE, shop, mallory, 1), OWNER)
     words = abi.text("x")[32:]
     three = abi.word(8 * 32) + abi.word(10 * 32) + abi.word(12 * 32)
-    yield Flow("again", abi.INITIALIZE + three + abi.word(6) + abi.word(owner) * 4 + words * 3)
-    yield Flow("again", abi.INITIALIZE_V2 + abi.text("x"))
-    yield Flow("again", abi.calldata(abi.INITIALIZE_V2_1, owner))
-    yield Flow("again", abi.INITIALIZE_V2_2 + abi.word(64) + abi.word(96) + abi.word(0) + words)
+    arguments = {
+        f"(string,string,string,uint8{',address' * 4})": three
+        + abi.word(6)
+        + abi.word(owner) * 4
+        + words * 3,
+        "V2(string)": abi.text("x"),
+        "V2_1(address)": abi.word(owner),
+        "V2_2(address[],string)": abi.word(64) + abi.word(96) + abi.word(0) + words,
+    }
+    for signature, data in arguments.items():
+        yield Flow("again", abi.selector(f"initialize{signature}") + data)
 
 
 BLACKLISTING = (abi.BLACKLIST, abi.UNBLACKLIST)

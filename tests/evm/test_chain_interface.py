@@ -30,20 +30,8 @@ def pay_call(name: object = "first", **changes: object) -> Call:
     return Call(RELAYER.address_bytes, TOKEN, payment(name, **changes))
 
 
-def height(driver: ChainDriver) -> int:
-    return driver.run(driver.chain.height())
-
-
-def receipt(driver: ChainDriver, tx_hash: Hash) -> TxReceipt | None:
-    return driver.run(driver.chain.receipt(tx_hash))
-
-
 def hashes(driver: ChainDriver) -> list[bytes]:
-    return [driver.run(driver.chain.block(n)).hash for n in range(height(driver) + 1)]
-
-
-def on_demand(driver: ChainDriver) -> None:
-    driver.run(driver.chain.mining.set_automine(False))
+    return [driver.block(n).hash for n in range(driver.height() + 1)]
 
 
 # --- blocks, transactions, receipts --------------------------------------------------
@@ -51,16 +39,16 @@ def on_demand(driver: ChainDriver) -> None:
 
 def test_each_transaction_is_mined_at_once_in_a_block_of_its_own(either: ChainDriver):
     sent = [either.put(payment(n)) for n in range(3)]
-    assert height(either) == 3
+    assert either.height() == 3
     for number, tx_hash in enumerate(sent, 1):
-        block = either.run(either.chain.block(number))
+        block = either.block(number)
         assert block.tx_hashes == (tx_hash,)
-        assert either.run(either.chain.block(block.hash)) == block
-        assert block.parent == either.run(either.chain.block(number - 1)).hash
-        mined = receipt(either, tx_hash)
+        assert either.block(block.hash) == block
+        assert block.parent == either.block(number - 1).hash
+        mined = either.receipt(tx_hash)
         assert (mined.block_number, mined.block_hash, mined.index) == (number, block.hash, 0)
         assert mined.gas_used == mined.cumulative_gas_used == block.gas_used
-        tx = either.run(either.chain.transaction(tx_hash))
+        tx = either.transaction(tx_hash)
         assert (tx.nonce, tx.block_number, tx.index) == (number - 1, number, 0)
         assert tx.call == mined.call == pay_call(number - 1)
         assert (tx.gas_limit, tx.gas_price, mined.gas_price) == (
@@ -73,22 +61,22 @@ def test_each_transaction_is_mined_at_once_in_a_block_of_its_own(either: ChainDr
 def test_the_time_of_a_block_is_the_worlds_and_never_goes_back(either: ChainDriver):
     for now_s in (NOW_S, NOW_S, NOW_S + 7.9, NOW_S + 5, NOW_S + 300):
         either.town.now[0] = now_s
-        either.run(either.chain.mining.mine())
-    times = [either.run(either.chain.block(n)).timestamp_s - NOW_S for n in range(6)]
+        either.mine()
+    times = [either.block(n).timestamp_s - NOW_S for n in range(6)]
     assert times == [0, 0, 0, 7, 7, 300]
 
 
 def test_waiting_transactions_are_mined_together_in_order_of_arrival(either: ChainDriver):
-    on_demand(either)
+    either.set_automine(False)
     senders = [RELAYER, ALICE, RELAYER, MALLORY, ALICE]
     sent = [either.put(payment(n), sender) for n, sender in enumerate(senders)]
-    assert height(either) == 0
-    assert [receipt(either, tx) for tx in sent] == [None] * 5
-    tx = either.run(either.chain.transaction(sent[2]))
+    assert either.height() == 0
+    assert [either.receipt(tx) for tx in sent] == [None] * 5
+    tx = either.transaction(sent[2])
     assert (tx.nonce, tx.block_number, tx.block_hash, tx.index) == (1, None, None, None)
-    assert either.run(either.chain.mining.mine(3)) == 3
-    assert either.run(either.chain.block(1)).tx_hashes == tuple(sent)
-    mined = [receipt(either, tx) for tx in sent]
+    assert either.mine(3) == 3
+    assert either.block(1).tx_hashes == tuple(sent)
+    mined = [either.receipt(tx) for tx in sent]
     assert [r.index for r in mined] == [0, 1, 2, 3, 4]
     assert [r.cumulative_gas_used - r.gas_used for r in mined] == [
         0,
@@ -100,8 +88,8 @@ def test_waiting_transactions_are_mined_together_in_order_of_arrival(either: Cha
 @pytest.mark.parametrize("blocks", [0, -1, 10_001])
 def test_an_invalid_number_of_blocks_is_refused(either: ChainDriver, blocks: int):
     with pytest.raises(ChainError, match=f"1 to 10000 blocks at a time, not {blocks}"):
-        either.run(either.chain.mining.mine(blocks))
-    assert height(either) == 0
+        either.mine(blocks)
+    assert either.height() == 0
 
 
 # --- older states --------------------------------------------------------------------
@@ -142,9 +130,9 @@ def test_the_state_after_an_older_block(either: ChainDriver):
 
 def test_the_sender_pays_the_gas_even_of_what_reverts(either: ChainDriver):
     for data in (payment(), payment()):
-        before = either.run(either.chain.native_balance(RELAYER.address_bytes))
+        before = either.native_balance(RELAYER.address_bytes)
         mined = either.send(data)
-        after = either.run(either.chain.native_balance(RELAYER.address_bytes))
+        after = either.native_balance(RELAYER.address_bytes)
         assert before - after == mined.gas_used * GAS_PRICE_WEI
 
 
@@ -152,21 +140,16 @@ def test_the_sender_pays_the_gas_even_of_what_reverts(either: ChainDriver):
 
 
 def test_funding_mints(either: ChainDriver):
-    either.run(either.chain.fund(SHOP.address_bytes, 25))
+    either.fund(SHOP.address_bytes, 25)
     assert either.balance(SHOP) == 25
     assert int.from_bytes(either.view(abi.TOTAL_SUPPLY)) == START_BASE + 25
-
-
-# --- logs ----------------------------------------------------------------------------
-
-ALICE_WORD, SHOP_WORD = (abi.word(w.address_bytes) for w in (ALICE, SHOP))
 
 
 # --- waiting for a receipt -----------------------------------------------------------
 
 
 def test_waiting_ends_with_the_block(either: ChainDriver):
-    on_demand(either)
+    either.set_automine(False)
     tx_hash = either.put(payment())
 
     async def wait_and_mine() -> list[TxReceipt]:
@@ -176,17 +159,17 @@ def test_waiting_ends_with_the_block(either: ChainDriver):
         await either.chain.mining.mine()
         return list(await asyncio.wait_for(asyncio.gather(*waits), 5))
 
-    assert either.run(wait_and_mine()) == [receipt(either, tx_hash)] * 3
+    assert either.run(wait_and_mine()) == [either.receipt(tx_hash)] * 3
 
 
 def test_waiting_times_out_and_does_no_harm(either: ChainDriver):
-    on_demand(either)
+    either.set_automine(False)
     tx_hash = either.put(payment())
     for hopeless in (tx_hash, UNKNOWN):
         with pytest.raises(TimeoutError):
-            either.run(either.chain.wait(hopeless, 0.05))
-    either.run(either.chain.mining.mine())
-    assert receipt(either, tx_hash).succeeded
+            either.wait(hopeless, 0.05)
+    either.mine()
+    assert either.receipt(tx_hash).succeeded
 
 
 # --- going back ----------------------------------------------------------------------
@@ -194,34 +177,34 @@ def test_waiting_times_out_and_does_no_harm(either: ChainDriver):
 
 def test_snapshots_nest_and_bring_back_what_waited(either: ChainDriver):
     either.send(payment("before"))
-    on_demand(either)
+    either.set_automine(False)
     waiting = [either.put(payment(n), sender) for n, sender in ((1, RELAYER), (2, ALICE))]
-    outer = either.run(either.chain.rewinding.snapshot())
-    either.run(either.chain.mining.mine())
-    inner = either.run(either.chain.rewinding.snapshot())
+    outer = either.snapshot()
+    either.mine()
+    inner = either.snapshot()
     later = either.put(payment("later"))
-    either.run(either.chain.mining.mine(2))
-    either.run(either.chain.rewinding.revert(inner))
-    assert (height(either), either.balance(SHOP)) == (2, 30_000)
-    assert either.run(either.chain.transaction(later)) is None
-    either.run(either.chain.rewinding.revert(outer))
-    assert (height(either), either.balance(SHOP)) == (1, 10_000)
-    assert [receipt(either, tx) for tx in waiting] == [None, None]
-    either.run(either.chain.mining.mine())
-    assert either.run(either.chain.block(2)).tx_hashes == tuple(waiting)
+    either.mine(2)
+    either.revert(inner)
+    assert (either.height(), either.balance(SHOP)) == (2, 30_000)
+    assert either.transaction(later) is None
+    either.revert(outer)
+    assert (either.height(), either.balance(SHOP)) == (1, 10_000)
+    assert [either.receipt(tx) for tx in waiting] == [None, None]
+    either.mine()
+    assert either.block(2).tx_hashes == tuple(waiting)
     assert either.balance(SHOP) == 30_000
 
 
 def test_a_revert_uses_up_its_snapshot_and_all_later_ones(either: ChainDriver):
-    first, second, third = (either.run(either.chain.rewinding.snapshot()) for _ in range(3))
+    first, second, third = (either.snapshot() for _ in range(3))
     assert first < second < third
-    either.run(either.chain.rewinding.revert(second))
+    either.revert(second)
     for used_up in (second, third, third + 100):
         with pytest.raises(ChainError, match=f"no snapshot {used_up}; there are: {first}"):
-            either.run(either.chain.rewinding.revert(used_up))
-    either.run(either.chain.rewinding.revert(first))
+            either.revert(used_up)
+    either.revert(first)
     with pytest.raises(ChainError, match=f"no snapshot {first}; there are: none"):
-        either.run(either.chain.rewinding.revert(first))
+        either.revert(first)
 
 
 def test_a_reorg_replaces_the_last_blocks_and_mines_their_transactions_in_the_last(
@@ -232,80 +215,80 @@ def test_a_reorg_replaces_the_last_blocks_and_mines_their_transactions_in_the_la
     ]
     old = hashes(either)
     either.town.now[0] += 60
-    either.run(either.chain.rewinding.reorg(3))
+    either.reorg(3)
     new = hashes(either)
     assert new[:2] == old[:2]
     assert len(new) == len(old)
     assert not set(new[2:]) & set(old)
-    blocks = [either.run(either.chain.block(n)) for n in range(1, 5)]
+    blocks = [either.block(n) for n in range(1, 5)]
     assert [b.tx_hashes for b in blocks] == [(sent[0],), (), (), tuple(sent[1:])]
     assert [b.timestamp_s - NOW_S for b in blocks] == [0, 60, 60, 60]
-    assert [either.run(either.chain.block(gone)) for gone in old[2:]] == [None] * 3
+    assert [either.block(gone) for gone in old[2:]] == [None] * 3
     assert either.balance(SHOP) == 40_000
-    assert receipt(either, either.put(payment("next"))).succeeded
+    assert either.receipt(either.put(payment("next"))).succeeded
 
 
 def test_a_dropped_transaction_is_unknown_and_undone(either: ChainDriver):
     kept, dropped = either.put(payment(1), ALICE), either.put(payment(2))
-    either.run(either.chain.rewinding.reorg(2, drop=[dropped]))
-    assert either.run(either.chain.transaction(dropped)) is None
-    assert receipt(either, dropped) is None
-    assert receipt(either, kept).succeeded
+    either.reorg(2, drop=[dropped])
+    assert either.transaction(dropped) is None
+    assert either.receipt(dropped) is None
+    assert either.receipt(kept).succeeded
     assert either.balance(SHOP) == 10_000
     assert not either.is_used(ALICE, nonce(2))
-    assert either.run(either.chain.account_nonce(RELAYER.address_bytes)) == 0
+    assert either.account_nonce(RELAYER.address_bytes) == 0
     assert either.send(payment(2)).succeeded
 
 
 @pytest.mark.parametrize("drop", [False, True])
 def test_a_reorg_mines_the_mempool_except_dropped_transactions(either: ChainDriver, drop: bool):
-    on_demand(either)
-    either.run(either.chain.mining.mine())
+    either.set_automine(False)
+    either.mine()
     waiting = either.put(payment())
-    either.run(either.chain.rewinding.reorg(1, drop=[waiting] if drop else []))
-    assert either.run(either.chain.block(1)).tx_hashes == (() if drop else (waiting,))
-    assert (either.run(either.chain.transaction(waiting)) is None) == drop
-    assert height(either) == 1
+    either.reorg(1, drop=[waiting] if drop else [])
+    assert either.block(1).tx_hashes == (() if drop else (waiting,))
+    assert (either.transaction(waiting) is None) == drop
+    assert either.height() == 1
 
 
 @pytest.mark.parametrize("depth", [0, -1, 3, 10**6])
 def test_a_reorg_out_of_reach_is_refused(either: ChainDriver, depth: int):
-    either.run(either.chain.mining.mine(2))
+    either.mine(2)
     before = hashes(either)
     with pytest.raises(ChainError, match=f"last {depth} blocks; the last 2 can be"):
-        either.run(either.chain.rewinding.reorg(depth))
+        either.reorg(depth)
     assert hashes(either) == before
 
 
 def test_a_reorg_ends_the_snapshots_of_what_it_replaced(either: ChainDriver):
-    early = either.run(either.chain.rewinding.snapshot())
+    early = either.snapshot()
     either.send(payment(1))
-    late = either.run(either.chain.rewinding.snapshot())
-    either.run(either.chain.rewinding.reorg(1))
+    late = either.snapshot()
+    either.reorg(1)
     with pytest.raises(ChainError, match=f"no snapshot {late}; there are: {early}"):
-        either.run(either.chain.rewinding.revert(late))
-    either.run(either.chain.rewinding.revert(early))
-    assert (either.balance(SHOP), height(either)) == (0, 0)
+        either.revert(late)
+    either.revert(early)
+    assert (either.balance(SHOP), either.height()) == (0, 0)
 
 
 # --- trouble on demand ---------------------------------------------------------------
 
 
 def test_the_mempool_can_be_dropped(either: ChainDriver):
-    on_demand(either)
+    either.set_automine(False)
     tx_hash = either.put(payment())
-    either.run(either.chain.rewinding.drop())
-    assert either.run(either.chain.transaction(tx_hash)) is None
-    assert either.run(either.chain.account_nonce(RELAYER.address_bytes)) == 0
-    either.run(either.chain.mining.mine())
+    either.drop()
+    assert either.transaction(tx_hash) is None
+    assert either.account_nonce(RELAYER.address_bytes) == 0
+    either.mine()
     assert either.balance(SHOP) == 0
     again = either.put(payment())
-    either.run(either.chain.mining.mine())
-    assert receipt(either, again).succeeded
+    either.mine()
+    assert either.receipt(again).succeeded
 
 
 def test_a_forced_revert_fails_once_and_the_call_can_be_repeated(either: ChainDriver):
-    either.run(either.chain.rewinding.force_revert(1))
+    either.force_revert(1)
     assert either.tried(payment()) is None
     reverted = either.send(payment())
     assert not reverted.succeeded
@@ -325,8 +308,8 @@ def test_watchers_are_called_after_every_operation(anvil: ChainDriver):
 
     anvil.chain.watchers.append(look)
     anvil.put(payment())
-    anvil.run(anvil.chain.mining.mine(2))
-    anvil.run(anvil.chain.rewinding.reorg(1))
+    anvil.mine(2)
+    anvil.reorg(1)
     assert seen == [1, 3, 3]
 
 
@@ -335,9 +318,9 @@ def test_many_blocks_have_the_worlds_time_however_long_they_take(anvil: ChainDri
     blocks, begun = 0, time.monotonic()
     while time.monotonic() - begun < 0.5:
         blocks += 500
-        anvil.run(anvil.chain.mining.mine(500))
+        anvil.mine(500)
     numbers = range(1, blocks + 1, 25)
-    assert {anvil.run(anvil.chain.block(n)).timestamp_s for n in numbers} == {NOW_S}
+    assert {anvil.block(n).timestamp_s for n in numbers} == {NOW_S}
 
 
 def test_transactions_of_other_clients_are_seen_and_survive_a_reorg(anvil: ChainDriver):
@@ -349,15 +332,15 @@ def test_transactions_of_other_clients_are_seen_and_survive_a_reorg(anvil: Chain
     raw = "0x" + signed.raw_transaction.hex().removeprefix("0x")
     anvil.run(anvil.chain.node.ask("eth_sendRawTransactionSync", raw))
     tx_hash = Hash(bytes(signed.hash))
-    assert receipt(anvil, tx_hash).call.sender == SHOP.address_bytes
+    assert anvil.receipt(tx_hash).call.sender == SHOP.address_bytes
     before = hashes(anvil)
-    anvil.run(anvil.chain.rewinding.reorg(1))
-    assert receipt(anvil, tx_hash).succeeded
+    anvil.reorg(1)
+    assert anvil.receipt(tx_hash).succeeded
     assert hashes(anvil) != before
 
 
 def test_waiting_ends_when_another_client_mines(anvil: ChainDriver):
-    on_demand(anvil)
+    anvil.set_automine(False)
     tx_hash = anvil.put(payment())
 
     async def wait_and_mine() -> TxReceipt:
@@ -372,28 +355,28 @@ def test_waiting_ends_when_another_client_mines(anvil: ChainDriver):
 def test_a_nonce_gap_waits_for_the_missing_transaction(anvil: ChainDriver):
     """Where a real chain differs from the ledger: without nonce 0, nonce 1 cannot be mined."""
     dropped, stuck = anvil.put(payment(1)), anvil.put(payment(2))
-    anvil.run(anvil.chain.rewinding.reorg(2, drop=[dropped]))
-    assert receipt(anvil, stuck) is None
+    anvil.reorg(2, drop=[dropped])
+    assert anvil.receipt(stuck) is None
     assert anvil.send(payment(3)).succeeded
-    anvil.run(anvil.chain.mining.mine())
-    assert receipt(anvil, stuck).succeeded
+    anvil.mine()
+    assert anvil.receipt(stuck).succeeded
     assert anvil.balance(SHOP) == 20_000
 
 
 def test_reset_begins_again(anvil: ChainDriver):
-    on_demand(anvil)
+    anvil.set_automine(False)
     anvil.put(payment())
-    anvil.run(anvil.chain.mining.mine(3))
-    old = anvil.run(anvil.chain.rewinding.snapshot())
+    anvil.mine(3)
+    old = anvil.snapshot()
     anvil.put(payment("waiting"))
-    anvil.run(anvil.chain.rewinding.reset())
-    assert (height(anvil), anvil.balance(ALICE), anvil.balance(SHOP)) == (0, START_BASE, 0)
+    anvil.reset()
+    assert (anvil.height(), anvil.balance(ALICE), anvil.balance(SHOP)) == (0, START_BASE, 0)
     with pytest.raises(ChainError, match=f"no snapshot {old}; there are: none"):
-        anvil.run(anvil.chain.rewinding.revert(old))
+        anvil.revert(old)
     tx_hash = anvil.put(payment())
-    assert receipt(anvil, tx_hash) is None
-    anvil.run(anvil.chain.mining.mine())
-    assert anvil.run(anvil.chain.block(1)).tx_hashes == (tx_hash,)
+    assert anvil.receipt(tx_hash) is None
+    anvil.mine()
+    assert anvil.block(1).tx_hashes == (tx_hash,)
 
 
 def test_in_virtual_time_node_requests_take_no_time_and_waits_do(town: Town):

@@ -46,12 +46,13 @@ from x402sim.chain.reverts import Cause, cause
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, PrivateKey, parse_key, sign, to_hex
-from x402sim.protocol.eip2612 import Permit, permit_digest
 from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,
     TRANSFER_TYPEHASH,
     Domain,
+    Permit,
     cancel_digest,
+    permit_digest,
     transfer_digest,
 )
 from x402sim.protocol.networks import MAINNET, TESTNET
@@ -145,7 +146,7 @@ STRANGE: dict[str, Callable[[Domain], bytes]] = {
     ),
     "half a signature": lambda _: transfer_call(authorization(), bytes(32)),
     "no signature": lambda _: transfer_call(authorization(), b""),
-    "typehash": lambda _: abi.TRANSFER_TYPEHASH,
+    "typehash": lambda _: abi.selector("TRANSFER_WITH_AUTHORIZATION_TYPEHASH()"),
 }
 """Calls that no function takes, or not with these arguments, or not with native money."""
 
@@ -475,9 +476,9 @@ async def everything(chain: WorldChain, spent: list[tuple[Address, bytes]]) -> d
         views[f"balance of {account.hex()}"] = abi.balance_of(account)
     for owner, spender in product(ACCOUNTS[:3], ACCOUNTS[:3]):
         name = f"{owner.hex()} allows {spender.hex()}"
-        views[name] = abi.calldata(abi.ALLOWANCE, owner, spender)
+        views[name] = abi.calldata(abi.selector("allowance(address,address)"), owner, spender)
     for owner in ACCOUNTS[:3]:
-        views[f"permits of {owner.hex()}"] = abi.calldata(abi.NONCES, owner)
+        views[f"permits of {owner.hex()}"] = abi.calldata(abi.selector("nonces(address)"), owner)
     for authorizer, used in spent[-12:]:
         views[f"state of {used.hex()}"] = abi.authorization_state(authorizer, used)
     read = read_anvil if isinstance(chain, LocalChain) else read_ledger

@@ -11,7 +11,9 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from tests.chain import asking
 from tests.evm import circle
+from tests.serve.driver import ORDER
 from x402sim import TESTNET, LiveWorld, LocalServer, PaymentAuth, World, scenario
 from x402sim.backends import Node
 from x402sim.chain.base import ChainError
@@ -27,7 +29,6 @@ from x402sim.world.chains.node import KEYS
 OWNER = Wallet("0x" + "51" * 32)
 STRANGER = Wallet("0x" + "52" * 32)
 ETHER = 10**18
-ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +47,7 @@ def our_keys(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ask(url: str, method: str, *params: Any) -> Any:
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    answer = httpx.post(url, json=body).json()
-    assert "error" not in answer, answer
-    return answer["result"]
+    return asking.Node(url).result(method, *params)
 
 
 @pytest.fixture(scope="module")

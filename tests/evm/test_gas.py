@@ -40,7 +40,7 @@ def estimated(driver: ChainDriver, flow: Flow) -> int | str:
     """Return the gas that a call needs, or why it would be refused."""
     try:
         call = Call(flow.sender.address_bytes, TOKEN, flow.data)
-        return driver.run(driver.chain.estimate_gas(call))
+        return driver.estimate_gas(call)
     except Reverted as reverted:
         return str(reverted)
 
@@ -117,7 +117,7 @@ def sent_with(driver: ChainDriver, flow: Flow, limit: int) -> TxReceipt:
     sender = flow.sender.address_bytes
     transaction = {
         "chainId": TESTNET.chain_id,
-        "nonce": driver.run(driver.chain.account_nonce(sender)),
+        "nonce": driver.account_nonce(sender),
         "gasPrice": GAS_PRICE_WEI,
         "gas": limit,
         "to": checksum(TOKEN),
@@ -126,10 +126,10 @@ def sent_with(driver: ChainDriver, flow: Flow, limit: int) -> TxReceipt:
     }
     raw = Account.sign_transaction(transaction, flow.sender.private_key).raw_transaction
     if isinstance(driver.chain, LedgerChain):
-        tx_hash = driver.run(driver.chain.send_signed(bytes(raw)))
+        tx_hash = driver.send_signed(bytes(raw))
     else:
         asked = {"jsonrpc": "2.0", "id": 1, "method": "eth_sendRawTransaction"}
         body = json.dumps({**asked, "params": [to_hex(raw)]}).encode()
-        answer = json.loads(driver.run(driver.chain.pass_on(body, writes=True)))
+        answer = json.loads(driver.pass_on(body, writes=True))
         tx_hash = Hash(bytes.fromhex(answer["result"][2:]))
-    return driver.run(driver.chain.receipt(tx_hash))
+    return driver.receipt(tx_hash)

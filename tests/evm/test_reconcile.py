@@ -17,14 +17,14 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.evm.helpers import ChainDriver
+from tests.strategies import requirements
 from x402sim.chain.node.local_chain import LocalChain
 from x402sim.chain.reverts import Cause
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.facilitator.engine import Asked, Facilitator, NotTransferred, settle
 from x402sim.http.exchange import OverClient
-from x402sim.protocol.crypto import checksum, from_hex, to_hex
+from x402sim.protocol.crypto import from_hex, to_hex
 from x402sim.protocol.header import encode_header, read_header
-from x402sim.protocol.messages import RequiredPayment
 from x402sim.protocol.networks import TESTNET
 from x402sim.service.setup import Setup
 from x402sim.service.upstream.rpc import NonceState
@@ -108,14 +108,7 @@ def test_the_facilitator_says_why_as_for_any_token(
     )
     asked = Asked(
         read_header(encode_header(auth, signature_of(auth), TESTNET)),
-        RequiredPayment(
-            scheme="exact",
-            network=TESTNET.name,
-            pay_to=SHOP.address,
-            asset=checksum(TESTNET.asset),
-            max_amount_required=str(auth.value),
-            max_timeout_seconds=300,
-        ),
+        requirements(pay_to=SHOP.address, max_amount_required=str(auth.value)),
     )
     answer = either.run(settle(facilitator, asked))
     assert answer == NotTransferred(cause)

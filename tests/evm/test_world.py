@@ -13,6 +13,8 @@ import pytest
 from eth_account import Account
 from typer.testing import CliRunner
 
+from tests.chain.asking import Node
+from tests.serve.driver import ORDER
 from x402sim import LiveWorld, LocalServer, PaymentAuth, World
 from x402sim.backends import Anvil
 from x402sim.chain import contract
@@ -28,7 +30,6 @@ from x402sim.world.story.scenario import Scenario, shipped
 
 FIAT_TOKEN_ONLY = {"frozen_token", "token_rules"}
 HASH = re.compile("0x[0-9a-f]{64}")
-ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 
 
 @pytest.fixture(autouse=True)
@@ -142,8 +143,7 @@ def server(program: Path) -> Iterator[LocalServer]:
 
 
 def ask(server: LocalServer, method: str, *params: Any) -> Any:
-    body = {"jsonrpc": "2.0", "id": 7, "method": method, "params": list(params)}
-    return httpx.post(server.rpc_url, json=body).json()
+    return Node(server.rpc_url).ask(method, *params)
 
 
 def control(server: LocalServer, path: str, body: Any = None) -> Any:

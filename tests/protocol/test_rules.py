@@ -3,12 +3,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.protocol.test_header import AUTH, KEY, SIGNATURE
 from tests.strategies import requirements, signed_elsewhere
 from x402sim.protocol.cronos import invalid_reason
-from x402sim.protocol.crypto import Address, PrivateKey
-from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.crypto import PrivateKey, to_hex
 from x402sim.protocol.header import SignedPayment
-from x402sim.protocol.messages import RequiredPayment
 from x402sim.protocol.networks import MAINNET, TESTNET
 from x402sim.protocol.refusals import Refusal
 from x402sim.protocol.rules import (
@@ -103,30 +102,14 @@ def test_expired_requirements_say_so_with_a_text_of_section_7():
 
 # --- the facilitator -----------------------------------------------------------------
 
-KEY = PrivateKey(b"\x11" * 32)
-AUTH = Authorization(
-    from_=KEY.address,
-    to=Address(b"\x22" * 20),
-    value=10_000,
-    valid_after=NOW_S - 60,
-    valid_before=NOW_S + 300,
-    nonce=b"\x33" * 32,
-)
 ASSET = "0x" + TESTNET.asset.hex()
-WANTED = RequiredPayment(
-    scheme="exact",
-    network="cronos-testnet",
-    pay_to="0x" + "22" * 20,
-    asset=ASSET,
-    max_amount_required="10000",
-    max_timeout_seconds=300,
-)
+WANTED = requirements(pay_to=to_hex(AUTH.to))
 PAYMENT = SignedPayment(
     scheme="exact",
     network="cronos-testnet",
     asset=ASSET,
     authorization=AUTH,
-    signature=signed_elsewhere(AUTH, TESTNET.domain, KEY),
+    signature=SIGNATURE,
 )
 GOOD = Verification(PAYMENT, WANTED, TESTNET)
 
@@ -190,16 +173,9 @@ def test_a_bad_payment_is_refused_by_one_row(clause, case):
 
 
 def test_reasons_come_in_the_facilitators_order():
+    other = {"scheme": "upto", "network": "ethereum-mainnet", "pay_to": OTHER, "asset": OTHER}
     all_wrong = msgspec.structs.replace(
-        FORGED,
-        requirements=RequiredPayment(
-            scheme="upto",
-            network="ethereum-mainnet",
-            pay_to=OTHER,
-            asset=OTHER,
-            max_amount_required="1",
-            max_timeout_seconds=300,
-        ),
+        FORGED, requirements=requirements(**other, max_amount_required="1")
     )
     rules, reasons = VERIFICATION, []
     while broken := first_broken(rules, all_wrong):
@@ -227,6 +203,3 @@ def test_reasons_come_in_the_facilitators_order():
 )
 def test_a_refused_value_is_named_as_it_was_sent_and_shortened(case, reason):
     assert said(VERIFICATION, case) == reason
-
-
-# --- tables --------------------------------------------------------------------------

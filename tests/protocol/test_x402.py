@@ -6,12 +6,12 @@ import json
 import pytest
 from msgspec.structs import replace
 
+from tests.strategies import requirements
 from x402sim import BASE_SEPOLIA, Wallet
 from x402sim.protocol import x402
 from x402sim.protocol.messages import (
     BadMessage,
     PaymentRequired,
-    PaymentRequirements,
     encode,
 )
 from x402sim.protocol.offers import offers, written
@@ -21,11 +21,7 @@ ALICE = Wallet(b"\x01" * 32, nonces=lambda: b"\x02" * 32)
 PAY_TO = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
 ASSET = "0x036CbD53842c5426634e7929541eC2318f3dCF7e"
 URL = "http://127.0.0.1:4020/api/perp/quote"
-WANTED = PaymentRequirements(
-    scheme="exact", network="base-sepolia", pay_to=PAY_TO, asset=ASSET,
-    max_amount_required="10000", max_timeout_seconds=300, resource="/api/perp/quote",
-    description="A quote",
-)  # fmt: skip
+WANTED = requirements(network="base-sepolia", pay_to=PAY_TO, asset=ASSET)
 FIRST = x402.requirements_v1(WANTED, BASE_SEPOLIA, url=URL)
 SECOND = x402.requirements_v2(WANTED, BASE_SEPOLIA)
 AUTH = ALICE.authorize(WANTED, 1_800_000_000)

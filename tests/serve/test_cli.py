@@ -433,14 +433,6 @@ def test_the_demo_pays_and_says_so():
     assert [step["ok"] for step in shown["steps"]] == [True] * 8
 
 
-@pytest.mark.parametrize("book", ["decisions", "clauses"])
-def test_the_books_are_printed_as_text_and_as_markdown(book):
-    text, markdown = invoke(book), invoke(book, "--markdown")
-    assert (text.exit_code, markdown.exit_code) == (0, 0)
-    assert "payment" in text.stdout
-    assert markdown.stdout.startswith("| ")
-
-
 def test_the_program_itself_runs():
     done = subprocess.run(
         command("--version"), capture_output=True, text=True, env=environment(), check=False

@@ -1,12 +1,12 @@
 """The development methods of anvil and Hardhat on a served ledger, and who may use them."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import httpx
 import pytest
 
-from tests.serve.driver import started
+from tests.chain.asking import Node
+from tests.serve.driver import ORDER, started
 from x402sim import LocalServer, PaymentAuth
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, parse_address, to_hex
@@ -15,29 +15,10 @@ NOBODY = "0x" + "77" * 20
 ETHER = 10**18
 
 
-class Node:
-    """The JSON-RPC of a server."""
-
-    def __init__(self, url: str, headers: dict[str, str] | None = None) -> None:
-        self._url, self._headers = url, headers or {}
-
-    def ask(self, method: str, *params: Any) -> Any:
-        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        return httpx.post(self._url, json=asked, headers=self._headers).json()
-
-    def result(self, method: str, *params: Any) -> Any:
-        answer = self.ask(method, *params)
-        assert "error" not in answer, answer
-        return answer["result"]
-
-    def error(self, method: str, *params: Any) -> str:
-        text: str = self.ask(method, *params)["error"]["message"]
-        return text
-
-    def newest(self) -> tuple[int, int]:
-        """Return number and time of the newest block."""
-        block = self.result("eth_getBlockByNumber", "latest", False)
-        return int(block["number"], 16), int(block["timestamp"], 16)
+def newest(node: Node) -> tuple[int, int]:
+    """Return number and time of the newest block."""
+    block = node.result("eth_getBlockByNumber", "latest", False)
+    return int(block["number"], 16), int(block["timestamp"], 16)
 
 
 @pytest.fixture
@@ -52,9 +33,8 @@ def node(server: LocalServer) -> Node:
 
 
 def buy(server: LocalServer) -> int:
-    order = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
     auth = PaymentAuth(server.wallets[0], clock=server.clock)
-    return httpx.post(server.url + "/api/perp/quote", json=order, auth=auth).status_code
+    return httpx.post(server.url + "/api/perp/quote", json=ORDER, auth=auth).status_code
 
 
 @pytest.mark.parametrize("prefix", ["evm", "anvil"])
@@ -71,20 +51,20 @@ def test_a_snapshot_holds_the_whole_world(server: LocalServer, node: Node, prefi
 
 
 def test_time_goes_on_for_all_of_the_world(server: LocalServer, node: Node) -> None:
-    _, at_s = node.newest()
+    _, at_s = newest(node)
     assert node.result("evm_increaseTime", "0xe10") >= 3600
     assert node.result("evm_mine") == "0x0"
-    _, later_s = node.newest()
+    _, later_s = newest(node)
     assert at_s + 3600 <= later_s <= server.clock.now_s()
     wanted = server.clock.now_s() + 1000
     assert node.result("evm_setNextBlockTimestamp", wanted) is None
-    number, _ = node.newest()  # the world's heartbeat may have mined a block, too
+    number, _ = newest(node)  # the world's heartbeat may have mined a block, too
     node.result("hardhat_mine", "0x3", "0xa")
-    after, mined_s = node.newest()
+    after, mined_s = newest(node)
     assert (after, mined_s - wanted in range(20, 25)) == (number + 3, True)
     node.result("evm_mine", {"timestamp": wanted + 500, "blocks": 2})
-    assert node.newest()[1] - wanted in range(500, 505)
-    assert "cannot go back" in node.error("evm_setNextBlockTimestamp", at_s)
+    assert newest(node)[1] - wanted in range(500, 505)
+    assert "cannot go back" in node.error("evm_setNextBlockTimestamp", at_s)["message"]
     assert buy(server) == 200
     journal = [entry.event for entry in server.journal]
     assert sum(type(event).__name__ == "TimeAdvanced" for event in journal) >= 4
@@ -98,21 +78,21 @@ def test_any_account_can_be_impersonated_and_given_money(server: LocalServer, no
     paid = abi.transfer(parse_address(NOBODY), 700)
     node.result("eth_sendTransaction", {"from": payer.address, "to": token, "data": to_hex(paid)})
     call = {"from": NOBODY, "to": token, "data": to_hex(abi.transfer(shop, 7))}
-    assert "not unlocked" in node.error("eth_sendTransaction", call)
+    assert "not unlocked" in node.error("eth_sendTransaction", call)["message"]
     node.result("anvil_impersonateAccount", NOBODY)
     sent = node.result("eth_sendTransaction", call)
     assert node.result("eth_getTransactionReceipt", sent)["status"] == "0x1"
     assert server.balance("0x" + "09" * 20) == 7
     node.result("hardhat_stopImpersonatingAccount", NOBODY)
-    assert "not unlocked" in node.error("eth_sendTransaction", call)
+    assert "not unlocked" in node.error("eth_sendTransaction", call)["message"]
 
 
 def test_other_methods_name_the_way(node: Node) -> None:
-    assert "GET /_sim lists" in node.error("anvil_reset")
-    assert "GET /_sim lists" in node.error("hardhat_setStorageAt", NOBODY, "0x0", "0x0")
-    assert "1 parameters" in node.error("evm_snapshot", 1)
-    assert "expected a number" in node.error("evm_increaseTime", True)
-    assert "expected at most" in node.error("anvil_mine", 10**6)
+    assert "GET /_sim lists" in node.error("anvil_reset")["message"]
+    assert "GET /_sim lists" in node.error("hardhat_setStorageAt", NOBODY, "0x0", "0x0")["message"]
+    assert "1 parameters" in node.error("evm_snapshot", 1)["message"]
+    assert "expected a number" in node.error("evm_increaseTime", True)["message"]
+    assert "expected at most" in node.error("anvil_mine", 10**6)["message"]
     assert node.result("anvil_setAutomine", False) is None
     assert node.result("anvil_getAutomine") is False
 
@@ -122,11 +102,11 @@ def test_a_wallet_that_is_let_in_to_the_chain_does_not_control_it() -> None:
     with started("--control-token", "secret", "--rpc-origin", wallet) as server:
         stranger = Node(server.ready["rpc"])
         page = Node(server.ready["rpc"], {"Origin": wallet, "Authorization": "Bearer secret"})
-        assert "needs control of the world" in page.error("evm_snapshot")
-        assert "needs control of the world" in stranger.error("evm_snapshot")
+        assert "needs control of the world" in page.error("evm_snapshot")["message"]
+        assert "needs control of the world" in stranger.error("evm_snapshot")["message"]
         assert int(stranger.result("eth_blockNumber"), 16) >= 0
         friend = Node(server.ready["rpc"], {"Authorization": "Bearer secret"})
         assert friend.result("evm_snapshot") == "0x1"
         friend.result("anvil_impersonateAccount", NOBODY)
         call = {"from": NOBODY, "to": NOBODY, "data": "0x"}
-        assert "not unlocked" in stranger.error("eth_sendTransaction", call)
+        assert "not unlocked" in stranger.error("eth_sendTransaction", call)["message"]

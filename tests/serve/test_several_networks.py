@@ -1,7 +1,6 @@
 """A server on several networks: each has a chain and a token, and one facilitator settles on all."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.strategies import requirements
 from x402sim import LocalServer
 from x402sim.events import Transfer
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import checksum, parse_address
-from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import NETWORKS
 from x402sim.report.money import balances as balances_of, transactions, transfers
@@ -35,25 +34,11 @@ def settle(server: LocalServer, name: str, version: x402.Version = 2) -> dict[st
     """Let the facilitator settle a payment of account 0 on a network, and return its answer."""
     network, now_s = NETWORKS[name], server.clock.now_s()
     wallet = server.wallets[0]
-    said = {
-        "scheme": "exact",
-        "network": x402.network_name(version, network),
-        "payTo": MERCHANT,
-        "asset": checksum(network.asset),
-        "maxTimeoutSeconds": 300,
-        "extra": x402.domain_of(network),
-    }
-    said["maxAmountRequired" if version == 1 else "amount"] = str(PRICE)
-    kind = x402.RequirementsV1 if version == 1 else x402.RequirementsV2
-    wanted: x402.AnyRequirements = x402.decode(json.dumps(said).encode(), kind)
-    auth = Authorization(
-        from_=wallet.address_bytes,
-        to=parse_address(MERCHANT),
-        value=PRICE,
-        valid_after=now_s - 60,
-        valid_before=now_s + 300,
-        nonce=os.urandom(32),
-    )
+    asked = requirements(network=name, pay_to=MERCHANT, asset=checksum(network.asset))
+    wanted: x402.AnyRequirements = x402.requirements_v2(asked, network)
+    if version == 1:
+        wanted = x402.requirements_v1(asked, network, url="http://shop.test/")
+    auth = wallet.authorize(asked, now_s)
     payment = x402.encode_payment(auth, wallet.sign(auth, network.domain), wanted)
     body = {
         "x402Version": version,
@@ -112,7 +97,8 @@ def test_what_happens_on_a_further_chain_carries_its_network() -> None:
         journal = server.parts.journal  # type: ignore[union-attr]
         told = [entry.event for entry in journal if isinstance(entry.event, Transfer)]
         assert [each.actor for each in told[-2:]] == ["chain base", "chain"]
-    paid = transfers(journal).query("to_address == @checksum(@parse_address(@MERCHANT))")
+    moved = transfers(journal)
+    paid = moved[moved["to_address"] == checksum(parse_address(MERCHANT))]
     assert list(paid["network"].astype("string").fillna("the first")) == ["base", "the first"]
     held = balances_of(journal).query("party == @paid['to'].iloc[0]")
     assert list(held["balance_base"]) == [PRICE, PRICE]

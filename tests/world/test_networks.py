@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from tests.evm import find
+from tests.serve.driver import ORDER
 from tests.world.playing import play
 from x402sim import (
     BASE_SEPOLIA,
@@ -27,7 +28,6 @@ from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.server.listen import Listen
 from x402sim.world.stages.deployment import Deployment
 
-ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3", 18)
 TWO = Network("two-digits", 31337, b"\xcd" * 20, "Cents", "CENT", "1", 2)
 CHAINS: dict[str, Callable[[], ChainBackend | str]] = {

@@ -26,8 +26,7 @@ def text_of(data: bytes) -> str:
     """Return revert data as text; empty for a revert without data."""
     selector, words = data[:4], data[4:]
     if selector == SENTENCE:
-        size = int.from_bytes(words[32:64])
-        return words[64 : 64 + size].decode(errors="replace")
+        return abi.read_text(words)
     if selector == PANIC:
         return f"Panic({hex(int.from_bytes(words[:32]))})"
     if selector in _errors():

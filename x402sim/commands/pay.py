@@ -20,6 +20,8 @@ from x402sim.commands.steps import Step, print_facts, print_step
 from x402sim.text.printable import printable, printable_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import httpx
 
     from x402sim.commands.purchase import Local, Purchase
@@ -127,7 +129,8 @@ def pay(
             known.setdefault(local.network.name, local.network)
         purchase = Purchase(http, wallet, local.clock, terms, told)
         if mistake is not None:
-            _go_wrong(purchase, request, mistake, told)
+            # a purchase leaves its proof in the request: each has one of its own
+            _go_wrong(purchase, lambda: request_to(url, method, data, header), mistake, told)
         else:
             _show_answer(_bought(purchase, request, told), told)
 
@@ -229,17 +232,17 @@ def _in_vain(answer: "httpx.Response") -> str:
 
 
 def _go_wrong(
-    purchase: "Purchase", request: "httpx.Request", mistake: "Mistake", told: _Told
+    purchase: "Purchase", request: "Callable[[], httpx.Request]", mistake: "Mistake", told: _Told
 ) -> None:
     """Make a mistake, and explain the answer; exits with 1 if the server does not refuse it."""
     from x402sim.commands.purchase import said
 
     used = None
     if mistake.name == "replay":
-        _bought(purchase, request, told)
+        _bought(purchase, request(), told)
         assert purchase.sent is not None
         used = purchase.sent.auth
-    answer = _bought(purchase, _again(request), told, mistake=mistake, used=used)
+    answer = _bought(purchase, request(), told, mistake=mistake, used=used)
     right, sent = purchase.right, purchase.sent
     assert right is not None
     assert sent is not None
@@ -254,27 +257,11 @@ def _go_wrong(
     if told.as_json:
         _print_json(told, ok=ok, wrong={"name": mistake.name, **facts}, answer=answer)
     else:
-        typer.echo("Refused, as it should be." if ok else f"Not refused: {_taken(answer)}.")
+        did = "took it" if answer.is_success else "failed on it"
+        typer.echo("Refused, as it should be." if ok else f"Not refused: the server {did}.")
         print_facts(facts)
     if not ok:
         raise typer.Exit(NOT_ALL_HELD)
-
-
-def _taken(answer: "httpx.Response") -> str:
-    return "the server took it" if answer.is_success else "the server failed on it"
-
-
-def _again(request: "httpx.Request") -> "httpx.Request":
-    """Return the request as the user gave it: a purchase leaves its proof in the headers."""
-    import httpx
-
-    from x402sim.payer.flow import PROOFS
-
-    kept = {n: v for n, v in request.headers.items() if n not in [p.lower() for p in PROOFS]}
-    return httpx.Request(
-        request.method, request.url, headers=kept, content=request.content,
-        extensions=request.extensions,
-    )  # fmt: skip
 
 
 def _print_json(

@@ -220,18 +220,11 @@ def document(seed: int, all_played: Sequence[Played]) -> dict[str, Any]:
                 "reason": played.run.reason,
                 "steps": played.steps,
                 "journal_sha256": played.run.sha256,
-                "checks": list(_checks(played.run)),
+                "checks": [
+                    {name: getattr(check, name) for name in ("clause", "ok", "expected", "actual")}
+                    for check in checks_of(played.run.journal)
+                ],
             }
             for played in all_played
         ],
     }
-
-
-def _checks(run: Run) -> Iterator[dict[str, Any]]:
-    for check in checks_of(run.journal):
-        yield {
-            "clause": check.clause,
-            "ok": check.ok,
-            "expected": check.expected,
-            "actual": check.actual,
-        }

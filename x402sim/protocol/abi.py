@@ -3,9 +3,8 @@
 An argument is one 32-byte word, except `bytes`, which follows the words.
 """
 
-from x402sim.protocol.crypto import Address, keccak256
-from x402sim.protocol.eip2612 import Permit
-from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.crypto import Address, keccak256, word as word
+from x402sim.protocol.eip3009 import Authorization, Permit
 
 _AUTH = "address,address,uint256,uint256,uint256,bytes32"
 
@@ -62,12 +61,6 @@ UPDATE_BLACKLISTER = _changing("updateBlacklister(address)")
 UPDATE_MASTER_MINTER = _changing("updateMasterMinter(address)")
 UPDATE_RESCUER = _changing("updateRescuer(address)")
 RESCUE = _changing("rescueERC20(address,address,uint256)")
-INITIALIZE = selector("initialize(string,string,string,uint8,address,address,address,address)")
-INITIALIZE_V2 = selector("initializeV2(string)")
-INITIALIZE_V2_1 = selector("initializeV2_1(address)")
-INITIALIZE_V2_2 = selector("initializeV2_2(address[],string)")
-IMPLEMENTATION = selector("implementation()")
-ADMIN = selector("admin()")
 TRANSFER_WITH_AUTHORIZATION = _changing(f"transferWithAuthorization({_AUTH},uint8,bytes32,bytes32)")
 RECEIVE_WITH_AUTHORIZATION = _changing(f"receiveWithAuthorization({_AUTH},uint8,bytes32,bytes32)")
 CANCEL_AUTHORIZATION = _changing("cancelAuthorization(address,bytes32,uint8,bytes32,bytes32)")
@@ -81,40 +74,25 @@ DECIMALS = selector("decimals()")
 VERSION = selector("version()")
 TOTAL_SUPPLY = selector("totalSupply()")
 OWNER = selector("owner()")
-MASTER_MINTER = selector("masterMinter()")
-PAUSER = selector("pauser()")
-BLACKLISTER = selector("blacklister()")
-RESCUER = selector("rescuer()")
-CURRENCY = selector("currency()")
-IS_MINTER = selector("isMinter(address)")
-MINTER_ALLOWANCE = selector("minterAllowance(address)")
 BALANCE_OF = selector("balanceOf(address)")
 IS_VALID_SIGNATURE = selector("isValidSignature(bytes32,bytes)")
-ALLOWANCE = selector("allowance(address,address)")
-NONCES = selector("nonces(address)")
-PERMIT_TYPEHASH = selector("PERMIT_TYPEHASH()")
 AUTHORIZATION_STATE = selector("authorizationState(address,bytes32)")
 DOMAIN_SEPARATOR = selector("DOMAIN_SEPARATOR()")
-PAUSED = selector("paused()")
-IS_BLACKLISTED = selector("isBlacklisted(address)")
-TRANSFER_TYPEHASH = selector("TRANSFER_WITH_AUTHORIZATION_TYPEHASH()")
-RECEIVE_TYPEHASH = selector("RECEIVE_WITH_AUTHORIZATION_TYPEHASH()")
-CANCEL_TYPEHASH = selector("CANCEL_AUTHORIZATION_TYPEHASH()")
 
 VALID_SIGNATURE = IS_VALID_SIGNATURE + bytes(28)
 """What a contract answers to isValidSignature if a signature is its own (EIP-1271)."""
 _ERROR = selector("Error(string)")
 
 
-def word(value: int | bytes) -> bytes:
-    """Return one 32-byte word: an integer, an address, or 32 bytes."""
-    return value.to_bytes(32) if isinstance(value, int) else value.rjust(32, b"\0")
-
-
 def text(value: str) -> bytes:
     """Return an ABI-encoded string result."""
     raw = value.encode()
     return word(32) + word(len(raw)) + raw + bytes(-len(raw) % 32)
+
+
+def read_text(data: bytes) -> str:
+    """Return an ABI-encoded string; what is cut off is left out."""
+    return data[64 : 64 + int.from_bytes(data[32:64])].decode(errors="replace")
 
 
 def revert_data(reason: str) -> bytes:

@@ -143,6 +143,11 @@ def parse_key(key: str | bytes) -> bytes:
     return raw
 
 
+def word(value: int | bytes) -> bytes:
+    """Return one 32-byte word: an integer, an address, or 32 bytes."""
+    return value.to_bytes(32) if isinstance(value, int) else value.rjust(32, b"\0")
+
+
 def to_hex(value: bytes) -> str:
     """Return bytes as 0x and lower-case hex."""
     return "0x" + value.hex()

@@ -1,4 +1,5 @@
-"""EIP-3009 authorizations: the message, its EIP-712 digest, and the token's own time rule.
+"""EIP-3009 authorizations and EIP-2612 permits: the messages, their EIP-712 digests, and the
+token's own time rule.
 
 Clauses: 5/signature-proves, 5/window.
 """
@@ -6,8 +7,9 @@ Clauses: 5/signature-proves, 5/window.
 from functools import lru_cache
 
 import msgspec
+from msgspec.structs import astuple
 
-from x402sim.protocol.crypto import Address, keccak256
+from x402sim.protocol.crypto import Address, keccak256, word
 
 _TERMS = (
     "address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce"
@@ -15,6 +17,9 @@ _TERMS = (
 TRANSFER_TYPEHASH = keccak256(f"TransferWithAuthorization({_TERMS})".encode())
 RECEIVE_TYPEHASH = keccak256(f"ReceiveWithAuthorization({_TERMS})".encode())
 CANCEL_TYPEHASH = keccak256(b"CancelAuthorization(address authorizer,bytes32 nonce)")
+PERMIT_TYPEHASH = keccak256(
+    b"Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)"
+)
 _DOMAIN_TYPEHASH = keccak256(
     b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
 )
@@ -40,17 +45,30 @@ class Authorization(msgspec.Struct, frozen=True):
     nonce: bytes
 
 
+class Permit(msgspec.Struct, frozen=True):
+    """EIP-2612's message: `value` in base units, `deadline` in Unix seconds, `nonce` the owner's
+    next.
+    """
+
+    owner: Address
+    spender: Address
+    value: int
+    nonce: int
+    deadline: int
+
+
 @lru_cache(maxsize=64)
 def separator(domain: Domain) -> bytes:
     """Return the EIP-712 domain separator."""
-    return keccak256(
-        _DOMAIN_TYPEHASH
-        + keccak256(domain.name.encode())
-        + keccak256(domain.version.encode())
-        + domain.chain_id.to_bytes(32)
-        + bytes(12)
-        + domain.verifying_contract
-    )
+    texts = keccak256(domain.name.encode()) + keccak256(domain.version.encode())
+    there = word(domain.chain_id) + word(domain.verifying_contract)
+    return keccak256(_DOMAIN_TYPEHASH + texts + there)
+
+
+def digest(domain: Domain, typehash: bytes, *fields: int | bytes) -> bytes:
+    """Return the 32 bytes that are signed for a message whose fields are single words (EIP-712)."""
+    struct = keccak256(typehash + b"".join(map(word, fields)))
+    return keccak256(b"\x19\x01" + separator(domain) + struct)
 
 
 @lru_cache(maxsize=4096)
@@ -62,24 +80,17 @@ def transfer_digest(
     Clause 5/signature-proves: a change of any field changes the digest, and so the recovered
     signer. `typehash` is `RECEIVE_TYPEHASH` for receiveWithAuthorization. Cached, as `recover` is.
     """
-    struct = keccak256(
-        typehash
-        + bytes(12)
-        + auth.from_
-        + bytes(12)
-        + auth.to
-        + auth.value.to_bytes(32)
-        + auth.valid_after.to_bytes(32)
-        + auth.valid_before.to_bytes(32)
-        + auth.nonce
-    )
-    return keccak256(b"\x19\x01" + separator(domain) + struct)
+    return digest(domain, typehash, *astuple(auth))
 
 
 def cancel_digest(authorizer: Address, nonce: bytes, domain: Domain) -> bytes:
     """Return the 32 bytes an authorizer signs to cancel a nonce."""
-    struct = keccak256(CANCEL_TYPEHASH + bytes(12) + authorizer + nonce)
-    return keccak256(b"\x19\x01" + separator(domain) + struct)
+    return digest(domain, CANCEL_TYPEHASH, authorizer, nonce)
+
+
+def permit_digest(permit: Permit, domain: Domain) -> bytes:
+    """Return the 32 bytes that an owner signs to allow a spender to take tokens (EIP-2612)."""
+    return digest(domain, PERMIT_TYPEHASH, *astuple(permit))
 
 
 def is_early(auth: Authorization, now_s: int) -> bool:

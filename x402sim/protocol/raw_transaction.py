@@ -58,7 +58,10 @@ def read(raw: bytes) -> SignedTransaction:
         if raw[0] >= 0xC0:
             return _legacy(raw, _fields(rlp.decode(raw), _LEGACY_FIELDS))
         if raw[0] == DYNAMIC_FEE:
-            return _dynamic(raw, _fields(rlp.decode(raw[1:]), _DYNAMIC_FIELDS))
+            chain_id, *fields = _fields(rlp.decode(raw[1:]), _DYNAMIC_FIELDS)
+            message = bytes([DYNAMIC_FEE]) + rlp.encode([chain_id, *fields[:8]])
+            parity = _uint(fields[8])
+            return _signed(raw, DYNAMIC_FEE, _uint(chain_id), fields, message, parity)
     except BadSignature:
         raise BadTransaction("invalid sender") from None
     except ValueError as wrong:
@@ -76,52 +79,38 @@ def _fields(item: rlp.Item, count: int) -> list[rlp.Item]:
 
 
 def _legacy(raw: bytes, fields: list[rlp.Item]) -> SignedTransaction:
-    v, r, s = map(_uint, fields[6:])
+    v = _uint(fields[6])
     if v in (27, 28):
         raise ValueError("only replay-protected (EIP-155) transactions allowed over RPC")
     chain_id, parity = divmod(v - 35, 2)
     if chain_id < 0:
         raise ValueError("invalid transaction v, r, s values")
     message = rlp.encode([*fields[:6], rlp.number(chain_id), b"", b""])
-    price = _uint(fields[1])
+    nonce, price, gas_limit, to, value, data, *signature = fields
+    fields = [nonce, price, price, gas_limit, to, value, data, [], *signature]
+    return _signed(raw, LEGACY, chain_id, fields, message, parity)
+
+
+def _signed(
+    raw: bytes, kind: int, chain_id: int, fields: list[rlp.Item], message: bytes, parity: int
+) -> SignedTransaction:
+    """Return a transaction of any type, whose fields are those of type 2 after the chain id."""
+    v, r, s = map(_uint, fields[8:])
     return SignedTransaction(
-        type=LEGACY,
+        type=kind,
         chain_id=chain_id,
         nonce=_uint(fields[0], _MAX_UINT64),
-        max_tip_wei=price,
-        max_fee_wei=price,
-        gas_limit=_uint(fields[2], _MAX_UINT64),
-        to=_maybe_address(fields[3]),
-        value=_uint(fields[4]),
-        data=_bytes(fields[5]),
-        access_list=(),
+        max_tip_wei=_uint(fields[1]),
+        max_fee_wei=_uint(fields[2]),
+        gas_limit=_uint(fields[3], _MAX_UINT64),
+        to=Address(_sized(fields[4], 20)) if fields[4] else None,
+        value=_uint(fields[5]),
+        data=_bytes(fields[6]),
+        access_list=_access_list(fields[7]),
         v=v,
         r=r,
         s=s,
         sender=_sender(message, parity, r, s),
-        hash=Hash(keccak256(raw)),
-        raw=raw,
-    )
-
-
-def _dynamic(raw: bytes, fields: list[rlp.Item]) -> SignedTransaction:
-    v, r, s = map(_uint, fields[9:])
-    message = bytes([DYNAMIC_FEE]) + rlp.encode(fields[:9])
-    return SignedTransaction(
-        type=DYNAMIC_FEE,
-        chain_id=_uint(fields[0]),
-        nonce=_uint(fields[1], _MAX_UINT64),
-        max_tip_wei=_uint(fields[2]),
-        max_fee_wei=_uint(fields[3]),
-        gas_limit=_uint(fields[4], _MAX_UINT64),
-        to=_maybe_address(fields[5]),
-        value=_uint(fields[6]),
-        data=_bytes(fields[7]),
-        access_list=_access_list(fields[8]),
-        v=v,
-        r=r,
-        s=s,
-        sender=_sender(message, v, r, s),
         hash=Hash(keccak256(raw)),
         raw=raw,
     )
@@ -150,14 +139,6 @@ def _uint(item: rlp.Item, most: int = MAX_UINT256) -> int:
     return value
 
 
-def _maybe_address(item: rlp.Item) -> Address | None:
-    return _address(item) if item else None
-
-
-def _address(item: rlp.Item) -> Address:
-    return Address(_sized(item, 20))
-
-
 def _sized(item: rlp.Item, size: int) -> bytes:
     value = _bytes(item)
     if len(value) != size:
@@ -171,7 +152,7 @@ def _access_list(item: rlp.Item) -> AccessList:
 
 def _access(item: rlp.Item) -> tuple[Address, tuple[bytes, ...]]:
     account, slots = _fields(item, 2)
-    return _address(account), tuple(_sized(slot, 32) for slot in _list(slots))
+    return Address(_sized(account, 20)), tuple(_sized(slot, 32) for slot in _list(slots))
 
 
 def _list(item: rlp.Item) -> list[rlp.Item]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, from_hex, keccak256
+from x402sim.protocol.crypto import Address, keccak256
 from x402sim.protocol.networks import Network
 
 
@@ -48,14 +48,11 @@ def artifact(name: str = "Stablecoin") -> Artifact:
 
 def creation_code(network: Network, owner: Address) -> bytes:
     """Return the deployment data of a network's token: creation code and constructor arguments."""
-    code = artifact().creation
-    texts = [network.token_name, network.token_symbol, network.token_version]
-    tails = [abi.text(text)[32:] for text in texts]
-    head, offset = b"", 32 * (len(texts) + 1)
-    for tail in tails:
-        head += abi.word(offset)
-        offset += len(tail)
-    return from_hex(code, len(code) // 2 - 1) + head + abi.word(owner) + b"".join(tails)
+    from eth_abi.abi import encode  # which takes a while
+
+    texts = network.token_name, network.token_symbol, network.token_version
+    code = bytes.fromhex(artifact().creation[2:])
+    return code + encode(("string", "string", "string", "address"), (*texts, owner))
 
 
 def storage(network: Network, owner: Address, balances: dict[Address, int]) -> dict[bytes, bytes]:
@@ -90,15 +87,13 @@ MULTICALL = Address(bytes.fromhex("ca11bde05977b3631167028862be2a173976ca11"))
 @cache
 def multicall_code() -> bytes:
     """Return the code of our own contract with its functions."""
-    code = artifact("Multicall").runtime
-    return from_hex(code, len(code) // 2 - 1)
+    return bytes.fromhex(artifact("Multicall").runtime[2:])
 
 
 @cache
 def wallet_code() -> bytes:
     """Return the code of a smart wallet, an account that is a contract (EIP-1271)."""
-    code = artifact("SmartWallet").runtime
-    return from_hex(code, len(code) // 2 - 1)
+    return bytes.fromhex(artifact("SmartWallet").runtime[2:])
 
 
 def wallet_storage(owner: Address) -> dict[bytes, bytes]:

@@ -7,8 +7,7 @@ from x402sim.chain.ledger.frame import Arguments, Frame
 from x402sim.chain.ledger.token_rules import Grant, Spend
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address
-from x402sim.protocol.eip2612 import Permit, permit_digest
-from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.eip3009 import Authorization, Permit, permit_digest
 from x402sim.protocol.money import MAX_UINT256
 
 

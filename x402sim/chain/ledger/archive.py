@@ -41,11 +41,11 @@ class Archive:
         self._at[mined[1].tx_hash] = self._end
         self._end += self._file.write(_encode(mined) + b"\n")
 
-    def get(self, tx_hash: Hash) -> Mined | None:
-        """Return a transaction and its receipt; None if it is not here."""
+    def get(self, tx_hash: Hash) -> Mined | tuple[None, None]:
+        """Return a transaction and its receipt; None for both if they are not here."""
         at = self._at.get(tx_hash)
         if at is None:
-            return None
+            return None, None
         self._file.seek(at)
         mined: Mined = _decode(self._file.readline())
         return mined

@@ -11,20 +11,13 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS
 
 Run = Callable[[Frame, Arguments], bytes]
-ROLES = {
-    abi.OWNER: "owner",
-    abi.PAUSER: "pauser",
-    abi.BLACKLISTER: "blacklister",
-    abi.MASTER_MINTER: "masterMinter",
-    abi.RESCUER: "rescuer",
-}
-"""The name of each role, by the function that tells who has it."""
 FIRST = ("owner", "pauser", "blacklister", "masterMinter")
 """What the token's owner is at first; nobody is its rescuer."""
 
 
-def _teller(name: str) -> Run:
-    return lambda frame, _: abi.word(frame.state.roles.get(name, ZERO_ADDRESS))
+def teller(name: str) -> Run:
+    """Return the function that tells who has a role: one word."""
+    return lambda frame, _: frame.state.roles.get(name, ZERO_ADDRESS)
 
 
 def _giver(name: str, refusal: str, event: str) -> Run:
@@ -86,8 +79,16 @@ def _initialized(words: int, texts: tuple[int, ...], refusal: str) -> Run:
 def functions(transfer: Run) -> dict[bytes, Run]:
     """Return the functions of the roles, by selector; `transfer` is ERC-20's."""
     minter = "FiatToken: new masterMinter"
+    initializers = {
+        "initialize(string,string,string,uint8,address,address,address,address)": _initialized(
+            8, (0, 1, 2), "FiatToken: contract is already initialized"
+        ),
+        "initializeV2(string)": _initialized(1, (0,), ""),
+        "initializeV2_1(address)": _initialized(1, (), ""),
+        "initializeV2_2(address[],string)": _initialized(2, (1,), ""),
+    }
     return {
-        **{selector: _teller(name) for selector, name in ROLES.items()},
+        **{abi.selector(signature): run for signature, run in initializers.items()},
         abi.TRANSFER_OWNERSHIP: _giver("owner", "Ownable: new owner", ""),
         abi.UPDATE_PAUSER: _giver("pauser", "Pausable: new pauser", "PauserChanged(address)"),
         abi.UPDATE_BLACKLISTER: _giver(
@@ -96,8 +97,4 @@ def functions(transfer: Run) -> dict[bytes, Run]:
         abi.UPDATE_MASTER_MINTER: _giver("masterMinter", minter, "MasterMinterChanged(address)"),
         abi.UPDATE_RESCUER: _giver("rescuer", "Rescuable: new rescuer", "RescuerChanged(address)"),
         abi.RESCUE: _rescue(transfer),
-        abi.INITIALIZE: _initialized(8, (0, 1, 2), "FiatToken: contract is already initialized"),
-        abi.INITIALIZE_V2: _initialized(1, (0,), ""),
-        abi.INITIALIZE_V2_1: _initialized(1, (), ""),
-        abi.INITIALIZE_V2_2: _initialized(2, (1,), ""),
     }

@@ -237,7 +237,10 @@ class LedgerChain:
 
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens, in a transaction of the token's owner; raises `ChainError`."""
-        await self._send_and_check(Call(self.owner, self.token, abi.mint(account, amount_base)))
+        call = Call(self.owner, self.token, abi.mint(account, amount_base))
+        receipt = await self.receipt(await self.send(call))
+        if receipt and receipt.revert_reason is not None:
+            raise ChainError(receipt.revert_reason)
 
     async def mine(self, blocks: int = 1) -> int:
         """Mine blocks; the first includes every waiting transaction. Return the new height."""
@@ -297,12 +300,6 @@ class LedgerChain:
         self.machine.close()
 
     # --- operations ------------------------------------------------------------------
-
-    async def _send_and_check(self, call: Call) -> None:
-        tx_hash = await self.send(call)
-        receipt = await self.receipt(tx_hash)
-        if receipt and receipt.revert_reason is not None:
-            raise ChainError(receipt.revert_reason)
 
     def _open(self) -> Machine:
         """Return a machine that has replayed the log, or a new one."""

@@ -22,7 +22,7 @@ from x402sim.chain.contract import MULTICALL
 from x402sim.chain.fees import BASE_FEE_WEI, GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.chain.ledger import gas, governing, proxy, wallets
 from x402sim.chain.ledger.admission import admit
-from x402sim.chain.ledger.archive import Archive, Mined
+from x402sim.chain.ledger.archive import Archive
 from x402sim.chain.ledger.frame import OUT_OF_GAS, Frame, Token
 from x402sim.chain.ledger.log_index import LogIndex, passes
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
@@ -236,14 +236,11 @@ class Machine:
 
     def transaction(self, tx_hash: Hash) -> Transaction | None:
         """Return a transaction, mined or waiting."""
-        return self.state.transactions.get(tx_hash) or (self._mined(tx_hash) or (None, None))[0]
+        return self.state.transactions.get(tx_hash) or self._archive.get(tx_hash)[0]
 
     def receipt(self, tx_hash: Hash) -> TxReceipt | None:
         """Return the receipt of a mined transaction."""
-        return self.state.receipts.get(tx_hash) or (self._mined(tx_hash) or (None, None))[1]
-
-    def _mined(self, tx_hash: Hash) -> Mined | None:
-        return self._archive.get(tx_hash)
+        return self.state.receipts.get(tx_hash) or self._archive.get(tx_hash)[1]
 
     def close(self) -> None:
         """Delete the archive of old transactions."""

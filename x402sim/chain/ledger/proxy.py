@@ -14,6 +14,6 @@ SLOTS = {
     keccak256(b"org.zeppelinos.proxy.admin"): abi.word(ADMIN),
 }
 """Where the proxy keeps them, in the token's own storage."""
-OWN = (abi.IMPLEMENTATION, abi.ADMIN)
+OWN = tuple(map(abi.selector, ("implementation()", "admin()")))
 """The functions that the proxy itself answers, whoever asks."""
 NOT_FOR_ADMIN = "Cannot call fallback function from the proxy admin"

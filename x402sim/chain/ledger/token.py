@@ -12,9 +12,9 @@ from x402sim.chain.ledger.state import Used
 from x402sim.chain.ledger.token_rules import Spend
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS
-from x402sim.protocol.eip2612 import PERMIT_TYPEHASH
 from x402sim.protocol.eip3009 import (
     CANCEL_TYPEHASH,
+    PERMIT_TYPEHASH,
     RECEIVE_TYPEHASH,
     TRANSFER_TYPEHASH,
     Authorization,
@@ -95,13 +95,35 @@ def _blacklist(on: bool) -> Callable[[Frame, Arguments], bytes]:
     return run
 
 
+VIEWS: dict[str, Callable[[Frame, Arguments], int | bytes]] = {
+    **{f"{role}()": governing.teller(role) for role in (*governing.FIRST, "rescuer")},
+    "decimals()": lambda f, _: f.token.network.decimals,
+    "totalSupply()": lambda f, _: f.state.supply,
+    "paused()": lambda f, _: int(f.state.switches.get("paused", False)),
+    "implementation()": lambda *_: proxy.IMPLEMENTATION,
+    "admin()": lambda *_: proxy.ADMIN,
+    "DOMAIN_SEPARATOR()": lambda f, _: separator(f.token.network.domain),
+    "PERMIT_TYPEHASH()": lambda *_: PERMIT_TYPEHASH,
+    "TRANSFER_WITH_AUTHORIZATION_TYPEHASH()": lambda *_: TRANSFER_TYPEHASH,
+    "RECEIVE_WITH_AUTHORIZATION_TYPEHASH()": lambda *_: RECEIVE_TYPEHASH,
+    "CANCEL_AUTHORIZATION_TYPEHASH()": lambda *_: CANCEL_TYPEHASH,
+    "balanceOf(address)": lambda f, a: f.state.balances.get(a.address(0), 0),
+    "nonces(address)": lambda f, a: f.state.permit_nonces.get(a.address(0), 0),
+    "isMinter(address)": lambda f, a: int(a.address(0) in f.state.minter_allowances),
+    "minterAllowance(address)": lambda f, a: f.state.minter_allowances.get(a.address(0), 0),
+    "isBlacklisted(address)": lambda f, a: int(f.state.blacklisted.get(a.address(0), False)),
+    "allowance(address,address)": lambda f, a: allowances.allowance_base(
+        f, a.address(0), a.address(1)
+    ),
+    "authorizationState(address,bytes32)": lambda f, a: int(
+        (a.address(0), a.bytes32(1)) in f.state.authorizations
+    ),
+}
+"""The functions that read one word, by signature."""
+
+
 def _view(read: Callable[[Frame, Arguments], int | bytes]) -> Callable[[Frame, Arguments], bytes]:
-    """Return a function that reads one word."""
-
-    def run(frame: Frame, arguments: Arguments) -> bytes:
-        return abi.word(read(frame, arguments))
-
-    return run
+    return lambda frame, arguments: abi.word(read(frame, arguments))
 
 
 FUNCTIONS: dict[bytes, Callable[[Frame, Arguments], bytes]] = {
@@ -129,29 +151,9 @@ FUNCTIONS: dict[bytes, Callable[[Frame, Arguments], bytes]] = {
     abi.NAME: lambda f, _: abi.text(f.token.network.token_name),
     abi.SYMBOL: lambda f, _: abi.text(f.token.network.token_symbol),
     abi.VERSION: lambda f, _: abi.text(f.token.network.token_version),
-    abi.DECIMALS: _view(lambda f, _: f.token.network.decimals),
     **governing.functions(_transfer),
-    abi.CURRENCY: lambda *_: abi.text("USD"),
-    abi.IMPLEMENTATION: _view(lambda *_: proxy.IMPLEMENTATION),
-    abi.ADMIN: _view(lambda *_: proxy.ADMIN),
-    abi.IS_MINTER: _view(lambda f, a: int(a.address(0) in f.state.minter_allowances)),
-    abi.MINTER_ALLOWANCE: _view(lambda f, a: f.state.minter_allowances.get(a.address(0), 0)),
-    abi.ALLOWANCE: _view(
-        lambda f, a: allowances.allowance_base(f, a.address(0), a.address(1)),
-    ),
-    abi.NONCES: _view(lambda f, a: f.state.permit_nonces.get(a.address(0), 0)),
-    abi.PERMIT_TYPEHASH: _view(lambda *_: PERMIT_TYPEHASH),
-    abi.TOTAL_SUPPLY: _view(lambda f, _: f.state.supply),
-    abi.BALANCE_OF: _view(lambda f, a: f.state.balances.get(a.address(0), 0)),
-    abi.AUTHORIZATION_STATE: _view(
-        lambda f, a: int((a.address(0), a.bytes32(1)) in f.state.authorizations)
-    ),
-    abi.DOMAIN_SEPARATOR: _view(lambda f, _: separator(f.token.network.domain)),
-    abi.PAUSED: _view(lambda f, _: int(f.state.switches.get("paused", False))),
-    abi.IS_BLACKLISTED: _view(lambda f, a: int(f.state.blacklisted.get(a.address(0), False))),
-    abi.TRANSFER_TYPEHASH: _view(lambda *_: TRANSFER_TYPEHASH),
-    abi.RECEIVE_TYPEHASH: _view(lambda *_: RECEIVE_TYPEHASH),
-    abi.CANCEL_TYPEHASH: _view(lambda *_: CANCEL_TYPEHASH),
+    abi.selector("currency()"): lambda *_: abi.text("USD"),
+    **{abi.selector(signature): _view(read) for signature, read in VIEWS.items()},
 }
 """Every function of the token, by selector."""
 

@@ -103,7 +103,10 @@ class ExternalChain(EvmChain):
 
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens with the minter's key; raises `ChainError` and `TimeoutError`."""
-        await self._send_and_check(Call(self.owner, self.token, abi.mint(account, amount_base)))
+        call = Call(self.owner, self.token, abi.mint(account, amount_base))
+        receipt = await self.wait(await self.send(call), MINED_WITHIN_S)
+        if receipt.revert_reason is not None:
+            raise ChainError(receipt.revert_reason)
 
     async def call(self, call: Call, block: int | None = None) -> bytes:
         """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block.
@@ -125,8 +128,3 @@ class ExternalChain(EvmChain):
         receipt = await super().wait(tx_hash, timeout_s)
         await self.notify()
         return receipt
-
-    async def _send_and_check(self, call: Call) -> None:
-        receipt = await self.wait(await self.send(call), MINED_WITHIN_S)
-        if receipt.revert_reason is not None:
-            raise ChainError(receipt.revert_reason)

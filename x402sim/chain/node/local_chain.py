@@ -156,16 +156,14 @@ class LocalChain(EvmChain):
 
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens, in a transaction of the token's owner; raises `ChainError`."""
-        await self._send_and_check(Call(self.owner, self.token, abi.mint(account, amount_base)))
+        call = Call(self.owner, self.token, abi.mint(account, amount_base))
+        receipt = await self.receipt(await self.send(call))
+        if receipt and receipt.revert_reason is not None:
+            raise ChainError(receipt.revert_reason)
 
     def close(self) -> None:
         """Stop the node and close the connections to it."""
         self._local.stop()
-
-    async def _send_and_check(self, call: Call) -> None:
-        receipt = await self.receipt(await self.send(call))
-        if receipt and receipt.revert_reason is not None:
-            raise ChainError(receipt.revert_reason)
 
     async def notify(self) -> None:
         """Call the watchers, then resolve the waits for receipts."""

@@ -93,7 +93,4 @@ async def _number(chain: Chain, data: bytes) -> int | None:
 
 async def _text(chain: Chain, function: bytes) -> str | None:
     answer = await _answer(chain, function)
-    if answer is None or len(answer) < 64:
-        return None
-    size = int.from_bytes(answer[32:64])
-    return answer[64 : 64 + size].decode(errors="replace")
+    return None if answer is None or len(answer) < 64 else abi.read_text(answer)
