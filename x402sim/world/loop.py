@@ -71,6 +71,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._order = itertools.count()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._turns: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._awaited: list[asyncio.Future[Any]] = []
+        """What the callers of tasks in their first step wait for, the innermost last."""
         self.in_transit: dict[str, bool] = {}
         """The exchanges over this loop's sockets, and whether their bytes are in transit."""
         self.newest: Callable[[], str] = lambda: ""
@@ -111,6 +113,33 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         timer._scheduled = True  # type: ignore[attr-defined]
         return timer
 
+    async def begin(
+        self, work: Coroutine[Any, Any, None], name: str, result: asyncio.Future[Any]
+    ) -> asyncio.Task[None]:
+        """Return a new task whose `result` the caller is about to await.
+
+        If nothing else can run, its first step is done: in the order of any task, but without two
+        steps of the loop. It must see what goes on forever, so this counts as one.
+        """
+        task = self.create_task(work, name=name)
+        self._steps += 1
+        first = self._ready.pop()
+        if not self._is_at_rest() or self._steps > MAX_STEPS - _SAMPLE:
+            self._ready.append(first)
+            return task
+        caller = asyncio.current_task(self)
+        assert caller is not None
+        self._awaited.append(result)
+        asyncio.tasks._leave_task(self, caller)
+        try:
+            first._run()
+        finally:
+            asyncio.tasks._enter_task(self, caller)
+            self._awaited.pop()
+        if result.done() and not self._is_at_rest():
+            await asyncio.sleep(0)  # noqa: TID251 - no time passes
+        return task
+
     async def turn(self, order: int) -> None:
         """Return when nothing else can run; of several waiters the lowest `order` goes first."""
         if self._is_at_rest():
@@ -122,6 +151,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _is_at_rest(self) -> bool:
         """Whether nothing can run but the task that asks: neither task nor timer, nor bytes."""
         if self._ready or self._turns or self._in_threads or self._has_sockets:
+            return False
+        if self._awaited and self._awaited[-1].done():  # its caller can go on
             return False
         return not self._timers or self._timers[0][0] >= self.now_s + _SOON_S
 

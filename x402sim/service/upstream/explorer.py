@@ -4,13 +4,13 @@ Clauses: 8/indexer-query.
 """
 
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote
 
 import httpx
 import msgspec
 
 from x402sim.http.bounded import Limits
-from x402sim.http.exchange import Request, Transport
+from x402sim.http.exchange import Request, Transport, Url
 from x402sim.protocol.crypto import Address
 from x402sim.service.upstream.calls import NONSENSE, Unavailable, json_rpc
 from x402sim.service.upstream.transactions import OnChain, block_number, read_receipt
@@ -20,7 +20,7 @@ class ExplorerClient:
     """One explorer, asked about the transactions of one token."""
 
     def __init__(self, to: Transport, url: str, token: Address, limits: Limits) -> None:
-        self._to, self._url = to, f"{url}/api"
+        self._to, self._url = to, Url.of(httpx.URL(f"{url}/api"))
         self._token, self._limits = token, limits
 
     async def transaction(self, tx_hash: str) -> OnChain | None:
@@ -41,8 +41,9 @@ class ExplorerClient:
             raise Unavailable(f"the explorer's answer makes no sense: {error!r}") from error
 
     async def _get(self, action: str, tx_hash: str) -> dict[str, Any] | None:
-        query = urlencode({"module": "proxy", "action": action, "txhash": tx_hash})
-        url = httpx.URL(f"{self._url}?{query}")
+        query = f"module=proxy&action={action}&txhash={quote(tx_hash)}"
+        text, raw = f"{self._url}?{query}", query.encode()
+        url = msgspec.structs.replace(self._url, text=text, query=raw)
         request = Request("GET", url, [(b"host", url.netloc)])
         found = await json_rpc(self._to, request, self._limits)
         if found is not None and not isinstance(found, dict):
