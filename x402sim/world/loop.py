@@ -16,7 +16,7 @@ import selectors
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor, Future, wait
 from contextvars import Context
 from functools import partial
@@ -82,6 +82,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._moment_s, self._steps = 0.0, 0
         self._seen: Counter[str] = Counter()
         super().__init__()
+        self._sockets: Mapping[int, object] = self._selector._fd_to_key  # type: ignore[attr-defined]
+        """What to ask the system about; one is the loop's own wake-up."""
 
     def time(self) -> float:
         """Return the virtual time."""
@@ -103,6 +105,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             await super().shutdown_default_executor(*timeout)
         finally:
             self._in_threads -= 1
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Have a function called in the next step."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
 
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
@@ -150,7 +160,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _is_at_rest(self) -> bool:
         """Whether nothing can run but the task that asks: neither task nor timer, nor bytes."""
-        if self._ready or self._turns or self._in_threads or self._has_sockets:
+        if self._ready or self._turns or self._in_threads or len(self._sockets) > 1:
             return False
         if self._awaited and self._awaited[-1].done():  # its caller can go on
             return False
@@ -175,7 +185,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             heapq.heappop(timers)
             self._timer_cancelled_count -= 1
         is_idle = not (ready or self._stopping or (timers and timers[0][0] <= self.now_s))
-        if self._in_threads or self._has_sockets:  # else there is nothing to ask the system about
+        if self._in_threads or len(self._sockets) > 1:  # else there is nothing to ask about
             may_wait_s = None if self._in_threads else self.grace_s
             found = self._selector.select(may_wait_s if is_idle else 0)
             self._process_events(found)  # type: ignore[attr-defined]
@@ -240,11 +250,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             not timer._cancelled and not timer._context.get(is_periodic, False)  # type: ignore[attr-defined]
             for *_, timer in self._timers
         )
-
-    @property
-    def _has_sockets(self) -> bool:
-        """Whether there is more to ask the system about than the loop's own wake-up."""
-        return len(self._selector._fd_to_key) > 1  # type: ignore[attr-defined]
 
     @property
     def grace_s(self) -> float:

@@ -6,9 +6,10 @@ other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with
 
 import asyncio
 import itertools
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote, unquote_plus
 
 import httpx
 import msgspec
@@ -278,6 +279,7 @@ class _Body(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _EMPTY = _Body()
+_ACTION = re.compile(rb"(?:^|&)action=([^&]+)")
 _RECORDED = {b"x-payment-id", b"x-session-id"} | {
     name.lower().encode() for name in PAYMENT_HEADERS.values()
 }
@@ -300,9 +302,8 @@ def _read(body: bytes) -> _Body:
 def _path(request: Request, to: str) -> str:
     """Return the path of a request, and what it asks an explorer for."""
     path = clipped(request.url.path)
-    asked = parse_qsl(request.url.query.decode()) if to == "explorer" else ()
-    action = next((value for name, value in asked if name == "action"), None)
-    return f"{path}?{action}" if action else path
+    action = _ACTION.search(request.url.query) if to == "explorer" else None
+    return f"{path}?{unquote_plus(action[1].decode())}" if action else path
 
 
 def _authorization(payment_header: object) -> str | None:
