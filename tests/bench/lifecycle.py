@@ -17,7 +17,7 @@ from tests.rig import ORDER
 from x402sim.clock import Clock
 from x402sim.facilitator import engine
 from x402sim.http import web
-from x402sim.http.exchange import Request
+from x402sim.http.exchange import Request, Url
 from x402sim.payer.core import proofs
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import PrivateKey, checksum, to_hex
@@ -104,10 +104,11 @@ class Place:
         return _repeated(live)
 
     def asgi(self) -> Work:
-        asgi, urls = Asgi(self.parts.service_app), {at: httpx.URL(URL + at) for at in (PAY, QUOTE)}
+        asgi = Asgi(self.parts.service_app)
+        urls = {at: Url.of(httpx.URL(URL + at)) for at in (PAY, QUOTE)}
 
         async def post(path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
-            raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+            raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
             answer = await asgi.send(Request("POST", urls[path], raw, body))
             return answer.status, answer.content
 

@@ -4,7 +4,9 @@ The parts of a world need no client library to reach each other; the exceptions 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import msgspec
@@ -16,22 +18,48 @@ UNLIMITED = 1 << 40
 """The bytes of an answer to a request that does not limit them."""
 
 
+class Url(msgspec.Struct, frozen=True):
+    """A URL, taken apart once for all requests to it; `path` is decoded, and `raw_path` is not."""
+
+    text: str | httpx.URL
+    scheme: str
+    host: str
+    port: int | None
+    netloc: bytes
+    path: str
+    raw_path: bytes
+    query: bytes
+
+    @classmethod
+    def of(cls, url: httpx.URL) -> "Url":
+        """Return a URL of httpx."""
+        raw_path = url.raw_path.partition(b"?")[0]
+        path, parts = unquote(raw_path.decode("ascii")), (url.scheme, url.host, url.port)
+        return cls(url, *parts, url.netloc, path, raw_path, url.query)
+
+    def __str__(self) -> str:
+        return str(self.text)
+
+
 class Request(msgspec.Struct):
-    """A request, with all its headers.
+    """A request, with all its headers, whose names are in lower case.
 
     `extensions` are httpx's `timeout`, `target` and `max_answer_bytes`, and the number of the
     `exchange`, which a link sets.
     """
 
     method: str
-    url: httpx.URL
+    url: Url
     headers: Headers
     body: bytes = b""
     extensions: dict[str, Any] = {}
 
 
 class Response(msgspec.Struct, frozen=True):
-    """A whole answer; its content is decoded, so there is no header Content-Encoding."""
+    """A whole answer; its content is decoded, so there is no header Content-Encoding.
+
+    The names of headers are in lower case.
+    """
 
     status: int
     headers: Headers
@@ -50,15 +78,14 @@ class Transport(httpx.AsyncBaseTransport, ABC):
     """Whether the part that answers is in this process."""
 
     @abstractmethod
-    async def send(self, request: Request) -> Response:
+    def send(self, request: Request) -> Awaitable[Response]:
         """Return the answer to a request; raises `httpx.TransportError`."""
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         """Return the answer to a request of an httpx client."""
-        body = await request.aread()
-        answer = await self.send(
-            Request(request.method, request.url, request.headers.raw, body, request.extensions)
-        )
+        url, body = Url.of(request.url), await request.aread()
+        headers = [(name.lower(), value) for name, value in request.headers.raw]
+        answer = await self.send(Request(request.method, url, headers, body, request.extensions))
         return httpx.Response(answer.status, headers=answer.headers, content=answer.content)
 
 
@@ -73,7 +100,7 @@ class OverTransport(Transport):
         response = await self._inner.handle_async_request(
             httpx.Request(
                 request.method,
-                request.url,
+                request.url.text,
                 headers=request.headers,
                 stream=httpx.ByteStream(request.body),
                 extensions=request.extensions,
@@ -102,7 +129,7 @@ class OverClient(Transport):
         most = request.extensions.get("max_answer_bytes", UNLIMITED)
         built = self._http.build_request(
             request.method,
-            request.url,
+            request.url.text,
             content=request.body,
             headers=request.headers,
             extensions=request.extensions,
@@ -115,5 +142,6 @@ class OverClient(Transport):
 
 def plain(response: httpx.Response) -> Response:
     """Return an answer that httpx has read, and decoded."""
-    headers = [pair for pair in response.headers.raw if pair[0].lower() != b"content-encoding"]
+    raw = [(name.lower(), value) for name, value in response.headers.raw]
+    headers = [pair for pair in raw if pair[0] != b"content-encoding"]
     return Response(response.status_code, headers, response.content)

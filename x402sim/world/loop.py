@@ -16,7 +16,7 @@ import selectors
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor, Future, wait
 from contextvars import Context
 from functools import partial
@@ -71,6 +71,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._order = itertools.count()
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._turns: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._awaited: list[asyncio.Future[Any]] = []
+        """What the callers of tasks in their first step wait for, the innermost last."""
         self.in_transit: dict[str, bool] = {}
         """The exchanges over this loop's sockets, and whether their bytes are in transit."""
         self.newest: Callable[[], str] = lambda: ""
@@ -80,6 +82,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self._moment_s, self._steps = 0.0, 0
         self._seen: Counter[str] = Counter()
         super().__init__()
+        self._sockets: Mapping[int, object] = self._selector._fd_to_key  # type: ignore[attr-defined]
+        """What to ask the system about; one is the loop's own wake-up."""
 
     def time(self) -> float:
         """Return the virtual time."""
@@ -102,6 +106,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         finally:
             self._in_threads -= 1
 
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Have a function called in the next step."""
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
@@ -110,6 +122,33 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         heapq.heappush(self._timers, (when, next(self._order), timer))
         timer._scheduled = True  # type: ignore[attr-defined]
         return timer
+
+    async def begin(
+        self, work: Coroutine[Any, Any, None], name: str, result: asyncio.Future[Any]
+    ) -> asyncio.Task[None]:
+        """Return a new task whose `result` the caller is about to await.
+
+        If nothing else can run, its first step is done: in the order of any task, but without two
+        steps of the loop. It must see what goes on forever, so this counts as one.
+        """
+        task = self.create_task(work, name=name)
+        self._steps += 1
+        first = self._ready.pop()
+        if not self._is_at_rest() or self._steps > MAX_STEPS - _SAMPLE:
+            self._ready.append(first)
+            return task
+        caller = asyncio.current_task(self)
+        assert caller is not None
+        self._awaited.append(result)
+        asyncio.tasks._leave_task(self, caller)
+        try:
+            first._run()
+        finally:
+            asyncio.tasks._enter_task(self, caller)
+            self._awaited.pop()
+        if result.done() and not self._is_at_rest():
+            await asyncio.sleep(0)  # noqa: TID251 - no time passes
+        return task
 
     async def turn(self, order: int) -> None:
         """Return when nothing else can run; of several waiters the lowest `order` goes first."""
@@ -121,7 +160,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def _is_at_rest(self) -> bool:
         """Whether nothing can run but the task that asks: neither task nor timer, nor bytes."""
-        if self._ready or self._turns or self._in_threads or self._has_sockets:
+        if self._ready or self._turns or self._in_threads or len(self._sockets) > 1:
+            return False
+        if self._awaited and self._awaited[-1].done():  # its caller can go on
             return False
         return not self._timers or self._timers[0][0] >= self.now_s + _SOON_S
 
@@ -144,7 +185,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             heapq.heappop(timers)
             self._timer_cancelled_count -= 1
         is_idle = not (ready or self._stopping or (timers and timers[0][0] <= self.now_s))
-        if self._in_threads or self._has_sockets:  # else there is nothing to ask the system about
+        if self._in_threads or len(self._sockets) > 1:  # else there is nothing to ask about
             grace_s = GRACE_S if any(self.in_transit.values()) else 0.0
             may_wait_s = None if self._in_threads else grace_s
             found = self._selector.select(may_wait_s if is_idle else 0)
@@ -210,11 +251,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             not timer._cancelled and not timer._context.get(is_periodic, False)  # type: ignore[attr-defined]
             for *_, timer in self._timers
         )
-
-    @property
-    def _has_sockets(self) -> bool:
-        """Whether there is more to ask the system about than the loop's own wake-up."""
-        return len(self._selector._fd_to_key) > 1  # type: ignore[attr-defined]
 
     @property
     def must_wait(self) -> bool:

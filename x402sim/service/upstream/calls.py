@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from x402sim.http.bounded import Limits, require_size
-from x402sim.http.exchange import Headers, Request, Response, Transport
+from x402sim.http.exchange import Headers, Request, Response, Transport, Url
 from x402sim.protocol.messages import BadMessage, decode
 
 NONSENSE = (LookupError, TypeError, ValueError, AttributeError)
@@ -28,7 +28,7 @@ class OutcomeUnknown(Exception):
     """The facilitator was asked to settle, and its answer is lost: money may have moved."""
 
 
-def post(url: httpx.URL, body: bytes, headers: Headers) -> Request:
+def post(url: Url, body: bytes, headers: Headers) -> Request:
     """Return a request with a body of JSON."""
     size = b"%d" % len(body)
     return Request("POST", url, [(b"host", url.netloc), *headers, (b"content-length", size)], body)

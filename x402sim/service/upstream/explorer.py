@@ -6,9 +6,10 @@ Clauses: 8/indexer-query.
 from urllib.parse import urlencode
 
 import httpx
+import msgspec
 
 from x402sim.http.bounded import Limits
-from x402sim.http.exchange import Request, Transport
+from x402sim.http.exchange import Request, Transport, Url
 from x402sim.protocol.crypto import Address
 from x402sim.service.upstream.calls import NONSENSE, Unavailable, json_rpc
 from x402sim.service.upstream.transactions import OnChain, read_receipt
@@ -18,7 +19,7 @@ class ExplorerClient:
     """One explorer, asked about the transactions of one token."""
 
     def __init__(self, to: Transport, url: str, token: Address, limits: Limits) -> None:
-        self._to, self._url = to, f"{url}/api"
+        self._to, self._url = to, Url.of(httpx.URL(f"{url}/api"))
         self._token, self._limits = token, limits
 
     async def transaction(self, tx_hash: str) -> OnChain | None:
@@ -26,8 +27,9 @@ class ExplorerClient:
 
         None if the explorer does not know it, or it is not in a block yet.
         """
-        query = {"module": "proxy", "action": "eth_getTransactionReceipt", "txhash": tx_hash}
-        url = httpx.URL(f"{self._url}?{urlencode(query)}")
+        asked = {"module": "proxy", "action": "eth_getTransactionReceipt", "txhash": tx_hash}
+        query = urlencode(asked)
+        url = msgspec.structs.replace(self._url, text=f"{self._url}?{query}", query=query.encode())
         request = Request("GET", url, [(b"host", url.netloc)])
         receipt = await json_rpc(self._to, request, self._limits)
         try:

@@ -10,7 +10,7 @@ from typing import TypeVar
 import httpx
 
 from x402sim.http.bounded import Limits
-from x402sim.http.exchange import Response, Transport
+from x402sim.http.exchange import Response, Transport, Url
 from x402sim.protocol.crypto import from_hex, parse_address
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage, PaymentRequirements
@@ -33,9 +33,10 @@ class FacilitatorClient:
         settle: Limits,
     ) -> None:
         self._to, self._dialect = to, dialect
-        self._verify_url = httpx.URL(url + dialect.verify_path)
-        self._settle_url = httpx.URL(url + dialect.settle_path)
-        self._headers = [(name.encode(), value.encode()) for name, value in dialect.headers.items()]
+        self._verify_url = Url.of(httpx.URL(url + dialect.verify_path))
+        self._settle_url = Url.of(httpx.URL(url + dialect.settle_path))
+        headers = dialect.headers.items()
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers]
         self._verify, self._settle = verify, settle
 
     async def verify(self, payment: PresentedPayment, requirements: PaymentRequirements) -> Verdict:
@@ -62,7 +63,7 @@ class FacilitatorClient:
 
     async def _post(
         self,
-        url: httpx.URL,
+        url: Url,
         payment: PresentedPayment,
         requirements: PaymentRequirements,
         limits: Limits,

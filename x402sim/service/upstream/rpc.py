@@ -6,7 +6,7 @@ import httpx
 import msgspec
 
 from x402sim.http.bounded import Limits
-from x402sim.http.exchange import Headers, Transport
+from x402sim.http.exchange import Headers, Transport, Url
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, to_hex
 from x402sim.protocol.messages import encode
@@ -44,7 +44,7 @@ class RpcClient:
     """One node, asked about one token."""
 
     def __init__(self, to: Transport, url: str, token: Address, limits: Limits) -> None:
-        self._to, self._url = to, httpx.URL(url)
+        self._to, self._url = to, Url.of(httpx.URL(url))
         self._token, self._limits = token, limits
 
     async def is_used(self, authorizer: Address, nonce: bytes) -> bool:

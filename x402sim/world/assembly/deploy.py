@@ -1,7 +1,7 @@
 """Builds one service of a world: its setup, its collaborators, and the process around them."""
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -42,12 +42,12 @@ class Deployed(msgspec.Struct, frozen=True, kw_only=True):
 class _ToParts(Transport):
     """Passes each request to the link of its part; any other leaves the world."""
 
-    links: Mapping[str, Transport]
+    links: Mapping[tuple[str, str], Transport]
     outside: Transport
 
-    async def send(self, request: Request) -> Response:
+    def send(self, request: Request) -> Awaitable[Response]:
         url = request.url
-        return await self.links.get(f"{url.scheme}://{url.host}", self.outside).send(request)
+        return self.links.get((url.scheme, url.host), self.outside).send(request)
 
 
 MakeLink = Callable[[ServiceName, Part, ASGIApp], Transport]
@@ -110,7 +110,7 @@ class Deploy(msgspec.Struct, frozen=True, kw_only=True):
             verify=certificates(),
             timeout=None,  # noqa: S113 - the service has timeouts of its own
         )
-        links = {url_of(part): self.link(name, part, app) for part, app in outside.items()}
+        links = {_at(part): self.link(name, part, app) for part, app in outside.items()}
         process = Process(
             _service(site, setup, store, _ToParts(links, OverClient(http)), name),
             recipe.hooks,
@@ -174,4 +174,8 @@ _no_service = web.error(
 
 def url_of(part: Part) -> str:
     """Return the base URL at which the services of a world call a part."""
-    return f"http://{part}.local"
+    return "{}://{}".format(*_at(part))
+
+
+def _at(part: Part) -> tuple[str, str]:
+    return "http", f"{part}.local"

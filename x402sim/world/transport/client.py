@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 
-from x402sim.http.exchange import OverClient, Request, Response, Transport
+from x402sim.http.exchange import OverClient, Request, Response, Transport, Url
 
 MOST_KNOWN = 256
 
@@ -71,6 +71,6 @@ class PartClient(httpx.AsyncClient):
 
 
 @lru_cache(maxsize=MOST_KNOWN)
-def _at(base_url: str, path: str) -> httpx.URL:
+def _at(base_url: str, path: str) -> Url:
     url = httpx.URL(path)
-    return url if url.is_absolute_url else httpx.URL(base_url + "/" + path.lstrip("/"))
+    return Url.of(url if url.is_absolute_url else httpx.URL(base_url + "/" + path.lstrip("/")))

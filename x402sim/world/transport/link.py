@@ -6,13 +6,14 @@ other. The journal gets `RequestSent`, then `AnswerReceived`, or `NoAnswer` with
 
 import asyncio
 import itertools
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote, unquote_plus
 
 import httpx
 import msgspec
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Scope
 
 from x402sim.clock import Clock
 from x402sim.events import AnswerReceived, ExchangeEvent, NoAnswer, Part, RequestSent, clipped
@@ -24,6 +25,7 @@ from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
 from x402sim.rng import Stream
+from x402sim.world.loop import VirtualLoop
 from x402sim.world.transport.latency import Latency
 from x402sim.world.transport.middleware import ABORT
 
@@ -38,64 +40,31 @@ class Asgi(Transport):
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._tasks: set[asyncio.Task[None] | None] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def send(self, request: Request) -> Response:
         """Pass a request to the application; raises `httpx.TransportError` if it is lost."""
         loop = asyncio.get_running_loop()
-        answered: asyncio.Future[Response] = loop.create_future()
-        name = f"{request.method} {request.url.path}"[:200]
-        self._tasks.add(loop.create_task(self._serve(request, answered), name=name))
-        return await answered
-
-    async def _serve(self, request: Request, answered: "asyncio.Future[Response]") -> None:
-        start: Message = {}
-        parts: list[bytes] = []
-        incoming: list[Message] = [
-            {"type": "http.request", "body": request.body, "more_body": False}
-        ]
-
-        def conclude(outcome: Response | Exception) -> None:
-            if answered.done():
-                return  # the caller has given up
-            if isinstance(outcome, Exception):
-                answered.set_exception(outcome)
-            else:
-                answered.set_result(outcome)
-
-        async def receive() -> Message:
-            if incoming:
-                return incoming.pop()
-            await asyncio.wait([answered])  # the caller hangs up when it has its answer
-            return {"type": "http.disconnect"}
-
-        async def send(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                start.update(message)
-                return
-            parts.append(message.get("body", b""))
-            if not message.get("more_body"):
-                content = b"" if request.method == "HEAD" else b"".join(parts)
-                conclude(_whole(start, content))
-
-        async def abort(how: str) -> None:
-            kind = httpx.ConnectError if how == "refused" else httpx.RemoteProtocolError
-            conclude(kind(f"the connection is {how}"))
-
-        try:
-            await self._app(_scope(request, abort, _Caller(answered)), receive, send)
-        except Exception as bug:  # noqa: BLE001 - the application has logged and answered it
-            conclude(httpx.RemoteProtocolError(repr(bug)))
-        finally:
-            if not answered.done():
-                conclude(httpx.RemoteProtocolError("the server sent no answer"))
-            self._tasks.discard(asyncio.current_task())
+        exchange = _Exchange(request, loop.create_future())
+        name, work = f"{request.method} {request.url.path}"[:200], exchange.served_by(self._app)
+        if isinstance(loop, VirtualLoop):
+            task = await loop.begin(work, name, exchange.answered)
+        else:
+            task = loop.create_task(work, name=name)
+        if not task.done():
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return await exchange.answered
 
 
-class _Caller(msgspec.Struct, frozen=True):
-    """The caller of one request, as a connection."""
+class _Exchange:
+    """One request and its answer, as the application sees them: a `Connection` to its caller."""
 
-    answered: "asyncio.Future[Response]"
+    def __init__(self, request: Request, answered: "asyncio.Future[Response]") -> None:
+        self._request, self.answered = request, answered
+        self._is_received = False
+        self._start: Message = {}
+        self._parts: list[bytes] = []
 
     def is_closed(self) -> bool:
         """Tell whether the caller has given up."""
@@ -105,36 +74,66 @@ class _Caller(msgspec.Struct, frozen=True):
         """Tell whether the caller has the answer."""
         return self.answered.done() and not self.answered.cancelled()
 
+    async def served_by(self, app: ASGIApp) -> None:
+        """Have an application serve the request, to its end."""
+        try:
+            await app(self._scope(), self._receive, self._send)
+        except Exception as bug:  # noqa: BLE001 - the application has logged and answered it
+            self._fail(httpx.RemoteProtocolError(repr(bug)))
+        finally:
+            self._fail(httpx.RemoteProtocolError("the server sent no answer"))
 
-def _whole(start: Message, content: bytes) -> Response:
-    """Return an answer, which is decoded if the application has encoded it."""
-    status, headers = start["status"], list(start["headers"])
-    if b"content-encoding" in [name.lower() for name, _ in headers]:
-        return plain(httpx.Response(status, headers=headers, content=content))
-    return Response(status, headers, content)
+    def _scope(self) -> Scope:
+        request, url = self._request, self._request.url
+        raw_path, path = url.raw_path, url.path
+        if "target" in request.extensions:
+            raw_path = request.extensions["target"].partition(b"?")[0]
+            path = unquote(raw_path.decode("ascii"))
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0"},
+            "http_version": "1.1",
+            "method": request.method,
+            "scheme": url.scheme,
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": url.query,
+            "root_path": "",
+            "headers": request.headers,
+            "server": (url.host, url.port),
+            "client": ("127.0.0.1", 123),
+            ABORT: self._abort,
+            CONNECTION: self,
+        }
 
+    async def _receive(self) -> Message:
+        if self._is_received:
+            await asyncio.wait([self.answered])  # the caller hangs up when it has its answer
+            return {"type": "http.disconnect"}
+        self._is_received = True
+        return {"type": "http.request", "body": self._request.body, "more_body": False}
 
-def _scope(
-    request: Request, abort: Callable[[str], Awaitable[None]], caller: _Caller
-) -> dict[str, Any]:
-    url = request.url
-    target = request.extensions.get("target", url.raw_path).split(b"?")[0]
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "method": request.method,
-        "scheme": url.scheme,
-        "path": unquote(target.decode("ascii")),
-        "raw_path": target,
-        "query_string": url.query,
-        "root_path": "",
-        "headers": [(name.lower(), value) for name, value in request.headers],
-        "server": (url.host, url.port),
-        "client": ("127.0.0.1", 123),
-        ABORT: abort,
-        CONNECTION: caller,
-    }
+    async def _send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message
+            return
+        self._parts.append(message.get("body", b""))
+        if message.get("more_body") or self.answered.done():  # or the caller has given up
+            return
+        content = b"" if self._request.method == "HEAD" else b"".join(self._parts)
+        status, headers = self._start["status"], list(self._start["headers"])
+        answer = Response(status, headers, content)
+        if b"content-encoding" in dict(headers):
+            answer = plain(httpx.Response(status, headers=headers, content=content))
+        self.answered.set_result(answer)
+
+    async def _abort(self, how: str) -> None:
+        kind = httpx.ConnectError if how == "refused" else httpx.RemoteProtocolError
+        self._fail(kind(f"the connection is {how}"))
+
+    def _fail(self, error: httpx.TransportError) -> None:
+        if not self.answered.done():
+            self.answered.set_exception(error)
 
 
 Turn = Callable[[int], Awaitable[None]]
@@ -280,15 +279,16 @@ class _Body(msgspec.Struct, frozen=True, rename="camel"):
 
 
 _EMPTY = _Body()
+_ACTION = re.compile(rb"(?:^|&)action=([^&]+)")
 _RECORDED = {b"x-payment-id", b"x-session-id"} | {
     name.lower().encode() for name in PAYMENT_HEADERS.values()
 }
 
 
 def _recorded(headers: Headers) -> Mapping[str, str]:
-    """Return the headers, if the journal records one of them."""
-    is_none = _RECORDED.isdisjoint([name.lower() for name, _ in headers])
-    return {} if is_none else httpx.Headers(headers)
+    """Return the headers that the journal records."""
+    found = [pair for pair in headers if pair[0] in _RECORDED]
+    return httpx.Headers(found) if found else {}
 
 
 def _read(body: bytes) -> _Body:
@@ -302,9 +302,8 @@ def _read(body: bytes) -> _Body:
 def _path(request: Request, to: str) -> str:
     """Return the path of a request, and what it asks an explorer for."""
     path = clipped(request.url.path)
-    asked = parse_qsl(request.url.query.decode()) if to == "explorer" else ()
-    action = next((value for name, value in asked if name == "action"), None)
-    return f"{path}?{action}" if action else path
+    action = _ACTION.search(request.url.query) if to == "explorer" else None
+    return f"{path}?{unquote_plus(action[1].decode())}" if action else path
 
 
 def _authorization(payment_header: object) -> str | None:

@@ -4,6 +4,7 @@
 is cut off, or longer than any part reads: it passes as it comes.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import assert_never
@@ -128,6 +129,7 @@ async def _strike(fault: Fault, crash: Callable[[], None], clock: Clock, request
         case "crash before" | "crash after":
             if fault.does == "crash after":
                 await request.work(is_heard=False)
+            await asyncio.sleep(0)  # noqa: TID251 - the crash is to find whoever asks waiting
             crash()
             await request.abort("lost")
         case _ as unknown_kind:
