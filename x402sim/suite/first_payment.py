@@ -55,8 +55,7 @@ async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
         raise NotReady(f"{unused}, and {problem}; set FACILITATOR_URL of the service to it")
     if problem:
         return (f"{problem}; {unused}, so the service has refused it by itself",)
-    set_it = "does the service use another? Set its FACILITATOR_URL to this one"
-    return (f"a payment was settled, but {unused}: {set_it}",)
+    return (f"a payment was settled, but {unused}; set FACILITATOR_URL of the service to it",)
 
 
 def _is_cut_off(answer: TargetAnswer) -> bool:
