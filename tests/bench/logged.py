@@ -7,9 +7,8 @@ import json
 import socket
 import sys
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
-from queue import Empty
 from statistics import median
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,7 +18,7 @@ from tests.bench.served import BODY, body_of, request
 from tests.serve.driver import PAY, QUOTE, Server, header
 from x402sim.cli import main as serve
 from x402sim.payer.core import proofs, settlement
-from x402sim.world.server.log import PAUSE_S, Log
+from x402sim.world.server.log import Log
 from x402sim.world.server.requests import Look, Requests
 
 ASLEEP_S = 0.001
@@ -38,7 +37,7 @@ class Purchases(ExitStack):
         self.callback(self.server.close)
         port = int(self.server.ready["service"].rsplit(":", 1)[1])
         self._sock = self.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
-        self._times, self.wrote_s = times, 0.0
+        self._times, self._logged, self.wrote_s = times, 0, 0.0
         self.round()  # to warm up
 
     def measured(self, rounds: int) -> Measured:
@@ -51,7 +50,7 @@ class Purchases(ExitStack):
         """Return the CPU seconds of a purchase that is logged, and of one that is not.
 
         Of each kind it is the median, in which there is no rendering and no collection of garbage; the
-        rendering is added to those logged.
+        rendering of all that was logged, and the log's thread, are added to those logged.
         """
         pid, took_s = self.server.process.pid, {"on": [], "off": []}
         for number in range(2 * self._times):
@@ -59,10 +58,10 @@ class Purchases(ExitStack):
             self._buy(log)
             time.sleep(ASLEEP_S)
             took_s[log].append(_main_thread_s(pid) - before_s)
-        before_s = self.wrote_s
-        with suppress(Empty):
-            while True:
-                self.wrote_s = float(self.server.line(2 * PAUSE_S))
+        self._logged += 3 * self._times
+        before_s, told = self.wrote_s, 0
+        while told < self._logged:
+            told, self.wrote_s = json.loads(self.server.line())
         wrote_s = (self.wrote_s - before_s) / self._times
         return median(took_s["on"]) + wrote_s, median(took_s["off"])
 
@@ -88,10 +87,10 @@ def _main_thread_s(pid: int) -> float:
 
 
 def main() -> None:
-    """Serve; log the requests that say so, and print the CPU seconds of what is logged later."""
+    """Serve; log the requests that say so; print how many were rendered, and the CPU seconds it took."""
     looks: list[Look] = []
     add, around, pass_on = Requests.add, Requests.around, Log._pass_on
-    rendered_s = 0.0
+    count, rendered_s = 0, 0.0
 
     def added(requests: Requests, look: Look) -> None:
         if not look.for_payments:  # the page's, which stays
@@ -110,13 +109,13 @@ def main() -> None:
         return one
 
     def passed_on(log: Log) -> None:
-        nonlocal rendered_s
-        before_s = time.thread_time()
+        nonlocal count, rendered_s
+        count, before_s = count + len(log._waiting), time.thread_time()
         pass_on(log)
         rendered_s += time.thread_time() - before_s
         time.sleep(ASLEEP_S)  # the other thread writes
         clock = time.pthread_getcpuclockid(log._thread.ident or 0)
-        print(rendered_s + time.clock_gettime(clock), flush=True)
+        print(json.dumps([count, rendered_s + time.clock_gettime(clock)]), flush=True)
 
     Requests.add, Requests.around = added, chosen  # type: ignore[method-assign]
     Log._pass_on = passed_on  # type: ignore[method-assign]

@@ -40,10 +40,10 @@ class Effort:
 
 
 QUICK = Effort(
-    round_s=0.05, rounds=9, few=3, hours=1, framed=400, payers=400, payments=100, logged=20
+    round_s=0.05, rounds=9, few=3, hours=1, framed=400, payers=400, payments=100, logged=5
 )
 FULL = Effort(
-    round_s=0.5, rounds=9, few=3, hours=24, framed=22_000, payers=10_000, payments=1000, logged=60
+    round_s=0.5, rounds=9, few=3, hours=24, framed=22_000, payers=10_000, payments=1000, logged=15
 )
 
 
@@ -130,7 +130,7 @@ def _debit(bench: Bench) -> Measured:
 
 
 def _log(bench: Bench) -> Measured:
-    with logged.Purchases(20) as buy:
+    with logged.Purchases(100) as buy:
         return buy.measured(bench.effort.logged)
 
 

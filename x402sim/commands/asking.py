@@ -113,5 +113,5 @@ def instead(answer: "httpx.Response") -> str:
         do = "give it with --method, and a body with --data if it wants one"
         return f"the server answered 405; it allows {allowed}: {do}"
     if answer.is_success:
-        return f"the server answered {status} without asking for a payment"
+        return f"the server answered {status} without asking for a payment; give a paid URL"
     return f"the server answered {status}, not 402: correct the URL, --method, --data or --header"

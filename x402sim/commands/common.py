@@ -207,11 +207,13 @@ def stop_on_signals(server: Any) -> None:
 
 def log_form(kind: Literal["text", "json"], *, verbose: bool, quiet: bool) -> "Form | None":
     """Return the form of a server's log on stderr; None for none."""
-    from x402sim.world.server.log import Form
+    from x402sim.world.server.log import PAUSE_S, WATCHED_PAUSE_S, Form
 
-    colours = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    is_tty = sys.stderr.isatty()
+    colours = is_tty and not os.environ.get("NO_COLOR")
+    pause_s = WATCHED_PAUSE_S if is_tty else PAUSE_S
     write = partial(os.write, sys.stderr.fileno())  # no buffer: a blocked thread ends with us
-    return None if quiet else Form(write, kind == "json", verbose, colours)
+    return None if quiet else Form(write, kind == "json", verbose, colours, pause_s)
 
 
 def beginning(kind: str, names: Sequence[str], wanted: list[str] | None) -> list[str]:

@@ -205,7 +205,8 @@ def _wallet(key: str | None, account: int, local: "Local") -> "Wallet":
         return Wallet(local.keys[account] if key is None else key)
     except ValueError as wrong:
         source = VARIABLE if os.environ.get(VARIABLE) == key else "--key"
-        raise ValueError(f"{source}: {wrong}") from wrong
+        number = f"; account {key} of a local server is --account {key}"
+        raise ValueError(f"{source}: {wrong}{number if (key or '').isdigit() else ''}") from wrong
 
 
 # --- the outcome -------------------------------------------------------------------------

@@ -39,7 +39,11 @@ async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
     lacks_money = problem is not None and Refusal.INSUFFICIENT_BALANCE.text in problem
     is_cut_off = problem is not None and probe.last is not None and _is_cut_off(probe.last)
     if setting.control is None and lacks_money:
-        raise NotReady(f"the payer lacks money; {problem}")
+        who = setting.options.payer.address if setting.options.payer else "of --payer-key"
+        raise NotReady(
+            f"the payer {who} lacks money; {problem}; fund it, give another --payer-key, or --world"
+            " URL, which mints what payers need"
+        )
     if setting.control is None and is_cut_off:
         raise NotReady(f"{base}: {problem}; does its facilitator answer?")
     if payer is None or await probe.world.was_asked_about(payer):
@@ -51,7 +55,7 @@ async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
         raise NotReady(f"{unused}, and {problem}; set FACILITATOR_URL of the service to it")
     if problem:
         return (f"{problem}; {unused}, so the service has refused it by itself",)
-    return (f"a payment was settled, but {unused}: does the service use another?",)
+    return (f"a payment was settled, but {unused}; set FACILITATOR_URL of the service to it",)
 
 
 def _is_cut_off(answer: TargetAnswer) -> bool:

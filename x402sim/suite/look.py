@@ -226,7 +226,7 @@ def _without(body: Any, place: str) -> Any:
 
 async def _pay(ask: Callable[..., Any], seen: _Seen) -> list[Finding]:
     if seen.is_one_step:
-        how = f"the 402 has its requirements in the header {REQUIRED_HEADER} only: paid in one step"
+        how = f"the 402's requirements are read in its {REQUIRED_HEADER}: paid in one step"
         return [Finding("path", "", how)]
     path = DEFAULT.pay.path
     status = (await ask("POST", path, {})).status_code

@@ -1,7 +1,8 @@
 """The log of a server: a line for each request as it ends, and below it what the request caused.
 
-Five times a second the server's loop renders what has ended, and a thread writes it: no slow or
-closed pipe holds up a request.
+Now and then the server's loop renders what has ended, and a thread writes it: no slow or closed
+pipe holds up a request. The first line takes twenty times as long as one of many, since its code
+is in no cache of the processor; in a thread all take longer, since their data is in another one's.
 """
 
 import asyncio
@@ -36,7 +37,8 @@ from x402sim.world.server.requests import Look, Request, Requests
 
 MAX_WAITING = 10_000
 """The requests that wait to be written; the log leaves out what comes while the reader is slow."""
-PAUSE_S = 0.2
+PAUSE_S, WATCHED_PAUSE_S = 1.0, 0.1
+"""How long a line waits for others: less if somebody looks at a terminal."""
 _SILENT = ["rpc"], ["explorer"]
 _SPOKEN = ["api"], ["facilitator"]
 _FROM = re.compile(rb'"from"\s*:\s*"(0x[0-9a-fA-F]{40})"')
@@ -58,6 +60,7 @@ class Form:
     is_json: bool = False
     is_verbose: bool = False
     has_colours: bool = False
+    pause_s: float = PAUSE_S
 
 
 class _Answer(msgspec.Struct, rename="camel"):
@@ -92,8 +95,8 @@ class Log:
         uses = {kind: (self._tells.get(kind), *_reads(kind)) for kind in events.KINDS}
         self._used = {kind: use for kind, use in uses.items() if any(use)}
         """Of each event that the log reads: what it tells, and its fields that say whose it is."""
-        self._payers: dict[str, str] = {}
-        """Who pays for which payment id, or holds which session."""
+        self._payers: dict[str | None, str] = {}
+        """The name of who pays for which payment id, or holds which session."""
         self._waiting: list[Request | _Alone] = []
         self._most, self._left_out = MAX_WAITING, 0
         self._later = asyncio.get_running_loop().call_later
@@ -121,12 +124,12 @@ class Log:
             return
         self._waiting.append(what)
         if self._timer is None:
-            self._timer = self._later(PAUSE_S, self._pass_on)
+            self._timer = self._later(self._form.pause_s, self._pass_on)
 
     def _pass_on(self) -> None:
         """Pass the lines of what waits to the thread, unless it still writes."""
         if self._is_writing and self._waiting:  # none waits once nobody reads
-            self._timer = self._later(PAUSE_S, self._pass_on)
+            self._timer = self._later(self._form.pause_s, self._pass_on)
             return
         self._timer = None
         if text := self._rendered():
@@ -170,29 +173,12 @@ class Log:
         return self._shown(Line(self._time(at_s), notes=[text])) if text else ""
 
     def _of_request(self, request: Request) -> str:
-        is_shown = self._form.is_verbose or _is_shown(request)
-        if not (is_shown or any(type(each.event) in self._tells for each in request.seen)):
-            return ""
-        line = self._line(request)
-        return self._shown(line) if is_shown or line.notes else ""
-
-    def _time(self, at_s: float) -> str:
-        """Return a moment in local time: with date, milliseconds and offset in JSON."""
-        second = int(at_s)
-        date, clock, zone = _second(second)
-        if not self._form.is_json:
-            return clock
-        return f"{date}T{clock}.{int((at_s - second) * 1000):03}{zone}"
-
-    def _advanced(self, event: events.TimeAdvanced, _: Names) -> str:
-        self._ahead_s += event.seconds
-        return f"clock: {event.seconds:+.10g} s, now {self._ahead_s:.10g} s ahead of real time"
-
-    def _line(self, request: Request) -> Line:
-        headers, names = dict(request.proofs), self._names
-        notes, ids, payer = [], [], None
-        line = Line(self._time(request.ended), "", request.method, request.path, request.status)
-        line.ms = (request.ended - request.began) * 1000
+        ids: list[str] = []
+        notes: list[str] = []
+        payer, names = None, self._names
+        method, path, status = request.method, request.path, request.status
+        ms = (request.ended - request.began) * 1000
+        line = Line(self._time(request.ended), request.client, method, path, status, ms)
         for entry in request.seen:
             if (use := self._used.get(type(event := entry.event))) is None:
                 continue
@@ -205,37 +191,52 @@ class Log:
                 ids.append(getattr(event, name))
                 if name == "payment_id" and line.payment_id is None:
                     line.payment_id = ids[-1]
-        is_paid = _PAYMENTS[0] in headers or _PAYMENTS[1] in headers  # in one step
-        if is_paid and _has_paid_before(request):
-            notes.append("this authorization has paid before: nothing was charged again")
+        if not (notes or self._form.is_verbose or _is_shown(method, path, status or 500)):
+            return ""
         line.notes = notes
-        if line.payment_id is None and (header := headers.get(b"x-payment-id")):
-            line.payment_id = header.decode("latin-1")
-        if header := headers.get(b"x-session-id"):
-            line.session_id = header.decode("latin-1")
-        if request.answered[:1] == b"{":
+        is_paid = bool(request.proofs) and self._read_proofs(line, request)
+        if request.answered[:1] == b"{" and (status != 200 or line.payment_id is None):
             _read_answer(line, request.answered)
-        if payer is None and (is_paid or _settles(request.path)):
-            payer = _signer(request.sent, headers)
-        payer = self._remembered(payer, (*ids, line.payment_id, line.session_id))
-        line.who = names.of(payer) if payer else request.client
+        if payer is None and (is_paid or _settles(path)):
+            payer = _signer(request.sent, request.proofs)
+        if payer is not None:
+            line.who = names.of(payer)
+        for each in (*ids, line.payment_id, line.session_id):
+            if payer is not None:
+                self._payers[each] = line.who
+            elif each and (known := self._payers.get(each)):
+                line.who = known
+                break
+        while len(self._payers) > MAX_WAITING:
+            del self._payers[next(iter(self._payers))]
         if self._form.is_verbose:
             line.sent = _text(request.headers, request.sent)
             line.answered = _text(request.answer_headers, request.answered)
-        return line
+        return self._shown(line)
 
-    def _remembered(self, payer: str | None, ids: Iterable[str | None]) -> str | None:
-        """Return who pays for one of these ids, or holds that session; keep it if it is known."""
-        for each in ids:
-            if each is None:
-                continue
-            if payer is not None:
-                self._payers[each] = payer
-            elif found := self._payers.get(each):
-                return found
-        while len(self._payers) > MAX_WAITING:
-            del self._payers[next(iter(self._payers))]
-        return payer
+    def _read_proofs(self, line: Line, request: Request) -> bool:
+        """Add what a request says it has paid; tell whether it pays, in one step."""
+        proofs = request.proofs
+        if header := proofs.get(b"x-payment-id"):
+            line.payment_id = line.payment_id or header.decode("latin-1")
+        if header := proofs.get(b"x-session-id"):
+            line.session_id = header.decode("latin-1")
+        is_paid = not proofs.keys().isdisjoint(_PAYMENTS)
+        if is_paid and _has_paid_before(request):
+            line.notes.append("this authorization has paid before: nothing was charged again")
+        return is_paid
+
+    def _time(self, at_s: float) -> str:
+        """Return a moment in local time: with date, milliseconds and offset in JSON."""
+        second = int(at_s)
+        date, clock, zone = _second(second)
+        if not self._form.is_json:
+            return clock
+        return f"{date}T{clock}.{int((at_s - second) * 1000):03}{zone}"
+
+    def _advanced(self, event: events.TimeAdvanced, _: Names) -> str:
+        self._ahead_s += event.seconds
+        return f"clock: {event.seconds:+.10g} s, now {self._ahead_s:.10g} s ahead of real time"
 
 
 def _read_answer(line: Line, answered: bytes) -> None:
@@ -280,9 +281,9 @@ def _has_paid_before(request: Request) -> bool:
     return not {name.lower() for name, _ in request.answer_headers}.isdisjoint(_RECEIPTS)
 
 
-def _is_shown(request: Request) -> bool:
+def _is_shown(method: str, path: str, status: int) -> bool:
     """Tell whether a request is more than polling, or the look at a page."""
-    status, kind = request.status or 500, _kind(request.method, request.path)
+    kind = _kind(method, path)
     return kind == "shown" or status >= (400 if kind == "page" else 500)
 
 

@@ -151,28 +151,21 @@ def as_text(line: Line, *, colours: bool = False) -> str:
     """Return a line with what belongs to it, in 80 columns, every character printable."""
     if not line.method:
         return "".join(_filled(text, f"{line.time} ") for text in line.notes)
-    end = _end(line.payment_id or line.session_id)
+    end, below = _end(line.payment_id or line.session_id), ""
     middle = _middle(line.who, line.method, line.path, line.status, colours)
-    first = f"{line.time} {middle} {line.ms:6.0f} ms{end}\n"
-    if not (line.error or line.reason or line.notes or line.sent or line.answered):
-        return first
-    below = _below(line)
-    return first + (f"{_DIM}{below}{_PLAIN}" if colours else below)
-
-
-def _below(line: Line) -> str:
-    """Return the lines below the first one: reason, notes, and the messages themselves."""
-    below = ""
-    if reason := ": ".join(filter(None, (line.error, line.reason))):
+    if line.error or line.reason:
+        reason = ": ".join(filter(None, (line.error, line.reason)))
         if line.payment_id is not None:
             reason = reason.replace(line.payment_id, short(line.payment_id))
         below = _filled(readable(reason), _INDENT)
     for text in line.notes:
         below += _filled(text, _INDENT)
-    for mark, lines in (("> ", line.sent), ("< ", line.answered)):
-        for text in _bounded(lines) if lines else ():
-            below += _filled(text, _INDENT + mark)
-    return below
+    if line.sent or line.answered:
+        below += "".join(_filled(text, _INDENT + "> ") for text in _bounded(line.sent))
+        below += "".join(_filled(text, _INDENT + "< ") for text in _bounded(line.answered))
+    if below and colours:
+        below = f"{_DIM}{below}{_PLAIN}"
+    return f"{line.time} {middle} {line.ms:6.0f} ms{end}\n{below}"
 
 
 def _colour(status: int | None) -> str:

@@ -4,7 +4,7 @@ One record of a request serves all of them. What an entry of the journal belongs
 its context: a request and all that it causes run in one.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ class Request(msgspec.Struct, gc=False):
     query: str
     client: str
     headers: Headers
-    proofs: Headers
+    proofs: Mapping[bytes, bytes]
     """Those of the headers that pay, or show what was paid."""
     at_s: float
     began: float
@@ -98,13 +98,20 @@ class Requests:
         """Return `app`, whose requests are told."""
 
         def told(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+            if scope["type"] != "http":
+                return app(scope, receive, send)
+            proofs = {name: value for name, value in scope["headers"] if name in _PAYMENTS}
             is_whole = self.readers > 0 or self._wants_bodies
-            is_whole = is_whole or (self._wants_payments and _pays(scope))
-            if (is_whole or self._wants_all) and scope["type"] == "http":
-                return tell(scope, receive, send, is_whole)
+            if self._wants_payments and not is_whole:
+                path = scope["path"]
+                is_whole = bool(proofs) or path == PAY or path.startswith("/facilitator")
+            if is_whole or self._wants_all:
+                return tell(scope, receive, send, proofs, is_whole)
             return app(scope, receive, send)
 
-        async def tell(scope: Scope, receive: Receive, send: Send, is_whole: bool) -> None:
+        async def tell(
+            scope: Scope, receive: Receive, send: Send, proofs: dict[bytes, bytes], is_whole: bool
+        ) -> None:
             path, client = scope["path"], scope.get("client")
             request = Request(
                 scope["method"],
@@ -112,7 +119,7 @@ class Requests:
                 scope["query_string"].decode("latin-1"),
                 client[0] if client else "?",
                 scope["headers"],
-                [header for header in scope["headers"] if header[0] in _PAYMENTS],
+                proofs,
                 self._now() if is_whole else 0.0,
                 real_now(),
                 is_whole=is_whole,
@@ -139,14 +146,6 @@ class Requests:
                     look.ended(request)
 
         return told
-
-
-def _pays(scope: Scope) -> bool:
-    """Tell whether a request pays, shows what was paid, or asks the facilitator."""
-    path = scope.get("path", "")
-    if path == PAY or path.startswith("/facilitator"):
-        return True
-    return not _PAYMENTS.isdisjoint(dict(scope.get("headers", ())))
 
 
 def _kept(receive: Receive, request: Request) -> Receive:
