@@ -33,7 +33,8 @@ class Table(dict[str, Any]):
 
     def __init__(self, kind: type[BaseEvent], texts: Texts, parts: list[Columns]) -> None:
         super().__init__()
-        self._kind, self._parts, self.texts = kind, parts, texts
+        self._parts, self.texts = parts, texts
+        self._of_text = texts_of(name_of(kind))
 
     def __missing__(self, name: str) -> Any:
         parts = [part[name] for part in self._parts]
@@ -59,7 +60,7 @@ class Table(dict[str, Any]):
 
     def arrow(self, name: str) -> pa.Array:
         """Return a column as an Arrow array."""
-        if name in texts_of(name_of(self._kind)):
+        if name in self._of_text:
             return words(self[name], self.texts)
         return pa.array(self[name])
 
