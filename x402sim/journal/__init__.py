@@ -37,6 +37,8 @@ class Journal:
         """The most entries that are kept; None if all are."""
         self.listeners: list[Callable[[Entry], None]] = []
         """Called with every entry as it is recorded; they may record events of their own."""
+        self.made: tuple[int, Any] = 0, None
+        """What a reader has made of so many entries, to use it again while there are no more."""
 
     def __repr__(self) -> str:
         """Return how many entries are kept, the first and the last; `list(journal)` has all."""
@@ -115,13 +117,13 @@ class Journal:
         """
         return self._storage.of(frozenset(map(name_of, kinds)), to)
 
-    def columns(self, kind: type[BaseEvent]) -> tuple[Texts, list[Columns]]:
-        """Return the entries whose events are of this kind as columns, in parts."""
-        return self._storage.columns(name_of(kind))
+    def columns(self, *kinds: type[BaseEvent]) -> tuple[Texts, list[list[Columns]]]:
+        """Return the entries whose events are of each of these kinds as columns, in parts."""
+        return self._storage.columns(list(map(name_of, kinds)))
 
     def rows(self, kind: type[BaseEvent], *fields: str) -> Iterator[Any]:
         """Yield `seq`, `at_ms` or fields of each event of a kind, in order, without the event."""
-        texts, parts = self.columns(kind)
+        texts, (parts,) = self.columns(kind)
         return chain.from_iterable(rows(kind, each, texts, *fields) for each in parts)
 
     def since(self, seq: int) -> list[Entry]:

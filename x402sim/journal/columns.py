@@ -85,7 +85,7 @@ def rows(
     kind: type[BaseEvent], columns: Mapping[str, Iterable[Any]], texts: Texts, *fields: str
 ) -> Iterator[Any]:
     """Yield the values of some columns of each event."""
-    is_text = _texts_of(name_of(kind))
+    is_text = texts_of(name_of(kind))
     return zip(*(
         map(texts.all.__getitem__, columns[field]) if field in is_text else columns[field]
         for field in fields
@@ -101,7 +101,7 @@ def _entries(name: str, columns: Mapping[str, Iterable[Any]], texts: Texts) -> I
 def _columns(entries: list[Entry], texts: Texts) -> Columns:
     events = [entry.event for entry in entries]
     kind = type(events[0])
-    is_text = _texts_of(name_of(kind))
+    is_text = texts_of(name_of(kind))
     made: dict[str, Sequence[Any]] = {
         name: _numbers([getattr(entry, name) for entry in entries]) for name in ("seq", "at_ms")
     }
@@ -128,7 +128,7 @@ def _kinds() -> dict[str, type[Event]]:
 
 
 @cache
-def _texts_of(name: str) -> frozenset[str]:
+def texts_of(name: str) -> frozenset[str]:
     """Return the fields of an event that are texts, or None."""
     fields = msgspec.structs.fields(_kinds()[name])
     return frozenset(field.name for field in fields if _is_text(field.type))

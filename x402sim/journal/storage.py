@@ -6,7 +6,7 @@ of its lines begin, so that a run can have any number of events.
 
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import IO
@@ -54,12 +54,11 @@ class InMemory:
             yield from batch.of(names, to)
         yield from (each for each in self._newest if _is_wanted(each.event, names, to))
 
-    def columns(self, name: str) -> tuple[Texts, list[Columns]]:
-        """Return the entries of this name as columns, in parts, and their texts."""
+    def columns(self, names: Collection[str]) -> tuple[Texts, list[list[Columns]]]:
+        """Return the entries of each of these names as columns, in parts, and their texts."""
         self._make_columns()
         newest = Batch(list(self._newest), self._texts)  # empty, unless there is a limit
-        parts = [*self._batches, newest]
-        return self._texts, [each.columns[name] for each in parts if name in each.columns]
+        return self._texts, _parts([*self._batches, newest], names)
 
     def since(self, seq: int) -> list[Entry]:
         """Return the entries numbered `seq` or more; it reads few others."""
@@ -140,12 +139,12 @@ class OnDisk:
     def __iter__(self) -> Iterator[Entry]:
         return (read_line(number, text) for number, text in self._texts(0))
 
-    def columns(self, name: str) -> tuple[Texts, list[Columns]]:
-        """Return the entries of this name as columns, in parts, and their texts."""
-        texts, entries, parts = Texts(), self.of(frozenset({name}), None), []
+    def columns(self, names: Collection[str]) -> tuple[Texts, list[list[Columns]]]:
+        """Return the entries of each of these names as columns, in parts, and their texts."""
+        texts, entries, batches = Texts(), self.of(frozenset(names), None), []
         while batch := list(islice(entries, EVERY)):
-            parts.append(Batch(batch, texts).columns[name])
-        return texts, parts
+            batches.append(Batch(batch, texts))
+        return texts, _parts(batches, names)
 
     def of(self, names: frozenset[str], to: frozenset[str] | None) -> Iterator[Entry]:
         """Yield the entries whose events have one of these names; other lines are not decoded."""
@@ -195,6 +194,10 @@ class OnDisk:
                     break
                 at += len(text)
                 yield number, text
+
+
+def _parts(batches: list[Batch], names: Collection[str]) -> list[list[Columns]]:
+    return [[each.columns[name] for each in batches if name in each.columns] for name in names]
 
 
 def _is_wanted(event: Event, names: frozenset[str], to: frozenset[str] | None) -> bool:

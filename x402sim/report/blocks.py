@@ -107,7 +107,7 @@ def blocks(journal: Journal) -> pd.DataFrame:
     def row(block: _Block) -> tuple[Any, ...]:
         orphaned, fork = block.orphaned, block.fork
         return (
-            block.n, block.first.block, *reading.when(block.entry),
+            block.n, block.first.block, *reading.when(block.entry.at_ms),
             reading.since(block.first.block_time_s * 1000), block.transactions, block.gas,
             orphaned is None, reading.since(orphaned.at_ms) if orphaned else None,
             fork and fork.number, fork and fork.depth, block.replaced_by, block.dropped,
@@ -138,7 +138,7 @@ def forks(journal: Journal) -> pd.DataFrame:
     rows = (
         (
             fork.number,
-            *reading.when(fork.entry),
+            *reading.when(fork.entry.at_ms),
             fork.depth,
             min((block.first.block for block in fork.blocks), default=None),
             len(fork.blocks),

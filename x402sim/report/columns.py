@@ -10,15 +10,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
-import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from x402sim.events.base import BaseEvent
+from x402sim.events.base import BaseEvent, name_of
 from x402sim.journal import Journal
-from x402sim.journal.columns import Texts
+from x402sim.journal.columns import Columns, Texts, texts_of
 from x402sim.protocol.money import MAX_STORED
 
 Kind = Callable[[Any], Any]
@@ -26,36 +25,63 @@ _EXACT = 1 << 53
 """Integers up to this one are floats."""
 
 
-def table(journal: Journal, kind: type[BaseEvent], *names: str) -> dict[str, Any]:
-    """Return fields of all events of a kind as Arrow arrays, and `at_ms`, each event's moment."""
-    texts, parts = journal.columns(kind)
-    types = {field.name: field.type for field in msgspec.structs.fields(kind)} | {"at_ms": int}
-    return {
-        name: _joined(texts, [part[name] for part in parts], types[name])
-        for name in ("at_ms", *names)
-    }
+class Table(dict[str, Any]):
+    """The columns of all events of a kind, by name; each is joined when it is first asked for.
+
+    They are arrays of numpy: of integers, of the numbers of texts, or of objects.
+    """
+
+    def __init__(self, kind: type[BaseEvent], texts: Texts, parts: list[Columns]) -> None:
+        super().__init__()
+        self._parts, self.texts = parts, texts
+        self._of_text = texts_of(name_of(kind))
+
+    def __missing__(self, name: str) -> Any:
+        parts = [part[name] for part in self._parts]
+        if all(isinstance(part, array) for part in parts):
+            joined = np.concatenate([np.empty(0, "int64"), *map(np.asarray, parts)])
+        else:  # what is no number, or a number beyond 63 bits
+            joined = _objects(list(chain.from_iterable(parts)))
+        self[name] = joined
+        return joined
+
+    def those(self, name: str, is_wanted: Callable[[Any], bool]) -> Any:
+        """Return of each event whether a text of it is wanted; each text is judged once."""
+        texts = self.texts.all
+        judged = np.zeros(len(texts), "bool")
+        numbers = pd.unique(self[name])
+        judged[numbers] = [is_wanted(texts[number]) for number in numbers.tolist()]
+        return judged[self[name]]
+
+    def told(self, name: str, tell: Callable[[Any], Any]) -> list[Any]:
+        """Return what a function tells of a column's texts, each of which it is told once."""
+        numbers = self[name].tolist()
+        return list(map({each: tell(self.texts.all[each]) for each in set(numbers)}.get, numbers))
+
+    def arrow(self, name: str) -> pa.Array:
+        """Return a column as an Arrow array."""
+        if name in self._of_text:
+            return words(self[name], self.texts)
+        return pa.array(self[name])
 
 
-def _joined(texts: Texts, parts: list[Sequence[Any]], kind: Any) -> pa.Array:
-    """Return the parts of a column as one Arrow array."""
-    if kind in (bool, bool | None):
-        return pa.array(list(chain.from_iterable(parts)), pa.bool_())
-    if not all(isinstance(part, array) for part in parts):  # a number beyond 63 bits
-        return pa.array(list(chain.from_iterable(parts)), pa.int64())
-    joined = pa.array(np.concatenate([np.empty(0, "int64"), *map(np.asarray, parts)]))
-    return joined if kind is int else _texts(texts).take(joined)
+def tables(journal: Journal, *kinds: type[BaseEvent]) -> list[Table]:
+    """Return the columns of all events of each kind."""
+    texts, parts = journal.columns(*kinds)
+    return [Table(kind, texts, each) for kind, each in zip(kinds, parts, strict=True)]
+
+
+def words(numbers: Any, texts: Texts) -> pa.Array:
+    """Return the texts with these numbers as an Arrow array that has each text only once."""
+    if texts.made is None or len(texts.made) < len(texts.all):
+        texts.made = pa.array(texts.all, pa.string())
+    indices = pa.array(numbers, pa.int32(), mask=numbers == 0)
+    return pa.DictionaryArray.from_arrays(indices, texts.made)
 
 
 def since(at_ms: Any, start_ms: Any) -> Any:
     """Return the seconds from one moment to another, both in milliseconds, of Arrow arrays."""
     return pc.divide(pc.subtract(at_ms, start_ms).cast(pa.float64()), 1000.0)
-
-
-def _texts(texts: Texts) -> pa.Array:
-    """Return all texts of a journal by number."""
-    if texts.made is None or len(texts.made) < len(texts.all):
-        texts.made = pa.array(texts.all, pa.string())
-    return texts.made
 
 
 def seconds(values: Any) -> Any:
@@ -88,8 +114,13 @@ def flag(values: Sequence[bool]) -> Any:
 
 def category(values: Any) -> Any:
     """Return a categorical, its categories in the order of their first appearance."""
-    made = _arrow(values, pa.string()).dictionary_encode()
-    return _categorical(made.indices, made.dictionary.to_pylist())
+    if isinstance(values, pa.DictionaryArray):
+        made = values.indices.dictionary_encode()
+        names = values.dictionary.take(made.dictionary)
+    else:
+        made = pa.array(values, pa.string()).dictionary_encode()
+        names = made.dictionary
+    return _categorical(made.indices, names.to_pylist())
 
 
 def one_of(*names: str) -> Kind:

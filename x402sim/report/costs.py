@@ -12,7 +12,7 @@ import pandas as pd
 from x402sim.events import PayerJoined, TransactionMined
 from x402sim.journal import Journal
 from x402sim.report.columns import frame, kinds, one_of
-from x402sim.report.orders import Order, Orders
+from x402sim.report.orders import Order, orders_of
 from x402sim.report.reading import Reading
 
 STEPS = ("payment", "deposit", "refund", "session", "failed", "other")
@@ -69,7 +69,7 @@ def _coin_price(reading: Reading) -> float | None:
 
 
 def _rows(reading: Reading) -> Iterator[Sequence[Any]]:
-    found = list(enumerate(Orders(reading).found, 1))
+    found = list(enumerate(orders_of(reading.journal), 1))
     owners = {tx: (n, order, order.way) for n, order in found for tx in order.txs}
     owners |= {order.refund_tx: (n, order, "refund") for n, order in found if order.refund_tx}
     waited = {n: (order.served_ms - order.asked_ms) / 1000 for n, order in found if order.served_ms}

@@ -1,74 +1,143 @@
-"""All exchanges of a journal as Arrow columns, for the frames `steps` and `latency`.
+"""All exchanges of a journal as columns: each request, and what ended it.
 
 It says of many exchanges at once what `reading.Exchange` says of one.
 """
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from x402sim.events import AnswerReceived, NoAnswer, RequestSent
-from x402sim.report.columns import since, table
-from x402sim.report.reading import PAY, Reading
+from x402sim.report.columns import since, tables, words
+from x402sim.report.reading import OUTCOMES, PAY, Reading
 
-_IDS = ("payment_id", "session_id")
-
-
-def exchanges(reading: Reading) -> dict[str, Any]:
-    """Return the columns: those of `RequestSent`, and what came of it."""
-    asked = table(reading.journal, RequestSent, *RequestSent.__struct_fields__)
-    answer, ends = _ends(reading)
-    answered = {name: column.take(ends) for name, column in answer.items()}
-    sent_ms, ended_ms = asked.pop("at_ms"), answered["at_ms"]
-    took_s = since(ended_ms, sent_ms)
-    return asked | {
-        "sent_ms": sent_ms,
-        "sent_s": since(sent_ms, reading.start_ms),
-        "ended_s": since(ended_ms, reading.start_ms),
-        "latency_s": pc.if_else(
-            answered["status"].is_valid(), took_s, pa.scalar(None, took_s.type)
-        ),
-        "status": answered["status"],
-        "error": answered["error"],
-        "outcome": _outcome(asked["path"], answered),
-        **{name: pc.coalesce(_not_empty(asked[name]), answered[name]) for name in _IDS},
-    }
+_NEVER = 1 << 62
+_MISSING = {"at_ms": 0, "seq": _NEVER, "status": 0, "final": None, "ok": None}
+"""What an exchange has that was not answered; of a text, None."""
 
 
-def _ends(reading: Reading) -> tuple[dict[str, Any], pa.Array]:
-    """Return the ends of exchanges, and which of them ended each request; null is none."""
-    names = ("exchange", "status", "error", "payment_id", "session_id", "ok")
-    answers = table(reading.journal, AnswerReceived, *names)
-    losses = table(reading.journal, NoAnswer, "exchange", "reason")
-    losses["error"] = losses.pop("reason")
-    count = len(losses["exchange"])
-    columns = {
-        name: pa.concat_arrays([column, losses.get(name, pa.nulls(count, column.type))])
-        for name, column in answers.items()
-    }
-    place = {number: at for at, number in enumerate(columns["exchange"].to_pylist())}
-    asked = table(reading.journal, RequestSent, "exchange")["exchange"].to_pylist()
-    return columns, pa.array(list(map(place.get, asked)), pa.int64())
+class Asked(NamedTuple):
+    """A request with what ended it; `end_seq` and `ended_ms` are later than all others without."""
+
+    seq: int
+    at_ms: int
+    payer: str
+    service: str
+    method: str
+    path: str
+    payment_id: str | None
+    session_id: str | None
+    authorization: str | None
+    end_seq: int
+    ended_ms: int
+    status: int
+    error: str | None
+    final: bool | None
+    named: str | None
+    """The payment id in the answer."""
+    tx: str | None
 
 
-def _outcome(path: Any, answered: dict[str, Any]) -> Any:
-    """Return which of `OUTCOMES` each exchange came to, as `Exchange.outcome`."""
-    status, is_pay = answered["status"], pc.ends_with(path, PAY)
-    asks = pc.and_(pc.equal(status, 402), answered["payment_id"].is_valid())
-    says_no = pc.or_kleene(answered["error"].is_valid(), pc.equal(answered["ok"], False))
-    cases = {
-        "open": answered["at_ms"].is_null(),
-        "lost": status.is_null(),
-        "error": pc.greater_equal(status, 500),
-        "payment required": pc.and_not(asks, is_pay),
-        "refused": pc.or_kleene(pc.greater_equal(status, 400), says_no),
-        "paid": is_pay,
-    }
-    return pc.case_when(
-        pc.make_struct(*cases.values()), *map(pa.scalar, cases), pa.scalar("served")
-    )
+class Exchanges:
+    """The requests of a journal as `sent`; `ended` has what ended each of them."""
 
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self.sent, self._answers, self._losses = tables(
+            reading.journal, RequestSent, AnswerReceived, NoAnswer
+        )
+        numbers = np.concatenate([self._answers["exchange"], self._losses["exchange"]])
+        order = np.argsort(numbers, kind="stable")
+        place = np.searchsorted(numbers, self.sent["exchange"], side="right", sorter=order) - 1
+        ends = np.append(order, -1)[place]
+        found = np.append(numbers, -1)[ends] == self.sent["exchange"]
+        self._ends = np.where(found, ends, -1)
 
-def _not_empty(texts: Any) -> Any:
-    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    @property
+    def is_ended(self) -> Any:
+        """Whether each request was answered or lost."""
+        return self._ends >= 0
+
+    def ended(self, name: str, of_loss: str | None = None) -> Any:
+        """Return a field of what ended each request, by its name in an answer and in a loss."""
+        answers, missing = self._answers[name], _MISSING.get(name, 0)
+        losses = (
+            self._losses[of_loss] if of_loss else np.full(len(self._losses["exchange"]), missing)
+        )
+        return np.concatenate([answers, losses, np.full(1, missing)])[self._ends]
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns of frames as Arrow arrays: of requests, and what came of them."""
+        sent, start_ms = self.sent, self._reading.start_ms
+        sent_ms, status = pa.array(sent["at_ms"]), self.ended("status")
+        ended_ms = pa.array(self.ended("at_ms", "at_ms"), mask=~self.is_ended)
+        took_s = pa.array(self.ended("at_ms") - sent["at_ms"], mask=status == 0)
+        names = ("actor", "to", "method", "path")
+        return {name: sent.arrow(name) for name in names} | {
+            "exchange": sent.arrow("exchange"),
+            "sent_ms": sent_ms,
+            "sent_s": since(sent_ms, start_ms),
+            "ended_s": since(ended_ms, start_ms),
+            "latency_s": since(took_s, 0),
+            "status": pa.array(status, mask=status == 0),
+            "error": words(self.ended("error", "reason"), sent.texts),
+            "outcome": self._outcome(),
+            "payment_id": self._either("payment_id"),
+            "session_id": self._either("session_id"),
+        }
+
+    def _either(self, name: str) -> pa.Array:
+        """Return the id that was sent, or else the one answered."""
+        ids, empty = self.sent[name], self.sent.texts.get("", 0)
+        return words(np.where((ids == 0) | (ids == empty), self.ended(name), ids), self.sent.texts)
+
+    @property
+    def pays(self) -> Any:
+        """Whether each request is one to pay."""
+        return self.sent.those("path", lambda path: path.endswith(PAY))
+
+    @property
+    def asks(self) -> Any:
+        """Whether the answer to each request is the 402 of section 2.2; see `asks_for_payment`."""
+        return (self.ended("status") == 402) & (self.ended("payment_id") != 0) & ~self.pays
+
+    def _outcome(self) -> pa.Array:
+        """Return which of `OUTCOMES` each exchange came to, as `Exchange.outcome`."""
+        status = self.ended("status")
+        says_no = (self.ended("error") != 0) | (self.ended("ok") == False)  # noqa: E712 - an array
+        cases = {
+            "open": ~self.is_ended,
+            "lost": status == 0,
+            "error": status >= 500,
+            "payment required": self.asks,
+            "refused": (status >= 400) | says_no,
+            "paid": self.pays,
+        }
+        places = list(map(OUTCOMES.index, cases))
+        found = np.select(list(cases.values()), places, OUTCOMES.index("served"))
+        return pa.DictionaryArray.from_arrays(found, pa.array(OUTCOMES))
+
+    def asked(self, wanted: Any) -> Iterator[Asked]:
+        """Yield the requests that are wanted, in order."""
+        sent, texts = self.sent, self.sent.texts.all.__getitem__
+
+        def numbers(column: Any) -> list[Any]:
+            found: list[Any] = column[wanted].tolist()
+            return found
+
+        names = ("actor", "to", "method", "path", "payment_id", "session_id", "authorization")
+        return map(
+            Asked,
+            numbers(sent["seq"]),
+            numbers(sent["at_ms"]),
+            *(map(texts, numbers(sent[name])) for name in names),
+            numbers(self.ended("seq", "seq")),
+            numbers(self.ended("at_ms", "at_ms")),
+            numbers(self.ended("status")),
+            map(texts, numbers(self.ended("error"))),
+            numbers(self.ended("final")),
+            map(texts, numbers(self.ended("payment_id"))),
+            map(texts, numbers(self.ended("tx_hash"))),
+        )

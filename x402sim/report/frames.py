@@ -18,16 +18,15 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from x402sim.events import Check, IndexerRan
 from x402sim.journal import Journal
 from x402sim.report.blocks import blocks, forks
 from x402sim.report.columns import flag, frame, integer, kinds, of_columns, one_of
 from x402sim.report.costs import costs
-from x402sim.report.exchanges import exchanges
+from x402sim.report.exchanges import Exchanges
 from x402sim.report.money import TRANSFERS, balances, payments, sessions, transactions, transfers
-from x402sim.report.orders import WAYS, Order, Orders
+from x402sim.report.orders import WAYS, Order, orders_of
 from x402sim.report.reading import OUTCOMES, Reading
 
 __all__ = [
@@ -75,9 +74,9 @@ def steps(journal: Journal) -> pd.DataFrame:
     | latency_s | float64 | from request to answer; NaN if there was no answer |
     """
     reading = Reading(journal)
-    every = exchanges(reading)
-    is_own = pc.is_in(every["actor"], value_set=pa.array(sorted(reading.services)))
-    every = {name: column.filter(pc.invert(is_own)) for name, column in every.items()}
+    exchanges = Exchanges(reading)
+    is_payers = pa.array(~exchanges.sent.those("actor", reading.services.__contains__))
+    every = {name: column.filter(is_payers) for name, column in exchanges.columns().items()}
     columns = (
         every[name]
         for name in (
@@ -110,7 +109,7 @@ def checks(journal: Journal) -> pd.DataFrame:
             json.dumps(check.expected, ensure_ascii=False),
             json.dumps(check.actual, ensure_ascii=False),
             check.exchange,
-            *reading.when(entry),
+            *reading.when(entry.at_ms),
         )
         for entry, check in reading.of(Check)
     )
@@ -138,7 +137,7 @@ def latency(journal: Journal) -> pd.DataFrame:
     | outcome | category | one of `OUTCOMES` |
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    every = exchanges(reading)
+    every = Exchanges(reading).columns()
     named = every | {"caller": every["actor"]}
     return of_columns(_LATENCY, map(named.__getitem__, _LATENCY), reading.decimals)
 
@@ -196,7 +195,7 @@ def orders(journal: Journal) -> pd.DataFrame:
     a session took is in the rows of deposits.
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    rows = (_order(reading, n, order) for n, order in enumerate(Orders(reading).found, 1))
+    rows = (_order(reading, n, order) for n, order in enumerate(orders_of(journal), 1))
     return frame(_ORDERS, rows, reading.decimals)
 
 
@@ -250,7 +249,7 @@ def backlog(journal: Journal) -> pd.DataFrame:
     reading = Reading(journal)
     rows = (
         (
-            *reading.when(entry),
+            *reading.when(entry.at_ms),
             ran.asked,
             ran.matched,
             ran.reverted,

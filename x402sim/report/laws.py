@@ -7,8 +7,6 @@ from typing import Any
 
 from x402sim.events import Begin, Check
 from x402sim.journal import Journal
-from x402sim.report.orders import Orders
-from x402sim.report.reading import Reading
 
 LAWS = {
     "invariant/value-conserved": "the sum of all balances is what was minted",
@@ -32,6 +30,8 @@ def laws(journal: Journal, begin: Begin, *, is_ours: bool) -> Iterator[dict[str,
 
     And one for money that the chain took back when it was served for already, if there is any.
     """
+    from x402sim.report.orders import orders_of  # it needs the extra `report`
+
     state = "off" if begin.options.get("invariants") == "False" else "held"
     broken: dict[str, dict[str, int]] = {}
     for entry in journal.of(Check):
@@ -45,7 +45,7 @@ def laws(journal: Journal, begin: Begin, *, is_ours: bool) -> Iterator[dict[str,
         found = broken.get(law, {})
         is_broken = "broken" if found else state if is_ours else "not checked"
         yield _row(law, is_broken, found.values(), begin.decimals, meaning)
-    orders = enumerate(Orders(Reading(journal)).found, 1)
+    orders = enumerate(orders_of(journal), 1)
     lost = {number: order.lost_base for number, order in orders if order.lost_base}
     if lost:
         named = ", ".join(map(str, list(lost)[:_MOST_NAMED])) + ", …" * (len(lost) > _MOST_NAMED)

@@ -5,11 +5,11 @@ from typing import Any
 
 import pandas as pd
 
-from x402sim.events import AuthorizationConsumed, TransactionMined, Transfer
-from x402sim.journal import Entry, Journal
-from x402sim.report.columns import category, frame, kinds, of_columns, one_of, since, table
-from x402sim.report.payment_states import CHANGES, STATUSES, Payment, Payments, session_changes
-from x402sim.report.reading import MINT, Reading
+from x402sim.events import AuthorizationConsumed, TransactionMined
+from x402sim.journal import Journal
+from x402sim.report.columns import category, frame, kinds, of_columns, one_of, since, tables
+from x402sim.report.payment_states import CHANGES, STATUSES, Payment, Payments, Sessions
+from x402sim.report.reading import MINT, Movement, Reading
 
 TRANSFERS = ("payment", "refund", "mint", "other")
 """What a transfer can be."""
@@ -45,32 +45,30 @@ def transfers(journal: Journal) -> pd.DataFrame:
         if moved.is_undone:
             rows[moved.transfer_seq][-1] = True
         else:
-            rows[moved.transfer_seq] = _transfer(reading, moved.entry, moved.transfer, signed_by)
+            rows[moved.transfer_seq] = _transfer(reading, moved, signed_by)
     return frame(_TRANSFERS, rows.values(), reading.decimals)
 
 
-def _transfer(
-    reading: Reading, entry: Entry, transfer: Transfer, signed_by: dict[str, str]
-) -> list[Any]:
-    sender, to = reading.name(transfer.sender), reading.name(transfer.to)
+def _transfer(reading: Reading, moved: Movement, signed_by: dict[str, str]) -> list[Any]:
+    sender, to = reading.name(moved.sender), reading.name(moved.to)
     kind = "other"
     if sender == MINT:
         kind = "mint"
-    elif signed_by.get(transfer.tx_hash) == transfer.sender:
+    elif signed_by.get(moved.tx_hash) == moved.sender:
         if to in reading.merchants:
             kind = "payment"
         elif sender in reading.merchants:
             kind = "refund"
     return [
-        *reading.when(entry),
-        reading.network(transfer.actor),
-        transfer.block,
-        transfer.tx_hash,
+        *reading.when(moved.at_ms),
+        reading.network(moved.actor),
+        moved.block,
+        moved.tx_hash,
         sender,
         to,
-        transfer.sender,
-        transfer.to,
-        int(transfer.amount_base),
+        moved.sender,
+        moved.to,
+        moved.amount_base,
         kind,
         False,
     ]
@@ -147,7 +145,7 @@ def sessions(journal: Journal) -> pd.DataFrame:
             session.session_id,
             session.payer,
             session.last,
-            *reading.when(entry),
+            *reading.when(at_ms),
             reading.since(session.expires_ms),
             session.payment_id,
             session.tx,
@@ -156,7 +154,7 @@ def sessions(journal: Journal) -> pd.DataFrame:
             session.refunded,
             session.remaining,
         )
-        for entry, session in session_changes(reading)
+        for at_ms, session in Sessions(reading).changes
     )
     return frame(_SESSIONS, rows, reading.decimals)
 
@@ -182,15 +180,13 @@ def balances(journal: Journal) -> pd.DataFrame:
     held: dict[tuple[str | None, str], int] = {}
     rows = []
     for moved in reading.movements():
-        transfer, moved_base = moved.transfer, moved.amount_base
-        network = reading.network(transfer.actor)
-        for address, change in (transfer.sender, -moved_base), (transfer.to, moved_base):
+        when, network = reading.when(moved.at_ms), reading.network(moved.actor)
+        for address, change in (moved.sender, -moved.amount_base), (moved.to, moved.amount_base):
             party = reading.name(address)
             if party != MINT:
                 account = network, party
                 held[account] = held.get(account, 0) + change
-                when = reading.when(moved.entry)
-                rows.append((*when, *account, transfer.tx_hash, change, held[account]))
+                rows.append((*when, *account, moved.tx_hash, change, held[account]))
     return frame(_BALANCES, rows, reading.decimals)
 
 
@@ -212,14 +208,17 @@ def transactions(journal: Journal) -> pd.DataFrame:
     | revert_reason | string | why it reverted; NA if it did not |
     """
     reading = Reading(journal)
-    mined = table(journal, TransactionMined, *TransactionMined.__struct_fields__)
-    sender = list(map(reading.name, mined["sender"].to_pylist()))
-    price_wei = list(map(int, mined["gas_price_wei"].to_pylist()))
-    mined |= {
-        "t_s": since(mined["at_ms"], reading.start_ms),
-        "at": mined["at_ms"],
-        "tx": mined["tx_hash"],
-        "network": list(map(reading.network, mined["actor"].to_pylist())),
+    (mined,) = tables(journal, TransactionMined)
+    named = {
+        "t_s": since(mined.arrow("at_ms"), reading.start_ms),
+        "at": mined.arrow("at_ms"),
+        "network": mined.told("actor", reading.network),
+        "block": mined.arrow("block"),
+        "tx": mined.arrow("tx_hash"),
+        "sender": mined.told("sender", reading.name),
+        "call": mined.arrow("call"),
+        "gas": mined.arrow("gas"),
+        "gas_price_wei": mined.told("gas_price_wei", int),
+        "revert_reason": mined.arrow("revert_reason"),
     }
-    mined |= {"sender": sender, "gas_price_wei": price_wei}
-    return of_columns(_TRANSACTIONS, map(mined.__getitem__, _TRANSACTIONS), reading.decimals)
+    return of_columns(_TRANSACTIONS, map(named.__getitem__, _TRANSACTIONS), reading.decimals)

@@ -7,12 +7,15 @@ its payer has not paid. Money is counted on the chain: by the authorizations tha
 an order, in one step or in two, whatever the service says of them.
 """
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
-from typing import get_args
+from operator import itemgetter
+from typing import Any, get_args
 
 from x402sim import events
-from x402sim.report.payment_states import Told
-from x402sim.report.reading import FOLLOWED, PAY, Reading, asks_for_payment
+from x402sim.journal import Journal
+from x402sim.report.exchanges import Asked, Exchanges
+from x402sim.report.reading import PAY, Reading, in_turn
 
 CREATE_SESSION = "/api/sessions/create"
 CHAIN: tuple[type[events.Event], ...] = get_args(events.ChainEvent)
@@ -34,7 +37,8 @@ class Order:
     served_ms: int | None = None
     served_times: int = 0
     requests: int = 0
-    unanswered: int = 0
+    open_until: int = 0
+    """The number of the event that ends its last request."""
     attempts: int = 0
     may_be_free: bool = False
     is_granted: bool = False
@@ -59,19 +63,6 @@ class Order:
         return self.has_receipt if self.paid_base is None else self.paid_base > 0
 
 
-@dataclass(slots=True)
-class _Moved:
-    """A transaction: its gas, what it moved from whom, and when it was undone (0 if it stands)."""
-
-    gas: int
-    transfers: list[tuple[str, int]] = field(default_factory=list)
-    undone_ms: int = 0
-
-    def by(self, sender: str) -> int:
-        """Return what it moved from a sender, in base units."""
-        return sum(amount_base for each, amount_base in self.transfers if each == sender)
-
-
 class Orders:
     """Follows every order through a journal's events; `found` has them in order of asking."""
 
@@ -83,52 +74,57 @@ class Orders:
         """By payer, service and authorization: what was paid in one step, without a payment id."""
         self._asked: dict[tuple[str, str, str], list[Order]] = {}
         """By payer, service and path: what there was a 402 for."""
-        self._open: dict[int, tuple[Order, events.RequestSent]] = {}
+        self._sent: dict[int, Order] = {}
+        """By the number of its end: what a request was for whose answer names a payment."""
         self._undebited: dict[str, list[Order]] = {}
-        self._told = Told(reading)
         self._presented: dict[str, list[Order]] = {}
         """By authorization: what it was sent for."""
-        self._standing: dict[str, _Moved] = {}
-        self._undone: dict[str, _Moved] = {}
-        self._used: dict[str, tuple[str, str]] = {}
-        """The transaction that used a nonce, and whose authorization it was."""
-        self._services = reading.services
-        for entry in reading.journal.of(*FOLLOWED, to=reading.services):
-            event = entry.event
-            if isinstance(event, events.RequestSent):
-                self._request(event, entry.at_ms)
-            elif isinstance(event, events.AnswerReceived):
-                self._answer(event, entry.at_ms)
-            elif isinstance(event, events.NoAnswer):
-                self._end(event.exchange)
-            elif isinstance(event, events.ServiceEvent):
-                self._told.follow(event, entry.at_ms)
-                if isinstance(event, events.SessionDebited):
-                    self._debit(event)
+        self._follow(reading)
         self._drop_free()
-        self._read_chain(reading)
-        self._read_service()
+        self._settled = _first_settled(reading)
+        self._used = {
+            nonce: (tx, authorizer)
+            for nonce, use, tx, authorizer in reading.journal.rows(
+                events.AuthorizationConsumed, "authorization", "use", "tx_hash", "authorizer"
+            )
+            if use == "used"
+        }
+        """The transaction that used a nonce, and whose authorization it was."""
+        self._read_service(reading)
         if any(True for kind in CHAIN for _ in reading.journal.rows(kind, "seq")):
-            self._count_money()
+            self._count_money(reading)
 
     # --- what a payer sees -----------------------------------------------------------
 
-    def _request(self, sent: events.RequestSent, at_ms: int) -> None:
-        is_order = sent.to in self._services and sent.method not in ("HEAD", "OPTIONS")
-        if not is_order or sent.actor in self._services:
-            return
-        order = self._order_of(sent, at_ms)
+    def _follow(self, reading: Reading) -> None:
+        every, services = Exchanges(reading), reading.services
+        is_order = every.sent.those("to", services.__contains__)
+        is_order &= ~every.sent.those("actor", services.__contains__)
+        is_order &= every.sent.those("method", lambda method: method not in ("HEAD", "OPTIONS"))
+        asked = list(every.asked(is_order))
+        named = ((each.end_seq, each) for each in asked if each.named is not None)
+        debited = reading.journal.rows(events.SessionDebited, "seq", "session_id", "amount_base")
+        in_turn((self._request, asked), (self._name, named), (self._debit, debited))
+
+    def _request(self, sent: Asked) -> None:
+        order = self._order_of(sent)
         order.requests += 1
-        order.unanswered += 1
-        self._open[sent.exchange] = order, sent
+        order.open_until = max(order.open_until, sent.end_seq)
         if sent.authorization or sent.path.endswith(PAY):
             order.attempts += 1
             if sent.authorization and sent.authorization not in order.nonces:
                 order.nonces.append(sent.authorization)
+        if sent.named is not None:
+            self._sent[sent.end_seq] = order
+        if 0 < sent.status < 300:
+            order.has_receipt |= (sent.tx or sent.authorization) is not None
+            if sent.tx is None:
+                order.served_ms = min(order.served_ms or sent.ended_ms, sent.ended_ms)
+                order.served_times += 1
 
-    def _order_of(self, sent: events.RequestSent, at_ms: int) -> Order:
+    def _order_of(self, sent: Asked) -> Order:
         """Return the order that a request belongs to; a new one unless it is known."""
-        known = self._by_payment.get(sent.payment_id or "", {}).get(sent.actor)
+        known = self._by_payment.get(sent.payment_id or "", {}).get(sent.payer)
         if known is None and sent.payment_id is None and sent.authorization:
             known = self._paid_in_one_step(sent)
         if known is not None:
@@ -136,51 +132,39 @@ class Orders:
         way = "deposit" if sent.path.endswith(CREATE_SESSION) else "payment"
         if sent.payment_id is None and sent.session_id is not None:
             way = "session"
-        order = Order(sent.actor, sent.to, sent.path, at_ms, way, sent.payment_id)
+        order = Order(sent.payer, sent.service, sent.path, sent.at_ms, way, sent.payment_id)
         order.may_be_free = sent.method == "GET" and not (sent.session_id or sent.authorization)
         self.found.append(order)
         if sent.payment_id is not None:
-            self._by_payment.setdefault(sent.payment_id, {})[sent.actor] = order
+            self._by_payment.setdefault(sent.payment_id, {})[sent.payer] = order
         elif sent.authorization:
-            self._by_nonce[sent.actor, sent.to, sent.authorization] = order
+            self._by_nonce[sent.payer, sent.service, sent.authorization] = order
         elif sent.session_id is not None:
             order.session_id = sent.session_id
             self._undebited.setdefault(sent.session_id, []).append(order)
         return order
 
-    def _paid_in_one_step(self, sent: events.RequestSent) -> Order | None:
+    def _paid_in_one_step(self, sent: Asked) -> Order | None:
         """Return what a request pays that shows an authorization and no payment id."""
-        key = sent.actor, sent.to, str(sent.authorization)
-        asked = self._asked.get((sent.actor, sent.to, sent.path), [])
+        key = sent.payer, sent.service, str(sent.authorization)
+        asked = self._asked.get((sent.payer, sent.service, sent.path), [])
         while asked and key not in self._by_nonce:
             order = asked.pop()
             if not order.attempts:
                 self._by_nonce[key] = order
         return self._by_nonce.get(key)
 
-    def _end(self, exchange: int) -> tuple[Order, events.RequestSent] | None:
-        found = self._open.pop(exchange, None)
-        if found is not None:
-            found[0].unanswered -= 1
-        return found
-
-    def _answer(self, answer: events.AnswerReceived, at_ms: int) -> None:
-        ended = self._end(answer.exchange)
-        if ended is None:
-            return
-        order, sent = ended
-        is_asked = sent.authorization is None and asks_for_payment(order.path, answer)
-        if order.payment_id is None and is_asked:
-            order.payment_id = str(answer.payment_id)
+    def _name(self, ended: tuple[int, Asked]) -> None:
+        """Note the payment that an answer names: one to make, or one made in one step."""
+        end_seq, sent = ended
+        order = self._sent.pop(end_seq)
+        is_asked = sent.status == 402 and not order.path.endswith(PAY)
+        if order.payment_id is None and is_asked and sent.authorization is None:
+            order.payment_id = str(sent.named)
             self._by_payment.setdefault(order.payment_id, {})[order.payer] = order
             self._asked.setdefault((order.payer, order.service, order.path), []).append(order)
-        elif answer.status < 300:
-            order.has_receipt |= (answer.tx_hash or sent.authorization) is not None
-            if answer.tx_hash is None:
-                order.served_ms = at_ms if order.served_ms is None else order.served_ms
-                order.served_times += 1
-            if sent.authorization and answer.payment_id:  # one step gives the payment its own id
-                self._by_payment.setdefault(answer.payment_id, {})[order.payer] = order
+        elif sent.status < 300 and sent.authorization and sent.named:
+            self._by_payment.setdefault(str(sent.named), {})[order.payer] = order
 
     def _drop_free(self) -> None:
         """Drop what is no order: GETs of paths that were never asked to be paid, nor were paid."""
@@ -190,57 +174,56 @@ class Orders:
 
     # --- what the service and the chain say ------------------------------------------
 
-    def _debit(self, debited: events.SessionDebited) -> None:
+    def _debit(self, debited: tuple[int, str, int]) -> None:
         """Book a debit on the oldest request of the session that has none and is still open."""
-        waiting = self._undebited.get(debited.session_id, [])
-        still_open = [order for order in waiting if order.unanswered]
+        seq, session_id, amount_base = debited
+        waiting = self._undebited.get(session_id, [])
+        still_open = [order for order in waiting if order.open_until > seq]
         for order in (still_open or waiting)[:1]:
-            order.debited_base = debited.amount_base
+            order.debited_base = amount_base
             order.is_granted = True
             waiting.remove(order)
 
-    def _read_chain(self, reading: Reading) -> None:
-        for tx, gas in reading.standing(events.TransactionMined, "tx_hash", "gas"):
-            self._standing[tx] = _Moved(gas)
-        for tx, sender, amount_base in reading.standing(
-            events.Transfer, "tx_hash", "sender", "amount_base"
-        ):
-            moved = self._standing.setdefault(tx, _Moved(0))
-            moved.transfers.append((sender, int(amount_base)))
-        for nonce, use, tx, authorizer in reading.journal.rows(
-            events.AuthorizationConsumed, "authorization", "use", "tx_hash", "authorizer"
-        ):
-            if use == "used":
-                self._used[nonce] = tx, authorizer
-        if any(True for _ in reading.journal.rows(events.TransactionUndone, "seq")):
-            for each in reading.movements():
-                if each.is_undone and each.transfer.tx_hash not in self._standing:
-                    gone = _Moved(0, undone_ms=each.entry.at_ms)
-                    gone = self._undone.setdefault(each.transfer.tx_hash, gone)
-                    gone.transfers.append((each.transfer.sender, int(each.transfer.amount_base)))
-
-    def _read_service(self) -> None:
+    def _read_service(self, reading: Reading) -> None:
         """Tell the orders what the service said of their payments, under whatever id."""
         nonces = {tx: nonce for nonce, (tx, _) in self._used.items()}
         for order in self.found:
             for nonce in order.nonces:
                 self._presented.setdefault(nonce, []).append(order)
-        for tx, payment_id in self._told.settled.items():
+        for tx, payment_id in self._settled.items():
             for order in self._presented.get(nonces.get(tx, ""), [])[:1]:
                 self._by_payment.setdefault(payment_id, {order.payer: order})
+        granted = _newest(
+            reading.journal.rows(events.PaymentSettled, "seq", "payment_id", "tx_hash"),
+            reading.journal.rows(events.PaymentFailed, "seq", "payment_id"),
+            reading.journal.rows(events.PaymentUndone, "seq", "payment_id"),
+        )
         for payment_id, orders in self._by_payment.items():
-            payment = self._told.payments.get(payment_id)
             for order in orders.values():
                 order.payment_id = order.payment_id or payment_id
-                order.is_granted |= payment is not None and payment.over == "settled"
-        for session in self._told.sessions.values():
-            for deposit in list(self._by_payment.get(session.payment_id, {}).values())[:1]:
-                deposit.session_id, deposit.refund_tx = session.session_id, session.refund_tx
+                order.is_granted |= granted.get(payment_id) is not None
+        refunds = _newest(
+            reading.journal.rows(events.SessionRefunded, "seq", "session_id", "tx_hash"),
+            reading.journal.rows(events.RefundUndone, "seq", "session_id"),
+        )
+        opened = dict(reading.journal.rows(events.SessionOpened, "session_id", "payment_id"))
+        for session_id, payment_id in opened.items():
+            for deposit in list(self._by_payment.get(payment_id, {}).values())[:1]:
+                deposit.session_id, deposit.refund_tx = session_id, refunds.get(session_id)
 
     # --- the money ---------------------------------------------------------------------
 
-    def _count_money(self) -> None:
+    def _count_money(self, reading: Reading) -> None:
         """Give each order what the transactions that stand have moved for it."""
+        gas_of = dict(reading.standing(events.TransactionMined, "tx_hash", "gas"))
+        moved_by = dict[str, dict[str, int]]()
+        """What each transaction has moved, by sender."""
+        for tx, sender, amount_base in reading.standing(
+            events.Transfer, "tx_hash", "sender", "amount_base"
+        ):
+            moved = moved_by.setdefault(tx, {})
+            moved[sender] = moved.get(sender, 0) + int(amount_base)
+        undone = _undone(reading, {*gas_of, *moved_by})
         taken: set[str] = set()
         for order in self.found:
             if order.way == "session":
@@ -248,28 +231,71 @@ class Orders:
             order.paid_base = order.returned_base = order.gas = 0
             order.payments = order.lost_base = 0
             for nonce in order.nonces:
-                self._pay(order, nonce, taken)
-            refund = self._standing.get(order.refund_tx or "")
-            if refund is not None and refund.transfers:
-                order.returned_base = sum(amount_base for _, amount_base in refund.transfers)
-                order.gas += refund.gas
+                tx, authorizer = self._used.get(nonce, ("", ""))
+                if tx in taken or order is not self._owner(nonce, tx):
+                    continue
+                undone_ms, lost_base = undone.get((tx, authorizer), (-1, 0))
+                if order.served_ms is not None and order.served_ms <= undone_ms:
+                    order.lost_base += lost_base
+                paid_base = moved_by.get(tx, {}).get(authorizer, 0)
+                if paid_base:
+                    taken.add(tx)
+                    order.txs.append(tx)
+                    order.tx, order.gas = tx, order.gas + gas_of.get(tx, 0)
+                    order.payments += 1
+                    order.paid_base += paid_base
+            refund = moved_by.get(order.refund_tx or "")
+            if refund is not None:
+                order.returned_base = sum(refund.values())
+                order.gas += gas_of.get(order.refund_tx or "", 0)
             else:
                 order.refund_tx = None
 
-    def _pay(self, order: Order, nonce: str, taken: set[str]) -> None:
-        """Count an authorization, for the order that it settled or else for the first."""
-        tx, authorizer = self._used.get(nonce, ("", ""))
-        settled = self._by_payment.get(self._told.settled.get(tx, ""), {})
+    def _owner(self, nonce: str, tx: str) -> Order:
+        """Return the order that an authorization settled, or else the first it was sent for."""
         presented = self._presented[nonce]
-        owners = (each for each in presented if settled.get(each.payer) is each)
-        if tx in taken or order is not next(owners, presented[0]):
-            return
-        moved, gone = self._standing.get(tx), self._undone.get(tx)
-        if gone is not None and order.served_ms is not None and order.served_ms <= gone.undone_ms:
-            order.lost_base = (order.lost_base or 0) + gone.by(authorizer)
-        if moved is not None and moved.by(authorizer):
-            taken.add(tx)
-            order.tx, order.gas = tx, (order.gas or 0) + moved.gas
-            order.txs.append(tx)
-            order.payments = (order.payments or 0) + 1
-            order.paid_base = (order.paid_base or 0) + moved.by(authorizer)
+        if len(presented) > 1:
+            settled = self._by_payment.get(self._settled.get(tx, ""), {})
+            for each in presented:
+                if settled.get(each.payer) is each:
+                    return each
+        return presented[0]
+
+
+def orders_of(journal: Journal) -> list[Order]:
+    """Return the orders of a journal, which are followed anew only if it has grown."""
+    length, found = journal.made
+    if found is None or length != journal.length:
+        found = Orders(Reading(journal)).found
+        journal.made = journal.length, found
+    return list(found)
+
+
+def _first_settled(reading: Reading) -> dict[str, str]:
+    """Return the payment id that was first settled with each transaction."""
+    first: dict[str, str] = {}
+    fields = "seq", "tx_hash", "payment_id"
+    settled = reading.journal.rows(events.PaymentSettled, *fields)
+    replaced = reading.journal.rows(events.TransactionReplaced, *fields)
+    for _, tx, payment_id in sorted([*settled, *replaced], key=itemgetter(0)):
+        first.setdefault(tx, payment_id)
+    return first
+
+
+def _newest(*parts: Iterable[Any]) -> dict[str, str | None]:
+    """Return what the newest of these rows gives to each id; None if it has no value."""
+    rows = sorted((row for part in parts for row in part), key=itemgetter(0))
+    return {row[1]: row[2] if len(row) > 2 else None for row in rows}
+
+
+def _undone(reading: Reading, standing: Collection[str]) -> dict[tuple[str, str], tuple[int, int]]:
+    """Return when the chain undid each transaction for good, and how much of each sender's."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    if any(True for _ in reading.journal.rows(events.TransactionUndone, "seq")):
+        first: dict[str, int] = {}
+        for each in reading.movements():
+            if each.is_undone and each.tx_hash not in standing:
+                undone_ms = first.setdefault(each.tx_hash, each.at_ms)
+                before_base = found.get((each.tx_hash, each.sender), (0, 0))[1]
+                found[each.tx_hash, each.sender] = undone_ms, before_base - each.amount_base
+    return found

@@ -5,14 +5,15 @@ answers that the payers received are used instead.
 """
 
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Self, assert_never, get_args
+from typing import Any
 
 from x402sim import events
-from x402sim.journal import Entry
 from x402sim.protocol.refusals import is_final, refusal_named, request_error_named
-from x402sim.report.reading import FOLLOWED, PAY, Reading, asks_for_payment
+from x402sim.report.exchanges import Asked, Exchanges
+from x402sim.report.reading import Reading, in_turn
 
 STATUSES = ("settled", "pending", "failed", "refused", "unpaid")
 CHANGES = ("opened", "debited", "expired", "refunded", "failed")
@@ -32,18 +33,11 @@ class Session:
     last: str = "opened"
     tx: str | None = None
     """The transaction of the last change: of the deposit if it opened, of the refund, or None."""
-    refund_tx: str | None = None
-    """The transaction of the refund, while it stands."""
 
     @property
     def remaining(self) -> int:
         """What is left of the budget; nothing if its deposit failed."""
         return 0 if self.last == "failed" else self.deposited - self.released - self.refunded
-
-    def change(self, to: str, tx: str | None = None) -> Self:
-        """Return the session after a change, which a transaction may have made."""
-        self.last, self.tx = to, tx
-        return self
 
 
 @dataclass(slots=True)
@@ -82,191 +76,191 @@ class Payment:
             self.unresolved, self.over = 0, "refused"
 
 
-class Told:
-    """What the services' own events say of payments and sessions, followed one by one."""
+class Payments:
+    """Follows every payment id through a journal; `found` has them in order of appearance."""
 
     def __init__(self, reading: Reading) -> None:
+        self.found: dict[str, Payment] = {}
         self._reading = reading
-        self.payments: dict[str, Payment] = {}
-        self.sessions: dict[str, Session] = {}
-        self.settled: dict[str, str] = {}
-        """The payment id that was first settled with each transaction."""
+        rows = reading.journal.rows
+        settled = list(rows(
+            events.PaymentSettled,
+            "seq", "at_ms", "payment_id", "tx_hash", "payer", "amount_base", "resource",
+        ))  # fmt: skip
+        refused = list(rows(
+            events.PaymentRefused, "seq", "payment_id", "final", "leaves_earlier"
+        ))  # fmt: skip
+        self._is_seen = bool(settled or refused)
+        mined = reading.standing(events.TransactionMined, "tx_hash", "block", "gas")
+        self.included = {tx: (block, gas) for tx, block, gas in mined}
+        """The transactions that stand in the chain at the end: the block of each, and its gas."""
+        every = Exchanges(reading)
+        to_service = every.sent.those("to", reading.services.__contains__)
+        tries = to_service & every.pays & (every.sent["payment_id"] != 0)
+        ended = tries & (every.ended("status") != 0)
+        if self._is_seen:
+            ended &= every.ended("error") != 0
+        in_turn(
+            (self._asked, _at_end(every, to_service & every.asks)),
+            (self._tried, every.asked(tries)),
+            (self._answered, _at_end(every, ended)),
+            (self._settled, settled),
+            (self._refused, refused),
+            (self._failed, rows(events.PaymentFailed, "seq", "payment_id")),
+            (self._undone, rows(events.PaymentUndone, "seq", "payment_id")),
+            (self._replaced, rows(events.TransactionReplaced, "seq", "payment_id", "tx_hash")),
+            (self._indexed, rows(events.PaymentIndexed, "seq", "payment_id", "at_ms")),
+        )
+
+    def _of(self, payment_id: str) -> Payment:
+        """Return a payment; a new one unless it is known."""
+        if payment_id not in self.found:
+            self.found[payment_id] = Payment(payment_id)
+        return self.found[payment_id]
+
+    # --- what a payer sees -----------------------------------------------------------
+
+    def _asked(self, ended: tuple[int, Asked]) -> None:
+        asked = ended[1]
+        payment = self._of(str(asked.named))
+        if payment.asked_ms is None:
+            payment.asked_ms = asked.ended_ms
+            payment.payer = payment.payer or asked.payer
+            payment.resource = payment.resource or asked.path
+
+    def _tried(self, asked: Asked) -> None:
+        payment = self._of(str(asked.payment_id))
+        payment.unresolved += 1
+        if payment.settled_ms is None:
+            payment.payer = asked.payer
+
+    def _answered(self, ended: tuple[int, Asked]) -> None:
+        asked = ended[1]
+        payment = self._of(str(asked.payment_id))
+        if _was_not_read(asked):
+            payment.refuse(final=True, leaves_earlier=True)
+        elif self._is_seen:
+            return
+        elif asked.status == 200:  # the service's own events are not in the journal
+            payment.over, payment.settled_ms = "settled", asked.ended_ms
+            payment.tx = asked.tx
+        elif asked.error is not None:
+            refusal = refusal_named(asked.error)
+            payment.refuse(
+                final=is_final(asked.error, asked.final),
+                leaves_earlier=refusal is not None and refusal.row.leaves_earlier,
+            )
+
+    # --- what the service says -------------------------------------------------------
+
+    def _settled(self, row: Any) -> None:
+        _, at_ms, payment_id, tx, payer, amount_base, resource = row
+        payment = self._of(payment_id)
+        payment.over, payment.settled_ms = "settled", at_ms
+        payment.tx, payment.resource, payment.amount_base = tx, resource, amount_base
+        payment.payer = self._reading.name(payer)
+
+    def _refused(self, row: tuple[int, str, bool, bool]) -> None:
+        self._of(row[1]).refuse(final=row[2], leaves_earlier=row[3])
+
+    def _failed(self, row: tuple[int, str]) -> None:
+        payment = self._of(row[1])
+        payment.unresolved, payment.over = 0, "failed"
+
+    def _undone(self, row: tuple[int, str]) -> None:
+        payment = self._of(row[1])
+        payment.unresolved, payment.over = 1, "unpaid"
+
+    def _replaced(self, row: tuple[int, str, str]) -> None:
+        self._of(row[1]).tx = row[2]
+
+    def _indexed(self, row: tuple[int, str, int]) -> None:
+        self._of(row[1]).indexed_ms = row[2]
+
+
+def _at_end(every: Exchanges, wanted: Any) -> Iterator[tuple[int, Asked]]:
+    """Yield exchanges, each when it ended."""
+    return ((asked.end_seq, asked) for asked in every.asked(wanted))
+
+
+def _was_not_read(answer: Asked) -> bool:
+    """Tell whether the service refused a request before it looked at the payment in it."""
+    if answer.error is None or answer.status >= 500:
+        return False
+    return request_error_named(answer.error) is not None
+
+
+class Sessions:
+    """Follows every session's budget; `changes` has it after each change, with the moment."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.changes: list[tuple[int, Session]] = []
+        self._name = reading.name
+        self._found: dict[str, Session] = {}
         self._by_deposit: dict[str, Session] = {}
+        self._txs: dict[str, str] = {}
+        """The transaction of each payment so far."""
         self._due: dict[str, list[tuple[int, int, Session]]] = {}
         """By service: the sessions that can expire, the first to be due first."""
-
-    def of(self, payment_id: str) -> Payment:
-        """Return a payment; a new one unless it is known."""
-        return self.payments.setdefault(payment_id, Payment(payment_id))
-
-    def follow(self, event: events.ServiceEvent, at_ms: int) -> list[Session]:
-        """Follow an event; return the sessions that it changes."""
-        match event:
-            case events.PaymentSettled():
-                self._settled(event, at_ms)
-            case events.PaymentRefused():
-                self.of(event.payment_id).refuse(
-                    final=event.final, leaves_earlier=event.leaves_earlier
-                )
-            case events.PaymentFailed():
-                payment = self.of(event.payment_id)
-                payment.unresolved, payment.over = 0, "failed"
-                if session := self._by_deposit.get(event.payment_id):
-                    return [session.change("failed")]
-            case events.PaymentUndone():
-                payment = self.of(event.payment_id)
-                payment.unresolved, payment.over = 1, "unpaid"
-            case events.TransactionReplaced():
-                self.of(event.payment_id).tx = event.tx_hash
-                self.settled.setdefault(event.tx_hash, event.payment_id)
-            case events.PaymentIndexed():
-                self.of(event.payment_id).indexed_ms = at_ms
-            case events.SessionOpened():
-                return [self._opened(event)]
-            case events.SessionDebited() | events.SessionRefunded() | events.RefundUndone():
-                if session := self.sessions.get(event.session_id):
-                    return [_changed(session, event)]
-            case events.SessionsExpired():
-                return list(self._expired(event.actor, event.count))
-            case events.RefundDelayed() | events.SettlementAnswerLost():
-                pass
-            case events.PaidAgain() | events.IndexerRan():
-                pass
-            case _:
-                assert_never(event)
-        return []
-
-    def _settled(self, event: events.PaymentSettled, at_ms: int) -> None:
-        payment = self.of(event.payment_id)
-        payment.over, payment.settled_ms = "settled", at_ms
-        payment.tx, payment.resource = event.tx_hash, event.resource
-        payment.amount_base = event.amount_base
-        payment.payer = self._reading.name(event.payer)
-        self.settled.setdefault(event.tx_hash, event.payment_id)
-
-    def _opened(self, event: events.SessionOpened) -> Session:
-        payer, payment = self._reading.name(event.payer), self.payments.get(event.payment_id)
-        session = Session(
-            event.session_id, event.payment_id, payer, event.expires_ms, event.deposited_base
+        rows, at, on = reading.journal.rows, ("seq", "at_ms"), ("seq", "at_ms", "session_id")
+        opened = list(rows(
+            events.SessionOpened, *on, "payment_id", "payer", "expires_ms", "deposited_base",
+            "actor",
+        ))  # fmt: skip
+        if not opened:
+            return
+        paid = ("seq", "payment_id", "tx_hash")
+        in_turn(
+            (self._paid, rows(events.PaymentSettled, *paid)),
+            (self._paid, rows(events.TransactionReplaced, *paid)),
+            (self._failed, rows(events.PaymentFailed, *at, "payment_id")),
+            (self._opened, opened),
+            (self._debited, rows(events.SessionDebited, *on, "released_base")),
+            (self._refunded, rows(events.SessionRefunded, *on, "amount_base", "tx_hash")),
+            (self._undone, rows(events.RefundUndone, *on)),
+            (self._expired, rows(events.SessionsExpired, *at, "actor", "count")),
         )
-        session.tx = payment.tx if payment else None
-        self.sessions[session.session_id] = self._by_deposit[session.payment_id] = session
-        due = self._due.setdefault(event.actor, [])
-        heappush(due, (session.expires_ms, len(self.sessions), session))
-        return session
 
-    def _expired(self, service: str, left: int) -> Iterator[Session]:
+    def _change(self, at_ms: int, session: Session, to: str, tx: str | None = None) -> None:
+        """Note a session after a change, which a transaction may have made."""
+        session.last, session.tx = to, tx
+        self.changes.append((at_ms, copy(session)))
+
+    def _paid(self, row: tuple[int, str, str]) -> None:
+        self._txs[row[1]] = row[2]
+
+    def _failed(self, row: tuple[int, int, str]) -> None:
+        if session := self._by_deposit.get(row[2]):
+            self._change(row[1], session, "failed")
+
+    def _opened(self, row: Any) -> None:
+        _, at_ms, session_id, payment_id, payer, expires_ms, deposited_base, service = row
+        session = Session(session_id, payment_id, self._name(payer), expires_ms, deposited_base)
+        self._found[session_id] = self._by_deposit[payment_id] = session
+        heappush(self._due.setdefault(service, []), (expires_ms, len(self._found), session))
+        self._change(at_ms, session, "opened", self._txs.get(payment_id))
+
+    def _debited(self, row: tuple[int, int, str, int]) -> None:
+        if session := self._found.get(row[2]):
+            session.released = row[3]
+            self._change(row[1], session, "debited")
+
+    def _refunded(self, row: tuple[int, int, str, int, str]) -> None:
+        if session := self._found.get(row[2]):
+            session.refunded = row[3]
+            self._change(row[1], session, "refunded", row[4])
+
+    def _undone(self, row: tuple[int, int, str]) -> None:
+        if session := self._found.get(row[2]):
+            session.refunded = 0
+            self._change(row[1], session, "expired")
+
+    def _expired(self, row: tuple[int, int, str, int]) -> None:
         """Expire so many sessions of a service: those that were due first."""
+        _, at_ms, service, left = row
         due = self._due.get(service, [])
         while left and due:
             session = heappop(due)[2]
             if session.last != "failed":
                 left -= 1
-                yield session.change("expired")
-
-
-def _changed(
-    session: Session, event: events.SessionDebited | events.SessionRefunded | events.RefundUndone
-) -> Session:
-    """Return a session whose budget an event has changed."""
-    match event:
-        case events.SessionDebited(released_base=released):
-            session.released = released
-            return session.change("debited")
-        case events.SessionRefunded(amount_base=refunded, tx_hash=tx):
-            session.refunded, session.refund_tx = refunded, tx
-            return session.change("refunded", tx)
-        case events.RefundUndone():
-            session.refunded, session.refund_tx = 0, None
-            return session.change("expired")
-        case _:
-            assert_never(event)
-
-
-def session_changes(reading: Reading) -> Iterator[tuple[Entry, Session]]:
-    """Yield each entry that changes a session, and the session after it.
-
-    What changed is `session.last`, one of `CHANGES`.
-    """
-    told = Told(reading)
-    for entry in reading.journal.of(*get_args(events.ServiceEvent)):
-        if isinstance(entry.event, events.ServiceEvent):
-            for session in told.follow(entry.event, entry.at_ms):
-                yield entry, session
-
-
-class Payments:
-    """Follows every payment id through a journal's events."""
-
-    def __init__(self, reading: Reading) -> None:
-        self._asked: dict[int, events.RequestSent] = {}
-        told = Told(reading)
-        self._of, self.found = told.of, told.payments
-        self._is_seen = any(
-            True for _ in reading.journal.of(events.PaymentSettled, events.PaymentRefused)
-        )
-        mined = reading.standing(events.TransactionMined, "tx_hash", "block", "gas")
-        self.included = {tx: (block, gas) for tx, block, gas in mined}
-        """The transactions that stand in the chain at the end: the block of each, and its gas."""
-        for entry in reading.journal.of(*FOLLOWED, to=reading.services):
-            event = entry.event
-            if isinstance(event, events.ExchangeEvent):  # first: most are, and each test takes time
-                self._by_payer(event, entry.at_ms)
-            elif isinstance(event, events.ServiceEvent):
-                told.follow(event, entry.at_ms)
-
-    def _by_payer(self, event: events.ExchangeEvent, at_ms: int) -> None:
-        match event:
-            case events.RequestSent():
-                self._asked[event.exchange] = event
-                self._request(event)
-            case events.AnswerReceived():
-                request = self._asked.pop(event.exchange, None)
-                if request is not None:
-                    self._answer(request, event, at_ms)
-            case events.NoAnswer():
-                self._asked.pop(event.exchange, None)
-            case _:
-                assert_never(event)
-
-    def _request(self, request: events.RequestSent) -> None:
-        if request.payment_id is None or not request.path.endswith(PAY):
-            return
-        payment = self._of(request.payment_id)
-        payment.unresolved += 1
-        if payment.settled_ms is None:
-            payment.payer = request.actor
-
-    def _answer(
-        self, request: events.RequestSent, answer: events.AnswerReceived, at_ms: int
-    ) -> None:
-        if answer.payment_id is not None and asks_for_payment(request.path, answer):
-            payment = self._of(answer.payment_id)
-            if payment.asked_ms is None:
-                payment.asked_ms = at_ms
-                payment.payer = payment.payer or answer.actor
-                payment.resource = payment.resource or request.path
-        elif request.path.endswith(PAY) and request.payment_id is not None:
-            if _was_not_read(answer):
-                self._of(request.payment_id).refuse(final=True, leaves_earlier=True)
-            elif not self._is_seen:
-                self._believe(self._of(request.payment_id), answer, at_ms)
-
-    def _believe(self, payment: Payment, answer: events.AnswerReceived, at_ms: int) -> None:
-        """Take the payer's answer, as the service's own events are not in the journal."""
-        if answer.status == 200:
-            payment.over, payment.settled_ms = "settled", at_ms
-            payment.tx = answer.tx_hash
-        elif answer.error is not None:
-            refusal = refusal_named(answer.error)
-            payment.refuse(
-                final=is_final(answer.error, answer.final),
-                leaves_earlier=refusal is not None and refusal.row.leaves_earlier,
-            )
-
-
-def _was_not_read(answer: events.AnswerReceived) -> bool:
-    """Tell whether the service refused a request before it looked at the payment in it."""
-    if answer.error is None or answer.status >= 500:
-        return False
-    return request_error_named(answer.error) is not None
+                self._change(at_ms, session, "expired")

@@ -1,9 +1,11 @@
 """Reads a journal: who is who, when it began, and which answer belongs to which request."""
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
-from typing import Any, TypeVar, assert_never, get_args
+from itertools import repeat
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeVar, assert_never
 
 import msgspec
 
@@ -12,11 +14,9 @@ from x402sim.events import (
     AnswerReceived,
     Begin,
     Event,
-    ExchangeEvent,
     NoAnswer,
     PayerJoined,
     RequestSent,
-    ServiceEvent,
     ServiceJoined,
     TransactionMined,
     TransactionUndone,
@@ -34,8 +34,6 @@ MINT = "mint"
 """The name of the zero address: tokens come from there, and go there to be burnt."""
 MERCHANT = "merchant"
 """The name of the merchant of a world with one service."""
-FOLLOWED: tuple[type[Event], ...] = get_args(ExchangeEvent | ServiceEvent)
-"""The events that say what became of orders and payments."""
 DECIMALS = 6
 """Of the token, if the journal does not say."""
 
@@ -79,19 +77,21 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
                 assert_never(self.end)
 
 
-class Movement(msgspec.Struct, frozen=True, gc=False):
-    """Tokens that moved, or (`is_undone`) moved back; `transfer_seq` numbers the transfer."""
+class Movement(NamedTuple):
+    """Tokens that moved, or (`is_undone`) moved back; `transfer_seq` numbers the transfer.
 
-    entry: Entry
-    transfer: Transfer
+    `amount_base` is how much the recipient has more by now; negative if it was undone.
+    """
+
+    at_ms: int
+    actor: str
+    tx_hash: str
+    block: int
+    sender: str
+    to: str
+    amount_base: int
     transfer_seq: int
     is_undone: bool
-
-    @property
-    def amount_base(self) -> int:
-        """How much the recipient of the transfer has more by now; negative if it was undone."""
-        amount_base = int(self.transfer.amount_base)
-        return -amount_base if self.is_undone else amount_base
 
 
 class Reading:
@@ -136,9 +136,9 @@ class Reading:
         """Return the seconds from the beginning to a moment."""
         return None if at_ms is None else (at_ms - self.start_ms) / 1000
 
-    def when(self, entry: Entry) -> tuple[float | None, int]:
-        """Return the moment of an entry twice: in seconds from the beginning, and in Unix ms."""
-        return self.since(entry.at_ms), entry.at_ms
+    def when(self, at_ms: int) -> tuple[float | None, int]:
+        """Return a moment twice: in seconds from the beginning, and in Unix milliseconds."""
+        return (at_ms - self.start_ms) / 1000, at_ms
 
     @cached_property
     def _names(self) -> dict[str, str]:
@@ -194,15 +194,36 @@ class Reading:
 
     def movements(self) -> Iterator[Movement]:
         """Yield each movement of tokens, and each that is undone."""
-        standing: dict[str, list[tuple[Entry, Transfer]]] = {}
-        for entry in self.journal.of(Transfer, TransactionUndone):
-            event = entry.event
-            if isinstance(event, Transfer):
-                standing.setdefault(event.tx_hash, []).append((entry, event))
-                yield Movement(entry, event, entry.seq, is_undone=False)
-            elif isinstance(event, TransactionUndone):
-                for moved, transfer in standing.pop(event.tx_hash, ()):
-                    yield Movement(entry, transfer, moved.seq, is_undone=True)
+        moves = self.journal.rows(
+            Transfer, "seq", "at_ms", "actor", "tx_hash", "block", "sender", "to", "amount_base"
+        )
+        made = (
+            (seq, Movement(at_ms, actor, tx, block, sender, to, int(amount), seq, is_undone=False))
+            for seq, at_ms, actor, tx, block, sender, to, amount in moves
+        )
+        undone = list(self.journal.rows(TransactionUndone, "seq", "at_ms", "tx_hash"))
+        if not undone:
+            yield from (moved for _, moved in made)
+            return
+        standing: dict[str, list[Movement]] = {}
+        for _, each, *undone_tx in sorted([*made, *undone], key=itemgetter(0)):
+            if isinstance(each, Movement):
+                standing.setdefault(each.tx_hash, []).append(each)
+                yield each
+                continue
+            for moved in standing.pop(undone_tx[0], ()):
+                yield moved._replace(at_ms=each, amount_base=-moved.amount_base, is_undone=True)
+
+
+def in_turn(*parts: tuple[Callable[..., object], Iterable[Any]]) -> None:
+    """Call each function with each of its rows, whose first value is `seq`, in the order of all."""
+    rows, called = list[Any](), list[Callable[..., object]]()
+    for do, given in parts:
+        rows += given
+        called += repeat(do, len(rows) - len(called))
+    seqs = [row[0] for row in rows]
+    for place in sorted(range(len(rows)), key=seqs.__getitem__):
+        called[place](rows[place])
 
 
 def _named(begin: Begin | None, option: str) -> list[str]:

@@ -84,8 +84,8 @@ def _held(reading: Reading, with_funding: bool) -> dict[str, Points]:
     """Return each party's balance after each transfer, merchants first."""
     lines: dict[str, Points] = {}
     for moved in reading.movements():
-        sender, to = reading.name(moved.transfer.sender), reading.name(moved.transfer.to)
-        at_s = reading.since(moved.entry.at_ms) or 0.0
+        sender, to = reading.name(moved.sender), reading.name(moved.to)
+        at_s = reading.since(moved.at_ms) or 0.0
         for party, change in (sender, -moved.amount_base), (to, moved.amount_base):
             if party == MINT:
                 continue
