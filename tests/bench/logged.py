@@ -110,10 +110,12 @@ def main() -> None:
 
     def passed_on(log: Log) -> None:
         nonlocal count, rendered_s
-        count, before_s = count + len(log._waiting), time.thread_time()
+        waiting, before_s = len(log._waiting), time.thread_time()
         pass_on(log)
         rendered_s += time.thread_time() - before_s
-        time.sleep(ASLEEP_S)  # the other thread writes
+        count += waiting - len(log._waiting)
+        while log._is_writing:  # the other thread
+            time.sleep(ASLEEP_S)
         clock = time.pthread_getcpuclockid(log._thread.ident or 0)
         print(json.dumps([count, rendered_s + time.clock_gettime(clock)]), flush=True)
 
