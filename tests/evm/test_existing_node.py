@@ -35,6 +35,7 @@ ETHER = 10**18
 def node(program: Path) -> Iterator[str]:
     """A node that has our account's gas money on it, and nothing else."""
     anvil = AnvilNode(338, Clock().now_s(), program)
+    anvil.rpc.ask_now("anvil_removeBlockTimestampInterval")  # its blocks have the real time
     for wallet in (OWNER, STRANGER):
         ask(anvil.url, "anvil_setBalance", wallet.address, hex(100 * ETHER))
     yield anvil.url
