@@ -1,6 +1,7 @@
 """`pay`: pays any 402 and tells each step, makes mistakes on purpose, and says why it cannot pay."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,16 @@ def test_a_mistake_is_made_and_explained(server: LocalServer, name: str, steps: 
     assert wrong["sent"] != wrong["wanted"]
     assert wrong["server said"].startswith(str(told["status"]))
     assert len(transfers(server)) - before == (name == "replay")
+
+
+def test_a_mistake_is_made_with_a_body_that_can_be_read_once(server: LocalServer) -> None:
+    reader, writer = os.pipe()
+    os.write(writer, BODY.encode())
+    os.close(writer)
+    done = run(server.url + QUOTE, "-d", f"@/dev/fd/{reader}", "--wrong", "replay", "--json")
+    os.close(reader)
+    steps = json.loads(done.stdout)["steps"]
+    assert [step["ok"] for step in steps if "Repeated" in step["title"]] == [True]
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,13 @@ import pytest
 
 from x402sim import Fault, LiveWorld, PaymentAuth, PaymentFailed, Run, Settings, World
 from x402sim.chain.base import LogFilter
-from x402sim.journal import Journal
+from x402sim.events import Note, RequestSent
+from x402sim.journal import Entry, Journal
 from x402sim.policies import Forget, NewAuthorization, PayerPolicy, ServicePolicy
 from x402sim.population import Buy, Every, Poisson, Session
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, to_hex
+from x402sim.report import orders
 
 LATENCY = {"service": (0.1, 0.5), "facilitator": (0.2, 0.5)}
 
@@ -124,6 +126,27 @@ def test_every_request_of_a_payer_that_can_be_paid_for_belongs_to_one_order(tabl
 def test_an_empty_journal_has_no_orders():
     assert Run(journal=Journal()).orders.empty
     assert list(Run(journal=Journal()).orders) == list(day()[0].orders)
+
+
+ASKED = RequestSent("payer-1", 1, "service", "POST", "/quote")
+
+
+def test_orders_are_followed_again_if_the_journal_grew_meanwhile(monkeypatch):
+    journal = Journal()
+    with monkeypatch.context() as patch:  # as another thread records
+        patch.setattr(orders, "_first_settled", lambda _: journal.record(1, ASKED) or {})
+        assert not orders.orders_of(journal)
+    assert len(orders.orders_of(journal)) == 1
+
+
+def test_orders_are_followed_again_after_a_merge_that_leaves_as_many_numbers():
+    journal = Journal(limit=1)
+    for at_ms in (0, 1):
+        journal.record(at_ms, Note(name="ours"))
+    assert not orders.orders_of(journal)
+    journal.merge([Entry(0, 2, ASKED)])
+    assert journal.length == 2
+    assert len(orders.orders_of(journal)) == 1
 
 
 MARKET, QUOTE = "/api/perp/market", "/api/perp/quote"

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -129,8 +130,9 @@ def pay(
             known.setdefault(local.network.name, local.network)
         purchase = Purchase(http, wallet, local.clock, terms, told)
         if mistake is not None:
-            # a purchase leaves its proof in the request: each has one of its own
-            _go_wrong(purchase, lambda: request_to(url, method, data, header), mistake, told)
+            # a purchase leaves its proof in the request, so each has one of its own; and a pipe is
+            # read once
+            _go_wrong(purchase, partial(_again, request), mistake, told)
         else:
             _show_answer(_bought(purchase, request, told), told)
 
@@ -263,6 +265,13 @@ def _go_wrong(
         print_facts(facts)
     if not ok:
         raise typer.Exit(NOT_ALL_HELD)
+
+
+def _again(request: "httpx.Request") -> "httpx.Request":
+    import httpx
+
+    method, url, headers = request.method, request.url, request.headers
+    return httpx.Request(method, url, headers=headers, content=request.content)
 
 
 def _print_json(

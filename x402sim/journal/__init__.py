@@ -97,7 +97,7 @@ class Journal:
         added = [Entry(each.seq, max(each.at_ms, first_ms), each.event) for each in others]
         entries = sorted([*ours, *added], key=lambda entry: entry.at_ms)
         self._storage.replace(Entry(n, each.at_ms, each.event) for n, each in enumerate(entries))
-        self._next = len(entries)
+        self._next, self.made = len(entries), (0, None)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._storage)

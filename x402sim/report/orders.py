@@ -264,10 +264,10 @@ class Orders:
 
 def orders_of(journal: Journal) -> list[Order]:
     """Return the orders of a journal, which are followed anew only if it has grown."""
-    length, found = journal.made
-    if found is None or length != journal.length:
+    (length, found), now = journal.made, journal.length  # it may grow while they are followed
+    if found is None or length != now:
         found = Orders(Reading(journal)).found
-        journal.made = journal.length, found
+        journal.made = now, found
     return list(found)
 
 
