@@ -302,7 +302,7 @@ def _answer_once(
 
     async def confirm() -> None:
         is_served = connection.is_answered()
-        if not is_served:  # it is free, also if that cannot be stored
+        if not is_served:  # free in this process, also if that cannot be stored
             service.answering.discard(payment_id)
         try:
             served.end(payment_id, granted.resource, is_served=is_served)
