@@ -112,7 +112,7 @@ def test_a_mistake_is_made_and_explained(server: LocalServer, name: str, steps: 
     done = pay(server, "--wrong", name, "--steps", str(steps), "--json")
     if (Dialect.V2 if steps == 1 else Dialect.TWO_STEPS) not in MISTAKES[name].dialects:
         assert done.exit_code == 2
-        assert f"--wrong {name} cannot be done in x402 version 2" in done.stderr
+        assert f"--wrong {name} cannot be done in x402 version 2, only in two" in done.stderr
         return
     assert done.exit_code == 0
     told = json.loads(done.stdout)
@@ -222,6 +222,27 @@ def test_a_lost_receipt_tells_how_to_get_the_goods(server: LocalServer) -> None:
     proof = done.stderr.split("the request with -H '")[1].split("'")[0]
     bought = httpx.post(server.url + QUOTE, json=ORDER, headers=[tuple(proof.split(": "))])
     assert bought.status_code == 200
+
+
+@pytest.mark.parametrize(("contains", "option"), [("payment", ()), ("session", ("--session",))])
+def test_lost_goods_tell_how_to_get_them(
+    server: LocalServer, contains: str, option: tuple[str, ...]
+) -> None:
+    server.fault(Fault(victim="service", does="lose answer", path=QUOTE, contains=contains))
+    done = pay(server, *option)
+    assert done.exit_code == 1
+    said, proof, _ = done.stderr.split("It was paid: POST " + QUOTE)[1].split("'")
+    assert said == " with -H "
+    bought = httpx.post(server.url + QUOTE, json=ORDER, headers=[tuple(proof.split(": "))])
+    assert bought.status_code == 200
+
+
+def test_a_shop_without_sessions_got_no_deposit() -> None:
+    shop = {"POST": lambda asked: Reply(404), "GET": lambda asked: v1_shop(asked, served)}
+    with serving(lambda asked: shop[asked.method](asked)) as url:
+        done = run(url + "/page", "--session")
+    assert done.exit_code == 2
+    assert done.stderr.endswith("No deposit was signed; if it has no sessions, pay each request\n")
 
 
 def test_a_wrong_maximum_is_told_before_anybody_is_asked() -> None:

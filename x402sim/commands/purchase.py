@@ -15,7 +15,7 @@ from x402sim.http.bounded import Limits
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID
 from x402sim.payer.errors import PaymentFailed
-from x402sim.payer.flow import FlowAuth
+from x402sim.payer.flow import PROOFS, FlowAuth
 from x402sim.payer.mistakes import Draft, Mistake, dialect_of, draft_of, request_of
 from x402sim.payer.reading import UNKNOWN
 from x402sim.payer.redirects import origin_of
@@ -80,6 +80,7 @@ class Purchase:
         self.sent: Draft | None = None
         self.answer: httpx.Response | None = None
         """What was answered to it; None if nothing was."""
+        self.last: httpx.Request | None = None
         self._http, self._clock, self._tell = http, clock, tell
         self._limits = Limits(deadline_s=DEADLINE_S)
         self._mistake: Mistake | None = None
@@ -100,8 +101,9 @@ class Purchase:
             draft = self.right = self._draft(request)
             assert mistake is not None
             if draft.dialect not in mistake.dialects:
-                name = draft.dialect.value
-                raise PaymentFailed(f"--wrong {mistake.name} cannot be done in {name}")
+                name, only = draft.dialect.value, ", ".join(d.value for d in mistake.dialects)
+                problem = f"cannot be done in {name}, only in {only}"
+                raise PaymentFailed(f"--wrong {mistake.name} {problem}")
             self.sent = mistake.change(replace(draft, auth=used or draft.auth))
             return request_of(self.sent, request)
 
@@ -177,6 +179,7 @@ class Purchase:
 
     def _sends(self, request: httpx.Request) -> None:
         """Tell what was signed, before it is sent."""
+        self.last = request
         if not pays(request, PAY_PATH):
             return
         self.sent = self.sent or self._draft(request)
@@ -284,7 +287,7 @@ def failure(failed: PaymentFailed | httpx.HTTPError, purchase: Purchase) -> str:
     sent, answer = purchase.sent, purchase.answer
     assert sent is not None
     if answer is not None and answer.is_success:
-        return why
+        return f"{why}{_goods(failed, purchase.last)}"
     body = {} if answer is None else _body(answer)
     error, final = str(body.get("error")), body.get("final")
     if answer is not None and is_final(error, final if isinstance(final, bool) else None):
@@ -303,6 +306,15 @@ def failure(failed: PaymentFailed | httpx.HTTPError, purchase: Purchase) -> str:
         f"twice. Whether it was used, ask {asks}: authorizationState("
         f"{checksum(sent.auth.from_)}, {to_hex(sent.auth.nonce)}){goods}"
     )
+
+
+def _goods(failed: Exception, last: httpx.Request | None) -> str:
+    """Return how to get what was paid for, if the last request was not answered."""
+    if last is None or not isinstance(failed, httpx.HTTPError):
+        return ""
+    proof = next((f"{name}: {last.headers[name]}" for name in PROOFS if name in last.headers), "")
+    again = f"{last.method} {last.url.path} with -H '{proof}' gets what was paid for"
+    return f" It was paid: {again}" if proof else ""
 
 
 # --- the local server --------------------------------------------------------------------

@@ -13,7 +13,7 @@ from x402sim.http.bounded import MIB
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import proofs
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
-from x402sim.payer.flow import Flow, FlowAuth, Send, Steps, Turn, post, send
+from x402sim.payer.flow import PROOFS, Flow, FlowAuth, Send, Steps, Turn, post, send
 from x402sim.payer.reading import is_header_value, quoted
 from x402sim.payer.redirects import origin_of
 from x402sim.payer.wallet import Wallet
@@ -174,9 +174,12 @@ class SessionAuth(FlowAuth):
 def _session_id(response: httpx.Response) -> str:
     """Return the id of a session that was opened; raises `PaymentFailed`."""
     if response.is_error:
+        todo = "No deposit was signed; if it has no sessions, pay each request"
+        if any(name in response.request.headers for name in PROOFS):
+            todo = "Repeat the request: it shows the same deposit again"
         raise PaymentFailed(
             f"the session was not opened: the server answered {response.status_code} "
-            f"{quoted(response)}. Repeat the request: it shows the same deposit again"
+            f"{quoted(response)}. {todo}"
         )
     try:
         view: _SessionAnswer = decode(response.content, _SessionAnswer)
