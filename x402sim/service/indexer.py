@@ -29,6 +29,8 @@ from x402sim.service.upstream.calls import Unavailable
 log = logging.getLogger("x402sim")
 
 Result = Literal["matched", "reverted", "unknown", "unanswered"]
+Shallow = tuple[list[Stored], list[tuple[Stored, int]], list[tuple[str, str]]]
+"""Payments; failed attempts, each with the height that failed it; refunds, by their sessions."""
 
 
 class IndexerRun(msgspec.Struct, frozen=True):
@@ -48,15 +50,15 @@ class IndexerRun(msgspec.Struct, frozen=True):
 async def run(service: Service) -> IndexerRun:
     """Complete one batch of records with their blocks (1/indexer), then the reputations.
 
-    What was stored before is looked at again first: what the explorer shows now, the next run asks
-    the node about, when its block may be deep enough.
+    What earlier runs have stored is looked at again, after the batch: what the explorer shows now,
+    the next run asks the node about, when its block may be deep enough.
     A payment whose transfer was undone is pending or failed, any other stays settled
     (3/indexed-status).
     """
     settings, payments = service.settings, service.store.payments
-    changed = await look_again(service)
-    batch = payments.unindexed(settings.indexer_batch)
+    shallow, batch = _shallow(service), payments.unindexed(settings.indexer_batch)
     results = [await _index(service, stored) for stored in batch]
+    changed = await _look_again_at_all(service, *shallow)
     if changed or "matched" in results or "reverted" in results:
         payments.update_reputation(settings.reputation)
     counts = {name: results.count(name) for name in ("matched", "reverted", "unknown")}
@@ -70,23 +72,28 @@ async def run(service: Service) -> IndexerRun:
     return done
 
 
-async def look_again(service: Service) -> bool:
-    """Look again at payments and refunds that are not deep enough; tell whether one has changed.
-
-    At most one batch of each, oldest first.
-    """
-    limit = service.settings.indexer_batch
-    shallow = service.store.payments.shallow(limit)
-    failures = service.store.payments.shallow_failures(limit)
+def _shallow(service: Service) -> Shallow:
+    """Return what is not deep enough now: at most one batch of each, oldest first."""
+    limit, payments = service.settings.indexer_batch, service.store.payments
     refunds = service.store.sessions.shallow_refunds(limit)
-    if not shallow and not failures and not refunds:
+    return payments.shallow(limit), payments.shallow_failures(limit), refunds
+
+
+async def _look_again_at_all(
+    service: Service,
+    payments: list[Stored],
+    failures: list[tuple[Stored, int]],
+    refunds: list[tuple[str, str]],
+) -> bool:
+    """Look again at what was not deep enough; tell whether a payment has changed."""
+    if not payments and not failures and not refunds:
         return False
     try:
         height = await service.rpc.height()
     except Unavailable as error:
         log.warning("the node did not answer: %s", error)
         return False
-    changes = [await _look_again(service, each, height) for each in shallow]
+    changes = [await _look_again(service, each, height) for each in payments]
     for stored, failed_at in failures:
         changes.append(await _is_paid_after_all(service, stored, height - failed_at))
     for session_id, tx_hash in refunds:
