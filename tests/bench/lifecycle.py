@@ -5,12 +5,12 @@ world's `buy`) the repeated request that is served. Its limit is `sign_raw`.
 """
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import replace
 from time import process_time
 
 import httpx
 import msgspec
+from starlette.responses import Response
 
 from tests.bench.rounds import NotMeasured, Work, cpu
 from tests.rig import ORDER
@@ -33,7 +33,6 @@ from x402sim.protocol.messages import (
     encode,
 )
 from x402sim.protocol.networks import TESTNET
-from x402sim.protocol.refusals import Unpaid
 from x402sim.rng import Rng
 from x402sim.service import gate, payments, quotes
 from x402sim.service.issue import PAY, QUOTE
@@ -92,14 +91,12 @@ class Place:
         order, price = decode(BODY, QuoteRequest), service.setup.quote_price_base
 
         async def live() -> None:
-            with suppress(Unpaid):
-                gate.find_pass(service, {}, QUOTE, price)
             required = service.issuer.issue(QUOTE, price, service.clock.now_s())
             receipt = await payments.pay(service, self._sign(required))
             shown = {"x-payment-id": receipt.payment_id}
-            granted = gate.find_pass(service, shown, QUOTE, price)
+            granted = await gate.find_pass(service, shown, QUOTE, price)
             quotes.quote(service.settings, order)
-            await gate.spend(service, granted, web.UNKNOWN)
+            await gate.spend(service, granted, Response(), web.UNKNOWN)
 
         return _repeated(live)
 

@@ -31,7 +31,7 @@ time counts, so that other programs on the machine change little.
 
 - **measured**: how many times as fast as its limit a row is, such as 0.2. Marked with `x`: how many
   times as much it costs. Of these and of other costs (seconds, MB), less is better.
-- **floor** and **aim**: where the row shall be. Many rows are below their floor today.
+- **floor** and **aim**: where the row shall be; the end of its line says where it is.
 - **guarded**: what the quick form, whose worlds are smaller, measured on {GUARDED_SINCE}.
   `python -m tests.bench --quick` takes less than a minute; CI runs it. It fails if a row is 30 % worse
   than that, `log` if it is 7 % worse. Rows without this number are measured by the full form only.
@@ -44,8 +44,7 @@ a disk, both sides wait for it. `settle` is real time, as most of it is waiting 
 this one: the floor is 0.75 of its time for `day` and 0.6 for `pay`, the aim 0.55 and 0.4.
 
 `--only ROW` measures one row, and `--json` prints every round. `python -m tests.renew --only speed`
-writes this page, from a full run. `python -m tests.bench.growth FILE.svg` draws what a payment costs
-as its world grows to 10^5 payments, and a lookup among up to 10^6 stored ones.
+writes this page, from a full run.
 """
 
 

@@ -1,8 +1,8 @@
 """The rows of the benchmark: what each compares, and the three numbers it is held against.
 
-The floor and the aim are where a row shall be; most are not there yet. `guarded` is what the quick form
-measured on `GUARDED_SINCE`, on a busy machine: it fails if a row is 30 % worse (`log`: 7 %), so that no
-change costs half the speed unseen. Raise it when a row has become faster.
+The floor and the aim are where a row shall be; nearly all are above their floor. `guarded` is what
+the quick form measured on `GUARDED_SINCE`, on a busy machine: it fails if a row is 30 % worse
+(`log`: 7 %), so that no change costs half the speed unseen. Raise it when a row has become faster.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tests.bench import crowd, day, lifecycle, logged, small
 from tests.bench.rounds import Measured, Round, Work, alternate, cpu, sized
 from tests.bench.served import Servers
 
-GUARDED_SINCE = "2026-11-23"
+GUARDED_SINCE = "2026-11-24"
 TOLERANCE = 0.7
 """A row may have 0.7 of its guarded speed; a cost may be 1 / 0.7 of its guarded one."""
 OF_PARTS = 0.93
@@ -155,31 +155,31 @@ SIGNED, BARE, ASYNCIO = "its signatures", "a bare uvicorn", 'python -c "import a
 # fmt: off
 ROWS = {
     "direct": Row("a paid request by function calls", SIGNED, "µs",
-        lambda bench: bench.against(bench.limit, bench.place.direct()), 0.16, 0.25, 0.16),
+        lambda bench: bench.against(bench.limit, bench.place.direct()), 0.16, 0.25, 0.19),
     "asgi": Row("a paid request over ASGI", SIGNED, "µs",
-        lambda bench: bench.against(bench.limit, bench.place.asgi()), 0.12, 0.18, 0.105),
+        lambda bench: bench.against(bench.limit, bench.place.asgi()), 0.12, 0.18, 0.125),
     "httpx": Row("a paid request through httpx", SIGNED, "µs",
-        lambda bench: bench.against(bench.limit, bench.place.httpx()), 0.06, 0.09, 0.057),
+        lambda bench: bench.against(bench.limit, bench.place.httpx()), 0.06, 0.09, 0.063),
     "world": Row("a payment in a World", SIGNED, "µs",
-        lambda bench: bench.against(bench.limit, lifecycle.buy), 0.055, 0.08, 0.095),
+        lambda bench: bench.against(bench.limit, lifecycle.buy), 0.055, 0.08, 0.11),
     "day": Row("a payment of 200 payers' day", SIGNED, "µs", _day, 0.028, 0.038, 0.026),
     "pay": Row("POST /api/pay, CPU of the server", SIGNED, "µs",
-        lambda bench: bench.against(bench.limit, bench.servers.payments), 0.12, 0.18, 0.145),
+        lambda bench: bench.against(bench.limit, bench.servers.payments), 0.12, 0.18, 0.16),
     "402": Row("a 402, CPU of the server", BARE, "µs",
-        lambda bench: bench.against(bench.bare, bench.servers.unpaid), 0.40, 0.55, 0.30),
+        lambda bench: bench.against(bench.bare, bench.servers.unpaid), 0.40, 0.55, 0.40),
     "quote": Row("a session's quote, CPU of the server", BARE, "µs",
-        lambda bench: bench.against(bench.bare, bench.servers.quotes), 0.24, 0.30, 0.155),
+        lambda bench: bench.against(bench.bare, bench.servers.quotes), 0.24, 0.30, 0.25),
     "log": Row("402, payment and quote, CPU of the server with its log", "without", "µs",
         _log, 1.03, 1.02, 1.03, is_cost=True, tolerance=OF_PARTS),
     "debit": Row("a debit of a session", "UPDATE and INSERT by sqlite3", "µs",
-        _debit, 0.85, 0.95, 1.0),
+        _debit, 0.85, 0.95, 1.15),
     "payers": Row("{payers:,} payers pay once: seconds of CPU", "", "",
         lambda bench: Measured((bench.crowd[0],)), 45, 32, is_cost=True),
     "memory": Row("{payers:,} payers pay once: peak memory in MB", "", "",
         lambda bench: Measured((bench.crowd[1],)), 250, 150, is_cost=True),
     "frames": Row("all frames, an event", "of a list of dicts", "µs",
         lambda bench: bench.cost(*small.framing(crowd.play(100, bench.effort.framed).journal)),
-        0.25, 0.05, 0.95, is_cost=True),
+        0.25, 0.05, 0.75, is_cost=True),
     "settle": Row("a settlement on anvil, real time", "by web3 alone", "ms", _settle, 0.6, 0.8),
     "help": Row("x402sim --help", ASYNCIO, "ms",
         lambda bench: bench.started("-m", "x402sim", "--help"), 3, 2, 2.2, is_cost=True),

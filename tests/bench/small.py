@@ -68,7 +68,7 @@ def framing(journal: Journal) -> tuple[Round, Round]:
     gc.freeze()  # the collector shall not walk through the rows of the limit while ours is timed
 
     def ours() -> float:
-        journal.made = 0, None  # what an earlier round has followed
+        journal.made = 0, {}  # what an earlier round has followed
         before = process_time()
         for table in frames.TABLES.values():
             table(journal)

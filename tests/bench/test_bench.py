@@ -15,7 +15,6 @@ from tests.bench import (
     __main__ as command,
     crowd,
     day,
-    growth,
     lifecycle,
     logged,
     report,
@@ -186,18 +185,6 @@ def test_the_page_has_every_row_and_a_date() -> None:
     shown = re.findall(r"^(\w+) +[\d.]+x? .*  (?:above aim|(?:above|below) floor)$", page, re.M)
     assert shown == list(ROWS), "python -m tests.renew --only speed"
     assert re.search(r"^20\d\d-\d\d-\d\d, Python 3", page, re.M)
-
-
-def test_growth_is_measured_at_each_size_and_drawn(tmp_path: Path) -> None:
-    file = tmp_path / "growth.svg"
-    sizes = ["--payments", "20", "--records", "1000", "--blocks", "100"]
-    found = growth.main([str(file), *sizes])
-    counts = {name: [count for count, _ in curve] for name, curve in found.items()}
-    lookups = ("entitlement", "indexer's batch", "backlog", "reputation")
-    assert counts.pop("a payment") == list(range(4, 21, 2))
-    assert counts == {name: [100, 1000] for name in lookups} | {"logs": [100]}
-    assert all(cost_us > 0 for curve in found.values() for _, cost_us in curve)
-    assert file.read_text("utf-8").count("<!-- a payment -->") == 1
 
 
 # --- what takes long --------------------------------------------------------------------

@@ -12,17 +12,17 @@ from tests.chain.helpers import (
     SHOP,
     START_BASE,
     LedgerDriver,
-    cancel_call,
-    nonce,
+    authorization,
     payment,
+    signature_of,
+    transfer_call,
 )
+from tests.chain.test_ledger_file import contents
 from x402sim.chain.base import Block, ChainError
 from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.chain.ledger.machine import KEPT_BLOCKS
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash
-
-SHORT = payment("short", value=START_BASE + 1)
 
 
 @pytest.fixture
@@ -59,18 +59,6 @@ def is_conserved(driver: LedgerDriver, minted: int) -> bool:
 # --- blocks and transactions ---------------------------------------------------------
 
 
-def test_equal_operations_make_equal_chains():
-    chains = []
-    for _ in range(2):
-        driver = LedgerDriver()
-        driver.send(payment())
-        driver.now[0] += 3
-        driver.mine()
-        driver.reorg(1)
-        chains.append(hashes(driver))
-    assert chains[0] == chains[1]
-
-
 def test_native_currency_spent_while_waiting_reverts(on_demand):
     most = on_demand.native_balance(ALICE.address_bytes) - GAS_LIMIT * GAS_PRICE_WEI
     sent = [on_demand.put(b"", ALICE, to=SHOP.address_bytes, value=most) for _ in range(20)]
@@ -81,68 +69,18 @@ def test_native_currency_spent_while_waiting_reverts(on_demand):
     )  # the gas took what was left, and never more
 
 
-# --- going back ----------------------------------------------------------------------
-
-
-def everything(driver: LedgerDriver) -> tuple:
-    """Return all that a revert brings back, for comparison."""
-    state = driver.state
-    return tuple(
-        dict(part)
-        for part in (
-            state.balances,
-            state.authorizations,
-            state.blacklisted,
-            state.switches,
-            state.native,
-            state.account_nonces,
-            state.blocks,
-            state.block_numbers,
-            state.transactions,
-            state.receipts,
-            state.waiting,
-        )
-    )
-
-
-def busy(driver: LedgerDriver, name: str) -> None:
-    """Do a little of everything, leaving one transaction waiting."""
-    driver.set_automine(True)
-    driver.send(payment(f"{name} 1"))
-    driver.send(cancel_call(nonce(f"{name} 2")))
-    driver.send(abi.mint(MALLORY.address_bytes, 9), OWNER)
-    driver.send(SHORT)
-    driver.send(abi.calldata(abi.BLACKLIST, MALLORY.address_bytes), OWNER)
-    driver.set_automine(False)
-    driver.put(payment(f"{name} 3"))
-    driver.now[0] += 5
-
-
-def test_a_revert_brings_everything_back(driver):
-    busy(driver, "before")
-    before = everything(driver)
-    number = driver.snapshot()
-    busy(driver, "after")
-    driver.mine(3)
-    assert everything(driver) != before
-    driver.revert(number)
-    assert everything(driver) == before
-    assert is_conserved(driver, START_BASE + 9)
-    driver.mine()
-    assert driver.balance(SHOP) == 20_000
-
-
-def test_snapshot_ids_are_never_given_twice(driver):
-    first = driver.snapshot()
-    driver.revert(first)
-    assert driver.snapshot() > first
-
-
 @pytest.mark.parametrize(("dropped", "following"), [([1], 1), ([0], 2), ([0, 1], 0)])
 def test_the_account_nonce_of_a_dropped_transaction_is_free_again(driver, dropped, following):
     sent = [driver.put(payment(n)) for n in range(2)]
     driver.reorg(2, drop=[sent[n] for n in dropped])
     assert driver.account_nonce(RELAYER.address_bytes) == following
+
+
+def test_a_nonce_of_the_token_belongs_to_its_payer(driver):
+    driver.send(abi.mint(MALLORY.address_bytes, 10_000), OWNER)
+    assert driver.refusal(payment()) is None
+    auth = authorization(from_=MALLORY.address_bytes)
+    assert driver.refusal(transfer_call(auth, signature_of(auth, by=MALLORY))) is None
 
 
 # --- a long chain --------------------------------------------------------------------
@@ -180,20 +118,13 @@ def test_the_promised_reach_is_kept_at_every_height(driver, extra):
 
 def test_a_snapshot_is_remembered_however_long_the_chain_grows(driver):
     driver.send(payment(1))
-    before, number = everything(driver), driver.snapshot()
+    before, number = contents(driver), driver.snapshot()
     driver.mine(2 * KEPT_BLOCKS)
     driver.send(payment(2))
+    for role in (abi.calldata(abi.BLACKLIST, MALLORY.address_bytes), abi.PAUSE):
+        assert driver.refusal(role, OWNER) is None
     driver.revert(number)
-    assert everything(driver) == before
+    assert contents(driver) == before
     driver.mine(2 * KEPT_BLOCKS)
     assert driver.state._forgotten > 0
     assert driver.balance(SHOP) == 10_000
-
-
-def test_reset_begins_again(driver):
-    busy(driver, "before")
-    driver.reset()
-    assert everything(driver) == everything(LedgerDriver(now=driver.now))
-    assert not driver.ledger.machine.automine
-    driver.mine()
-    assert driver.put(payment()) in driver.state.waiting

@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from tests.chain.helpers import (
     ALICE,
     MALLORY,
@@ -13,11 +11,10 @@ from tests.chain.helpers import (
     TOKEN,
     LedgerDriver,
     nonce,
-    payment,
 )
 from tests.chain.killed import operate
 from tests.chain.test_ledger_file import contents
-from x402sim.chain.base import Call, Reverted
+from x402sim.chain.base import Call
 from x402sim.chain.ledger.machine import KEPT_STATES
 from x402sim.protocol import abi
 
@@ -65,18 +62,3 @@ def test_every_recent_state_is_as_it_was_and_reading_it_changes_nothing() -> Non
         assert [list(d) for d in contents(driver) if isinstance(d, dict)] == order
         assert driver.state._undo == log
     assert compared > 50
-
-
-def test_a_call_runs_at_the_time_of_its_block() -> None:
-    driver = LedgerDriver()
-    driver.send(payment("first", valid_before=int(driver.now[0]) + 100))
-    late = Call(
-        RELAYER.address_bytes, TOKEN, payment("second", valid_before=int(driver.now[0]) + 100)
-    )
-    driver.now[0] += 1000
-    driver.mine()
-    assert asyncio.run(driver.ledger.call(late, 1)) == b""
-    with pytest.raises(Reverted, match="expired"):
-        asyncio.run(driver.ledger.call(late, 2))
-    with pytest.raises(Reverted, match="expired"):
-        asyncio.run(driver.ledger.call(late))

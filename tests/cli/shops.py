@@ -89,11 +89,11 @@ def serving(answers: Callable[[Asked], Reply]) -> Iterator[str]:
             self.end_headers()
             self.wfile.write(content)
 
-        do_GET = do_POST = _answer  # noqa: N815 - names of http.server
-
         def log_message(self, *_: object) -> None:
             pass
 
+    for method in ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"):
+        setattr(Handler, f"do_{method}", Handler._answer)
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()

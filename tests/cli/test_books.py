@@ -50,13 +50,3 @@ def test_a_beginning_of_nothing_is_misuse(book: str) -> None:
     assert done.exit_code == 2
     assert f"did you mean '{ONE[book]}'? Without an argument, all are shown" in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_an_event_has_its_group_and_its_fields() -> None:
-    (row,) = json.loads(shown("events", "time advanced", "--json").stdout)
-    assert row == {
-        "name": "time advanced",
-        "group": "The story",
-        "text": "Written when a story advances time, before it advances.",
-        "fields": {"actor": '"world"', "seconds": "number"},
-    }

@@ -3,7 +3,6 @@
 import json
 import re
 
-import pytest
 from typer.testing import CliRunner
 
 from x402sim import World
@@ -34,33 +33,6 @@ def test_the_text_has_every_event_with_every_field_in_80_columns() -> None:
         assert re.findall(r"^    (\w+)  +\S", section, re.MULTILINE) == [
             name for name, _ in fields_of(kind)
         ]
-
-
-def test_the_markdown_has_a_table_for_every_event() -> None:
-    sections = shown("--markdown").split("\n### ")[1:]
-    assert [section.splitlines()[0] for section in sections] == [
-        name_of(kind) for kinds in GROUPS.values() for kind in kinds
-    ]
-    for section, kind in zip(sections, (k for ks in GROUPS.values() for k in ks), strict=True):
-        rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", section, re.MULTILINE)
-        assert rows == [(name, text) for name, text in fields_of(kind)]
-        assert "None" not in section
-
-
-@pytest.mark.parametrize(
-    ("event", "field", "text"),
-    [
-        ("answer received", "final", "boolean or null"),
-        ("check", "expected", "string or number or boolean or null"),
-        ("time advanced", "seconds", "number"),
-        ("authorization consumed", "use", '"used" or "canceled"'),
-        ("story raised", "trace", "array of string"),
-        ("note", "data", "object of any JSON"),
-    ],
-)
-def test_a_field_says_what_it_is_in_json(event: str, field: str, text: str) -> None:
-    (kind,) = (kind for kind in KINDS if name_of(kind) == event)
-    assert dict(fields_of(kind))[field] == text
 
 
 def test_the_lines_of_a_journal_are_as_the_reference_says() -> None:

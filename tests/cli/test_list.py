@@ -65,15 +65,6 @@ def test_needs_lists_each_need_with_its_scenarios() -> None:
     assert after.split("\n", 1)[1].replace(",", "").split() == wanting
 
 
-def test_an_unknown_name_prints_one_line() -> None:
-    done = listed("replai")
-    assert done.exit_code == 2
-    assert done.stdout == ""
-    assert done.stderr == (
-        "x402sim: unknown scenario 'replai'; did you mean 'replay'? `x402sim list` shows all names; or give a .py file\n"
-    )
-
-
 def test_the_command_line_is_cheap_to_import() -> None:
     heavy = ("x402sim.world", "x402sim.report", "httpx", "uvicorn", "pandas")
     code = f"import sys, x402sim.cli; print([m for m in {heavy} if m in sys.modules])"

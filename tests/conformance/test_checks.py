@@ -16,7 +16,7 @@ import pytest
 
 from x402sim import TESTNET
 from x402sim.protocol.refusals import Finding
-from x402sim.service import grant, payments
+from x402sim.service import grant, payments, reconcile
 from x402sim.service.issue import Issuer
 from x402sim.service.store.payment_records import PaymentRecords
 from x402sim.service.store.session_budgets import SessionBudget, SessionBudgets
@@ -194,6 +194,7 @@ def revoking(self: PaymentRecords, attempt: Any, tx_hash: str, block_number: int
 
 
 RIGHT_PAID_BY, RIGHT_CLAIM = SessionBudgets.paid_by, payments.claim
+RIGHT_DEBIT = SessionBudgets.debit
 
 
 def generous(self: SessionBudgets, payment_id: str) -> Any:
@@ -215,17 +216,21 @@ def alike(self: PaymentRecords, payment_id: str, resource: str) -> bool:
     return self._db.one(f"SELECT 1 FROM payments WHERE {sql}", payment_id, resource) is not None
 
 
-def in_floats(self: SessionBudgets, session_id: str, amount_base: int, now_ms: int) -> bool:
+def in_floats(
+    self: SessionBudgets, session_id: str, amount_base: int, resource: str, now_ms: int
+) -> int | None:
     """A budget is counted in floats."""
     found: SessionBudget | None = self.get(session_id)
     if found is None:
-        return False
-    return int(found.deposited / 1e6 / (amount_base / 1e6)) > found.released // amount_base
+        return None
+    if int(found.deposited / 1e6 / (amount_base / 1e6)) <= found.released // amount_base:
+        return None
+    return RIGHT_DEBIT(self, session_id, amount_base, resource, now_ms)
 
 
 DEFECTS: dict[str, tuple[Any, str, Any, tuple[str, ...], set[str]]] = {
     "a lost answer is a refusal": (
-        payments.Unresolved, "ask_chain", never, ("spec/3", "kit/3"), {"kit/3/pending-resolved"},
+        reconcile.Unresolved, "ask_chain", never, ("spec/3", "kit/3"), {"kit/3/pending-resolved"},
     ),
     "the indexer revokes access": (
         PaymentRecords, "set_block", revoking, ("spec/3/record-outlives-cache",),
@@ -242,7 +247,7 @@ DEFECTS: dict[str, tuple[Any, str, Any, tuple[str, ...], set[str]]] = {
         PaymentRecords, "grants", alike, ("spec/5",), {"spec/5/stored-records"},
     ),
     "a budget is counted in floats": (
-        SessionBudgets, "can_pay", in_floats, ("spec/5",), {"spec/5/session-condition"},
+        SessionBudgets, "debit", in_floats, ("spec/5",), {"spec/5/session-condition"},
     ),
 }  # fmt: skip
 

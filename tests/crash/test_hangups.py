@@ -39,9 +39,11 @@ def test_many_orders_of_clients_that_hang_up(
         seed=seed,
         settles_in_s=settles_in_s,
     )
-    print(tally.counts())
+    counts = tally.counts()
+    print(counts)
     assert tally.violations() == []
-    assert tally.counts()["orders that timed out"] > 100
+    assert counts["orders that timed out"] > 50
+    assert counts["charged, and the header refused"] * 10 <= counts["orders that timed out"]
 
 
 @pytest.mark.thorough

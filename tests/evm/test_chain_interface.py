@@ -205,6 +205,23 @@ def test_a_revert_uses_up_its_snapshot_and_all_later_ones(either: ChainDriver):
     either.revert(first)
     with pytest.raises(ChainError, match=f"no snapshot {first}; there are: none"):
         either.revert(first)
+    assert either.snapshot() > third, "no number is given twice"
+
+
+def test_reset_begins_again(either: ChainDriver):
+    either.set_automine(False)
+    either.put(payment())
+    either.mine(3)
+    old = either.snapshot()
+    either.put(payment("waiting"))
+    either.reset()
+    assert (either.height(), either.balance(ALICE), either.balance(SHOP)) == (0, START_BASE, 0)
+    with pytest.raises(ChainError, match=f"no snapshot {old}; there are: none"):
+        either.revert(old)
+    tx_hash = either.put(payment())
+    assert either.receipt(tx_hash) is None
+    either.mine()
+    assert either.block(1).tx_hashes == (tx_hash,)
 
 
 def test_a_reorg_replaces_the_last_blocks_and_mines_their_transactions_in_the_last(
@@ -361,22 +378,6 @@ def test_a_nonce_gap_waits_for_the_missing_transaction(anvil: ChainDriver):
     anvil.mine()
     assert anvil.receipt(stuck).succeeded
     assert anvil.balance(SHOP) == 20_000
-
-
-def test_reset_begins_again(anvil: ChainDriver):
-    anvil.set_automine(False)
-    anvil.put(payment())
-    anvil.mine(3)
-    old = anvil.snapshot()
-    anvil.put(payment("waiting"))
-    anvil.reset()
-    assert (anvil.height(), anvil.balance(ALICE), anvil.balance(SHOP)) == (0, START_BASE, 0)
-    with pytest.raises(ChainError, match=f"no snapshot {old}; there are: none"):
-        anvil.revert(old)
-    tx_hash = anvil.put(payment())
-    assert anvil.receipt(tx_hash) is None
-    anvil.mine()
-    assert anvil.block(1).tx_hashes == (tx_hash,)
 
 
 def test_in_virtual_time_node_requests_take_no_time_and_waits_do(town: Town):

@@ -2,7 +2,6 @@
 
 from itertools import product
 
-from tests.chain.asking import Node, Rpc
 from tests.chain.helpers import (
     ALICE,
     MALLORY,
@@ -18,12 +17,9 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.evm import circle
-from tests.evm.flows import Flow, flows, prepare
 from tests.evm.helpers import ChainDriver
-from tests.evm.refusals import refusals
 from x402sim.chain.ledger import proxy
 from x402sim.chain.ledger.token import FUNCTIONS, VIEWS
-from x402sim.chain.node.local_chain import LocalChain
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import keccak256, to_hex
 from x402sim.protocol.eip3009 import Permit
@@ -94,28 +90,6 @@ def test_every_getter_answers_the_same(two: list[ChainDriver]):
 def test_the_ledger_has_circles_functions():
     functions = {abi.selector(signature) for signature in circle.functions()}
     assert FUNCTIONS.keys() == functions | set(proxy.OWN)
-
-
-def revert_data(chain: ChainDriver, flow: Flow) -> str:
-    """Return the data with which a node refuses a call."""
-    call = {"from": flow.sender.address, "to": to_hex(TOKEN), "input": to_hex(flow.data)}
-    ledger_or_node = chain.chain
-    is_node = isinstance(ledger_or_node, LocalChain)
-    asked = Node(ledger_or_node.url) if is_node else Rpc(ledger_or_node)
-    data: str = asked.error("eth_call", call, "latest")["data"]
-    return data
-
-
-def test_every_refusal_has_circles_bytes(two: list[ChainDriver]):
-    """To the last one: three sentences end with a letter that the compiler has left there."""
-    for chain in two:
-        prepare(chain)
-    for flow in [*flows(two[0].domain), *refusals(two[0].domain)]:
-        if flow.name and not flow.what:
-            real, ours = (revert_data(chain, flow) for chain in two)
-            assert ours == real, flow
-        else:
-            assert {chain.refusal(flow.data, flow.sender) for chain in two} == {None}, flow
 
 
 GOOD = authorization(nonce=nonce("packed"))

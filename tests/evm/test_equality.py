@@ -545,6 +545,10 @@ def walk_through(chains: BothChains) -> None:
     for name in ROLES:
         chains.govern(name)
         chains.pay(ALICE, shop, 7, frozenset())
+        if name in ("pause", "blacklist"):  # which are told before anything else that is wrong
+            chains.pay(ALICE, shop, 7, frozenset(RIVALS))
+            chains.receive(ALICE, shop, 7, frozenset(RIVALS))
+            chains.cancel(ALICE, frozenset(RIVALS) & set(CANCELLING))
         chains.transfer(ALICE, shop, 7)
         chains.mint(alice, 7, MALLORY)
     for name in ("unpause", "unblacklist"):

@@ -50,6 +50,12 @@ def run(program: str | Sequence[str], told: dict[str, Any]) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def sale(shop: str, facilitator: str, pay_to: str, *networks: str) -> dict[str, Any]:
+    """Return what a shop is told that sells a page for `PRICE` on these networks, or the first."""
+    wanted = {"network": networks[0], "networks": [*networks], "price": "$0.01"}
+    return {"server": shop, "facilitator": facilitator, "payTo": pay_to, **wanted}
+
+
 @contextmanager
 def serving(program: str | Sequence[str], told: dict[str, Any]) -> Iterator[str]:
     """Run a server until the block ends; yield the URL that it prints first.

@@ -24,6 +24,7 @@ from x402sim import LocalServer
 from x402sim.cli import app
 
 pytestmark = THOROUGH
+NAME = "base-sepolia"
 MISTAKES = ("amount", "payee", "expired", "not-yet-valid", "signature", "domain", "funds", "replay")
 SHOPS = {
     "fastapi": "PAYMENT-SIGNATURE",
@@ -36,7 +37,7 @@ SHOPS = {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[LocalServer]:
-    with LocalServer(network="base-sepolia") as server:
+    with LocalServer(network=NAME) as server:
         yield server
 
 
@@ -48,15 +49,10 @@ def serving(server: LocalServer, shop: str, folder: Path) -> AbstractContextMana
     if shop == "express":
         program = EXPRESS.replace(FACILITATOR, server.facilitator_url).replace(LISTEN, TELL)
         return programs.serving(in_node(program, folder), {})
-    sells = {
-        "server": shop.removeprefix("x402-"),
-        "facilitator": server.facilitator_url,
-        "payTo": server.wallets[1].address,
-        "network": "base-sepolia",
-        "networks": ["eip155:84532"],
-        "price": "$0.01",
-    }
-    return programs.serving("sell.py" if shop == "flask" else "npm_v1/sell.mjs", sells)
+    program, network = {"flask": ("sell.py", "eip155:84532")}.get(shop, ("npm_v1/sell.mjs", NAME))
+    name, merchant = shop.removeprefix("x402-"), server.wallets[1].address
+    sells = programs.sale(name, server.facilitator_url, merchant, network)
+    return programs.serving(program, sells)
 
 
 @pytest.mark.parametrize("shop", SHOPS)

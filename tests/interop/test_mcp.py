@@ -29,7 +29,4 @@ def test_an_agent_pays_for_a_tool() -> None:
 
         assert (got["isError"], got["content"]) == (False, ["Oslo: sunny"])
         assert got["paid"]["success"] is True
-        moved = (payer.address.lower(), merchant.address.lower(), PRICE)
-        assert server.transfers(sender=payer.address) == [moved]
-        receipt = server.rpc("eth_getTransactionReceipt", got["paid"]["transaction"])
-        assert receipt["status"] == "0x1"
+        payer.assert_paid(merchant.address, got["paid"]["transaction"])

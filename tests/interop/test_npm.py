@@ -27,11 +27,9 @@ SERVERS = {"1": "npm x402-{shop}", "2": "npm @x402/{shop}"}
 def assert_paid(payer: Payer, to: str, answer: dict[str, Any], version: str) -> None:
     """Check that the answer came for one payment of PRICE, and that its header names it."""
     assert answer["status"] == 200, answer
-    server, (network, header) = payer.server, VERSIONS[version]
-    assert server.transfers(sender=payer.address) == [(payer.address.lower(), to.lower(), PRICE)]
+    network, header = VERSIONS[version]
     told = json.loads(base64.b64decode(answer["headers"][header]))
-    receipt = server.rpc("eth_getTransactionReceipt", told["transaction"])
-    assert receipt["status"] == "0x1"
+    payer.assert_paid(to, told["transaction"])
     assert told["success"] is True
     assert told["network"] == network
     assert told["payer"].lower() == payer.address.lower()
@@ -116,13 +114,7 @@ def test_servers_settle_at_our_facilitator(
 ) -> None:
     network, _ = VERSIONS[version]
     merchant, payer = server.payer(funds=None), server.payer()
-    sells = {
-        "server": shop,
-        "facilitator": server.ready["facilitator"],
-        "payTo": merchant.address,
-        "network": network,
-        "price": "$0.01",
-    }
+    sells = programs.sale(shop, server.ready["facilitator"], merchant.address, network)
     with programs.serving(f"npm_{version}/sell.mjs", sells) as url:
         buys = {"client": client, "url": f"{url}/weather", "key": payer.wallet.private_key}
         answer = programs.run(f"npm_{version}/buy.mjs", buys | {"network": network})

@@ -12,7 +12,7 @@ import pytest
 
 from tests.interop import programs
 from tests.interop.table import THOROUGH, shows
-from tests.serve.driver import PRICE, QUOTE, Payer, Server, started
+from tests.serve.driver import PRICE, QUOTE, Server, started
 from x402sim import BASE_SEPOLIA
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import checksum
@@ -22,33 +22,19 @@ NAMES = {1: "base-sepolia", 2: "eip155:84532"}
 USED = {1: "invalid_transaction_state", 2: "invalid_exact_evm_nonce_already_used"}
 
 
-def assert_moved(payer: Payer, to: Payer, transaction: str) -> None:
-    """Check that one payment of PRICE was made, by this transaction."""
-    server = payer.server
-    moved = [(payer.address.lower(), to.address.lower(), PRICE)]
-    assert server.transfers(sender=payer.address) == moved
-    assert server.rpc("eth_getTransactionReceipt", transaction)["status"] == "0x1"
-
-
 @shows("server, {shop}", "PyPI x402", "x402 version 2")
 @pytest.mark.parametrize("version", ["v2"])
 @pytest.mark.parametrize("shop", ["fastapi", "flask"])
 def test_servers_settle_at_our_facilitator(server: Server, shop: str, version: str) -> None:
     merchant, payer = server.payer(funds=None), server.payer()
-    sells = {
-        "server": shop,
-        "facilitator": server.ready["facilitator"],
-        "payTo": merchant.address,
-        "networks": [NAMES[2]],
-        "price": "$0.01",
-    }
+    sells = programs.sale(shop, server.ready["facilitator"], merchant.address, NAMES[2])
     with programs.serving("sell.py", sells) as url:
         got = programs.run("visit.py", {"url": f"{url}/weather", "key": payer.wallet.private_key})
     assert got["unpaid"]["status"] == 402
     assert (got["paid"]["status"], json.loads(got["paid"]["text"])) == (200, {"weather": "sunny"})
     told = json.loads(base64.b64decode(got["paid"]["headers"]["payment-response"]))
     assert (told["success"], told["network"]) == (True, NAMES[2])
-    assert_moved(payer, merchant, told["transaction"])
+    payer.assert_paid(merchant.address, told["transaction"])
     assert got["again"]["status"] == 402, "the same payment buys nothing twice"
     assert got["unreadable"]["status"] in (400, 402)
 
@@ -57,20 +43,14 @@ def test_servers_settle_at_our_facilitator(server: Server, shop: str, version: s
 def test_a_facilitator_request_without_version_is_answered(server: Server) -> None:
     """It sends no `x402Version` beside `paymentPayload`, which has one."""
     merchant, payer = server.payer(funds=None), server.payer()
-    sells = {
-        "server": "fastapi-x402",
-        "facilitator": server.ready["facilitator"],
-        "payTo": merchant.address,
-        "networks": [NAMES[1]],
-        "price": "$0.01",
-    }
+    sells = programs.sale("fastapi-x402", server.ready["facilitator"], merchant.address, NAMES[1])
     with programs.serving("sell.py", sells) as url:
         buys = {"client": "fetch", "url": f"{url}/weather", "key": payer.wallet.private_key}
         got = programs.run("npm_v1/buy.mjs", buys)
     assert (got["status"], got["body"]) == (200, {"weather": "sunny"})
     told = json.loads(base64.b64decode(got["headers"]["x-payment-response"]))
     assert (told["success"], told["network"], told["payer"]) == (True, NAMES[1], payer.address)
-    assert_moved(payer, merchant, told["transaction"])
+    payer.assert_paid(merchant.address, told["transaction"])
 
 
 @shows("server on two networks, fastapi", "PyPI x402", "x402 version 2", "ledger")
@@ -78,15 +58,10 @@ def test_a_shop_on_two_networks_is_paid_on_either() -> None:
     """The client takes the first network that is offered."""
     with started("--network", "base-sepolia", "--network", "base") as server:
         merchant, payer = server.payer(funds=None), server.account()
-        sells = {
-            "server": "fastapi",
-            "facilitator": server.ready["facilitator"],
-            "payTo": merchant.address,
-            "price": "$0.01",
-        }
         for first, name in (("eip155:8453", "base"), (NAMES[2], "base-sepolia")):
             networks = sorted(["eip155:8453", NAMES[2]], key=lambda each: each != first)
-            with programs.serving("sell.py", {**sells, "networks": networks}) as url:
+            shop = "fastapi", server.ready["facilitator"], merchant.address
+            with programs.serving("sell.py", programs.sale(*shop, *networks)) as url:
                 got = programs.run(
                     "visit.py", {"url": f"{url}/weather", "key": payer.wallet.private_key}
                 )
@@ -145,7 +120,7 @@ def test_the_facilitator_client_is_answered(server: Server, version: x402.Versio
     assert (got["mismatch"]["isValid"], got["mismatch"]["invalidReason"]) == (False, mismatch)
     settled = got["settled"]
     assert (settled["success"], settled["network"]) == (True, NAMES[version])
-    assert_moved(payer, merchant, settled["transaction"])
+    payer.assert_paid(merchant.address, settled["transaction"])
     mined = server.rpc("eth_getTransactionReceipt", settled["transaction"])
     assert mined["from"].lower() == signer.lower()
     assert (got["again"]["success"], got["again"]["errorReason"]) == (False, USED[version])

@@ -119,7 +119,7 @@ async def ignoring_what_comes_back(service: Service, request: Request, serve: Se
     terms = service.issuer.read(request.field("paymentId"))
     if terms is None:
         return await serve(request)
-    issued = msgspec.to_builtins(service.issuer.requirements(terms))
+    issued = msgspec.to_builtins(service.issuer.requirements(terms.resource, terms.amount_base))
     return await serve(request.sending({**body, "paymentRequirements": issued}))
 
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from starlette.requests import ClientDisconnect, Request as Received
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.mutants.change import Change, all_of, on_app
@@ -101,33 +103,24 @@ def middleware(handler: Handler, path: str = "/") -> Change:
             if scope["type"] != "http" or not scope["path"].startswith(path):
                 await app(scope, receive, send)
                 return
-            body = await _read(receive)
-            if body is None:  # the caller is gone
+            received = Received(scope, receive)
+            try:
+                body = await received.body()
+            except ClientDisconnect:
                 return
-            headers = {
-                name.decode("latin-1"): it.decode("latin-1") for name, it in scope["headers"]
-            }
-            asked = Request(scope["method"], scope["path"], headers, body)
+            asked = Request(scope["method"], scope["path"], dict(received.headers.items()), body)
 
             async def serve(request: Request) -> Answer:
                 return await _served(app, scope, request, receive)
 
-            await _send(await handler(service, asked, serve), send)
+            reply = await handler(service, asked, serve)
+            response = Response(reply.body, reply.status, media_type=reply.media_type)
+            response.raw_headers[:0] = reply.headers
+            await response(scope, receive, send)
 
         return wrapped
 
     return on_app(around)
-
-
-async def _read(receive: Receive) -> bytes | None:
-    parts, is_all = [], False
-    while not is_all:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        parts.append(message.get("body", b""))
-        is_all = not message.get("more_body", False)
-    return b"".join(parts)
 
 
 async def _served(app: ASGIApp, scope: Scope, request: Request, receive: Receive) -> Answer:
@@ -154,16 +147,6 @@ async def _served(app: ASGIApp, scope: Scope, request: Request, receive: Receive
     media_type = headers_sent.pop(b"content-type", b"").decode()
     headers_sent.pop(b"content-length", None)
     return Answer(start["status"], body, media_type, tuple(headers_sent.items()))
-
-
-async def _send(reply: Answer, send: Send) -> None:
-    headers = [
-        *reply.headers,
-        (b"content-type", reply.media_type.encode()),
-        (b"content-length", str(len(reply.body)).encode()),
-    ]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-    await send({"type": "http.response.body", "body": reply.body})
 
 
 # --- what many defects share ---------------------------------------------------------

@@ -134,8 +134,8 @@ class PaysTheToken(Wrapper):
         shown = self._paid_to_the_token(issued.payment_requirements)
         return msgspec.structs.replace(issued, payment_requirements=shown)
 
-    def requirements(self, terms: Any) -> Any:
-        return self._paid_to_the_token(self.inner.requirements(terms))
+    def requirements(self, *terms: Any) -> Any:
+        return self._paid_to_the_token(self.inner.requirements(*terms))
 
     def _paid_to_the_token(self, shown: Any) -> Any:
         if shown.resource == SESSIONS:

@@ -219,9 +219,10 @@ def _10_a_market(answers: dict[str, Any]) -> None:
     assert answers["worlds_lost_by_payments"] == pytest.approx(answers["worlds"] * 2 / 3, abs=2)
     assert answers["wasted_by_share"] < 0.15
     assert answers["worlds_lost_by_share"] <= 2
-    assert answers["worlds_lost_mixed"] == answers["wasted_mixed_late"] == 0
-    assert answers["most_failed_orders_mixed"] < 20
-    assert answers["last_failed_mixed_min"] < 30
+    assert answers["wasted_by_share"] < answers["wasted_mixed"] < 0.35
+    assert 1 <= answers["worlds_lost_mixed"] <= 5
+    assert answers["wasted_mixed_late"] < 0.7
+    assert 20 < answers["most_failed_orders_mixed"] < 80
 
 
 def _06_conformance_report(answers: dict[str, Any]) -> None:

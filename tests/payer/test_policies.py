@@ -164,19 +164,11 @@ def test_what_a_budget_allows(
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: AtMost(1.0), "total: expected a text or None, got 1.0; did you mean '1.0'"),  # type: ignore[arg-type]
         (lambda: AtMost("much"), "total: expected tokens as text"),
         (lambda: AtMost(each="-1"), "each: expected tokens as text"),
-        (lambda: AtMost("1.00", seconds=0), "seconds: expected a number above 0 or None, got 0"),
         (lambda: AtMost("1", seconds=9, counts="paid"), 'counts: with `seconds` it is "signed"'),
         (lambda: AtMost("1", counts="all"), "counts: unknown word 'all'. Possible: signed, exp"),  # type: ignore[arg-type]
         (lambda: PayerPolicy(steps=3), "steps: expected 1 or 2, got 3"),  # type: ignore[arg-type]
-        (lambda: PayerPolicy(timeout_s=0), "timeout_s: expected a number above 0 or None, got 0"),
-        (lambda: PayerPolicy(retry=AtMost("1")), "retry: expected an object with `pay`"),  # type: ignore[arg-type]
-        (
-            lambda: PayerPolicy(budget=AtMost),
-            "budget: expected an object with `allows`, got the class AtMost",
-        ),  # type: ignore[arg-type]
     ],
 )
 def test_an_impossible_policy_is_refused(make: Callable[[], object], says: str) -> None:

@@ -33,19 +33,6 @@ def test_a_shop_that_takes_the_payment_and_asks_again_gets_no_more(reuse: bool) 
     assert first not in text, "the payment id is a proof of payment"
 
 
-def test_another_payment_is_made_only_if_the_caller_asks_for_it() -> None:
-    shop, auth = Shop(), payer(max_unserved=2)
-    with shop.client(auth) as http:
-        for _ in range(4):
-            with pytest.raises(PaidNotServed):
-                http.get(URL)
-        assert auth.signed_base == 20_000
-        auth.max_unserved = 3
-        with pytest.raises(PaidNotServed):
-            http.get(URL)
-    assert (len(shop.headers), auth.signed_base) == (3, 30_000)
-
-
 def test_other_resources_are_paid_for_themselves() -> None:
     shop, auth = Shop(), payer()
     with shop.client(auth) as http:
@@ -123,23 +110,6 @@ def test_a_payment_without_an_answer_is_shown_until_it_is_served(reuse: bool, st
 
 
 # --- settlements that are refused, and not for ever ------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "error",
-    ["Insufficient USDC balance", "Invalid signature", "Settlement failed", "Nonce already used",
-     "Facilitator unreachable", "Settlement pending", "Authorization expired", "Nein."],
-)  # fmt: skip
-def test_a_refusal_that_is_not_final_is_answered_with_the_same_header(error: str) -> None:
-    refused: list[Reply] = [(402, {"error": error, "final": False, "reason": "stays valid"})] * 3
-    shop, auth = Shop(serves=served), payer()
-    shop.settles = lambda body: refused.pop() if refused else receipt(body)
-    with shop.client(auth) as http:
-        for _ in range(3):
-            with pytest.raises(PaymentFailed, match="sends the same authorization again"):
-                http.get(URL)
-        assert http.get(URL).status_code == 200
-    assert (len(shop.settled), len(shop.headers), auth.signed_base) == (4, 1, 10_000)
 
 
 def test_a_receipt_without_success_is_none() -> None:

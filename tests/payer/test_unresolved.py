@@ -179,26 +179,7 @@ def test_refused_authorizations_count_for_the_caps() -> None:
 # --- over -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        STALE,
-        (400, {"error": "Settlement failed"}),
-        (402, {"type": "about:blank", "title": "Too late", "status": 402}),
-        (403, b"<html>no</html>"),
-        (404, {"detail": "Unknown payment id"}),
-        (410, b""),
-        (422, {"detail": [{"loc": ["body"], "msg": "no"}]}),
-        (400, {"detail": EXPIRED}),
-        (500, {"detail": EXPIRED}),
-        (200, {"success": False, "message": "expired"}),
-        (400, {"error": "Nein.", "final": True}),
-        (503, {"error": "Facilitator unreachable", "final": True}),
-        (400, {"error": "Settlement pending", "final": True}),
-        (400, {"error": "Settlement failed", "reason": "refused for good", "final": True}),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("answer", [STALE, (400, {"error": "Nein.", "final": True})], ids=str)
 def test_an_expired_authorization_that_is_refused_again_is_followed_by_another(
     answer: Reply,
 ) -> None:
@@ -234,19 +215,8 @@ def test_the_window_that_was_signed_counts(allowed_s: int) -> None:
     "answer",
     [
         None,
-        (500, {"detail": "Internal Server Error"}),
-        (500, f"Traceback: raise ApiError('{EXPIRED}')".encode()),
-        (502, {"detail": f"no; {EXPIRED}"}),
-        (503, {"detail": "Try again"}),
-        (200, {}),
         (200, {"success": True, "detail": EXPIRED}),
-        (202, {"success": False}),
-        (302, {}),
-        (408, {"detail": "Request timed out"}),
-        (425, {}),
-        (429, {"detail": "Too Many Requests"}),
-        (400, {"error": EXPIRED, "final": False}),
-        (400, {"detail": "Settlement pending"}),
+        *((status, {"detail": "Too early, late or many"}) for status in (408, 425, 429, 503)),
         (409, {"error": "Facilitator unreachable"}),
         (400, {"error": "Facilitator unreachable", "final": "yes"}),
     ],
@@ -269,10 +239,8 @@ def test_what_says_nothing_of_the_payment_never_ends_it(answer: Reply | None) ->
 @pytest.mark.parametrize(
     "answer",
     [
-        (400, {"detail": "Authorization already used"}),
-        (400, {"detail": "FiatTokenV2: authorization is used or canceled"}),
-        (400, {"code": "nonce_already_used"}),
         (422, {"detail": "Duplicate payment"}),
+        (400, {"code": "nonce_already_used"}),
         (409, {"detail": "Conflict"}),
         (409, {"error": "Settlement failed"}),
         (400, {"error": EXPIRED, "reason": "the nonce was used"}),

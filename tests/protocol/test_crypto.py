@@ -2,10 +2,9 @@ import random
 
 import pytest
 from eth_account import Account
-from eth_utils import keccak, to_checksum_address
-from hypothesis import given
+from eth_utils import keccak
 
-from tests.strategies import CURVE_ORDER, addresses, bytes32, private_keys
+from tests.strategies import CURVE_ORDER
 from x402sim.protocol.crypto import (
     HALF_ORDER,
     BadSignature,
@@ -25,22 +24,6 @@ ADDRESS = "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0"
 def test_keccak256_at_the_edges_of_a_block(size):
     data = bytes(i % 251 for i in range(size))
     assert keccak256(data) == keccak(data)
-
-
-@given(address=addresses)
-def test_checksum_is_eip_55(address):
-    assert checksum(address) == to_checksum_address(address)
-
-
-@given(key=private_keys)
-def test_address_of_is_the_account_address(key):
-    assert checksum(key.address) == Account.from_key(key.secret).address
-
-
-@given(key=private_keys, digest=bytes32)
-def test_signatures_are_those_of_eth_account(key, digest):
-    theirs = Account.unsafe_sign_hash(digest, key.secret)
-    assert sign(digest, key) == bytes(theirs.signature)
 
 
 def test_half_order_is_half_the_order_of_the_curve():

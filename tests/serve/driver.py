@@ -248,6 +248,12 @@ class Payer:
         """How often money has left this wallet."""
         return len(self.server.transfers(sender=self.address))
 
+    def assert_paid(self, to: str, transaction: str) -> None:
+        """It has paid PRICE once, to this address, by this transaction."""
+        moved = (self.address.lower(), to.lower(), PRICE)
+        assert self.server.transfers(sender=self.address) == [moved]
+        assert self.server.rpc("eth_getTransactionReceipt", transaction)["status"] == "0x1"
+
     def ask(self) -> dict[str, Any]:
         """Return the 402 of a quote."""
         answer = self.server.http.post(QUOTE, json=ORDER)

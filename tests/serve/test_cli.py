@@ -175,26 +175,6 @@ def test_the_curl_line_of_the_banner_works_when_pasted(banner):
     assert httpx.get(shlex.split(control)[1], trust_env=False, follow_redirects=True).is_success
 
 
-@pytest.mark.clause("1/sign-settle-repeat")
-def test_the_program_of_the_banner_works_when_pasted(banner, tmp_path):
-    lines = banner.splitlines()
-    start = lines.index("import httpx")
-    program = lines[start : start + 5]
-    assert program[-1].startswith("print(")
-    file = tmp_path / "pasted.py"
-    file.write_text("\n".join(program))
-    done = subprocess.run(
-        [command()[0], str(file)],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-        env=environment(),
-    )
-    assert done.returncode == 0, done.stderr
-    assert "'bestVenue'" in done.stdout
-
-
 # --- who may control it ------------------------------------------------------------------
 
 

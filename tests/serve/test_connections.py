@@ -1,6 +1,7 @@
 """Connections: what is idle, half sent or too large is answered and closed; keep-alive is not."""
 
 import asyncio
+import gc
 import json
 import socket
 import threading
@@ -19,6 +20,7 @@ from starlette.routing import Route
 from tests.serve.hosted import status_and_text
 from x402sim.http import web
 from x402sim.protocol.refusals import RequestError
+from x402sim.world.server.cycle import Cycle
 from x402sim.world.server.http import DEADLINES, MAX_HEAD_BYTES, Deadlines, Server
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.serve import run
@@ -145,6 +147,22 @@ def send_slowly(connection: socket.socket, data: bytes) -> None:
 def test_the_stated_defaults():
     assert Deadlines(head_s=10, body_s=30, idle_s=75) == DEADLINES
     assert httpx.Limits().keepalive_expiry < DEADLINES.idle_s
+
+
+def test_a_request_that_was_answered_is_freed_without_the_collector(server):
+    def kept() -> int:
+        return sum(type(each) is Cycle for each in gc.get_objects())
+
+    before, request = kept(), HEAD + b"Content-Length: 0\r\n"
+    gc.disable()
+    try:
+        answered = answers(
+            server, (request + b"\r\n") * 20 + request + b"Connection: close\r\n\r\n"
+        )
+        assert answered[0].count(b'{"size":0}') == 21
+        assert kept() - before < 5
+    finally:
+        gc.enable()
 
 
 # --- what is too slow ----------------------------------------------------------------

@@ -97,7 +97,8 @@ def set_up(rig: ServiceRig, *, decide: dict[str, Any] | None = None, **settings:
     old = rig.service.settings
     decisions = replace(old.decisions, **(decide or {}))
     new = replace(old, decisions=decisions, **settings)
-    object.__setattr__(rig.service.setup, "settings", new)
+    for holder in (rig.service, rig.service.setup):
+        object.__setattr__(holder, "settings", new)
 
 
 def failed(error: str) -> dict[str, Any]:

@@ -1,22 +1,34 @@
-"""One paid request is short to read: 402, payment, and the repeated request that is served."""
+"""One paid request is short to read, and downwards: each file calls only those below it."""
 
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import x402sim.service
 from tests.rig import ServiceRig, scene
+from tests.service.standard import ask, sign
 
-SERVICE = str(Path(x402sim.service.__file__).parent)
+SERVICE = Path(x402sim.service.__file__).parent
+PROJECT = tomllib.loads((SERVICE.parents[1] / "pyproject.toml").read_text())
+CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
+(WALK,) = (each["layers"] for each in CONTRACTS if each["containers"] == ["x402sim.service"])
+PLACES = {name: place for place, layer in enumerate(WALK) for name in layer.split(" | ")}
 
 
 @scene
-async def test_the_lines_that_serve_a_paid_request_are_under_300(rig: ServiceRig) -> None:
+async def test_a_paid_request_runs_under_300_lines_and_is_read_downwards(rig: ServiceRig) -> None:
     lines: set[tuple[str, int]] = set()
+    calls: set[tuple[str, str]] = set()
 
     def trace(frame: Any, event: str, _: Any) -> Any:
-        if not frame.f_code.co_filename.startswith(SERVICE):
+        if (called := part(frame)) is None:
             return None
+        caller = frame.f_back
+        while caller is not None and part(caller) is None:
+            caller = caller.f_back
+        if caller is not None:
+            calls.add((part(caller) or "", called))
         if event == "line":
             lines.add((frame.f_code.co_filename, frame.f_lineno))
         return trace
@@ -26,7 +38,18 @@ async def test_the_lines_that_serve_a_paid_request_are_under_300(rig: ServiceRig
     try:
         payment_id = await rig.buy()
         answer = await rig.ask(x_payment_id=payment_id)
+        run = len(lines)
+        in_one_step = await ask(rig, **sign(rig, 2, await ask(rig)))
     finally:
         sys.settrace(before)
-    assert answer.status_code == 200
-    assert 150 < len(lines) < 300
+    assert answer.status_code == in_one_step.status_code == 200
+    assert 150 < run < 300
+    assert ("payments", "attempts") in calls
+    assert [each for each in calls if PLACES[each[0]] > PLACES[each[1]]] == []
+
+
+def part(frame: Any) -> str | None:
+    """Return the file of the service, or its folder, that a frame runs in."""
+    file = Path(frame.f_code.co_filename)
+    inside = file.is_relative_to(SERVICE)
+    return file.relative_to(SERVICE).with_suffix("").parts[0] if inside else None

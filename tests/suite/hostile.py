@@ -1,13 +1,11 @@
 """A target whose answers attack whoever prints them, and what must not be in the output."""
 
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from contextlib import AbstractContextManager
 
 import msgspec
+
+from tests.cli import shops
 
 NASTY = (
     "\x1b]0;pwned\x07\x1b[2J\x00\n::error file=a::pwned\r\n::set-output name=a::b\n"
@@ -45,33 +43,13 @@ def challenge() -> bytes:
     )  # fmt: skip
 
 
-@contextmanager
-def serving(body: bytes, status: int, at: dict[str, tuple[int, bytes]]) -> Iterator[str]:
+def serving(
+    body: bytes, status: int, at: dict[str, tuple[int, bytes]]
+) -> AbstractContextManager[str]:
     """Serve one answer at every path, but for those in `at`; yields the URL."""
 
-    class Handler(BaseHTTPRequestHandler):
-        disable_nagle_algorithm = True
+    def answer(asked: shops.Asked) -> shops.Reply:
+        code, content = at.get(asked.path, (status, body))
+        return shops.Reply(code, content, {"Content-Type": "text/plain; x=\x1b[31m\x9b"})
 
-        def _answer(self) -> None:
-            self.rfile.read(int(self.headers.get("content-length", 0)))
-            code, content = at.get(self.path, (status, body))
-            self.send_response(code)
-            self.send_header("Content-Type", "text/plain; x=\x1b[31m\x9b")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, *_: Any) -> None:
-            pass
-
-    for method in ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD"):
-        setattr(Handler, f"do_{method}", Handler._answer)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    return shops.serving(answer)

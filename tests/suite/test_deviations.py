@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
+from starlette.responses import JSONResponse, Response
 
 from tests.suite.duo import Duo, conformance
 from tests.suite.gateway import Gateway, running
-from tests.suite.test_target_init import Shop, init
+from tests.suite.test_target_init import init
 from x402sim.suite.deviations import deviations
 from x402sim.suite.look import DEFAULT
 from x402sim.suite.target import (
@@ -120,20 +118,6 @@ def test_what_an_owner_sets_by_hand_is_observed_with_the_sentence(duo: Duo, tmp_
 )
 def test_what_departs(target: Target, keys: list[str]) -> None:
     assert list(deviations(target)) == keys
-
-
-async def page(_: Request) -> Response:
-    return HTMLResponse("<html>pay me</html>", 402)
-
-
-def test_a_page_that_says_402_is_no_service() -> None:
-    every = ["GET", "POST", "PUT"]
-    app: Any = Starlette(routes=[Route("/{path:path}", page, methods=every)])
-    with running(Shop(app)) as it:
-        done = init(it.url, "-o", "-")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "no payment requirements" in done.stderr
-    assert len(done.stderr.splitlines()) == 1
 
 
 UNSEEN = {

@@ -60,14 +60,7 @@ def test_of_a_shop_of_the_sdk_only_a_500_is_found(shop: str, tmp_path: Path) -> 
     file, report = tmp_path / "shop.toml", tmp_path / "report.json"
     with started("--network", "base-sepolia") as world:
         merchant, ready = world.payer(funds=None), world.ready
-        told = {
-            "server": shop,
-            "facilitator": ready["facilitator"],
-            "payTo": merchant.address,
-            "networks": ["eip155:84532"],
-            "network": "eip155:84532",
-            "price": "$0.01",
-        }
+        told = programs.sale(shop, ready["facilitator"], merchant.address, "eip155:84532")
         is_python = shop in ("fastapi", "flask")
         with programs.serving("sell.py" if is_python else SELL, told) as url:
             assert "payment-required" in httpx.get(f"{url}/weather").headers

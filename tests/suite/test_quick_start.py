@@ -5,12 +5,10 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 import pytest
 
 from tests.serve.driver import Running
@@ -20,7 +18,6 @@ from x402sim.suite.engine import folder
 STARTS = (folder() / "README.md").read_text("utf-8").split("## Quick start")[1].split("\n## ")[0]
 BLOCKS = re.findall(r"```sh\n(.*?)```", STARTS, re.DOTALL)
 NAMES = re.findall(r"^\*\*(.*?)\.\*\*", STARTS, re.MULTILINE)
-READY_S = 30
 
 
 def test_there_is_one_of_three_lines_for_each_depth() -> None:
@@ -46,32 +43,25 @@ def run(lines: str, cwd: Path) -> None:
         ["bash", "-c", f"set -e\n{this}\n{lines}"],
         cwd=cwd, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.all
+    assert done.returncode == 0, done.stdout + done.stderr
     assert " passed" in done.stdout
 
 
 @contextmanager
-def background(line: str, url: str, output: Path) -> Iterator[None]:
-    """Run a line that ends with & until the block is done; wait until it answers."""
+def background(line: str) -> Iterator[str]:
+    """Run a line that ends with & until the block is done; give what it prints when it is ready."""
+    assert line.startswith("python -m x402sim ")
     assert line.endswith(" &")
-    command = [sys.executable, *line.removesuffix(" &").split()[1:]]
-    with output.open("w") as file:
-        process = subprocess.Popen(command, stdout=file, stderr=file)
-        try:
-            end = time.monotonic() + READY_S
-            while time.monotonic() < end and not _answers(url):
-                time.sleep(0.05)
-            yield
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(15)
-
-
-def _answers(url: str) -> bool:
+    running = Running(*line.removesuffix(" &").split()[3:])
     try:
-        return httpx.get(f"{url}/_sim/who", trust_env=False).status_code == 200
-    except httpx.TransportError:
-        return False
+        printed = [running.line()]
+        while not printed[-1].startswith("Ctrl-C"):
+            printed.append(running.line())
+            assert printed[-1], running.errors()
+        yield "".join(printed)
+    finally:
+        running.end(signal.SIGINT)
+        running.close()
 
 
 @pytest.mark.waits
@@ -96,10 +86,9 @@ def test_a_url_and_a_key(duo: Duo, tmp_path: Path) -> None:
 def test_a_url_and_a_world(tmp_path: Path) -> None:
     port = str(free_port())
     first, *rest = BLOCKS[2].replace("4020", port).splitlines()
-    printed = tmp_path / "printed"
-    with background(first, f"http://127.0.0.1:{port}", printed):
-        settings = dict(re.findall(r"^export (\w+)=(\S+)$", printed.read_text(), re.MULTILINE))
-        assert "FACILITATOR_URL" in settings, printed.read_text()
+    with background(first) as printed:
+        settings = dict(re.findall(r"^ *export (\w+)=(\S+)$", printed, re.MULTILINE))
+        assert "FACILITATOR_URL" in settings, printed
         service = Running("service", "--port", "0", env=settings)
         try:
             url = service.line().split()[3].rstrip(";")
@@ -113,5 +102,5 @@ def test_a_url_and_a_world(tmp_path: Path) -> None:
 def test_the_service_of_this_package(tmp_path: Path) -> None:
     port = str(free_port())
     first, *rest = BLOCKS[3].replace("4020", port).splitlines()
-    with background(first, f"http://127.0.0.1:{port}", tmp_path / "printed"):
+    with background(first):
         run("\n".join(rest), tmp_path)

@@ -147,16 +147,6 @@ def test_a_run_can_be_pickled(name: str) -> None:
     assert again.payments.equals(run.payments)
 
 
-def test_stories_of_ones_own_are_played_again_by_file_and_function(tmp_path: Path) -> None:
-    file = tmp_path / "mine.py"
-    file.write_text("async def first(world): {}['a']\n\n\nasync def second(world): pass\n")
-    run = World(seed=4).play(f"{file}:first")
-    assert run.reason == "KeyError: 'a'"
-    assert run.command == "python -m x402sim run mine.py:first --on in-process --seed 4"
-    with pytest.raises(ValueError, match="unknown function 'frist'; did you mean 'first'"):
-        World().play(f"{file}:frist")
-
-
 # --- a story that nothing wakes ---------------------------------------------------------
 
 

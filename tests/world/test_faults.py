@@ -205,14 +205,6 @@ async def test_the_moment(world: LiveWorld, alice: Payer) -> None:
         await world.heal()
 
 
-@played("on")
-async def test_contains_looks_at_the_query_too(world: LiveWorld, alice: Payer) -> None:
-    await world.fault(Fault(victim="service", contains="free=1", times=None, **TEAPOT))
-    assert (await alice.ask()).status == 402
-    assert (await alice.ask(QUOTE + "?free=1")).status == 418
-    assert (await alice.ask(QUOTE + "?free=2")).status == 402
-
-
 @pytest.mark.parametrize("spelling", ["hex", "base64"])
 def test_contains_looks_into_payment_headers(spelling: Spelling) -> None:
     """Which spelling a service passes on is its choice, and not the fault's business."""
@@ -312,16 +304,6 @@ def test_the_control_api_lists_what_may_still_strike(server: LocalServer) -> Non
     httpx.post(url, json=fault)
     assert httpx.post(f"{url}/clear").json() == {"standing": 0}
     assert httpx.get(f"{server.url}/healthz").status_code == 200
-
-
-def test_faults_of_some_texts_can_be_kept(server: LocalServer) -> None:
-    url = f"{server.control_url}/faults"
-    for contains in ("", "0xaa", "0xbb"):
-        fault = {"victim": "facilitator", "does": "refuse", "contains": contains}
-        httpx.post(url, json=fault)
-    assert httpx.post(f"{url}/clear", json={"keep": ["0xbb", ""]}).json() == {"standing": 1}
-    assert [each["contains"] for each in httpx.get(url).json()] == ["0xbb"]
-    assert httpx.post(f"{url}/clear").json() == {"standing": 0}
 
 
 # --- the service dies ----------------------------------------------------------------

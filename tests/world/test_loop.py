@@ -1,14 +1,13 @@
 """Virtual time: it jumps, it is exact, it stands still for threads, and it says when it is stuck."""
 
 import asyncio
-import threading
 import time
 from contextlib import suppress
 
 import pytest
 
 from x402sim import LiveWorld, World
-from x402sim.clock import Clock
+from x402sim.http.exchange import within
 from x402sim.world import loop
 from x402sim.world.loop import Deadlock, TimeStandsStill, VirtualLoop, run_virtual
 from x402sim.world.story.payer import Payer
@@ -27,6 +26,31 @@ def test_timers_fire_in_order_and_at_their_exact_times() -> None:
 
     run_virtual(main)
     assert seen == [("a", 0.1), ("a again", 0.1), ("b", 0.2), ("c", 0.3), ("long", 1e6)]
+
+
+def test_a_deadline_ends_the_work_that_waits_when_that_has_cleaned_up() -> None:
+    async def work(*naps: float) -> float:
+        for nap in naps:
+            try:
+                await asyncio.sleep(nap)
+            except asyncio.CancelledError:
+                await asyncio.sleep(1)
+                raise
+        return asyncio.get_running_loop().time()
+
+    async def main() -> float:
+        assert await within(2, work()) == 0
+        assert await within(2, work(0.5, 1)) == 1.5
+        with pytest.raises(TimeoutError):
+            await within(2, work(0.5, 5))
+        waiting = asyncio.create_task(within(2, work(5)))
+        await asyncio.sleep(0.5)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        return asyncio.get_running_loop().time()
+
+    assert run_virtual(main) == 1.5 + (2 + 1) + (0.5 + 1)
 
 
 def test_time_stands_still_while_a_thread_works() -> None:
@@ -55,18 +79,6 @@ def test_a_deadlock_is_named_and_not_waited_for() -> None:
         run_virtual(main)
 
 
-def test_a_wake_up_from_another_thread_is_heard() -> None:
-    async def main() -> str:
-        loop = asyncio.get_running_loop()
-        woken: asyncio.Future[str] = loop.create_future()
-        other = threading.Thread(target=loop.call_soon_threadsafe, args=(woken.set_result, "up"))
-        other.start()
-        other.join()
-        return await woken
-
-    assert run_virtual(main) == "up"
-
-
 def test_it_runs_inside_a_running_loop_as_in_a_notebook() -> None:
     async def inner() -> None:
         await asyncio.sleep(1000)
@@ -79,20 +91,6 @@ def test_it_runs_inside_a_running_loop_as_in_a_notebook() -> None:
         run_virtual(inner)
     with pytest.raises(KeyError, match="1000"):
         asyncio.run(cell())
-
-
-def test_our_clock_follows_the_loop() -> None:
-    async def main() -> list[float]:
-        loop = asyncio.get_running_loop()
-        clock = Clock(lambda: 1_800_000_000 + loop.time())
-        times = [clock.now()]
-        await clock.sleep(300)
-        times.append(clock.now())
-        clock.advance(50)
-        await clock.sleep(0.25)
-        return [*times, clock.now()]
-
-    assert run_virtual(main) == [1_800_000_000, 1_800_000_300, 1_800_000_350.25]
 
 
 def test_timers_of_the_same_time_fire_as_they_were_set() -> None:

@@ -71,16 +71,6 @@ def test_the_answer_to_a_payer_is_lost(retry: Any, charged: int, asked: str) -> 
     }
 
 
-@played()
-async def test_a_payer_waits_between_its_tries(world: LiveWorld) -> None:
-    policy = PayerPolicy(retry=SameAuthorization(times=2, wait_s=7))
-    alice = await world.payer("alice", balance="1.00", policy=policy)
-    await world.fault(Fault(victim="facilitator", does="refuse", path="/settle", times=2))
-    began_s = world.clock.now()
-    assert (await alice.buy()).status == 200
-    assert world.clock.now() - began_s == pytest.approx(14)
-
-
 def test_after_a_final_refusal_the_payment_is_not_shown() -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")

@@ -2,8 +2,6 @@
 
 import asyncio
 import re
-import socket
-from pathlib import Path
 
 import httpx
 import pytest
@@ -99,24 +97,6 @@ def test_its_async_twin_has_the_same_as_coroutines() -> None:
             _ = server.control
 
     asyncio.run(main())
-
-
-def test_misspelt_names_are_errors_immediately(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="0 to 65535, not 99999"):
-        LocalServer(port=99999)
-    with pytest.raises(ValueError, match="block time is"):
-        LocalServer(block_time_s=0)
-    with pytest.raises(ValueError, match="Possible: cronos-testnet"):
-        LocalServer(network="cronos")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(OSError, match=f"127.0.0.1 port {port}.*port 0 takes a free one"):
-            LocalServer(port=port).start()
-    (tmp_path / "notes.txt").write_text("no database at all, but a text of some length\n" * 9)
-    with pytest.raises(Exception, match="not a database"):
-        LocalServer(file=tmp_path / "notes.txt").start()
 
 
 OWN = Network("my-net", 4711, b"\xab" * 20, 'My "Dollar"', "MYD", "3", 18)

@@ -88,8 +88,8 @@ async def _asked(request: Request) -> Asked:
 
     Decision: 2.3/version-header.
     """
-    named = request.headers.get(cronos.VERSION_HEADER, str(cronos.VERSION))
-    if named != str(cronos.VERSION):
+    named = web.header(request, cronos.VERSION_HEADER.lower().encode())
+    if named is not None and named != str(cronos.VERSION):
         wanted = f"wanted {cronos.VERSION}, got {named[:40]}"
         raise web.Refused(400, f"Unsupported {cronos.VERSION_HEADER}", wanted)
     body: cronos.VerifyRequest = web.parse(await web.read_body(request), cronos.VerifyRequest)
@@ -114,7 +114,7 @@ def _settle_answer(
                 value=str(auth.value),
                 block_number=outcome.block_number,
                 network=facilitator.network.name,
-                timestamp=iso(facilitator.clock.now_ms() / 1000),
+                timestamp=iso(facilitator.clock.now_ms()),
             )
         case NotTransferred():
             return _failed(facilitator, _ERRORS.get(outcome.why, SettleError.FAILED).value)
@@ -130,7 +130,7 @@ def _failed(facilitator: Facilitator, error: str) -> cronos.Failed:
     return cronos.Failed(
         x402_version=cronos.VERSION,
         network=facilitator.network.name,
-        timestamp=iso(facilitator.clock.now_ms() / 1000),
+        timestamp=iso(facilitator.clock.now_ms()),
         error=error,
     )
 

@@ -60,7 +60,7 @@ class Catalogue:
 
         One that does not declare itself, has no URL or is too large is not listed.
         """
-        item = _item(payment, accepted, iso(self._clock.now()))
+        item = _item(payment, accepted, iso(self._clock.now_ms()))
         if item is None or not item.resource or len(encode(item)) > MAX_ITEM_BYTES:
             return
         self._items.pop(item.resource, None)

@@ -179,11 +179,12 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
     `receipt_timeout_s`. In the dialects of the standard, what is pending is waited for again and
     not sent twice. Raises `ChainUnavailable` unless something was sent.
     """
-    tx_hash = _sent_earlier(facilitator, asked)
+    payment, tx_hash = asked.payment, None
+    if asked.terms is not None and payment is not None:
+        tx_hash = facilitator.pending.get(payment.authorization)
     rejected = await verify(facilitator, asked if tx_hash is None else _in_its_window(asked))
-    if rejected is not None or asked.payment is None:
+    if rejected is not None or payment is None:
         return rejected or InvalidPayment(Invalid.HEADER)
-    payment = asked.payment
     if tx_hash is None:
         sent = await _send(facilitator, payment)
         if isinstance(sent, NotTransferred):
@@ -195,13 +196,6 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
         if isinstance(outcome, PendingTransfer):
             facilitator.pending[payment.authorization] = tx_hash
     return outcome
-
-
-def _sent_earlier(facilitator: Facilitator, asked: Asked) -> Hash | None:
-    """Return the transaction that was sent for this authorization and is pending, if any."""
-    if asked.terms is None or asked.payment is None:
-        return None
-    return facilitator.pending.get(asked.payment.authorization)
 
 
 def _in_its_window(asked: Asked) -> Asked:

@@ -3,9 +3,11 @@
 The parts of a world need no client library to reach each other; the exceptions are httpx's.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable
-from typing import Any
+from collections.abc import Awaitable, Generator
+from types import coroutine
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import httpx
@@ -13,6 +15,7 @@ import msgspec
 
 from x402sim.http.bounded import Limits, read
 
+T = TypeVar("T")
 Headers = list[tuple[bytes, bytes]]
 UNLIMITED = 1 << 40
 """The bytes of an answer to a request that does not limit them."""
@@ -145,3 +148,34 @@ def plain(response: httpx.Response) -> Response:
     raw = [(name.lower(), value) for name, value in response.headers.raw]
     headers = [pair for pair in raw if pair[0] != b"content-encoding"]
     return Response(response.status_code, headers, response.content)
+
+
+async def within(seconds: float, work: Awaitable[T]) -> T:
+    """Return the result of some work; raises `TimeoutError` if it waits for so long.
+
+    A timer costs as much as a small answer, so that there is none until the work waits.
+    """
+    steps = work.__await__()
+    try:
+        waits_for = next(steps)
+    except StopIteration as done:
+        result: T = done.value
+        return result
+    async with asyncio.timeout(seconds):
+        return await _rest(steps, waits_for)
+
+
+@coroutine
+def _rest(steps: Generator[Any, None, T], waits_for: Any) -> Generator[Any, None, T]:
+    """Do the rest of some work, which waits for something already."""
+    try:
+        while True:
+            try:
+                yield waits_for
+            except BaseException as raised:  # noqa: BLE001 - the work is told
+                waits_for = steps.throw(raised)
+            else:
+                waits_for = next(steps)
+    except StopIteration as done:
+        result: T = done.value
+        return result

@@ -59,11 +59,15 @@ class _Json(Response):
 
     def __init__(self, body: bytes, status: int, headers: Mapping[str, str]) -> None:
         self.status_code, self.body, self.background = status, body, None
-        self.raw_headers = [_NO_STORE, (b"content-length", b"%d" % len(body)), _JSON]
-        if headers:
-            self.raw_headers[1:1] = [
-                (name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()
-            ]
+        self.raw_headers = [_NO_STORE]
+        for name, value in headers.items():
+            self.raw_headers.append((_lowered(name), value.encode("latin-1")))
+        self.raw_headers += (b"content-length", b"%d" % len(body)), _JSON
+
+
+@lru_cache(maxsize=64)
+def _lowered(name: str) -> bytes:
+    return name.lower().encode()
 
 
 def answer(message: Any, status: int = 200, headers: Mapping[str, str] = _NONE) -> Response:
@@ -145,12 +149,12 @@ def connection(request: Request) -> Connection:
     return found
 
 
-def headers_of(request: Request) -> Mapping[str, str]:
-    """Return the request's headers by their names in lower case; of equal ones the first counts."""
-    return {
-        name.decode("latin-1"): value.decode("latin-1")
-        for name, value in reversed(request.scope["headers"])
-    }
+def header(request: Request, name: bytes) -> str | None:
+    """Return the first header of a name in lower case, if there is one."""
+    for each, value in request.scope["headers"]:
+        if each == name:
+            return str(value, "latin-1")
+    return None
 
 
 def url_of(request: Request) -> str:
@@ -161,10 +165,7 @@ def url_of(request: Request) -> str:
 
 
 def _first(scope: Scope, wanted: bytes) -> bytes | None:
-    for name, value in scope["headers"]:
-        if name == wanted:
-            return bytes(value)
-    return None
+    return dict(reversed(scope["headers"])).get(wanted)
 
 
 @lru_cache(maxsize=8)  # a host may be long, and there are few

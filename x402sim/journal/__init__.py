@@ -37,8 +37,8 @@ class Journal:
         """The most entries that are kept; None if all are."""
         self.listeners: list[Callable[[Entry], None]] = []
         """Called with every entry as it is recorded; they may record events of their own."""
-        self.made: tuple[int, Any] = 0, None
-        """What a reader has made of so many entries, to use it again while there are no more."""
+        self.made: tuple[int, dict[Any, Any]] = 0, {}
+        """What readers have made of so many entries, to use it again while there are no more."""
 
     def __repr__(self) -> str:
         """Return how many entries are kept, the first and the last; `list(journal)` has all."""
@@ -97,7 +97,7 @@ class Journal:
         added = [Entry(each.seq, max(each.at_ms, first_ms), each.event) for each in others]
         entries = sorted([*ours, *added], key=lambda entry: entry.at_ms)
         self._storage.replace(Entry(n, each.at_ms, each.event) for n, each in enumerate(entries))
-        self._next, self.made = len(entries), (0, None)
+        self._next, self.made = len(entries), (0, {})
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._storage)

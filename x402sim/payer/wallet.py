@@ -20,7 +20,6 @@ from x402sim.protocol.crypto import (
 )
 from x402sim.protocol.eip3009 import (
     RECEIVE_TYPEHASH,
-    TRANSFER_TYPEHASH,
     Authorization,
     Domain,
     cancel_digest,
@@ -154,8 +153,8 @@ class Wallet:
 
         `receive` signs a ReceiveWithAuthorization, which only the payee may submit.
         """
-        typehash = RECEIVE_TYPEHASH if receive else TRANSFER_TYPEHASH
-        return sign(transfer_digest(auth, domain, typehash), self._key)
+        other = (RECEIVE_TYPEHASH,) if receive else ()
+        return sign(transfer_digest(auth, domain, *other), self._key)
 
     def name_of(self, auth: Authorization) -> str:
         """Return the id of a payment that nobody else can tell from the chain: 16 bytes as hex."""

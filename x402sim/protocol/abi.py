@@ -3,9 +3,11 @@
 An argument is one 32-byte word, except `bytes`, which follows the words.
 """
 
-from x402sim.protocol.crypto import Address, keccak256, word as word
+from x402sim.protocol.crypto import Address, keccak256, words
 from x402sim.protocol.eip3009 import Authorization, Permit
 
+word = words
+"""One word."""
 _AUTH = "address,address,uint256,uint256,uint256,bytes32"
 
 
@@ -87,7 +89,7 @@ _ERROR = selector("Error(string)")
 def text(value: str) -> bytes:
     """Return an ABI-encoded string result."""
     raw = value.encode()
-    return word(32) + word(len(raw)) + raw + bytes(-len(raw) % 32)
+    return words(32, len(raw)) + raw + bytes(-len(raw) % 32)
 
 
 def read_text(data: bytes) -> str:
@@ -102,7 +104,7 @@ def revert_data(reason: str) -> bytes:
 
 def calldata(function: bytes, *arguments: int | bytes) -> bytes:
     """Return the calldata of a function whose arguments are all single words."""
-    return function + b"".join(map(word, arguments))
+    return function + words(*arguments)
 
 
 def balance_of(account: Address) -> bytes:

@@ -143,9 +143,9 @@ def parse_key(key: str | bytes) -> bytes:
     return raw
 
 
-def word(value: int | bytes) -> bytes:
-    """Return one 32-byte word: an integer, an address, or 32 bytes."""
-    return value.to_bytes(32) if isinstance(value, int) else value.rjust(32, b"\0")
+def words(*values: int | bytes) -> bytes:
+    """Return 32-byte words, each an integer, an address, or 32 bytes."""
+    return b"".join([v.to_bytes(32) if isinstance(v, int) else v.rjust(32, b"\0") for v in values])
 
 
 def to_hex(value: bytes) -> str:

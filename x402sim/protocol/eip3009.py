@@ -9,7 +9,7 @@ from functools import lru_cache
 import msgspec
 from msgspec.structs import astuple
 
-from x402sim.protocol.crypto import Address, keccak256, word
+from x402sim.protocol.crypto import Address, keccak256, words
 
 _TERMS = (
     "address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce"
@@ -61,13 +61,13 @@ class Permit(msgspec.Struct, frozen=True):
 def separator(domain: Domain) -> bytes:
     """Return the EIP-712 domain separator."""
     texts = keccak256(domain.name.encode()) + keccak256(domain.version.encode())
-    there = word(domain.chain_id) + word(domain.verifying_contract)
+    there = words(domain.chain_id, domain.verifying_contract)
     return keccak256(_DOMAIN_TYPEHASH + texts + there)
 
 
 def digest(domain: Domain, typehash: bytes, *fields: int | bytes) -> bytes:
     """Return the 32 bytes that are signed for a message whose fields are single words (EIP-712)."""
-    struct = keccak256(typehash + b"".join(map(word, fields)))
+    struct = keccak256(typehash + words(*fields))
     return keccak256(b"\x19\x01" + separator(domain) + struct)
 
 

@@ -33,23 +33,16 @@ class SignedPayment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PresentedPayment(msgspec.Struct, frozen=True):
-    """A payment header's text and decoded content; `signed` is None if decoding fails.
+    """A payment header's text and decoded content, of which nothing is set if decoding fails.
 
+    `valid_before` is the end of its window, in Unix seconds.
     The text goes to the facilitator unchanged in either case, as the facilitator judges it.
     """
 
     text: str
-    signed: SignedPayment | None
-
-    @property
-    def authorization(self) -> Authorization | None:
-        """The authorization in the header; None if decoding failed."""
-        return self.signed.authorization if self.signed else None
-
-    @property
-    def valid_before(self) -> int:
-        """The end of its window, in Unix seconds; 0 if decoding failed."""
-        return self.signed.authorization.valid_before if self.signed else 0
+    signed: SignedPayment | None = None
+    authorization: Authorization | None = None
+    valid_before: int = 0
 
 
 def encode_header(
@@ -123,21 +116,14 @@ def read_signed(fields: Any, signature: str) -> tuple[Authorization, bytes]:
 
 
 @lru_cache(maxsize=64)
-def read_authorization(text: str) -> tuple[PaymentHeader, Authorization, bytes]:
-    """Return a decoded header of any version, its authorization and signature, or `BadMessage`.
+def read_versioned(text: str) -> tuple[int, SignedPayment]:
+    """Return the version of a header, which may be any, and its content; raises `BadMessage`.
 
     Cached: in one process a header is read by the service, by its facilitator, and on each link.
     """
     header = decode_header(text)
-    return header, *authorization_of(header)
-
-
-def read_header(text: str) -> SignedPayment:
-    """Decode a payment header in either spelling; raises `BadMessage`."""
-    header, authorization, signature = read_authorization(text)
-    if header.x402_version != 1:
-        raise BadMessage(f"x402Version: expected 1, got {header.x402_version}")
-    return SignedPayment(
+    authorization, signature = authorization_of(header)
+    return header.x402_version, SignedPayment(
         scheme=header.scheme,
         network=header.network,
         asset=header.payload.asset,
@@ -146,12 +132,22 @@ def read_header(text: str) -> SignedPayment:
     )
 
 
+def read_header(text: str) -> SignedPayment:
+    """Decode a payment header in either spelling; raises `BadMessage`."""
+    version, signed = read_versioned(text)
+    if version != 1:
+        raise BadMessage(f"x402Version: expected 1, got {version}")
+    return signed
+
+
 def present(text: str) -> PresentedPayment:
     """Decode a payment header if possible, and keep its text unchanged."""
     try:
-        return PresentedPayment(text, read_header(text))
+        signed = read_header(text)
     except BadMessage:
-        return PresentedPayment(text, None)
+        return PresentedPayment(text)
+    auth = signed.authorization
+    return PresentedPayment(text, signed, auth, auth.valid_before)
 
 
 _URL_SAFE = str.maketrans("-_", "+/")

@@ -10,7 +10,7 @@ MAX_UINT256 = 2**256 - 1
 MAX_STORED = 2**63 - 1
 """The largest integer the service stores (SQLite's)."""
 
-_BASE_UNITS = re.compile(r"0|[1-9][0-9]{0,77}")
+BASE_UNITS = re.compile(r"0|[1-9][0-9]{0,77}")
 _DECIMAL = re.compile(r"(0|[1-9][0-9]{0,77})(?:\.([0-9]+))?")
 
 
@@ -19,7 +19,7 @@ def parse_base(text: str) -> int:
 
     "10000" is one; "010", "1e4", "+1", " 1", "1.0", "" and 2^256 raise `ValueError`.
     """
-    if not _BASE_UNITS.fullmatch(text) or int(text) > MAX_UINT256:
+    if not BASE_UNITS.fullmatch(text) or int(text) > MAX_UINT256:
         raise ValueError(f"expected base units as a plain integer below 2^256, got {text[:90]!r}")
     return int(text)
 

@@ -7,7 +7,6 @@ defective service; the tests must detect each one.
 Clauses: 2.1/*, 5/exact-amount, 5/exact-recipient, 5/signature-proves.
 """
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -20,12 +19,12 @@ from x402sim.protocol.crypto import BadSignature, canonical, is_of_undeployed, r
 from x402sim.protocol.eip3009 import is_early, is_late, transfer_digest
 from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import PaymentRequirements, RequiredPayment, wire_name
+from x402sim.protocol.money import BASE_UNITS
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
 
 GRACE_S = 6
 """Seconds that an authorization must still be valid, to be settled in time; others use it, too."""
-_BASE_UNITS = re.compile(r"0|[1-9][0-9]{0,77}")
 Case = TypeVar("Case")
 Verdict = TypeVar("Verdict")
 
@@ -166,7 +165,7 @@ class Verification(msgspec.Struct, frozen=True):
     def pays_enough(self) -> bool:
         """Compare the amount with the required one (5/exact-amount)."""
         wanted, value = self.requirements.max_amount_required, self.payment.authorization.value
-        if self.terms is not None and self.terms.may_exceed and _BASE_UNITS.fullmatch(wanted):
+        if self.terms is not None and self.terms.may_exceed and BASE_UNITS.fullmatch(wanted):
             return value >= int(wanted)
         return wanted == str(value)
 

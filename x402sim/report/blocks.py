@@ -10,16 +10,16 @@ from typing import Any
 import pandas as pd
 
 from x402sim.events import ChainReorganised, TransactionMined, TransactionUndone
-from x402sim.journal import Entry, Journal
+from x402sim.journal import Journal
 from x402sim.report.columns import flag, frame, integer, kinds
-from x402sim.report.reading import Reading
+from x402sim.report.reading import Reading, in_turn, once
 
 
 @dataclass(slots=True)
 class _Fork:
     """A reorganisation, and the blocks with transactions that it replaced."""
 
-    entry: Entry
+    at_ms: int
     number: int
     depth: int
     blocks: list["_Block"] = field(default_factory=list)
@@ -32,51 +32,65 @@ class _Block:
     Of its transactions, `again` were mined in a later block after it was `orphaned`.
     """
 
-    entry: Entry
+    at_ms: int
     n: int
-    first: TransactionMined
+    number: int
+    time_s: int
+    """The time that it has on the chain."""
     transactions: int = 0
     gas: int = 0
-    orphaned: Entry | None = None
+    orphaned_ms: int | None = None
     fork: _Fork | None = None
     replaced_by: int | None = None
     again: int = 0
 
     @property
     def dropped(self) -> int:
-        return self.transactions - self.again if self.orphaned else 0
+        return self.transactions - self.again if self.orphaned_ms is not None else 0
 
 
-def _followed(journal: Journal) -> tuple[list[_Block], list[_Fork]]:
-    """Return all blocks with transactions and all reorganisations, in order."""
-    blocks, forks = list[_Block](), list[_Fork]()
-    newest, mined_in = dict[int, _Block](), dict[str, _Block]()
-    fork: _Fork | None = None
-    for entry in journal.of(ChainReorganised, TransactionMined, TransactionUndone):
-        event = entry.event
-        if isinstance(event, ChainReorganised):
-            fork = _Fork(entry, len(forks) + 1, event.depth)
-            forks.append(fork)
-        elif isinstance(event, TransactionMined):
-            fork, block = None, newest.get(event.block)
-            if block is None or block.orphaned:
-                before, block = block, _Block(entry, len(blocks) + 1, event)
-                blocks.append(block)
-                newest[event.block] = block
-                if before:
-                    before.replaced_by = block.n
-            block.transactions += 1
-            block.gas += event.gas
-            if earlier := mined_in.get(event.tx_hash):
-                earlier.again += 1
-            mined_in[event.tx_hash] = block
-        elif isinstance(event, TransactionUndone):
-            undone = mined_in.get(event.tx_hash)
-            if undone and undone.orphaned is None:
-                undone.orphaned, undone.fork = entry, fork
-                if fork:
-                    fork.blocks.append(undone)
-    return blocks, forks
+class _Chain:
+    """Follows all blocks with transactions, and all reorganisations, in order."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.blocks, self.forks = list[_Block](), list[_Fork]()
+        self._newest, self._mined_in = dict[int, _Block](), dict[str, _Block]()
+        self._fork: _Fork | None = None
+        mined = "seq", "at_ms", "tx_hash", "block", "block_time_s", "gas"
+        in_turn(
+            (self._forked, journal.rows(ChainReorganised, "seq", "at_ms", "depth")),
+            (self._mined, journal.rows(TransactionMined, *mined)),
+            (self._undone, journal.rows(TransactionUndone, "seq", "at_ms", "tx_hash")),
+        )
+
+    def _forked(self, row: tuple[int, int, int]) -> None:
+        self._fork = _Fork(row[1], len(self.forks) + 1, row[2])
+        self.forks.append(self._fork)
+
+    def _mined(self, row: tuple[int, int, str, int, int, int]) -> None:
+        _, at_ms, tx_hash, number, time_s, gas = row
+        self._fork, block = None, self._newest.get(number)
+        if block is None or block.orphaned_ms is not None:
+            before, block = block, _Block(at_ms, len(self.blocks) + 1, number, time_s)
+            self.blocks.append(block)
+            self._newest[number] = block
+            if before:
+                before.replaced_by = block.n
+        block.transactions += 1
+        block.gas += gas
+        if earlier := self._mined_in.get(tx_hash):
+            earlier.again += 1
+        self._mined_in[tx_hash] = block
+
+    def _undone(self, row: tuple[int, int, str]) -> None:
+        block = self._mined_in.get(row[2])
+        if block and block.orphaned_ms is None:
+            block.orphaned_ms, block.fork = row[1], self._fork
+            if self._fork:
+                self._fork.blocks.append(block)
+
+
+_followed = once(_Chain)
 
 
 _BLOCKS = kinds(
@@ -105,15 +119,15 @@ def blocks(journal: Journal) -> pd.DataFrame:
     reading = Reading(journal)
 
     def row(block: _Block) -> tuple[Any, ...]:
-        orphaned, fork = block.orphaned, block.fork
+        orphaned_ms, fork = block.orphaned_ms, block.fork
         return (
-            block.n, block.first.block, *reading.when(block.entry.at_ms),
-            reading.since(block.first.block_time_s * 1000), block.transactions, block.gas,
-            orphaned is None, reading.since(orphaned.at_ms) if orphaned else None,
+            block.n, block.number, *reading.when(block.at_ms),
+            reading.since(block.time_s * 1000), block.transactions, block.gas,
+            orphaned_ms is None, reading.since(orphaned_ms),
             fork and fork.number, fork and fork.depth, block.replaced_by, block.dropped,
         )  # fmt: skip
 
-    return frame(_BLOCKS, map(row, _followed(journal)[0]), reading.decimals)
+    return frame(_BLOCKS, map(row, _followed(journal).blocks), reading.decimals)
 
 
 _FORKS = kinds(
@@ -138,13 +152,13 @@ def forks(journal: Journal) -> pd.DataFrame:
     rows = (
         (
             fork.number,
-            *reading.when(fork.entry.at_ms),
+            *reading.when(fork.at_ms),
             fork.depth,
-            min((block.first.block for block in fork.blocks), default=None),
+            min((block.number for block in fork.blocks), default=None),
             len(fork.blocks),
             sum(block.transactions for block in fork.blocks),
             sum(block.dropped for block in fork.blocks),
         )
-        for fork in _followed(journal)[1]
+        for fork in _followed(journal).forks
     )
     return frame(_FORKS, rows, reading.decimals)

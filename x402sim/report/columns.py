@@ -66,7 +66,10 @@ class Table(dict[str, Any]):
 
 
 def tables(journal: Journal, *kinds: type[BaseEvent]) -> list[Table]:
-    """Return the columns of all events of each kind."""
+    """Return the columns of all events of each kind.
+
+    Their texts have the same numbers; those of another call may have others.
+    """
     texts, parts = journal.columns(*kinds)
     return [Table(kind, texts, each) for kind, each in zip(kinds, parts, strict=True)]
 

@@ -4,14 +4,17 @@ Each transaction that stands in the chain is counted once, so that the fees add 
 native balances have lost.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from functools import cache
+from operator import itemgetter
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from x402sim.events import PayerJoined, TransactionMined
 from x402sim.journal import Journal
-from x402sim.report.columns import frame, kinds, one_of
+from x402sim.report.columns import kinds, of_columns, one_of, since
 from x402sim.report.orders import Order, orders_of
 from x402sim.report.reading import Reading
 
@@ -59,7 +62,10 @@ def costs(journal: Journal) -> pd.DataFrame:
         by_party = costs.groupby("party", observed=True)["fee_coins"].sum()
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    found = frame(_COSTS, _rows(reading), reading.decimals)
+    at, *others = list(zip(*_rows(reading), strict=True)) or [()] * (len(_COSTS) - 1)
+    moments = pa.array(at, pa.int64())
+    columns = since(moments, reading.start_ms), moments, *others
+    found = of_columns(_COSTS, columns, reading.decimals)
     return found if _coin_price(reading) else found.drop(columns="fee")
 
 
@@ -68,13 +74,21 @@ def _coin_price(reading: Reading) -> float | None:
     return float(price) if price else None
 
 
-def _rows(reading: Reading) -> Iterator[Sequence[Any]]:
+def _rows(reading: Reading) -> list[Sequence[Any]]:
+    """Return all columns but the first, whose moments the second has, in order."""
     found = list(enumerate(orders_of(reading.journal), 1))
     owners = {tx: (n, order, order.way) for n, order in found for tx in order.txs}
     owners |= {order.refund_tx: (n, order, "refund") for n, order in found if order.refund_tx}
     waited = {n: (order.served_ms - order.asked_ms) / 1000 for n, order in found if order.served_ms}
     coin_price = _coin_price(reading)
     payers = {payer.address for _, payer in reading.of(PayerJoined)}
+
+    @cache
+    def who_paid(sender: str, call: str | None) -> tuple[str, str]:
+        name = reading.name(sender)
+        settles = call == SETTLEMENT
+        return _party(name, is_payer=sender in payers, settles=settles, of=reading), name
+
     rows: list[Sequence[Any]] = []
     for tx, at_ms, sender, call, gas, gas_price, reverted in reading.standing(
         TransactionMined, "tx_hash", "at_ms", "sender", "call", "gas", "gas_price_wei",
@@ -83,18 +97,15 @@ def _rows(reading: Reading) -> Iterator[Sequence[Any]]:
         step = "failed" if reverted is not None and call == SETTLEMENT else "other"
         n, order, step = owners.get(tx, (None, None, step))
         price_wei = int(gas_price)
-        name = reading.name(sender)
-        party = _party(name, is_payer=sender in payers, settles=call == SETTLEMENT, of=reading)
         coins = gas * price_wei / COIN_WEI
-        paid = tx, party, name, gas, price_wei, coins
+        paid = tx, *who_paid(sender, call), gas, price_wei, coins
         fee = coin_price and coins * coin_price
         rows.append((at_ms, *_of(n, order, step), *paid, fee, waited.pop(n or 0, None)))
     for n, order in found:
         if not order.txs:
             nothing = None, None, None, 0, None, 0.0, coin_price and 0.0
             rows.append((order.asked_ms, *_of(n, order, order.way), *nothing, waited.pop(n, None)))
-    for at_ms, *rest in sorted(rows, key=lambda row: row[0]):
-        yield reading.since(at_ms), at_ms, *rest
+    return sorted(rows, key=itemgetter(0))
 
 
 def _of(number: int | None, order: Order | None, step: str) -> Sequence[Any]:

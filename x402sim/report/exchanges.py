@@ -4,24 +4,27 @@ It says of many exchanges at once what `reading.Exchange` says of one.
 """
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from functools import cached_property
+from itertools import compress
+from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from x402sim.events import AnswerReceived, NoAnswer, RequestSent
+from x402sim.journal import Journal
 from x402sim.report.columns import since, tables, words
-from x402sim.report.reading import OUTCOMES, PAY, Reading
+from x402sim.report.reading import OUTCOMES, PAY, Reading, once
 
 _NEVER = 1 << 62
 _MISSING = {"at_ms": 0, "seq": _NEVER, "status": 0, "final": None, "ok": None}
 """What an exchange has that was not answered; of a text, None."""
 
 
-class Asked(NamedTuple):
+class Asked(msgspec.Struct, frozen=True, gc=False):
     """A request with what ended it; `end_seq` and `ended_ms` are later than all others without."""
 
-    seq: int
     at_ms: int
     payer: str
     service: str
@@ -38,6 +41,8 @@ class Asked(NamedTuple):
     named: str | None
     """The payment id in the answer."""
     tx: str | None
+    pays: bool
+    """Whether it is one to pay."""
 
 
 class Exchanges:
@@ -68,8 +73,9 @@ class Exchanges:
         )
         return np.concatenate([answers, losses, np.full(1, missing)])[self._ends]
 
+    @cached_property
     def columns(self) -> dict[str, Any]:
-        """Return the columns of frames as Arrow arrays: of requests, and what came of them."""
+        """The columns of frames as Arrow arrays: of requests, and what came of them."""
         sent, start_ms = self.sent, self._reading.start_ms
         sent_ms, status = pa.array(sent["at_ms"]), self.ended("status")
         ended_ms = pa.array(self.ended("at_ms", "at_ms"), mask=~self.is_ended)
@@ -93,10 +99,15 @@ class Exchanges:
         ids, empty = self.sent[name], self.sent.texts.get("", 0)
         return words(np.where((ids == 0) | (ids == empty), self.ended(name), ids), self.sent.texts)
 
-    @property
+    @cached_property
     def pays(self) -> Any:
         """Whether each request is one to pay."""
         return self.sent.those("path", lambda path: path.endswith(PAY))
+
+    @cached_property
+    def to_service(self) -> Any:
+        """Whether each request is one to a service."""
+        return self.sent.those("to", self._reading.services.__contains__)
 
     @property
     def asks(self) -> Any:
@@ -119,18 +130,28 @@ class Exchanges:
         found = np.select(list(cases.values()), places, OUTCOMES.index("served"))
         return pa.DictionaryArray.from_arrays(found, pa.array(OUTCOMES))
 
-    def asked(self, wanted: Any) -> Iterator[Asked]:
-        """Yield the requests that are wanted, in order."""
+    def asked(self, wanted: Any) -> Iterator[tuple[int, Asked]]:
+        """Yield those requests to services that are wanted, in order, each with its `seq`."""
+        return zip(self.sent["seq"][wanted].tolist(), self._chosen(wanted), strict=True)
+
+    def answered(self, wanted: Any) -> Iterator[tuple[int, Asked]]:
+        """Yield the same requests, each with the number of its end."""
+        return ((each.end_seq, each) for each in self._chosen(wanted))
+
+    def _chosen(self, wanted: Any) -> Iterator[Asked]:
+        return compress(self._asked, wanted[self.to_service].tolist())
+
+    @cached_property
+    def _asked(self) -> list[Asked]:
+        """All requests to services."""
         sent, texts = self.sent, self.sent.texts.all.__getitem__
 
         def numbers(column: Any) -> list[Any]:
-            found: list[Any] = column[wanted].tolist()
+            found: list[Any] = column[self.to_service].tolist()
             return found
 
         names = ("actor", "to", "method", "path", "payment_id", "session_id", "authorization")
-        return map(
-            Asked,
-            numbers(sent["seq"]),
+        columns = (
             numbers(sent["at_ms"]),
             *(map(texts, numbers(sent[name])) for name in names),
             numbers(self.ended("seq", "seq")),
@@ -140,4 +161,12 @@ class Exchanges:
             numbers(self.ended("final")),
             map(texts, numbers(self.ended("payment_id"))),
             map(texts, numbers(self.ended("tx_hash"))),
+            numbers(self.pays),
         )
+        return list(map(Asked, *columns))
+
+
+@once
+def exchanges_of(journal: Journal) -> Exchanges:
+    """Return the exchanges of a journal."""
+    return Exchanges(Reading(journal))

@@ -13,7 +13,8 @@ same columns.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import pandas as pd
@@ -22,9 +23,9 @@ import pyarrow as pa
 from x402sim.events import Check, IndexerRan
 from x402sim.journal import Journal
 from x402sim.report.blocks import blocks, forks
-from x402sim.report.columns import flag, frame, integer, kinds, of_columns, one_of
+from x402sim.report.columns import flag, frame, integer, kinds, of_columns, one_of, since
 from x402sim.report.costs import costs
-from x402sim.report.exchanges import Exchanges
+from x402sim.report.exchanges import exchanges_of
 from x402sim.report.money import TRANSFERS, balances, payments, sessions, transactions, transfers
 from x402sim.report.orders import WAYS, Order, orders_of
 from x402sim.report.reading import OUTCOMES, Reading
@@ -74,9 +75,9 @@ def steps(journal: Journal) -> pd.DataFrame:
     | latency_s | float64 | from request to answer; NaN if there was no answer |
     """
     reading = Reading(journal)
-    exchanges = Exchanges(reading)
+    exchanges = exchanges_of(journal)
     is_payers = pa.array(~exchanges.sent.those("actor", reading.services.__contains__))
-    every = {name: column.filter(is_payers) for name, column in exchanges.columns().items()}
+    every = {name: column.filter(is_payers) for name, column in exchanges.columns.items()}
     columns = (
         every[name]
         for name in (
@@ -137,7 +138,7 @@ def latency(journal: Journal) -> pd.DataFrame:
     | outcome | category | one of `OUTCOMES` |
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    every = Exchanges(reading).columns()
+    every = exchanges_of(journal).columns
     named = every | {"caller": every["actor"]}
     return of_columns(_LATENCY, map(named.__getitem__, _LATENCY), reading.decimals)
 
@@ -195,40 +196,29 @@ def orders(journal: Journal) -> pd.DataFrame:
     a session took is in the rows of deposits.
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    rows = (_order(reading, n, order) for n, order in enumerate(orders_of(journal), 1))
-    return frame(_ORDERS, rows, reading.decimals)
+    found = orders_of(journal)
+    asked_ms = pa.array([order.asked_ms for order in found], pa.int64())
+    made = {"t_s": since(asked_ms, reading.start_ms), "at": asked_ms}
+    made["order"] = range(1, len(found) + 1)
+    for name in _ORDERS.keys() - made.keys():
+        made[name] = list(map(_OF_ORDER.get(name) or attrgetter(name), found))
+    return of_columns(_ORDERS, map(made.__getitem__, _ORDERS), reading.decimals)
 
 
-def _order(reading: Reading, number: int, order: Order) -> Sequence[Any]:
-    waited_ms = None if order.served_ms is None else order.served_ms - order.asked_ms
-    return (
-        number,
-        reading.since(order.asked_ms),
-        order.asked_ms,
-        order.payer,
-        order.service,
-        order.path,
-        order.way,
-        order.payment_id,
-        order.session_id,
-        True,
-        order.is_charged,
-        order.is_granted,
-        order.served_ms is not None,
-        bool(order.returned_base),
-        order.served_times,
-        order.requests,
-        order.attempts,
-        None if waited_ms is None else waited_ms / 1000,
-        order.payments,
-        order.paid_base,
-        order.lost_base,
-        order.returned_base,
-        order.debited_base,
-        order.gas,
-        order.tx,
-        order.refund_tx,
-    )
+def _waiting_s(order: Order) -> float | None:
+    return None if order.served_ms is None else (order.served_ms - order.asked_ms) / 1000
+
+
+_OF_ORDER: dict[str, Callable[[Order], Any]] = {
+    "resource": attrgetter("path"),
+    "asked": lambda _: True,
+    "charged": attrgetter("is_charged"),
+    "granted": attrgetter("is_granted"),
+    "served": lambda order: order.served_ms is not None,
+    "refunded": lambda order: bool(order.returned_base),
+    "waiting_s": _waiting_s,
+}
+"""What columns say of an order that are not fields of the same name."""
 
 
 _BACKLOG = kinds("t_s at asked matched reverted unknown unanswered backlog", asked=integer)

@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 
-from x402sim.events import AuthorizationConsumed, TransactionMined
+from x402sim.events import TransactionMined
 from x402sim.journal import Journal
 from x402sim.report.columns import category, frame, kinds, of_columns, one_of, since, tables
+from x402sim.report.movements import Movements
 from x402sim.report.payment_states import CHANGES, STATUSES, Payment, Payments, Sessions
-from x402sim.report.reading import MINT, Movement, Reading
+from x402sim.report.reading import MINT, Reading
 
 TRANSFERS = ("payment", "refund", "mint", "other")
 """What a transfer can be."""
@@ -38,40 +41,36 @@ def transfers(journal: Journal) -> pd.DataFrame:
     | undone | bool | whether a reorganisation took it back |
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    uses = journal.rows(AuthorizationConsumed, "tx_hash", "authorizer", "use")
-    signed_by = {tx_hash: authorizer for tx_hash, authorizer, use in uses if use == "used"}
-    rows: dict[int, list[Any]] = {}
-    for moved in reading.movements():
-        if moved.is_undone:
-            rows[moved.transfer_seq][-1] = True
-        else:
-            rows[moved.transfer_seq] = _transfer(reading, moved, signed_by)
-    return frame(_TRANSFERS, rows.values(), reading.decimals)
-
-
-def _transfer(reading: Reading, moved: Movement, signed_by: dict[str, str]) -> list[Any]:
-    sender, to = reading.name(moved.sender), reading.name(moved.to)
-    kind = "other"
-    if sender == MINT:
-        kind = "mint"
-    elif signed_by.get(moved.tx_hash) == moved.sender:
-        if to in reading.merchants:
-            kind = "payment"
-        elif sender in reading.merchants:
-            kind = "refund"
-    return [
-        *reading.when(moved.at_ms),
-        reading.network(moved.actor),
-        moved.block,
-        moved.tx_hash,
-        sender,
-        to,
-        moved.sender,
-        moved.to,
-        moved.amount_base,
-        kind,
-        False,
-    ]
+    moves = Movements(reading)
+    moved, uses, name = moves.transfers, moves.uses, reading.name
+    is_use = uses.those("use", lambda use: use == "used")
+    authorizer = np.full(len(moved.texts.all), -1)  # of each transaction, by the number of its hash
+    authorizer[uses["tx_hash"][is_use]] = uses["authorizer"][is_use]
+    is_signed = authorizer[moved["tx_hash"]] == moved["sender"]
+    cases = {
+        "mint": moved.those("sender", lambda each: name(each) == MINT),
+        "payment": is_signed & moved.those("to", lambda each: name(each) in reading.merchants),
+        "refund": is_signed & moved.those("sender", lambda each: name(each) in reading.merchants),
+    }
+    places = list(map(TRANSFERS.index, cases))
+    kind = np.select(list(cases.values()), places, TRANSFERS.index("other"))
+    is_undone = np.zeros(len(kind), "bool")
+    is_undone[moves.rows[moves.is_undone]] = True
+    columns = (
+        since(moved.arrow("at_ms"), reading.start_ms),
+        moved.arrow("at_ms"),
+        moved.told("actor", reading.network),
+        moved.arrow("block"),
+        moved.arrow("tx_hash"),
+        moved.told("sender", name),
+        moved.told("to", name),
+        moved.arrow("sender"),
+        moved.arrow("to"),
+        moved.told("amount_base", int),
+        pa.DictionaryArray.from_arrays(kind, pa.array(TRANSFERS)),
+        is_undone,
+    )
+    return of_columns(_TRANSFERS, columns, reading.decimals)
 
 
 _PAYMENTS = kinds(
@@ -177,17 +176,28 @@ def balances(journal: Journal) -> pd.DataFrame:
     | balance_base, balance | Int64, float64 | the balance after it |
     """  # noqa: E501 - a table
     reading = Reading(journal)
+    moves = Movements(reading)
+    rows = zip(
+        moves.at_ms.tolist(),
+        moves.told("actor", reading.network),
+        moves.told("tx_hash", str),
+        moves.told("sender", reading.name),
+        moves.told("to", reading.name),
+        moves.amounts_base,
+        strict=True,
+    )
     held: dict[tuple[str | None, str], int] = {}
-    rows = []
-    for moved in reading.movements():
-        when, network = reading.when(moved.at_ms), reading.network(moved.actor)
-        for address, change in (moved.sender, -moved.amount_base), (moved.to, moved.amount_base):
-            party = reading.name(address)
+    found = []
+    for at_ms, network, tx, sender, to, amount_base in rows:
+        for party, change in (sender, -amount_base), (to, amount_base):
             if party != MINT:
                 account = network, party
-                held[account] = held.get(account, 0) + change
-                rows.append((*when, *account, moved.tx_hash, change, held[account]))
-    return frame(_BALANCES, rows, reading.decimals)
+                balance = held[account] = held.get(account, 0) + change
+                found.append((at_ms, network, party, tx, change, balance))
+    at, *others = list(zip(*found, strict=True)) or [()] * 6
+    moments = pa.array(at, pa.int64())
+    columns = since(moments, reading.start_ms), moments, *others
+    return of_columns(_BALANCES, columns, reading.decimals)
 
 
 _TRANSACTIONS = kinds("t_s at network block tx sender call gas gas_price_wei revert_reason")

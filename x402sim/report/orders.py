@@ -8,14 +8,16 @@ an order, in one step or in two, whatever the service says of them.
 """
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, get_args
 
+import msgspec
+
 from x402sim import events
 from x402sim.journal import Journal
-from x402sim.report.exchanges import Asked, Exchanges
-from x402sim.report.reading import PAY, Reading, in_turn
+from x402sim.report.exchanges import Asked, exchanges_of
+from x402sim.report.movements import Movements
+from x402sim.report.reading import PAY, Reading, in_turn, once
 
 CREATE_SESSION = "/api/sessions/create"
 CHAIN: tuple[type[events.Event], ...] = get_args(events.ChainEvent)
@@ -23,8 +25,7 @@ WAYS = ("payment", "deposit", "session")
 """How an order is paid: by a payment of its own, as a deposit, or from a session's budget."""
 
 
-@dataclass(slots=True, eq=False)
-class Order:
+class Order(msgspec.Struct, eq=False, gc=False):
     """One order so far; times are Unix milliseconds, `nonces` the authorizations presented."""
 
     payer: str
@@ -43,10 +44,10 @@ class Order:
     may_be_free: bool = False
     is_granted: bool = False
     has_receipt: bool = False
-    nonces: list[str] = field(default_factory=list)
+    nonces: tuple[str, ...] = ()
     debited_base: int = 0
     tx: str | None = None
-    txs: list[str] = field(default_factory=list)
+    txs: tuple[str, ...] = ()
     """Every transaction that moved money to pay for it; `tx` is the last."""
     refund_tx: str | None = None
     payments: int | None = None
@@ -97,23 +98,24 @@ class Orders:
     # --- what a payer sees -----------------------------------------------------------
 
     def _follow(self, reading: Reading) -> None:
-        every, services = Exchanges(reading), reading.services
-        is_order = every.sent.those("to", services.__contains__)
-        is_order &= ~every.sent.those("actor", services.__contains__)
+        every = exchanges_of(reading.journal)
+        is_order = every.to_service & ~every.sent.those("actor", reading.services.__contains__)
         is_order &= every.sent.those("method", lambda method: method not in ("HEAD", "OPTIONS"))
-        asked = list(every.asked(is_order))
-        named = ((each.end_seq, each) for each in asked if each.named is not None)
+        asked = every.asked(is_order)
+        named = every.answered(is_order & (every.ended("payment_id") != 0))
         debited = reading.journal.rows(events.SessionDebited, "seq", "session_id", "amount_base")
         in_turn((self._request, asked), (self._name, named), (self._debit, debited))
 
-    def _request(self, sent: Asked) -> None:
+    def _request(self, asked: tuple[int, Asked]) -> None:
+        sent = asked[1]
         order = self._order_of(sent)
         order.requests += 1
-        order.open_until = max(order.open_until, sent.end_seq)
-        if sent.authorization or sent.path.endswith(PAY):
+        if sent.end_seq > order.open_until:
+            order.open_until = sent.end_seq
+        if sent.authorization or sent.pays:
             order.attempts += 1
             if sent.authorization and sent.authorization not in order.nonces:
-                order.nonces.append(sent.authorization)
+                order.nonces += (sent.authorization,)
         if sent.named is not None:
             self._sent[sent.end_seq] = order
         if 0 < sent.status < 300:
@@ -240,7 +242,7 @@ class Orders:
                 paid_base = moved_by.get(tx, {}).get(authorizer, 0)
                 if paid_base:
                     taken.add(tx)
-                    order.txs.append(tx)
+                    order.txs += (tx,)
                     order.tx, order.gas = tx, order.gas + gas_of.get(tx, 0)
                     order.payments += 1
                     order.paid_base += paid_base
@@ -262,13 +264,10 @@ class Orders:
         return presented[0]
 
 
+@once
 def orders_of(journal: Journal) -> list[Order]:
-    """Return the orders of a journal, which are followed anew only if it has grown."""
-    (length, found), now = journal.made, journal.length  # it may grow while they are followed
-    if found is None or length != now:
-        found = Orders(Reading(journal)).found
-        journal.made = now, found
-    return list(found)
+    """Return the orders of a journal."""
+    return Orders(Reading(journal)).found
 
 
 def _first_settled(reading: Reading) -> dict[str, str]:
@@ -292,10 +291,13 @@ def _undone(reading: Reading, standing: Collection[str]) -> dict[tuple[str, str]
     """Return when the chain undid each transaction for good, and how much of each sender's."""
     found: dict[tuple[str, str], tuple[int, int]] = {}
     if any(True for _ in reading.journal.rows(events.TransactionUndone, "seq")):
-        first: dict[str, int] = {}
-        for each in reading.movements():
-            if each.is_undone and each.tx_hash not in standing:
-                undone_ms = first.setdefault(each.tx_hash, each.at_ms)
-                before_base = found.get((each.tx_hash, each.sender), (0, 0))[1]
-                found[each.tx_hash, each.sender] = undone_ms, before_base - each.amount_base
+        moves, first = Movements(reading), dict[str, int]()
+        texts = (moves.told(name, str) for name in ("tx_hash", "sender"))
+        at_ms = moves.at_ms.tolist()
+        rows = zip(*texts, at_ms, moves.amounts_base, moves.is_undone.tolist(), strict=True)
+        for tx, sender, moved_ms, amount_base, is_undone in rows:
+            if is_undone and tx not in standing:
+                undone_ms = first.setdefault(tx, moved_ms)
+                before_base = found.get((tx, sender), (0, 0))[1]
+                found[tx, sender] = undone_ms, before_base - amount_base
     return found

@@ -4,7 +4,6 @@ The service's own events say it. Where a journal has none (a service behind a UR
 answers that the payers received are used instead.
 """
 
-from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -12,7 +11,7 @@ from typing import Any
 
 from x402sim import events
 from x402sim.protocol.refusals import is_final, refusal_named, request_error_named
-from x402sim.report.exchanges import Asked, Exchanges
+from x402sim.report.exchanges import Asked, exchanges_of
 from x402sim.report.reading import Reading, in_turn
 
 STATUSES = ("settled", "pending", "failed", "refused", "unpaid")
@@ -94,16 +93,15 @@ class Payments:
         mined = reading.standing(events.TransactionMined, "tx_hash", "block", "gas")
         self.included = {tx: (block, gas) for tx, block, gas in mined}
         """The transactions that stand in the chain at the end: the block of each, and its gas."""
-        every = Exchanges(reading)
-        to_service = every.sent.those("to", reading.services.__contains__)
-        tries = to_service & every.pays & (every.sent["payment_id"] != 0)
+        every = exchanges_of(reading.journal)
+        tries = every.to_service & every.pays & (every.sent["payment_id"] != 0)
         ended = tries & (every.ended("status") != 0)
         if self._is_seen:
             ended &= every.ended("error") != 0
         in_turn(
-            (self._asked, _at_end(every, to_service & every.asks)),
+            (self._asked, every.answered(every.to_service & every.asks)),
             (self._tried, every.asked(tries)),
-            (self._answered, _at_end(every, ended)),
+            (self._answered, every.answered(ended)),
             (self._settled, settled),
             (self._refused, refused),
             (self._failed, rows(events.PaymentFailed, "seq", "payment_id")),
@@ -128,7 +126,8 @@ class Payments:
             payment.payer = payment.payer or asked.payer
             payment.resource = payment.resource or asked.path
 
-    def _tried(self, asked: Asked) -> None:
+    def _tried(self, sent: tuple[int, Asked]) -> None:
+        asked = sent[1]
         payment = self._of(str(asked.payment_id))
         payment.unresolved += 1
         if payment.settled_ms is None:
@@ -176,11 +175,6 @@ class Payments:
 
     def _indexed(self, row: tuple[int, str, int]) -> None:
         self._of(row[1]).indexed_ms = row[2]
-
-
-def _at_end(every: Exchanges, wanted: Any) -> Iterator[tuple[int, Asked]]:
-    """Yield exchanges, each when it ended."""
-    return ((asked.end_seq, asked) for asked in every.asked(wanted))
 
 
 def _was_not_read(answer: Asked) -> bool:

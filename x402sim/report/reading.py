@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import cache, cached_property
 from itertools import repeat
 from operator import itemgetter
-from typing import Any, NamedTuple, TypeVar, assert_never
+from typing import Any, TypeVar, assert_never
 
 import msgspec
+import numpy as np
 
 from x402sim.events import (
     MOST_SERVICES,
@@ -27,6 +28,7 @@ from x402sim.journal import Entry, Journal
 from x402sim.report.summary import Summary
 
 Kind = TypeVar("Kind", bound=Event)
+Made = TypeVar("Made")
 PAY = "/api/pay"
 SERVICES = frozenset(service_name(number + 1) for number in range(MOST_SERVICES))
 """The services of any journal; a world may have others, with names of their own."""
@@ -75,23 +77,6 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
                 return "paid" if self.request.path.endswith(PAY) else "served"
             case _:
                 assert_never(self.end)
-
-
-class Movement(NamedTuple):
-    """Tokens that moved, or (`is_undone`) moved back; `transfer_seq` numbers the transfer.
-
-    `amount_base` is how much the recipient has more by now; negative if it was undone.
-    """
-
-    at_ms: int
-    actor: str
-    tx_hash: str
-    block: int
-    sender: str
-    to: str
-    amount_base: int
-    transfer_seq: int
-    is_undone: bool
 
 
 class Reading:
@@ -192,27 +177,21 @@ class Reading:
             if seq > undone.get(tx_hash, -1):
                 yield values
 
-    def movements(self) -> Iterator[Movement]:
-        """Yield each movement of tokens, and each that is undone."""
-        moves = self.journal.rows(
-            Transfer, "seq", "at_ms", "actor", "tx_hash", "block", "sender", "to", "amount_base"
-        )
-        made = (
-            (seq, Movement(at_ms, actor, tx, block, sender, to, int(amount), seq, is_undone=False))
-            for seq, at_ms, actor, tx, block, sender, to, amount in moves
-        )
-        undone = list(self.journal.rows(TransactionUndone, "seq", "at_ms", "tx_hash"))
-        if not undone:
-            yield from (moved for _, moved in made)
-            return
-        standing: dict[str, list[Movement]] = {}
-        for _, each, *undone_tx in sorted([*made, *undone], key=itemgetter(0)):
-            if isinstance(each, Movement):
-                standing.setdefault(each.tx_hash, []).append(each)
-                yield each
-                continue
-            for moved in standing.pop(undone_tx[0], ()):
-                yield moved._replace(at_ms=each, amount_base=-moved.amount_base, is_undone=True)
+
+def once(make: Callable[[Journal], Made]) -> Callable[[Journal], Made]:
+    """Return a function that makes something of a journal, and anew only if that has grown."""
+
+    def made(journal: Journal) -> Made:
+        (length, found), now = journal.made, journal.length  # it may grow while it is read
+        if length != now:
+            found = {}
+            journal.made = now, found
+        if make not in found:
+            found[make] = make(journal)
+        thing: Made = found[make]
+        return thing
+
+    return made
 
 
 def in_turn(*parts: tuple[Callable[..., object], Iterable[Any]]) -> None:
@@ -221,8 +200,8 @@ def in_turn(*parts: tuple[Callable[..., object], Iterable[Any]]) -> None:
     for do, given in parts:
         rows += given
         called += repeat(do, len(rows) - len(called))
-    seqs = [row[0] for row in rows]
-    for place in sorted(range(len(rows)), key=seqs.__getitem__):
+    seqs = np.fromiter(map(itemgetter(0), rows), "int64", len(rows))
+    for place in seqs.argsort(kind="stable").tolist():
         called[place](rows[place])
 
 

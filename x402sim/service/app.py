@@ -1,11 +1,11 @@
 """The service's routes: each decodes a request, calls the service, and encodes the answer.
 
-Clauses: 1/unpaid-402, 1/repeat-served, 4.2/price, 4.2/quote, 4.3/list, 4.4/deposit-402,
-4.4/deposit-flow, 7/payment-required, 9/no-version-segment.
+Clauses: 1/repeat-served, 4.2/price, 4.2/quote, 4.3/list, 4.4/deposit-402, 4.4/deposit-flow,
+9/no-version-segment.
 """
 
 import sqlite3
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from starlette.applications import Starlette
@@ -21,13 +21,15 @@ from x402sim.protocol.messages import (
     SessionRequest,
     SettlementRequest,
 )
-from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid, status_of
-from x402sim.service import confirmations, gate, one_step, payments, quotes, sessions
+from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid
+from x402sim.service import gate, one_step, payments, proofs, quotes, required, sessions
 from x402sim.service.agents import agents
 from x402sim.service.docs.routes import documentation
 from x402sim.service.issue import AGENTS, MARKET, PAY, QUOTE, SESSIONS
 from x402sim.service.policies.serving import NoStore
 from x402sim.service.state import Service
+from x402sim.service.unsettled import record_refusal
+from x402sim.service.x402_header import Repeated
 
 Handler = Callable[[Service, Request], Awaitable[Response]]
 
@@ -48,53 +50,35 @@ async def sell(
     service: Service, request: Request, resource: str, prepare: Callable[[], Response]
 ) -> Response:
     """Answer with a protected content, or with 402; a content that fails costs nothing."""
-    price = service.setup.quote_price_base
-    flow, receipt = service.settings.payment_flow, None
-    is_gate_first = flow is not None or service.settings.decisions.gate_before_body
-    before = None if is_gate_first else prepare()
+    price, settings = service.setup.quote_price_base, service.settings
+    flow, receipt = settings.payment_flow, None
+    before = None if flow or settings.decisions.gate_before_body else prepare()
+    shown = gate.shown(request)
+    if not shown:
+        return required.payment_required(service, request, resource, price)
     try:
-        headers = web.headers_of(request)
-        if confirmations.are_counted(service):
-            await confirmations.count_shown(service, headers)
-        granted = gate.find_pass(service, headers, resource, price)
-        if flow is not None:
-            receipt = await gate.prepay(service, granted)
-        content = before or prepare()
-        spent = await gate.spend(service, granted, web.connection(request))
-    except one_step.Repeated as known:
-        return known.answer()
+        granted = await gate.find_pass(service, shown, resource, price)
+        if flow is not None and granted.paid is not None:
+            receipt = await one_step.prepay(service, granted.paid)
+        try:
+            content = before or prepare()
+        except web.Refused:  # told only to who can pay: decision 4.2/gate-before-body
+            await gate.confirm(service, granted)
+            raise
+        told = settings.policy.cache
+        if not isinstance(told, NoStore):  # which every answer says already
+            del content.headers["cache-control"]
+            content.headers.update(told.headers())
+        await gate.spend(service, granted, content, web.connection(request))
+    except Repeated as known:
+        return known.answer
     except web.Refused as failed:
         if not receipt:
             raise
         return web.answer(ErrorBody(failed.error, failed.reason), failed.status, receipt)
     except Unpaid as why:
-        return payment_required(service, request, resource, price, why)
-    told = service.settings.policy.cache
-    if not isinstance(told, NoStore):  # which every answer says already
-        del content.headers["cache-control"]
-        content.headers.update(told.headers())
-    return content if spent is None else spent.by(content)
-
-
-def payment_required(
-    service: Service, request: Request, resource: str, amount_base: int, why: Unpaid
-) -> Response:
-    """Return the 402 with new payment requirements (1/unpaid-402, 7/payment-required).
-
-    A payment that may still be settled is answered as by POST /api/pay.
-    """
-    if why.retryable is not None:
-        return _refused(service, why.retryable, why.headers)
-    if service.settings.decisions.short_session_status != 402 and _has_session(service, request):
-        raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=service.settings.decisions)
-    required = service.issuer.issue(resource, amount_base, service.clock.now_s())
-    return one_step.offer(service, required, web.url_of(request), why)
-
-
-def _has_session(service: Service, request: Request) -> bool:
-    """Tell whether a request names an active session: one that was refused is short of budget."""
-    session = service.store.sessions.get(request.headers.get("x-session-id", ""))
-    return session is not None and session.state == "active"
+        return required.payment_required(service, request, resource, price, why)
+    return content
 
 
 def _quoted(service: Service, body: bytes) -> Response:
@@ -109,17 +93,10 @@ async def pay(service: Service, request: Request) -> Response:
     try:
         return web.answer(await payments.pay(service, asked))
     except SettlementRefused as refused:
-        payments.record_refusal(service, asked.payment_id, refused)
-        return _refused(service, refused, {})
+        record_refusal(service, asked.payment_id, refused)
+        return required.refused(service, refused)
     except sqlite3.Error as failure:  # a claimed header may have been paid, any other may still be
         return web.storage_unavailable(request, failure, final=False)
-
-
-def _refused(service: Service, refused: SettlementRefused, headers: Mapping[str, str]) -> Response:
-    status = status_of(refused.refusal, service.settings.decisions)
-    response = web.error(status, refused.refusal.text, refused.reason, final=refused.final)
-    response.headers.update(headers)
-    return response
 
 
 async def create_session(service: Service, request: Request) -> Response:
@@ -128,10 +105,8 @@ async def create_session(service: Service, request: Request) -> Response:
     Clauses 4.4/deposit-402 and 4.4/deposit-flow.
     """
     body = await web.read_body(request)
-    payment_id = request.headers.get("x-payment-id")
-    if payment_id is not None and confirmations.are_counted(service):
-        await confirmations.count_shown(service, request.headers)
-    if payment_id is not None and gate.is_entitled(service, payment_id, SESSIONS):
+    payment_id = web.header(request, b"x-payment-id")
+    if payment_id is not None and await proofs.is_entitled(service, payment_id, SESSIONS):
         session = service.store.sessions.paid_by(payment_id)
         if session is not None:
             status = service.settings.decisions.session_created_status

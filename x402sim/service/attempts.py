@@ -40,11 +40,6 @@ class Attempt(msgspec.Struct, frozen=True):
     offered_id: str | None = None
 
 
-def reserves(service: Service) -> bool:
-    """Tell whether the policy `claim` ever reserves an authorization for one payment id."""
-    return bool(getattr(service.settings.policy.claim, "reserves", True))
-
-
 async def check(service: Service, attempt: Attempt) -> tuple[Stored | None, bool]:
     """Check that the payment id is free for the authorization in the header.
 

@@ -121,9 +121,9 @@ class Issuer:
         payment_id = self._sealed(terms, self._salts.randbytes(_SALT_BYTES))
         return replace(self._asked(resource, amount_base), payment_id=payment_id)
 
-    def requirements(self, terms: IssuedTerms) -> PaymentRequirements:
-        """Return the payment requirements issued under these terms."""
-        return self._asked(terms.resource, terms.amount_base).payment_requirements
+    def requirements(self, resource: str, amount_base: int) -> PaymentRequirements:
+        """Return the payment requirements of a resource at one price."""
+        return self._asked(resource, amount_base).payment_requirements
 
     def read(self, payment_id: str) -> IssuedTerms | None:
         """Return the terms a payment id was issued for (2.2/payment-id).

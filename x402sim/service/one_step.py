@@ -1,180 +1,80 @@
-"""Payments in one step: in the request itself, as the x402 standard sends them.
+"""Payments in one step: settled as POST /api/pay settles them, and answered once.
 
-X-PAYMENT (version 1) or PAYMENT-SIGNATURE (version 2) holds an authorization: the third proof of
-payment, beside payment id and session id (decision 5/one-step). It is read here, and compared with
-what the endpoint asks for; `gate.spend` settles it as POST /api/pay does. One authorization makes
-one payment id for one resource, however often and in whatever spelling it is sent.
+`x402_header` has read them. Decisions: 5/one-step, 5/payment-flow, 5/authorization-once,
+5/payment-identifier.
 """
 
+import logging
+import sqlite3
 from collections.abc import Mapping
-from hashlib import sha256
-from typing import Any
-from urllib.parse import urlsplit
 
-import msgspec
-from msgspec import UNSET
 from msgspec.structs import replace
+from starlette.background import BackgroundTask
 from starlette.responses import Response
 
-from x402sim.http import web
+from x402sim.http.web import Connection
 from x402sim.protocol import x402_reasons
-from x402sim.protocol.crypto import checksum
-from x402sim.protocol.differences import difference, times, too_late
-from x402sim.protocol.eip3009 import is_early
-from x402sim.protocol.header import SignedPayment, encode_header
-from x402sim.protocol.messages import BadMessage, PaymentRequired, SettlementRequest, decode
-from x402sim.protocol.offers import PAYMENT_ID, written
-from x402sim.protocol.refusals import Refusal, RequestError, SettlementRefused, Unpaid
-from x402sim.protocol.rules import (
-    GRACE_S,
-    VERIFICATION,
-    Invalid,
-    Verification,
-    first_broken,
-    without,
-)
-from x402sim.protocol.supported import Unsupported, flow_said
-from x402sim.protocol.x402 import (
-    DECIMALS,
-    PAYMENT_HEADERS,
-    REQUIRED_HEADER,
-    RESPONSE_HEADERS,
-    RequirementsV2,
-    Settlement,
-    StandardPayment,
-    Version,
-    from_base64,
-    network_name,
-    payment_of,
-    requirements_v2,
-    to_base64,
-)
-from x402sim.service.issue import IssuedTerms
+from x402sim.protocol.differences import too_late
+from x402sim.protocol.money import MAX_STORED
+from x402sim.protocol.refusals import Refusal, SettlementRefused, Unpaid
+from x402sim.protocol.rules import GRACE_S
+from x402sim.protocol.x402 import RESPONSE_HEADERS, Settlement, network_name, to_base64
+from x402sim.service import payments
+from x402sim.service.proofs import is_entitled
 from x402sim.service.state import Service
 from x402sim.service.store.answers import KeptAnswer
+from x402sim.service.unsettled import record_refusal
+from x402sim.service.x402_header import OneStep
 
-MATCH = without(VERIFICATION, "5/signature-proves")
-"""What a payment must match. Whether its payer has signed it, the facilitator judges."""
+log = logging.getLogger("x402sim")
+
 _CODES: Mapping[Refusal, str] = {
     Refusal.INSUFFICIENT_BALANCE: x402_reasons.FUNDS,
     Refusal.INVALID_SIGNATURE: x402_reasons.SIGNATURE,
     Refusal.EXPIRED: x402_reasons.VALID_BEFORE,
 }
-"""The standard's words for refused settlements; `_code` knows the others."""
-HEADERS = {version: name.lower() for version, name in PAYMENT_HEADERS.items()}
-_USED = (Refusal.NONCE_USED, Refusal.ALREADY_SETTLED)
+"""The standard's words for refused settlements, but for those of a nonce that is used."""
 
 
-class OneStep(msgspec.Struct, frozen=True):
-    """A payment in one step: its payer's address, and how it is settled (4.1).
+async def prepay(service: Service, paid: OneStep) -> Mapping[str, str]:
+    """Do what the payment flow does before the endpoint works: verify a payment, or settle it.
 
-    `offered_id` is the payment id of the 402 that it answers, if its payer shows it, and `named`
-    what its payer calls it, with the digest of the whole payment.
+    Returns what an endpoint that fails then must tell: that the payment is settled. It stays good
+    for one answer (decision 5/payment-flow), which names its payment id: an error does not, as who
+    reads the chain can cause one. Raises `Unpaid`.
     """
-
-    version: Version
-    payer: str
-    valid_before: int
-    settlement: SettlementRequest
-    offered_id: str | None
-    named: tuple[str, bytes] | None = None
+    is_upfront = service.settings.payment_flow == "upfront"
+    await settle(service, paid, only_accepts=not is_upfront)
+    return _receipt(service, paid) if is_upfront else {}
 
 
-class Repeated(Exception):
-    """A payment whose answer is kept, as its payer named it (decision 5/payment-identifier)."""
+async def settle(service: Service, paid: OneStep, *, only_accepts: bool = False) -> None:
+    """Settle a payment as POST /api/pay does, unless it is settled already.
 
-    def __init__(self, kept: KeptAnswer) -> None:
-        super().__init__()
-        self._kept = kept
-
-    def answer(self) -> Response:
-        """Return the answer as it was."""
-        response = Response(self._kept.body)
-        response.raw_headers = list(self._kept.headers)
-        return response
-
-
-def find(service: Service, headers: Mapping[str, str], resource: str, amount_base: int) -> OneStep:
-    """Return the payment that a request's headers hold; version 2 counts before 1.
-
-    Their names are in lower case.
-    Raises `Unpaid` if there is none, or if it is not what is asked for, `Refused` 400 for one
-    that cannot be read, 409 if another one has its name, and `Repeated` if its answer is kept.
+    If it `only_accepts`, it verifies and claims it. Raises `Unpaid` if it does not give access
+    then.
     """
-    version: Version = 2 if HEADERS[2] in headers else 1
-    if HEADERS[version] not in headers or not service.settings.one_step:
-        raise Unpaid
-    payment = _read(version, headers[HEADERS[version]])
-    named = _named(service, payment, resource, headers[HEADERS[version]])
-    paid = _match(service, payment, IssuedTerms(resource, amount_base, expires_s=0))
-    return replace(paid, offered_id=_offered_id(service, payment, headers, resource), named=named)
-
-
-def _named(
-    service: Service, payment: StandardPayment, resource: str, text: str
-) -> tuple[str, bytes] | None:
-    """Return the name of a payment and its digest; its authorization may have been used by now.
-
-    Raises `Repeated` if it was answered, and `Refused` 409 if another one has this name.
-    """
-    if payment.identifier is None:
-        return None
-    digest = sha256(f"{resource}\n{text}".encode()).digest()
-    kept = service.store.answers.get(payment.identifier)
-    if kept is None:
-        return payment.identifier, digest
-    if kept.digest != digest:
-        raise web.refused(RequestError.IDENTIFIER_TAKEN)
-    raise Repeated(kept)
-
-
-def _read(version: Version, text: str) -> StandardPayment:
-    """Decode a payment; what is no JSON object is unreadable (400), another one is not accepted."""
+    settings, payment_id, refused = service.settings, paid.settlement.payment_id, None
+    if await is_entitled(service, payment_id, paid.resource):
+        return
     try:
-        body = from_base64(text)
-        said: dict[str, Any] = decode(body, dict[str, Any])
-    except BadMessage as wrong:
-        raise web.refused(RequestError.INVALID_PAYMENT, str(wrong)) from wrong
-    if said.get("x402Version") != version:
-        seen = repr(said.get("x402Version"))[:20]
-        wanted = f"{PAYMENT_HEADERS[version]} wants x402Version {version}, got {seen}"
-        raise Unpaid(x402_reasons.INVALID_VERSION, wanted)
-    try:
-        return payment_of(version, body)
-    except Unsupported as other:
-        raise Unpaid(other.reason, str(other)) from other
-    except BadMessage as wrong:
-        raise Unpaid(x402_reasons.INVALID_PAYLOAD, str(wrong)) from wrong
+        _require_time(service, paid)
+        if only_accepts or settings.policy.serves_first:
+            await payments.accept(service, paid.settlement, paid.offered_id)
+            return
+        is_due = settings.payment_flow is None
+        await payments.pay(service, paid.settlement, offered_id=paid.offered_id, verifies=is_due)
+    except SettlementRefused as why:  # it may be settled all the same, by another request
+        record_refusal(service, payment_id, why)
+        refused = why
+    if not await is_entitled(service, payment_id, paid.resource):
+        is_later = settings.policy.counts_confirmations
+        if refused is None or (is_later and refused.refusal is Refusal.ALREADY_SETTLED):
+            refused = SettlementRefused(Refusal.PENDING, "it is paid, and is not served yet")
+        raise _refused(service, paid, refused)
 
 
-def _match(service: Service, payment: StandardPayment, terms: IssuedTerms) -> OneStep:
-    """Compare a payment with what is asked for; raises `Unpaid`."""
-    network, auth = service.setup.network, payment.signed.authorization
-    issued = replace(service.issuer.requirements(terms), description=UNSET)
-    if payment.accepted is not None:
-        flow = flow_said(service.settings.payment_flow)
-        _require_offered(payment.accepted, requirements_v2(issued, network, **flow))
-    signed = _in_our_words(service, payment)
-    if broken := first_broken(MATCH, case := Verification(signed, issued, network)):
-        code = x402_reasons.invalid_reason(payment.version, broken.refusal)
-        raise Unpaid(code, difference(broken.refusal, case))
-    _require_resource(payment, terms.resource)
-    if is_early(auth, now_s := service.clock.now_s()):
-        raise Unpaid(x402_reasons.VALID_AFTER, times("validAfter", auth.valid_after, now_s))
-    return OneStep(
-        version=payment.version,
-        payer=checksum(auth.from_),
-        valid_before=auth.valid_before,
-        settlement=SettlementRequest(
-            payment_id=service.issuer.derive(terms.resource, auth),
-            payment_header=encode_header(auth, signed.signature, network),
-            payment_requirements=issued,
-        ),
-        offered_id=None,
-    )
-
-
-def require_time(service: Service, paid: OneStep) -> None:
+def _require_time(service: Service, paid: OneStep) -> None:
     """Raise `SettlementRefused` for a payment that ends before it can be settled.
 
     One that was presented before may have been settled in time.
@@ -184,97 +84,84 @@ def require_time(service: Service, paid: OneStep) -> None:
         raise SettlementRefused(Refusal.EXPIRED, _late(service, paid))
 
 
-def _offered_id(
-    service: Service, payment: StandardPayment, headers: Mapping[str, str], resource: str
-) -> str | None:
-    """Return the payment id of the 402 that a payment answers; None unless its payer shows it.
+def answer_once(service: Service, paid: OneStep, content: Response, connection: Connection) -> None:
+    """Make the content the one answer that a payment buys (decision 5/authorization-once).
 
-    A payer of version 2 sends it back with what it accepted, and any payer may send X-Payment-Id
-    beside the payment. Only the payer knows it, before anything can be lost: whoever reads the
-    authorization on the chain does not.
+    What the chain has seen, anybody can send again, so it is served once: once means that the
+    answer was written to a client that was still there. Raises `Unpaid` if it was served before.
     """
-    extra = payment.accepted.extra if payment.accepted else None
-    shown = (extra or {}).get(PAYMENT_ID) or headers.get("x-payment-id")
-    terms = service.issuer.read(shown) if isinstance(shown, str) else None
-    return shown if terms is not None and terms.resource == resource else None
-
-
-def _in_our_words(service: Service, payment: StandardPayment) -> SignedPayment:
-    """Return what was signed with our network's name, and with the token if none is named."""
-    network, signed = service.setup.network, payment.signed
-    if signed.network == network_name(payment.version, network):
-        signed = replace(signed, network=network.name)
-    return replace(signed, asset=signed.asset or checksum(network.asset))
-
-
-def _require_offered(accepted: RequirementsV2, offered: RequirementsV2) -> None:
-    """Raise `Unpaid` unless what a payer accepted in version 2 is what the 402 offers.
-
-    Addresses may be in another case.
-    """
-    said, asked = _by_name(accepted), _by_name(offered)
-    for name in dict.fromkeys((*asked, *said)):
-        if _in_one_case(name, said.get(name)) != _in_one_case(name, asked.get(name)):
-            code = x402_reasons.invalid_reason(2, _UNLIKE.get(name, Invalid.ASSET))
-            raise Unpaid(code, _unlike(name, said.get(name), asked.get(name)))
-
-
-_UNLIKE = {"scheme": Invalid.SCHEME, "network": Invalid.NETWORK}
-"""Why a field that is not what was offered is refused; any other one as the asset is."""
-
-
-def _by_name(requirements: RequirementsV2) -> dict[str, object]:
-    """Return every field by its name on the wire, those of `extra` each on its own."""
-    fields: dict[str, Any] = msgspec.to_builtins(requirements)
-    extra = fields.pop("extra", None) or {}
-    extra.pop(PAYMENT_ID, None)  # it differs in each 402
-    extra.pop(DECIMALS, None)  # it only informs, and some clients send name and version alone
-    return fields | {f"extra.{key}": value for key, value in extra.items()}
-
-
-def _in_one_case(name: str, value: object) -> object:
-    return str(value).lower() if name in ("asset", "payTo") else value
-
-
-def _unlike(name: str, said: object, asked: object) -> str:
-    return f"accepted.{name} is {str(said)[:80]!r}, offered was {asked!r}"
-
-
-def _require_resource(payment: StandardPayment, path: str) -> None:
-    """Raise `Unpaid` if a payment names another resource; its host is whoever was asked."""
-    if payment.resource is None:
+    payment_id, served = paid.settlement.payment_id, service.store.served
+    policy = service.settings.policy
+    content.headers.update(_receipt(service, paid))
+    if not policy.reserves:
+        if policy.serves_first:
+            content.background = BackgroundTask(_settle_afterwards, service, paid)
         return
+    if payment_id in service.answering or not served.begin(payment_id):
+        if not service.settings.decisions.authorization_once:
+            return
+        is_kept = paid.named is not None and service.store.answers.get(paid.named[0]) is not None
+        if served.is_marked(payment_id) and not is_kept:  # who sends it again gets what is kept
+            again = SettlementRefused(Refusal.ALREADY_SETTLED, "this authorization has been served")
+        else:
+            again = SettlementRefused(Refusal.PENDING, "another request with it is being answered")
+        raise _refused(service, paid, again)
+    service.answering.add(payment_id)
+    content.headers["X-Payment-Id"] = payment_id
+    content.background = BackgroundTask(_confirm, service, paid, connection)
+    if paid.named is not None:
+        _keep(service, paid, paid.named, content)
+
+
+async def _confirm(service: Service, paid: OneStep, connection: Connection) -> None:
+    """Store whether the answer was written; the payment is free again if it was not."""
+    payment_id, is_served = paid.settlement.payment_id, connection.is_answered()
+    if not is_served:  # free in this process, also if that cannot be stored
+        service.answering.discard(payment_id)
     try:
-        named = urlsplit(payment.resource.url).path
-    except ValueError:
-        named = payment.resource.url
-    if named != path:
-        reason = f"the payment is for {named[:80]!r}, not for {path!r}"
-        raise Unpaid(x402_reasons.INVALID_REQUIREMENTS, reason)
+        service.store.served.end(payment_id, paid.resource, is_served=is_served)
+        service.answering.discard(payment_id)
+    except sqlite3.OperationalError as failure:  # if served, it stays in `answering`
+        log.warning("%s: whether it was served is not stored: %s", paid.resource, failure)
+    if service.settings.policy.serves_first:
+        await _settle_afterwards(service, paid)
 
 
-# --- answers -------------------------------------------------------------------------
+async def _settle_afterwards(service: Service, paid: OneStep) -> None:
+    """Settle a payment that was served before; nobody is told if that fails."""
+    try:
+        await payments.pay(service, paid.settlement, offered_id=paid.offered_id)
+    except SettlementRefused as why:
+        record_refusal(service, paid.settlement.payment_id, why)
 
 
-def offer(service: Service, required: PaymentRequired, url: str, why: Unpaid) -> Response:
-    """Return a 402 in both versions of the standard; `url` is the whole URL asked."""
-    if not service.settings.one_step:
-        return web.answer(required, 402)
-    network, flow = service.setup.network, service.settings.payment_flow
-    body, header = written(required, network, url=url, error=why.code, reason=why.told, flow=flow)
-    return web.answer(msgspec.Raw(body), 402, {REQUIRED_HEADER: header, **why.headers})
+def _keep(service: Service, paid: OneStep, named: tuple[str, bytes], content: Response) -> None:
+    """Keep an answer for the payer who named the payment (decision 5/payment-identifier)."""
+    identifier, digest = named
+    answer = KeptAnswer(digest, content.raw_headers, bytes(content.body))
+    sold, now_s = (paid.settlement.payment_id, paid.resource), service.clock.now_s()
+    until_s = max(min(paid.valid_before, MAX_STORED), now_s + service.settings.max_timeout_s)
+    try:
+        service.store.answers.keep(identifier, answer, sold, until_s, now_s)
+    except sqlite3.OperationalError as failure:  # it can be served, and not asked for again
+        log.warning("%s: the answer is not kept: %s", paid.resource, failure)
 
 
-def receipt(service: Service, paid: OneStep) -> Mapping[str, str]:
+# --- what is told of the settlement --------------------------------------------------
+
+
+def _receipt(service: Service, paid: OneStep) -> Mapping[str, str]:
     """Return the header that tells of the settlement of a payment."""
     stored = service.store.payments.get(paid.settlement.payment_id)
     tx_hash = stored.record.tx_hash if stored else None
     return _told(service, paid, Settlement(success=True, transaction=tx_hash or ""))
 
 
-def refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
+def _refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
     """Return what answers a payment that was not settled."""
-    row, code = why.refusal.row, _code(paid.version, why.refusal)
+    row, code = why.refusal.row, _CODES.get(why.refusal, x402_reasons.UNEXPECTED_SETTLE)
+    if why.refusal in (Refusal.NONCE_USED, Refusal.ALREADY_SETTLED):
+        code = x402_reasons.nonce_used(paid.version)
     is_kept = row.resend or (row.final is None and not why.final)
     told = _late(service, paid) if why.refusal is Refusal.EXPIRED and not is_kept else str(why)
     failed = Settlement(success=False, error_reason=code, error_message=told)
@@ -285,12 +172,6 @@ def refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
 def _late(service: Service, paid: OneStep) -> str:
     """Return why an authorization is too late, so that a payer sees whose clock is wrong."""
     return f"{too_late(paid.valid_before, service.clock.now_s())}; sign a new one by that clock"
-
-
-def _code(version: Version, refusal: Refusal) -> str:
-    if refusal in _USED:
-        return x402_reasons.nonce_used(version)
-    return _CODES.get(refusal, x402_reasons.UNEXPECTED_SETTLE)
 
 
 def _told(service: Service, paid: OneStep, settlement: Settlement) -> Mapping[str, str]:

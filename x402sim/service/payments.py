@@ -9,58 +9,31 @@ Clauses: 4.1/*, 5/nonce-once, 5/exact-amount, 7/*.
 """
 
 from contextlib import nullcontext
-from datetime import UTC, datetime
 from typing import assert_never
 
 import msgspec
 
 from x402sim import events
-from x402sim.events import MAX_REASON, clipped
-from x402sim.protocol.differences import difference, times
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, present
 from x402sim.protocol.messages import PaymentRequirements, Receipt, SettlementRequest
-from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
-from x402sim.protocol.rules import (
-    AUTHORIZES,
-    VERIFICATION,
-    Invalid,
-    Verification,
-    first_broken,
-    without,
-)
-from x402sim.service.attempts import Attempt, check, claim, require, reserves
+from x402sim.protocol.refusals import Refusal, SettlementRefused
+from x402sim.protocol.rules import AUTHORIZES, Invalid, Verification, first_broken
+from x402sim.service.attempts import Attempt, check, claim, require
 from x402sim.service.grant import grant
-from x402sim.service.reconcile import Unresolved
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Stored
+from x402sim.service.unsettled import (
+    NotSettled,
+    gone,
+    refuse_unless_paid,
+    where_it_differs,
+    why_not_moved,
+)
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.dialect import Moved, NotMoved
 
 _NODE_SILENT = "the chain's node did not answer, so nothing was sent to the facilitator"
-_LAST_DATE_S = 253_402_300_799
-"""The end of the year 9999, the last date of ISO 8601."""
-
-
-class NotSettled(Exception):
-    """The facilitator did not settle. `may_move`: it was asked to, and may still do it.
-
-    `is_lost`: its answer is lost, and it may have done it.
-    """
-
-    def __init__(
-        self,
-        refusal: Refusal,
-        reason: str | None,
-        *,
-        may_move: bool = False,
-        is_lost: bool = False,
-    ) -> None:
-        super().__init__(refusal, reason)
-        self.refusal = refusal
-        self.reason = reason
-        self.may_move = may_move
-        self.is_lost = is_lost
 
 
 async def pay(
@@ -88,7 +61,7 @@ async def pay(
                 raise NotSettled(Refusal.UNREACHABLE, _NODE_SILENT)
             if verifies and policy.verify.verifies(attempt.terms.amount_base):
                 await verify(service, attempt)  # steps 2 and 3
-            if not reserves(service):
+            if not policy.reserves:
                 service.presented[request.payment_id] = attempt.terms.resource
             if policy.claim.claims_before("settle"):
                 stored = stored or claim(service, attempt, seen_unused=is_unused)
@@ -107,18 +80,18 @@ async def accept(service: Service, request: SettlementRequest, offered_id: str |
 
     Raises `SettlementRefused`.
     """
-    is_reserved = reserves(service)
+    policy = service.settings.policy
     attempt = await validate(service, request, offered_id)
-    async with service.settling.hold(request.payment_id) if is_reserved else nullcontext():
+    async with service.settling.hold(request.payment_id) if policy.reserves else nullcontext():
         stored, is_unused = await check(service, attempt)
         if stored is not None:  # `check` took it for one that is sent now
             service.store.payments.set_may_move(stored.attempt, stored.may_move)
         try:
-            if service.settings.policy.verify.verifies(attempt.terms.amount_base):
+            if policy.verify.verifies(attempt.terms.amount_base):
                 await verify(service, attempt)
         except NotSettled as cause:
             raise SettlementRefused(cause.refusal, cause.reason) from cause
-        if is_reserved and stored is None:
+        if policy.reserves and stored is None:
             stored = claim(service, attempt, seen_unused=is_unused)
             if service.settings.payment_flow is not None:  # if the endpoint fails, it is not sent
                 service.store.payments.set_may_move(stored.attempt, False)
@@ -135,9 +108,11 @@ async def validate(
     terms = service.issuer.read(payment_id)
     if terms is None:
         raise SettlementRefused(Refusal.MISMATCH, "this payment id was not issued here")
-    payment, issued = present(request.payment_header), service.issuer.requirements(terms)
+    payment = present(request.payment_header)
+    issued = service.issuer.requirements(terms.resource, terms.amount_base)
     attempt = Attempt(payment_id, payment, terms, sent, issued, offered_id=offered_id)
-    require(service, service.settlement_rules, attempt)
+    if sent != issued:  # equal ones break no rule
+        require(service, service.settlement_rules, attempt)
     return msgspec.structs.replace(attempt, can_pay=await _can_pay(service, payment, issued))
 
 
@@ -171,7 +146,7 @@ async def verify(service: Service, attempt: Attempt) -> None:
     except Unavailable as error:
         raise NotSettled(Refusal.UNREACHABLE, str(error)) from error
     if not verdict.is_valid:
-        told = filter(None, (verdict.reason, _difference(service, attempt)))
+        told = filter(None, (verdict.reason, where_it_differs(service, attempt)))
         raise NotSettled(Refusal.INVALID_SIGNATURE, "; ".join(told))
 
 
@@ -195,44 +170,10 @@ async def settle(service: Service, attempt: Attempt) -> str:
             return tx_hash
         case NotMoved(refusal=refusal):
             raise NotSettled(
-                refusal, _why_not_moved(service, attempt, outcome), may_move=refusal.row.is_sent
+                refusal, why_not_moved(service, attempt, outcome), may_move=refusal.row.is_sent
             )
         case _:
             assert_never(outcome)
-
-
-async def refuse_unless_paid(
-    service: Service, attempt: Attempt, stored: Stored | None, cause: NotSettled
-) -> None:
-    """Ask the chain, after the facilitator did not settle; after a lost answer, ask the policy.
-
-    Anyone may submit a signed authorization, so even a refused payment can be paid; then
-    it is granted. Otherwise raises `SettlementRefused`, which is final only if the header can
-    never pay, or if the policy has forgotten the payment.
-    """
-    if stored is None:  # not claimed, so there is nothing to look up
-        raise SettlementRefused(cause.refusal, cause.reason, final=cause.is_lost or None)
-    payments, may_move = service.store.payments, stored.may_move or cause.may_move
-    if not attempt.can_pay and not may_move:
-        payments.drop_claim(stored.attempt)
-        raise SettlementRefused(cause.refusal, cause.reason, final=True)
-    payment = Unresolved(service, _attempt(service, stored), in_background=False)
-    if cause.is_lost:
-        await service.settings.policy.lost_answer.resolve(payment)
-    else:
-        await payment.ask_chain()
-    finding = payment.finding
-    if finding is Finding.PAID:
-        return
-    if finding is Finding.NEVER or payment.is_forgotten:
-        raise SettlementRefused(cause.refusal, cause.reason, final=True)
-    payments.set_may_move(stored.attempt, may_move)
-    is_pending = may_move and cause.refusal.row.final is not None
-    raise SettlementRefused(
-        Refusal.PENDING if is_pending else cause.refusal,
-        f"{cause.reason}; {_what_now(service, attempt, cause.refusal, finding, may_move)}",
-        final=False,
-    )
 
 
 def stored_receipt(service: Service, payment_id: str) -> Receipt:
@@ -242,7 +183,7 @@ def stored_receipt(service: Service, payment_id: str) -> Receipt:
     """
     stored = service.store.payments.get(payment_id)
     if stored is None:
-        raise _gone()
+        raise gone()
     return receipt(stored, str(stored.record.tx_hash))
 
 
@@ -250,88 +191,3 @@ def receipt(stored: Stored, tx_hash: str) -> Receipt:
     """Step 7: return the transaction hash (4.1/receipt)."""
     payment_id, at_ms = stored.record.payment_id, stored.record.timestamp
     return Receipt(success=True, payment_id=payment_id, tx_hash=tx_hash, timestamp=at_ms)
-
-
-def record_refusal(service: Service, payment_id: str, refused: SettlementRefused) -> None:
-    """Write a refusal to the journal."""
-    event = events.PaymentRefused(
-        payment_id=clipped(payment_id),
-        refusal=refused.refusal.text,
-        reason=refused.reason and clipped(refused.reason, MAX_REASON),
-        final=refused.final,
-        leaves_earlier=refused.refusal.row.leaves_earlier,
-    )
-    service.record(event)
-
-
-# --- records and reasons -------------------------------------------------------------
-
-
-def _attempt(service: Service, stored: Stored) -> Stored:
-    """Return an attempt as it is now; raises `SettlementRefused` as `stored_receipt` does."""
-    now = service.store.payments.attempt(stored.attempt)
-    if now is None or now.record.payment_id != stored.record.payment_id:
-        raise _gone()
-    return now
-
-
-def _gone() -> SettlementRefused:
-    return SettlementRefused(Refusal.FAILED, "the record of this payment is gone", final=False)
-
-
-def _what_now(
-    service: Service, attempt: Attempt, refusal: Refusal, finding: Finding, may_move: bool
-) -> str:
-    """Return what a payer should know and do, while the header may still pay."""
-    again = "send the same payment header again"
-    if refusal is Refusal.INSUFFICIENT_BALANCE:
-        again = f"fund the payer and {again}"
-    if refusal is Refusal.INVALID_SIGNATURE and _difference(service, attempt):
-        again = "correct the header and send the same authorization again"
-    auth = attempt.payment.authorization
-    if known := _known_id(service, attempt):
-        again += f", or ask GET /api/payments/{known}"
-    if auth is None or may_move or finding is not Finding.NOT_YET:
-        return f"it may still be paid: {again}; do not sign another one"
-    if refusal is Refusal.EXPIRED:
-        return f"not charged by this service, but no block has passed that time yet: {again}"
-    until_s = min(auth.valid_before, _LAST_DATE_S)
-    until = datetime.fromtimestamp(until_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return f"not charged by this service; this header stays valid until {until}: {again}"
-
-
-def _known_id(service: Service, attempt: Attempt) -> str | None:
-    """Return the payment id that a payer has sent, if any.
-
-    That of a payment in one step is told only with what it buys: it is a proof of payment, and
-    whoever reads the chain can send the authorization.
-    """
-    auth, terms = attempt.payment.authorization, attempt.terms
-    if auth is None or auth.value != terms.amount_base:
-        return attempt.payment_id
-    is_derived = service.issuer.derive(terms.resource, auth) == attempt.payment_id
-    return attempt.offered_id if is_derived else attempt.payment_id
-
-
-def _difference(service: Service, attempt: Attempt) -> str:
-    """Return where a refused payment differs from what was asked for; empty if nowhere.
-
-    If it can pay, its signature is right, although only its payer's contract may know that.
-    """
-    if attempt.payment.signed is None:
-        return ""
-    rules = VERIFICATION if not attempt.can_pay else without(VERIFICATION, "5/signature-proves")
-    case = Verification(attempt.payment.signed, attempt.issued, service.setup.network)
-    broken = first_broken(rules, case)
-    return difference(broken.refusal, case) if broken else ""
-
-
-def _why_not_moved(service: Service, attempt: Attempt, outcome: NotMoved) -> str:
-    """Return the facilitator's reason; if it is the time, whose clock says what."""
-    auth, now_s = attempt.payment.authorization, service.clock.now_s()
-    if auth is None or outcome.misses is None:
-        return outcome.reason
-    if outcome.misses == "validAfter":
-        return f"{outcome.reason}; {times(outcome.misses, auth.valid_after, now_s)}"
-    told = times(outcome.misses, auth.valid_before, now_s)
-    return told if now_s >= auth.valid_before else f"{told}, and the chain's is ahead of it"

@@ -23,14 +23,18 @@ def quote(settings: Settings, order: QuoteRequest) -> Quote:
     if order.side not in (first, second):
         reason = f"expected `{first}` or `{second}`, got {order.side[:40]!r} - at `$.side`"
         raise bad_body(reason)
-    direction = 1 if order.side == first else -1
-    best, entry = _best(order.pair, direction)
-    distance = max(0.0, 1 / order.leverage - _MAINTENANCE_MARGIN)
+    return _quoted(order.pair, 1 if order.side == first else -1, order.leverage)
+
+
+@lru_cache(maxsize=1024)
+def _quoted(pair: str, direction: int, leverage: float) -> Quote:
+    best, entry = _best(pair, direction)
+    distance = max(0.0, 1 / leverage - _MAINTENANCE_MARGIN)
     return Quote(
-        pair=order.pair,
+        pair=pair,
         entry_price=entry,
         liquidation_price=_round(entry * (1 - direction * distance)),
-        funding_rate=_funding_rate(order.pair),
+        funding_rate=_funding_rate(pair),
         best_venue=best,
     )
 

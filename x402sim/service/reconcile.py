@@ -157,7 +157,8 @@ class Unresolved:
             return self.finding
         if not stored.may_move:
             return Finding.NOT_YET
-        payment, requirements = present(stored.header), service.issuer.requirements(terms)
+        payment = present(stored.header)
+        requirements = service.issuer.requirements(terms.resource, terms.amount_base)
         try:
             outcome = await service.facilitator.settle(payment, requirements)
         except (Unavailable, OutcomeUnknown):

@@ -138,8 +138,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         _price("quote_price", self.quote_price)
-        is_eager = getattr(self.policy.serve, "before_settlement", False)
-        if self.payment_flow == "upfront" and is_eager:
+        if self.payment_flow == "upfront" and self.policy.serves_first:
             raise ValueError("payment_flow: 'upfront' settles first, and the policy serve does not")
         if self.session_max_spend is not None:
             _price("session_max_spend", self.session_max_spend)

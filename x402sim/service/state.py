@@ -1,9 +1,9 @@
 """One running service: its settings and the collaborators that its functions share."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from weakref import WeakValueDictionary
 
 from x402sim.clock import Clock
 from x402sim.events import ServiceEvent
@@ -25,20 +25,11 @@ class KeyedLocks:
     """One lock per key, kept only while a task holds it or waits for it."""
 
     def __init__(self) -> None:
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    @asynccontextmanager
-    async def hold(self, key: str) -> AsyncIterator[None]:
-        """Let one task in at a time for this key."""
-        lock, users = self._locks.get(key, (asyncio.Lock(), 0))
-        self._locks[key] = lock, users + 1
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks.pop(key)
-            if users > 1:
-                self._locks[key] = lock, users - 1
+    def hold(self, key: str) -> asyncio.Lock:
+        """Return what lets one task in at a time for this key, in `async with`."""
+        return self._locks.setdefault(key, asyncio.Lock())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +40,8 @@ class Service:
     """
 
     setup: Setup
+    settings: Settings = field(init=False)
+    """The numbers and choices of its setup, which are read often."""
     clock: Clock
     store: Store
     issuer: Issuer
@@ -69,15 +62,11 @@ class Service:
     `claim` reserves nothing."""
     answering: set[str] = field(default_factory=set)
     """The payments in one step whose answer this process has begun, and not stored as written."""
-    confirmations: dict[str, int] = field(default_factory=dict)
-    """The blocks on top of the payments that the newest request shows, if the policy counts."""
 
-    @property
-    def settings(self) -> Settings:
-        """The numbers and choices of this service."""
-        return self.setup.settings
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "settings", self.setup.settings)
 
-    def draw(self, name: str, about: str) -> float:
+    def draw(self, about: str, name: str) -> float:
         """Return a number in [0, 1) for a policy, the same whenever it is drawn.
 
         `about` is a payment id or a session id.
@@ -108,5 +97,4 @@ def restarted(service: Service) -> Service:
         refunding=KeyedLocks(),
         presented={},
         answering=set(),
-        confirmations={},
     )

@@ -2,6 +2,7 @@
 
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _END_S = 253402300800
@@ -9,10 +10,15 @@ _END_S = 253402300800
 _IN_TEXT = re.compile(r"\b(is|says) (\d{9,11})\b")
 
 
-def iso(at_s: float) -> str:
-    """Return "2026-11-23T06:49:18.000Z" for Unix seconds."""
-    at = datetime.fromtimestamp(at_s, UTC)
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def iso(at_ms: int) -> str:
+    """Return "2026-11-23T06:49:18.000Z" for Unix milliseconds."""
+    at_s, ms = divmod(at_ms, 1000)
+    return f"{_iso_second(at_s)}.{ms:03}Z"
+
+
+@lru_cache(maxsize=16)
+def _iso_second(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def moment(at_s: int, now_s: int) -> str:

@@ -106,6 +106,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         finally:
             self._in_threads -= 1
 
+    def set_debug(self, enabled: bool) -> None:
+        """Turn asyncio's debug mode on or off; it is asked for with every future and handle."""
+        super().set_debug(enabled)
+        self.get_debug = partial(bool, enabled)  # type: ignore[method-assign]  # no frame of Python
+
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
@@ -131,7 +136,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         If nothing else can run, its first step is done: in the order of any task, but without two
         steps of the loop. It must see what goes on forever, so this counts as one.
         """
-        task = self.create_task(work, name=name)
+        task = asyncio.Task(work, loop=self, name=name)
         self._steps += 1
         first = self._ready.pop()
         if not self._is_at_rest() or self._steps > MAX_STEPS - _SAMPLE:

@@ -22,7 +22,7 @@ class Archive:
     """Mined transactions by hash, in a file that is deleted when it is closed."""
 
     def __init__(self) -> None:
-        self._end = 0
+        self._end, self._is_at_end = 0, True
         self._at: dict[Hash, int] = {}
 
     @cached_property
@@ -37,7 +37,9 @@ class Archive:
 
     def put(self, mined: Mined) -> None:
         """Store a transaction and its receipt; raises `OSError`."""
-        self._file.seek(self._end)
+        if not self._is_at_end:  # to seek there would write what is buffered, each time
+            self._file.seek(self._end)
+            self._is_at_end = True
         self._at[mined[1].tx_hash] = self._end
         self._end += self._file.write(_encode(mined) + b"\n")
 
@@ -46,6 +48,7 @@ class Archive:
         at = self._at.get(tx_hash)
         if at is None:
             return None, None
+        self._is_at_end = False
         self._file.seek(at)
         mined: Mined = _decode(self._file.readline())
         return mined

@@ -12,7 +12,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.networks import Network
-from x402sim.protocol.rules import Rule, Rules, first_broken
+from x402sim.protocol.rules import Rule, Rules
 
 Case = TypeVar("Case")
 OUT_OF_GAS = "out of gas"
@@ -69,13 +69,13 @@ class Frame(msgspec.Struct, gc=False):
 
     def emit(self, event: bytes, *indexed: bytes, data: bytes = b"") -> None:
         """Emit an event."""
-        self.logs.append(((event, *map(abi.word, indexed)), data))
+        self.logs.append(((event, *[each.rjust(32, b"\0") for each in indexed]), data))
 
     def require(self, rules: Rules[Case, str], case: Case) -> None:
         """Check the rows of a table; raises `Reverted` with the reason of the first that fails."""
-        broken = first_broken(rules, case)
-        if broken:
-            self._refuse(broken, case)
+        for rule in rules:
+            if not rule.holds(case):
+                self._refuse(rule, case)
 
     def _refuse(self, rule: Rule[Case, str], case: Case) -> NoReturn:
         reason = rule.reason(case) or rule.refusal

@@ -316,21 +316,19 @@ class Machine:
         self._forget_old_marks(number)
 
     def _forget_old_marks(self, number: int) -> None:
-        """Delete, in batches, undo data that no reorg or snapshot can reach any more."""
+        """In batches, delete undo data that no reorg or snapshot can reach any more, and move the
+        transactions of those blocks to the archive.
+        """
+        state = self.state
         if number % KEPT_BLOCKS or self._snapshots:
             return
         oldest = number - KEPT_BLOCKS
         self._block_marks = {n: m for n, m in self._block_marks.items() if n > oldest}
-        self.state.forget(min(self._block_marks.values()))
-        self._move_to_archive(oldest)
-
-    def _move_to_archive(self, last: int) -> None:
-        """Move the transactions of all blocks up to the last one that is final."""
-        state = self.state
-        for number in range(self._archived, last + 1):
-            for tx_hash in state.blocks[number].tx_hashes:
+        state.forget(min(self._block_marks.values()))
+        for final in range(self._archived, oldest + 1):
+            for tx_hash in state.blocks[final].tx_hashes:
                 self._archive.put((state.transactions.pop(tx_hash), state.receipts.pop(tx_hash)))
-        self._archived = max(self._archived, last + 1)
+        self._archived = max(self._archived, oldest + 1)
 
     def _execute(self, tx: Transaction, now_s: int, gas_before: int, logs_before: int) -> TxReceipt:
         """Run one transaction; its sender pays the gas even if it reverts."""

@@ -24,10 +24,6 @@ from x402sim.protocol.eip3009 import (
 )
 
 
-def _spend(frame: Frame, auth: Authorization, digest: bytes, signature: bytes) -> Spend:
-    return Spend(frame.state, frame.call.sender, frame.now_s, auth, digest, signature)
-
-
 def _with_authorization(receive: bool, packed: bool) -> Callable[[Frame, Arguments], bytes]:
     """Return transferWithAuthorization or receiveWithAuthorization, in one of its overloads."""
 
@@ -38,7 +34,8 @@ def _with_authorization(receive: bool, packed: bool) -> Callable[[Frame, Argumen
         digest = transfer_digest(auth, frame.token.network.domain, *other)
         rules = frame.token.rules.receive if receive else frame.token.rules.transfer
         frame.looked_up = auth.from_, auth.to
-        frame.require(rules, _spend(frame, auth, digest, signature))
+        spend = Spend(frame.state, frame.call.sender, frame.now_s, auth, digest, signature)
+        frame.require(rules, spend)
         frame.proved(auth.from_, signature)
         frame.use(auth.from_, auth.nonce, Used.SETTLED)
         frame.move(auth.from_, auth.to, auth.value)
@@ -55,7 +52,8 @@ def _cancel(packed: bool) -> Callable[[Frame, Arguments], bytes]:
         signature = frame.any_signature(arguments, 2) if packed else arguments.signature(2)
         digest = cancel_digest(authorizer, nonce, frame.token.network.domain)
         auth = Authorization(authorizer, ZERO_ADDRESS, 0, 0, 0, nonce)
-        frame.require(frame.token.rules.cancel, _spend(frame, auth, digest, signature))
+        spend = Spend(frame.state, frame.call.sender, frame.now_s, auth, digest, signature)
+        frame.require(frame.token.rules.cancel, spend)
         frame.proved(authorizer, signature)
         frame.use(authorizer, nonce, Used.CANCELED)
         return b""

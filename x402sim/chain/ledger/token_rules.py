@@ -7,6 +7,7 @@ Clauses: 5/signature-proves, 5/nonce-once, 5/window.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -109,8 +110,8 @@ _SIGNED: Rule[Spend, str] = Rule(
 )
 TRANSFER: Rules[Spend, str] = (
     _NOT_PAUSED,
-    _not_blacklisted("token/payer-not-blacklisted", lambda c: c.authorization.from_),
-    _not_blacklisted("token/payee-not-blacklisted", lambda c: c.authorization.to),
+    _not_blacklisted("token/payer-not-blacklisted", attrgetter("authorization.from_")),
+    _not_blacklisted("token/payee-not-blacklisted", attrgetter("authorization.to")),
     Rule(
         "5/window-opens",
         lambda c: not is_early(c.authorization, c.now_s),
@@ -139,8 +140,8 @@ CANCEL: Rules[Spend, str] = (_NOT_PAUSED, _UNUSED, _SIGNED)
 
 SEND: Rules[Movement, str] = (
     Rule("token/not-paused", _not_paused, "Pausable: paused"),
-    _not_blacklisted("token/payer-not-blacklisted", lambda m: m.from_),
-    _not_blacklisted("token/payee-not-blacklisted", lambda m: m.to),
+    _not_blacklisted("token/payer-not-blacklisted", attrgetter("from_")),
+    _not_blacklisted("token/payee-not-blacklisted", attrgetter("to")),
 )
 """Rules of ERC-20's transfer."""
 
@@ -159,8 +160,8 @@ _NOT_TOO_MUCH: Rule[Movement, str] = Rule(
 MINT: Rules[Movement, str] = (
     Rule("token/not-paused", _not_paused, "Pausable: paused"),
     _IS_MINTER,
-    _not_blacklisted("token/minter-not-blacklisted", lambda m: m.caller),
-    _not_blacklisted("token/payee-not-blacklisted", lambda m: m.to),
+    _not_blacklisted("token/minter-not-blacklisted", attrgetter("caller")),
+    _not_blacklisted("token/payee-not-blacklisted", attrgetter("to")),
     Rule("token/payee", lambda m: m.to != ZERO_ADDRESS, "FiatToken: mint to the zero address"),
     Rule("token/amount", lambda m: m.amount_base > 0, "FiatToken: mint amount not greater than 0"),
     Rule(
@@ -178,7 +179,7 @@ MINT: Rules[Movement, str] = (
 BURN: Rules[Movement, str] = (
     Rule("token/not-paused", _not_paused, "Pausable: paused"),
     _IS_MINTER,
-    _not_blacklisted("token/minter-not-blacklisted", lambda m: m.caller),
+    _not_blacklisted("token/minter-not-blacklisted", attrgetter("caller")),
     Rule("token/amount", lambda m: m.amount_base > 0, "FiatToken: burn amount not greater than 0"),
     Rule(
         "token/balance",
@@ -223,9 +224,9 @@ APPROVE: Rules[Grant, str] = (
 
 SPEND: Rules[Movement, str] = (
     Rule("token/not-paused", _not_paused, "Pausable: paused"),
-    _not_blacklisted("token/spender-not-blacklisted", lambda m: m.caller),
-    _not_blacklisted("token/payer-not-blacklisted", lambda m: m.from_),
-    _not_blacklisted("token/payee-not-blacklisted", lambda m: m.to),
+    _not_blacklisted("token/spender-not-blacklisted", attrgetter("caller")),
+    _not_blacklisted("token/payer-not-blacklisted", attrgetter("from_")),
+    _not_blacklisted("token/payee-not-blacklisted", attrgetter("to")),
     Rule(
         "token/allowance",
         lambda m: m.amount_base <= m.allowed_base,

@@ -80,14 +80,14 @@ def read_call(value: Any) -> Call:
     fields = read_object(value, "a transaction")
     if "to" not in fields:
         raise BadParams("a transaction: expected `to`; contracts cannot be created here")
-    data, old_name = (read_bytes(fields.get(name, "0x"), name) for name in ("input", "data"))
-    if {"input", "data"} <= fields.keys() and data != old_name:
+    given = [read_bytes(fields[name], name) for name in ("input", "data") if name in fields]
+    if given[1:] and given[0] != given[1]:
         raise BadParams("a transaction: `input` and `data` differ; send one of them")
     return Call(
         sender=read_address(fields["from"], "from") if "from" in fields else ZERO_ADDRESS,
         to=read_address(fields["to"], "to"),
-        data=data or old_name,
-        value=read_quantity(fields.get("value", "0x0"), "value"),
+        data=given[0] if given else b"",
+        value=read_quantity(fields["value"], "value") if "value" in fields else 0,
     )
 
 

@@ -10,6 +10,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from x402sim.protocol.money import to_decimal
 from x402sim.report import frames
+from x402sim.report.movements import Movements
 from x402sim.report.plots.figure import (
     BLUE,
     GREY,
@@ -83,10 +84,13 @@ def balances(
 def _held(reading: Reading, with_funding: bool) -> dict[str, Points]:
     """Return each party's balance after each transfer, merchants first."""
     lines: dict[str, Points] = {}
-    for moved in reading.movements():
-        sender, to = reading.name(moved.sender), reading.name(moved.to)
-        at_s = reading.since(moved.at_ms) or 0.0
-        for party, change in (sender, -moved.amount_base), (to, moved.amount_base):
+    moves = Movements(reading)
+    parties = (moves.told(name, reading.name) for name in ("sender", "to"))
+    for at_ms, amount_base, sender, to in zip(
+        moves.at_ms.tolist(), moves.amounts_base, *parties, strict=True
+    ):
+        at_s = reading.since(at_ms) or 0.0
+        for party, change in (sender, -amount_base), (to, amount_base):
             if party == MINT:
                 continue
             line = lines.setdefault(party, [(0.0, 0)])

@@ -4,7 +4,7 @@ from x402sim.protocol.discovery import Item, declaration
 from x402sim.protocol.supported import flow_said
 from x402sim.protocol.x402 import MIME_TYPE, RequirementsV1, requirements_v1, requirements_v2
 from x402sim.service.docs.examples import examples_of
-from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, IssuedTerms
+from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES
 from x402sim.service.state import Service
 from x402sim.text.times import iso
 
@@ -17,18 +17,17 @@ def sold(service: Service) -> list[str]:
 def accepts(service: Service, base: str) -> list[RequirementsV1]:
     """Return how each resource is paid, in version 1; `base` is the service's URL."""
     network, flow = service.setup.network, flow_said(service.settings.payment_flow)
+    price = service.setup.quote_price_base
     return [
-        requirements_v1(
-            service.issuer.requirements(_terms(service, path)), network, url=base + path, **flow
-        )
+        requirements_v1(service.issuer.requirements(path, price), network, url=base + path, **flow)
         for path in sold(service)
     ]
 
 
 def items(service: Service, base: str) -> list[Item]:
     """Return the entries of an index, in version 2, with examples of what each takes."""
-    setup = service.setup
-    examples = examples_of(setup.settings.decisions, setup.quote_price_base, setup.network)
+    setup, price = service.setup, service.setup.quote_price_base
+    examples = examples_of(setup.settings.decisions, price, setup.network)
     declared = {
         QUOTE: declaration("POST", {"quote": examples["Quote"]}, examples["QuoteRequest"]),
         MARKET: declaration("GET", examples["Market"]),
@@ -41,19 +40,15 @@ def items(service: Service, base: str) -> list[Item]:
             x402_version=2,
             accepts=[
                 requirements_v2(
-                    service.issuer.requirements(_terms(service, path)),
+                    service.issuer.requirements(path, price),
                     setup.network,
                     **flow_said(service.settings.payment_flow),
                 )
             ],
-            last_updated=iso(service.clock.now()),
+            last_updated=iso(service.clock.now_ms()),
             description=RESOURCES[path].description,
             mime_type=MIME_TYPE,
             extensions=declared[path],
         )
         for path in sold(service)
     ]
-
-
-def _terms(service: Service, path: str) -> IssuedTerms:
-    return IssuedTerms(path, service.setup.quote_price_base, expires_s=0)

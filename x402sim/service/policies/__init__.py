@@ -64,5 +64,20 @@ class ServicePolicy:
     serve: ServePolicy = ServeSettled()
     cache: CachePolicy = NoStore()
 
+    @property
+    def reserves(self) -> bool:
+        """Whether `claim` ever reserves an authorization for one payment id."""
+        return getattr(self.claim, "reserves", True)
+
+    @property
+    def serves_first(self) -> bool:
+        """Whether `serve` serves a payment in one step before it is settled."""
+        return getattr(self.serve, "before_settlement", False)
+
+    @property
+    def counts_confirmations(self) -> bool:
+        """Whether `serve` wants to know confirmations; for any other, the chain is not asked."""
+        return getattr(self.serve, "counts_confirmations", False)
+
     def __repr__(self) -> str:
         return changed(self)

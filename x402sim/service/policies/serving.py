@@ -3,20 +3,28 @@
 Clauses: 3/expiry-refund, 5/cache-first, 5/stored-records.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from x402sim.text.arguments import WholeFromZero, ZeroToOne, explained
 
 
-class Proof(Protocol):
-    """A payment id or a session id that a request shows, for the resource that it asks for."""
+class Proof(msgspec.Struct, frozen=True, kw_only=True):
+    """A payment id or a session id that a request shows, for the resource that it asks for.
 
-    def is_settled(self) -> bool:
-        """Whether the money for it has moved, as far as the service knows (section 5)."""
+    `is_settled`: the money for it has moved, as far as the service knows (section 5).
+    """
 
-    def is_claimed(self) -> bool:
-        """Whether a header that can pay for it was presented, and may still be settled."""
+    is_settled: bool
+    is_claimed: Callable[[], bool]
+    """Tells whether a header that can pay for it was presented, and may still be settled."""
+    draw: Callable[[str], float]
+    """Returns a number in [0, 1) that depends on the world's seed, the id and the name given."""
+    depth: int | None | UnsetType = UNSET
 
     @property
     def confirmations(self) -> int | None:
@@ -24,9 +32,11 @@ class Proof(Protocol):
 
         For a policy with `counts_confirmations = True` only: the chain is asked at each request.
         """
-
-    def draw(self, name: str) -> float:
-        """Return a number in [0, 1) that depends on the world's seed, the id and `name`."""
+        if self.depth is UNSET:
+            raise TypeError(
+                "a policy that reads proof.confirmations says so: counts_confirmations = True"
+            )
+        return self.depth
 
 
 class ServePolicy(Protocol):
@@ -42,7 +52,7 @@ class ServeSettled:
 
     def serves(self, proof: Proof) -> bool:
         """Tell whether it is settled."""
-        return proof.is_settled()
+        return proof.is_settled
 
 
 @explained
@@ -60,7 +70,7 @@ class ServeConfirmed:
 
     def serves(self, proof: Proof) -> bool:
         """Tell whether it is settled, and deep enough in the chain now."""
-        if not proof.is_settled() or proof.confirmations is None:
+        if not proof.is_settled or proof.confirmations is None:
             return False
         return proof.confirmations >= self.blocks
 
@@ -77,7 +87,7 @@ class ServeBeforeSettle:
 
     def serves(self, proof: Proof) -> bool:
         """Tell whether it is settled, or may still be."""
-        return proof.is_settled() or proof.is_claimed()
+        return proof.is_settled or proof.is_claimed()
 
 
 @explained
@@ -92,7 +102,7 @@ class FailToServe:
 
     def serves(self, proof: Proof) -> bool:
         """Tell whether it is settled and this payment is one of those that are served."""
-        return proof.is_settled() and proof.draw("serve") >= self.probability
+        return proof.is_settled and proof.draw("serve") >= self.probability
 
 
 # --- what caches are told ----------------------------------------------------------------

@@ -7,7 +7,6 @@ Clauses: 2.4/record, 2.4/block-null, 3/record-outlives-cache, 4.1/store-settled,
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -99,6 +98,8 @@ _SETTLE = (
 )
 _NO_AUTH = (None, None, None)
 _SELECT = f"SELECT {_COLUMNS}, attempt, may_move FROM payments"
+_ATTEMPT = _SELECT + " WHERE attempt = ?"
+_ATTEMPTS = _SELECT + " WHERE payment_id = ? ORDER BY attempt"
 
 
 def _pending(claim: Claim) -> PaymentRecord:
@@ -150,12 +151,11 @@ class PaymentRecords:
 
     def attempts(self, payment_id: str) -> list[Stored]:
         """Return every attempt to pay a payment id, oldest first."""
-        sql = _SELECT + " WHERE payment_id = ? ORDER BY attempt"
-        return [_stored(row) for row in self._db.execute(sql, payment_id)]
+        return [_stored(row) for row in self._db.execute(_ATTEMPTS, payment_id)]
 
     def attempt(self, attempt: int) -> Stored | None:
         """Return one attempt."""
-        row = self._db.one(_SELECT + " WHERE attempt = ?", attempt)
+        row = self._db.one(_ATTEMPT, attempt)
         return _stored(row) if row else None
 
     def answer_to(self, offered_id: str) -> str | None:
@@ -255,13 +255,14 @@ class PaymentRecords:
         opened before: never two, never another amount. False if there is no such record, or if
         another process on this database has settled it.
         """
-        with self._db.transaction() if session else nullcontext():
-            if not self._db.changed(_SETTLE, tx_hash, attempt):
-                return False
-            if session:
+        if session is None:
+            return self._db.changed(_SETTLE, tx_hash, attempt)
+        with self._db.transaction():
+            is_news = self._db.changed(_SETTLE, tx_hash, attempt)
+            if is_news:
                 sql = "SELECT payment_id FROM payments WHERE attempt = ?"
                 self._sessions.open(self._db.one(sql, attempt)[0], session)
-            return True
+        return is_news
 
     def undo(self, attempt: int) -> bool:
         """Make a settled payment pending again: the chain has undone its transfer.

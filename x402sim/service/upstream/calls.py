@@ -3,13 +3,12 @@
 A redirect is not followed: it is an answer that makes no sense.
 """
 
-import asyncio
 from typing import Any
 
 import httpx
 
 from x402sim.http.bounded import Limits, require_size
-from x402sim.http.exchange import Headers, Request, Response, Transport, Url
+from x402sim.http.exchange import Headers, Request, Response, Transport, Url, within
 from x402sim.protocol.messages import BadMessage, decode
 
 NONSENSE = (LookupError, TypeError, ValueError, AttributeError)
@@ -41,8 +40,7 @@ async def send(to: Transport, request: Request, limits: Limits) -> Response:
     """
     request.extensions["max_answer_bytes"] = limits.max_answer_bytes
     try:
-        async with asyncio.timeout(limits.deadline_s):
-            response = await to.send(request)
+        response = await within(limits.deadline_s, to.send(request))
         require_size(len(response.content), limits)
     except TimeoutError as error:
         raise Unavailable(f"{request.url} did not answer within {limits.deadline_s} s") from error

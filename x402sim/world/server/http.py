@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Literal, cast
+from urllib.parse import unquote
 
+import httptools
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -24,6 +26,7 @@ from x402sim.http import web
 from x402sim.protocol.refusals import RequestError, status_of
 from x402sim.spec.decisions import Decisions
 from x402sim.world.server.cycle import Cycle
+from x402sim.world.server.workers import Workers
 from x402sim.world.transport.middleware import ABORT
 
 MAX_HEAD_BYTES = 512 * 1024
@@ -51,6 +54,7 @@ DEADLINES = Deadlines()
 """The deadlines of every server that states no others."""
 
 
+_ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
 _Awaited = Literal["head", "body", "nothing"]
 """What the client has to send next; nothing while its answer is on its way."""
 
@@ -58,9 +62,11 @@ _Awaited = Literal["head", "body", "nothing"]
 class HttpProtocol(HttpToolsProtocol):
     """HTTP with limits on heads, chunks and trailers, and with deadlines."""
 
-    def __init__(self, *args: Any, deadlines: Deadlines | None, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, deadlines: Deadlines | None, workers: Workers, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self._deadlines = deadlines
+        self._deadlines, self._workers = deadlines, workers
         self._message_bytes = 0
         self._has_begun = False
         self._awaited: _Awaited = "head"
@@ -103,21 +109,46 @@ class HttpProtocol(HttpToolsProtocol):
         """Wait for this message's head."""
         self._has_begun = True
         self._awaited, self._watched = "head", None
-        super().on_message_begin()
+        self.url, self.headers, self.expect_100_continue = b"", [], False
 
     def on_headers_complete(self) -> None:
-        """Wait for the body."""
-        super().on_headers_complete()
+        """Begin the request, or put it behind another one; wait for the body.
+
+        The ASGI scope tells of the connection, too, and has the function that breaks it, for
+        faults.
+        """
+        parser, url, before = self.parser, httptools.parse_url(self.url), self.cycle
+        path, version = url.path.decode("ascii"), parser.get_http_version()
+        is_last = version == "1.0" or not parser.should_keep_alive()
+        scope: Any = {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": version,
+            "server": self.server,
+            "client": self.client,
+            "scheme": self.scheme,
+            "root_path": "",
+            "headers": self.headers,
+            "method": parser.get_method().decode("ascii"),
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": url.path,
+            "query_string": url.query or b"",
+            ABORT: self._abort,
+        }
+        self.scope = scope
+        # nothing can follow a request to upgrade, either: the parser takes it for a protocol
+        self.cycle = cycle = Cycle(self, keep_alive=not (is_last or parser.should_upgrade()))
         self._awaited, self._watched = "body", None
-        if self.parser.should_upgrade():  # nothing can follow: the parser takes it for a protocol
-            self.cycle.keep_alive = False
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
-        """Put the connection into the ASGI scope, and the function that breaks it, for faults."""
-        cycle.__class__, self._begun = Cycle, cycle
-        scope: Any = cycle.scope
-        scope[web.CONNECTION], scope[ABORT] = cycle, self._abort
-        super()._start_asgi_task(cycle, app)
+        """Let a worker answer a request."""
+        self._begun = cycle
+        self._workers.begin(cycle, app, self.tasks)
 
     async def _abort(self, _: str) -> None:
         """Break the connection; returns when it is broken."""
@@ -129,7 +160,9 @@ class HttpProtocol(HttpToolsProtocol):
         """Reset the count."""
         self._message_bytes, self._has_begun = 0, False
         self._awaited, self._watched = "nothing", None
-        super().on_message_complete()
+        if not self.cycle.response_complete:
+            self.cycle.more_body = False
+            self.cycle.message_event.set()
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are not HTTP."""
@@ -249,9 +282,11 @@ def outermost(app: ASGIApp, trusted: str | list[str]) -> ASGIApp:
     proxied: Any = ProxyHeadersMiddleware(cast(Any, app), trusted)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        names = [name for name, _ in scope["headers"]]
-        asked: ASGIApp = app
-        if (hosts := names.count(b"host")) != 1:
+        headers, asked = scope["headers"], app
+        names, hosts = dict(headers), 1
+        if len(names) != len(headers) or b"host" not in names:
+            hosts = [name for name, _ in headers].count(b"host")
+        if hosts != 1:
             wrong = RequestError.INVALID_HOST
             asked = web.error(400, wrong.text, f"expected one Host header, got {hosts}")
         elif b"x-forwarded-proto" in names or b"x-forwarded-for" in names:
@@ -278,7 +313,8 @@ class Server(uvicorn.Server):
         on_stop: Callable[[], None] = lambda: None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        protocol: Any = partial(HttpProtocol, deadlines=deadlines)
+        self._workers = Workers()
+        protocol: Any = partial(HttpProtocol, deadlines=deadlines, workers=self._workers)
         config = uvicorn.Config(
             cast(Any, app),
             http=protocol,
@@ -312,3 +348,4 @@ class Server(uvicorn.Server):
         """Call `on_stop`, which ends what would never end by itself, then wait for the requests."""
         self._on_stop()
         await super().shutdown(sockets)
+        self._workers.stop()

@@ -23,7 +23,6 @@ from x402sim.clock import real_now
 from x402sim.journal import Entry
 from x402sim.protocol.header import json_of_header
 from x402sim.protocol.messages import BadMessage
-from x402sim.service.issue import PAY
 from x402sim.world.server.log_lines import (
     ALONE,
     TOLD,
@@ -33,7 +32,7 @@ from x402sim.world.server.log_lines import (
     as_json,
     as_text,
 )
-from x402sim.world.server.requests import Look, Request, Requests
+from x402sim.world.server.requests import Look, Request, Requests, settles
 
 MAX_WAITING = 10_000
 """The requests that wait to be written; the log leaves out what comes while the reader is slow."""
@@ -194,11 +193,12 @@ class Log:
         if not (notes or self._form.is_verbose or _is_shown(method, path, status or 500)):
             return ""
         line.notes = notes
-        is_paid = bool(request.proofs) and self._read_proofs(line, request)
+        proofs = request.proofs
+        is_paid = bool(proofs) and self._read_proofs(line, request, proofs)
         if request.answered[:1] == b"{" and (status != 200 or line.payment_id is None):
             _read_answer(line, request.answered)
-        if payer is None and (is_paid or _settles(path)):
-            payer = _signer(request.sent, request.proofs)
+        if payer is None and (is_paid or settles(path)):
+            payer = _signer(request.sent, proofs)
         if payer is not None:
             line.who = names.of(payer)
         for each in (*ids, line.payment_id, line.session_id):
@@ -214,9 +214,8 @@ class Log:
             line.answered = _text(request.answer_headers, request.answered)
         return self._shown(line)
 
-    def _read_proofs(self, line: Line, request: Request) -> bool:
+    def _read_proofs(self, line: Line, request: Request, proofs: Mapping[bytes, bytes]) -> bool:
         """Add what a request says it has paid; tell whether it pays, in one step."""
-        proofs = request.proofs
         if header := proofs.get(b"x-payment-id"):
             line.payment_id = line.payment_id or header.decode("latin-1")
         if header := proofs.get(b"x-session-id"):
@@ -285,11 +284,6 @@ def _is_shown(method: str, path: str, status: int) -> bool:
     """Tell whether a request is more than polling, or the look at a page."""
     kind = _kind(method, path)
     return kind == "shown" or status >= (400 if kind == "page" else 500)
-
-
-@lru_cache(maxsize=1024)
-def _settles(path: str) -> bool:
-    return path == PAY or path.startswith("/facilitator")
 
 
 @lru_cache(maxsize=1024)

@@ -7,6 +7,7 @@ its context: a request and all that it causes run in one.
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 
 import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -33,11 +34,9 @@ class Request(msgspec.Struct, gc=False):
 
     method: str
     path: str
-    query: str
+    query: bytes
     client: str
     headers: Headers
-    proofs: Mapping[bytes, bytes]
-    """Those of the headers that pay, or show what was paid."""
     at_s: float
     began: float
     ended: float = 0.0
@@ -51,6 +50,11 @@ class Request(msgspec.Struct, gc=False):
     is_whole: bool = False
     """Whether both bodies are kept."""
     seen: list[Entry] = []
+
+    @property
+    def proofs(self) -> Mapping[bytes, bytes]:
+        """Return those of the headers that pay, or show what was paid."""
+        return {name: value for name, value in self.headers if name in _PAYMENTS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,34 +104,35 @@ class Requests:
         def told(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
             if scope["type"] != "http":
                 return app(scope, receive, send)
-            proofs = {name: value for name, value in scope["headers"] if name in _PAYMENTS}
             is_whole = self.readers > 0 or self._wants_bodies
             if self._wants_payments and not is_whole:
-                path = scope["path"]
-                is_whole = bool(proofs) or path == PAY or path.startswith("/facilitator")
+                is_whole = settles(scope["path"])
+                for name, _ in scope["headers"]:  # a comprehension would be one more call
+                    is_whole |= name in _PAYMENTS
             if is_whole or self._wants_all:
-                return tell(scope, receive, send, proofs, is_whole)
+                return tell(scope, receive, send, is_whole)
             return app(scope, receive, send)
 
-        async def tell(
-            scope: Scope, receive: Receive, send: Send, proofs: dict[bytes, bytes], is_whole: bool
-        ) -> None:
+        async def tell(scope: Scope, receive: Receive, send: Send, is_whole: bool) -> None:
             path, client = scope["path"], scope.get("client")
             request = Request(
                 scope["method"],
                 path,
-                scope["query_string"].decode("latin-1"),
+                scope["query_string"],
                 client[0] if client else "?",
                 scope["headers"],
-                proofs,
                 self._now() if is_whole else 0.0,
                 real_now(),
                 is_whole=is_whole,
             )
-            least = 400  # of the statuses whose body is kept
-            if path == PAY or is_whole or path.startswith("/facilitator"):
-                receive = _kept(receive, request)
-                least = 400 if path == PAY and not is_whole else 0
+            is_kept = is_whole or settles(path)
+            least = 0 if is_whole or (is_kept and path != PAY) else 400  # the status of a body kept
+
+            async def asked() -> Message:
+                message = await receive()
+                if (body := message.get("body")) and len(request.sent) < MAX_BODY:
+                    request.sent += body[:MAX_BODY]
+                return message
 
             def answer(message: Message) -> Awaitable[None]:
                 if message["type"] == "http.response.start":
@@ -138,7 +143,7 @@ class Requests:
 
             token = _current.set(request)
             try:
-                await app(scope, receive, answer)
+                await app(scope, asked if is_kept else receive, answer)
             finally:
                 _current.reset(token)
                 request.ended = real_now()
@@ -148,11 +153,7 @@ class Requests:
         return told
 
 
-def _kept(receive: Receive, request: Request) -> Receive:
-    async def asked() -> Message:
-        message = await receive()
-        if (body := message.get("body")) and len(request.sent) < MAX_BODY:
-            request.sent += body[:MAX_BODY]
-        return message
-
-    return asked
+@lru_cache(maxsize=1024)
+def settles(path: str) -> bool:
+    """Tell whether the body of a request to a path may be a payment."""
+    return path == PAY or path.startswith("/facilitator")

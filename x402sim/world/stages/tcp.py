@@ -20,6 +20,7 @@ from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.loop import VirtualLoop
 from x402sim.world.server.http import HttpProtocol
 from x402sim.world.server.listen import Listen, listening_socket
+from x402sim.world.server.workers import Workers
 from x402sim.world.stages.in_process import world_of_our_own
 from x402sim.world.stages.stage import Door, OpenStage
 from x402sim.world.transport.middleware import ABORT
@@ -68,8 +69,9 @@ async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int]:
         _at_a_socket(app, loop), log_level="critical", access_log=False, lifespan="off", ws="none"
     )
     state = ServerState()
+    workers = Workers(most_idle=0)  # a loop that waits for nothing but the time says so
     server = await loop.create_server(
-        lambda: HttpProtocol(config, state, {}, deadlines=None), sock=sock
+        lambda: HttpProtocol(config, state, {}, deadlines=None, workers=workers), sock=sock
     )
     return server, sock.getsockname()[1]
 

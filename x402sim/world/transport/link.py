@@ -17,10 +17,10 @@ from starlette.types import ASGIApp, Message, Scope
 
 from x402sim.clock import Clock
 from x402sim.events import AnswerReceived, ExchangeEvent, NoAnswer, Part, RequestSent, clipped
-from x402sim.http.exchange import Headers, Request, Response, Transport, plain
+from x402sim.http.exchange import Headers, Request, Response, Transport, plain, within
 from x402sim.http.web import CONNECTION
 from x402sim.journal import Journal
-from x402sim.protocol.header import read_authorization
+from x402sim.protocol.header import read_versioned
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment
@@ -45,7 +45,7 @@ class Asgi(Transport):
     async def send(self, request: Request) -> Response:
         """Pass a request to the application; raises `httpx.TransportError` if it is lost."""
         loop = asyncio.get_running_loop()
-        exchange = _Exchange(request, loop.create_future())
+        exchange = _Exchange(request, asyncio.Future(loop=loop))
         name, work = f"{request.method} {request.url.path}"[:200], exchange.served_by(self._app)
         if isinstance(loop, VirtualLoop):
             task = await loop.begin(work, name, exchange.answered)
@@ -76,35 +76,35 @@ class _Exchange:
 
     async def served_by(self, app: ASGIApp) -> None:
         """Have an application serve the request, to its end."""
+        why = "the server sent no answer"
         try:
-            await app(self._scope(), self._receive, self._send)
+            request, url = self._request, self._request.url
+            raw_path, path = url.raw_path, url.path
+            if "target" in request.extensions:
+                raw_path = request.extensions["target"].partition(b"?")[0]
+                path = unquote(raw_path.decode("ascii"))
+            scope: Scope = {
+                "type": "http",
+                "asgi": {"version": "3.0"},
+                "http_version": "1.1",
+                "method": request.method,
+                "scheme": url.scheme,
+                "path": path,
+                "raw_path": raw_path,
+                "query_string": url.query,
+                "root_path": "",
+                "headers": request.headers,
+                "server": (url.host, url.port),
+                "client": ("127.0.0.1", 123),
+                ABORT: self._abort,
+                CONNECTION: self,
+            }
+            await app(scope, self._receive, self._send)
         except Exception as bug:  # noqa: BLE001 - the application has logged and answered it
-            self._fail(httpx.RemoteProtocolError(repr(bug)))
+            why = repr(bug)
         finally:
-            self._fail(httpx.RemoteProtocolError("the server sent no answer"))
-
-    def _scope(self) -> Scope:
-        request, url = self._request, self._request.url
-        raw_path, path = url.raw_path, url.path
-        if "target" in request.extensions:
-            raw_path = request.extensions["target"].partition(b"?")[0]
-            path = unquote(raw_path.decode("ascii"))
-        return {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": request.method,
-            "scheme": url.scheme,
-            "path": path,
-            "raw_path": raw_path,
-            "query_string": url.query,
-            "root_path": "",
-            "headers": request.headers,
-            "server": (url.host, url.port),
-            "client": ("127.0.0.1", 123),
-            ABORT: self._abort,
-            CONNECTION: self,
-        }
+            if not self.answered.done():
+                self._fail(httpx.RemoteProtocolError(why))
 
     async def _receive(self) -> Message:
         if self._is_received:
@@ -152,11 +152,8 @@ class Links:
 
     def __init__(self, clock: Clock, journal: Journal, turn: Turn = _at_once) -> None:
         self.clock, self.journal, self.turn = clock, journal, turn
-        self._numbers = itertools.count(1)
-
-    def next_exchange(self) -> int:
-        """Return the number of the next exchange."""
-        return next(self._numbers)
+        self.exchanges = itertools.count(1)
+        """The numbers of the exchanges to come."""
 
 
 class Link(Transport):
@@ -177,16 +174,13 @@ class Link(Transport):
 
     async def send(self, request: Request) -> Response:
         """Deliver a request and return its answer; raises `httpx.TransportError`."""
-        exchange = request.extensions["exchange"] = self._links.next_exchange()
+        exchange = request.extensions["exchange"] = next(self._links.exchanges)
         self._record(self._sent(request, exchange))
         timeout_s = request.extensions.get("timeout", {}).get("read")
         is_ended = False
         try:
-            if timeout_s is None:
-                response = await self._cross(request, exchange)
-            else:
-                async with asyncio.timeout(timeout_s):
-                    response = await self._cross(request, exchange)
+            crossing = self._cross(request, exchange)
+            response = await (crossing if timeout_s is None else within(timeout_s, crossing))
             self._record(self._received(response, exchange))
             is_ended = True
             return response
@@ -311,10 +305,10 @@ def _authorization(payment_header: object) -> str | None:
     if not isinstance(payment_header, str):
         return None
     try:
-        _, auth, _ = read_authorization(payment_header)
+        _, signed = read_versioned(payment_header)
     except BadMessage:
         return "unreadable"
-    return auth.nonce.hex()
+    return signed.authorization.nonce.hex()
 
 
 def _in_one_step(headers: Mapping[str, str]) -> tuple[str | None, str | None]:

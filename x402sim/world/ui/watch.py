@@ -82,7 +82,8 @@ class Watch:
             while len(self._kept) > MOST_KEPT or self._size > MOST_BYTES:
                 _, oldest = self._kept.popleft()
                 self._size -= len(oldest.sent) + len(oldest.answered)
-            self._wake()
+            if self._wakes:
+                self._wake()
 
     # --- the readers -----------------------------------------------------------------
 
@@ -144,7 +145,7 @@ def _exchange(number: int, request: Request) -> bytes:
         ms=int((request.ended - request.began) * 1000),
         client=request.client,
         method=request.method,
-        path=request.path + (request.query and f"?{request.query}"),
+        path=request.path + (f"?{request.query.decode('latin-1')}" if request.query else ""),
         status=request.status,
         sent=_half(request.headers, request.sent),
         answered=_half(request.answer_headers, request.answered),

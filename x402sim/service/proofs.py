@@ -1,0 +1,78 @@
+"""The proofs that a request shows: whether its payment id or session id is served (section 5).
+
+The policy `serve` decides it; by default, what is settled is served.
+Clauses: 5/cache-first, 5/stored-records, 5/resource-binding, 5/session-condition.
+"""
+
+from functools import partial
+
+from msgspec import UNSET, UnsetType
+
+from x402sim.protocol.refusals import Finding
+from x402sim.service.policies.serving import Proof
+from x402sim.service.reconcile import ask_chain
+from x402sim.service.state import Service
+
+
+async def is_entitled(service: Service, payment_id: str, resource: str) -> bool:
+    """Tell whether a payment id is served, for exactly this resource (5/resource-binding).
+
+    It is looked up in the cache (5/cache-first), then in the records (5/stored-records).
+    """
+    policy, shown = service.settings.policy, (payment_id, resource)
+    depth = await _depth(service, payment_id) if policy.counts_confirmations else UNSET
+    is_cached = service.entitlements.grants(*shown, service.clock.now_ms())
+    proof = Proof(
+        is_settled=is_cached or service.store.payments.grants(*shown),
+        is_claimed=partial(_is_claimed, service, *shown),
+        draw=partial(service.draw, payment_id),
+        depth=depth,
+    )
+    return policy.serve.serves(proof)
+
+
+async def served_id(service: Service, payment_id: str, resource: str) -> str | None:
+    """Return the id shown, or that of the payment in one step for its 402, if it is served."""
+    if await is_entitled(service, payment_id, resource):
+        return payment_id
+    answered = service.store.payments.answer_to(payment_id)
+    return answered if answered and await is_entitled(service, answered, resource) else None
+
+
+async def can_pay(service: Service, session_id: str, amount_base: int) -> bool:
+    """Tell whether a session is served a request of this amount (5/session-condition)."""
+    policy, sessions = service.settings.policy, service.store.sessions
+    depth: int | None | UnsetType = UNSET
+    if policy.counts_confirmations:
+        session = sessions.get(session_id)
+        depth = await _depth(service, session.payment_id if session else "")
+    proof = Proof(
+        is_settled=sessions.can_pay(session_id, amount_base, service.clock.now_ms()),
+        is_claimed=lambda: False,  # it opens only when its deposit is settled
+        draw=partial(service.draw, session_id),
+        depth=depth,
+    )
+    return policy.serve.serves(proof)
+
+
+def _is_claimed(service: Service, payment_id: str, resource: str) -> bool:
+    """Tell whether a header that can pay was presented, and may still be settled."""
+    return service.presented.get(payment_id) == resource or any(
+        stored.can_pay
+        and stored.record.status == "pending"
+        and stored.record.resource_url == resource
+        for stored in service.store.payments.attempts(payment_id)
+    )
+
+
+async def _depth(service: Service, payment_id: str) -> int | None:
+    """Ask the chain how many blocks are on top of a payment's transfer.
+
+    None if its transfer is in no block, or if the node says nothing of it.
+    """
+    depth = None
+    for stored in service.store.payments.attempts(payment_id):
+        answer = await ask_chain(service, stored)
+        if answer.finding is Finding.PAID and answer.use is not None:
+            depth = answer.height - answer.use.block_number
+    return depth
