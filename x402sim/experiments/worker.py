@@ -7,14 +7,18 @@ x402sim: in a pool's, in Dask's, or in this one.
 import gc
 import importlib
 import inspect
+import io
 import logging
+import marshal
 import pickle
 import signal
 import sys
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any
+from types import CodeType
+from typing import Any, ClassVar
 
 import cloudpickle
 import msgspec
@@ -28,6 +32,15 @@ from x402sim.text import tracebacks
 
 INVARIANTS = "invariant/"
 _HERE = tracebacks.shown(__file__)
+
+
+class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no types
+    """cloudpickle's, which drops the file names of functions: a failure is told with its line."""
+
+    dispatch_table: ClassVar = ChainMap(
+        {CodeType: lambda code: (marshal.loads, (marshal.dumps(code),))},
+        cloudpickle.CloudPickler.dispatch_table,
+    )
 
 
 class Packed(msgspec.Struct, frozen=True):
@@ -75,13 +88,14 @@ def _pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
     try:
         if by_value:
             cloudpickle.register_pickle_by_value(module)
-        pickled: bytes = cloudpickle.dumps(value)
+        pickled = io.BytesIO()
+        _Pickler(pickled).dump(value)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise ValueError(f"the experiment cannot be sent to another process: {error}") from error
     finally:
         if by_value:
             cloudpickle.unregister_pickle_by_value(module)
-    return pickled
+    return pickled.getvalue()
 
 
 def warm(experiment: Packed) -> None:
