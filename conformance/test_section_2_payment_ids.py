@@ -114,7 +114,7 @@ async def ids_do_not_begin_anew(probe: Probe) -> None:
         require("a payment id that was never paid", is_new, answer.summary, answer.show)
 
 
-@check("2.2/payment-id", document="kit", ground=UNGUESSABLE)
+@check("2.2/payment-id", ground=UNGUESSABLE)
 async def payment_ids_cannot_be_guessed(probe: Probe) -> None:
     """No payment id comes twice, and 32 of them reveal neither a counter nor a clock."""
     ids = [(await probe.challenge(fresh=True)).payment_id for _ in range(SAMPLE)]
@@ -143,13 +143,7 @@ async def an_invented_id_grants_nothing(probe: Probe) -> None:
         expect_not_served(await probe.ask(payment_id=invented), is_402=True)
 
 
-@check(
-    "2.2/payment-id",
-    ground=ISSUED_HERE,
-    baseline="payment",
-    needs="funds",
-    pays=1,
-)
+@check("2.2/payment-id", ground=ISSUED_HERE, baseline="payment", needs="funds", pays=1)
 async def an_invented_id_settles_nothing(probe: Probe) -> None:
     """A payment for an id that was never issued is refused, and moves no money."""
     challenge, payer, header = await probe.signed()
@@ -181,7 +175,7 @@ def _invented(probe: Probe, payment_id: str) -> list[str]:
     ]
 
 
-@check("2.2/payment-id", document="kit", ground=OWN_CHOICE, baseline="unpaid")
+@check("2.2/payment-id", ground=OWN_CHOICE, baseline="unpaid")
 async def an_id_is_not_the_payers_choice(probe: Probe) -> None:
     """The 402 for an unknown payment id has a different one: the service issues ids."""
     chosen = "pay_" + "Chosen" * 6

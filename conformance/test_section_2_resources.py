@@ -103,7 +103,6 @@ async def a_session_id_has_its_prefix(probe: Probe) -> None:
 
 @check(
     "2.6/session-ids",
-    document="kit",
     ground=ours(
         "Who knows the id of a session can spend its budget. An id that follows from another one "
         "is no secret.",

@@ -174,7 +174,6 @@ async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
 
 @check(
     "2.1/changed-description",
-    document="silent",
     ground=silent("2.1: description", "4.1: paymentRequirements"),
     needs="funds",
     pays=1,

@@ -54,7 +54,7 @@ A_WHILE_S = 400
 """Longer than any authorization is valid, and longer than the indexer's interval."""
 
 
-@check("3/pending-resolved", document="kit", needs="funds, world", pays=len(LOST))
+@check("3/pending-resolved", needs="funds, world", pays=len(LOST))
 async def a_lost_answer_is_resolved(probe: Probe) -> None:
     """After any loss of the facilitator's answer, a payer who retries is served, and paid once."""
     for how, fault in LOST.items():
@@ -66,7 +66,7 @@ async def a_lost_answer_is_resolved(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/pending-resolved", document="kit", needs="funds, world", pays=2 * len(UNKNOWN))
+@check("3/pending-resolved", needs="funds, world", pays=2 * len(UNKNOWN))
 async def no_payer_is_charged_twice(probe: Probe) -> None:
     """While the outcome of the first payment is unknown, a second one moves no money."""
     for how in UNKNOWN:
@@ -81,7 +81,7 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/pending-resolved", document="kit", needs="funds, world", pays=2)
+@check("3/pending-resolved", needs="funds, world", pays=2)
 async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     """While the transfer of the first payment is not mined, a second one moves no money."""
     challenge, payer, header = await probe.signed()
@@ -101,7 +101,7 @@ async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/pending-resolved", document="kit", baseline="payment", needs="funds, world", pays=4)
+@check("3/pending-resolved", baseline="payment", needs="funds, world", pays=4)
 async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
     """A nonce that the payer used to pay himself, or to pay less, grants nothing."""
     for pays_less, chain in product((False, True), ([], CHAIN_UNREACHABLE)):
@@ -132,7 +132,7 @@ async def _submit(probe: Probe, challenge: Challenge, header: str) -> None:
     await probe.world.post("send", {"from": sender, "to": asset, "data": data})
 
 
-@check("3/pending-resolved", document="kit", needs="funds, world, clock", pays=2)
+@check("3/pending-resolved", needs="funds, world, clock", pays=2)
 async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
     """A payer who never resends the header is served, too, even after a crash."""
     for how in ("lose answer", "crash after"):
@@ -145,13 +145,7 @@ async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check(
-    "3/pending-resolved",
-    document="kit",
-    baseline="session",
-    needs="funds, world, sessions",
-    deposits="0.01",
-)
+@check("3/pending-resolved", baseline="session", needs="funds, world, sessions", deposits="0.01")
 async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
     """A deposit whose answer was lost still opens its session, and is paid once."""
     max_spend = await probe.budget_for(1)
@@ -180,7 +174,6 @@ async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
 
 @check(
     "3/said-failed-but-paid",
-    document="silent",
     ground=silent(
         why="The specification does not say what becomes of a transfer that is reported as failed."
     ),

@@ -51,7 +51,6 @@ async def a_payment_grants_access_when_it_is_indexed(probe: Probe) -> None:
 
 @check(
     "3/indexed-status",
-    document="silent",
     ground=silent("3: The resulting values of status", "3: A record with status"),
     needs="funds, restart",
     pays=1,

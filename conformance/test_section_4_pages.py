@@ -51,7 +51,6 @@ async def the_list_is_json(probe: Probe) -> None:
 
 @check(
     "2.7/agent",
-    document="silent",
     ground=silent("2.7: Fields of an agent record", "4.3: Query parameters and response shape"),
     needs="agents",
     pays=1,

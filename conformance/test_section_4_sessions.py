@@ -110,7 +110,7 @@ async def _expect_exact(probe: Probe, amounts: set[int]) -> None:
             expect(f"the deposit for {spelled[cents]}", _asked(answer), cents * CENT_BASE)
 
 
-@check("4.4/max-spend", document="kit", ground=NO_OTHER_PRICE, baseline="unpaid", needs="sessions")
+@check("4.4/max-spend", ground=NO_OTHER_PRICE, baseline="unpaid", needs="sessions")
 async def a_malformed_budget_has_no_price(probe: Probe) -> None:
     """A malformed maxSpend gets no 402; another spelling of an amount, none for another amount."""
     for max_spend in MALFORMED:
@@ -129,7 +129,7 @@ async def any_deposit_is_exact(probe: Probe) -> None:
     await _expect_exact(probe, {*small, *large})
 
 
-@check("4.4/max-spend", document="kit", ground=NO_OTHER_PRICE, baseline="unpaid", needs="sessions")
+@check("4.4/max-spend", ground=NO_OTHER_PRICE, baseline="unpaid", needs="sessions")
 async def any_text_has_its_own_price_or_none(probe: Probe) -> None:
     """For random text of digits, signs, points and spaces, no 402 asks for another amount."""
     texts = examples(RANDOM_INPUTS, lambda st: st.text("0123456789.,+-_e ", max_size=9))
@@ -236,7 +236,6 @@ async def every_session_has_its_own_id(probe: Probe) -> None:
 
 @check(
     "4.4/duration-unit",
-    document="silent",
     ground=silent("4.4: duration"),
     needs="funds, sessions",
     deposits="0.01",

@@ -174,7 +174,7 @@ async def other_letters_are_another_resource(probe: Probe) -> None:
         await _ask_paid(probe, path, paid)
 
 
-@check("5/exact-path", document="kit", ground=NORMALISED, baseline="payment", needs="funds", pays=1)
+@check("5/exact-path", ground=NORMALISED, baseline="payment", needs="funds", pays=1)
 async def a_path_that_looks_alike_is_another(probe: Probe) -> None:
     """The payment for a path opens no path with doubled slashes, blanks or parameters."""
     paid = await probe.buy()

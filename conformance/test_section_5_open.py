@@ -18,7 +18,6 @@ async def _left(probe: Probe, session_id: str) -> int:
 
 @check(
     "5/precedence",
-    document="silent",
     ground=silent("5: Precedence when both headers"),
     needs="funds, sessions",
     pays=1,
@@ -41,7 +40,6 @@ async def both_proofs_at_once(probe: Probe) -> None:
 
 @check(
     "5/short-session",
-    document="silent",
     ground=silent("5: Behaviour when session budget"),
     needs="funds, sessions",
     deposits="0.01",
@@ -56,7 +54,6 @@ async def a_session_that_cannot_pay(probe: Probe) -> None:
 
 @check(
     "5/agents-authentication",
-    document="silent",
     ground=silent("5: Authentication required by GET"),
     needs="agents",
 )
@@ -68,7 +65,6 @@ async def who_may_see_the_agents(probe: Probe) -> None:
 
 @check(
     "5/submitted-by-others",
-    document="silent",
     ground=silent(
         why="The specification does not say whose transaction may carry out an authorization."
     ),

@@ -246,7 +246,6 @@ async def a_restart_gives_nothing_back(probe: Probe) -> None:
 
 @check(
     "5/session-survives-restart",
-    document="kit",
     ground=ours(
         "The specification does not say where sessions are kept. A payer whose deposit is settled "
         "should not lose it because the service restarts.",

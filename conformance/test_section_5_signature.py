@@ -135,7 +135,6 @@ async def a_broken_signature(probe: Probe) -> None:
 
 @check(
     "5/malleable-signature",
-    document="silent",
     ground=silent(
         why="The specification does not say which encodings of a valid signature are taken."
     ),

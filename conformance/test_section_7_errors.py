@@ -234,7 +234,6 @@ async def a_second_payment_after_a_restart(probe: Probe) -> None:
 
 @check(
     "7/settlement-statuses",
-    document="silent",
     ground=silent("7: HTTP status codes for these"),
     level="MAY",
     needs="world",

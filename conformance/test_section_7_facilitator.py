@@ -98,7 +98,7 @@ async def _recovers(probe: Probe, challenge: Challenge, header: str, name: str) 
         require(f"access after a receipt ({name})", served.has_content, served.status)
 
 
-@check("7/verify-trouble", document="kit", ground=IN_TROUBLE, baseline="payment", needs="world")
+@check("7/verify-trouble", ground=IN_TROUBLE, baseline="payment", needs="world")
 async def verification_in_trouble(probe: Probe) -> None:
     """While verification fails, nothing is granted unpaid; afterwards payments work again."""
     for failure in VERIFY:
@@ -106,7 +106,7 @@ async def verification_in_trouble(probe: Probe) -> None:
     await _works_again(probe)
 
 
-@check("7/settle-trouble", document="kit", ground=IN_TROUBLE, baseline="payment", needs="world")
+@check("7/settle-trouble", ground=IN_TROUBLE, baseline="payment", needs="world")
 async def settlement_in_trouble(probe: Probe) -> None:
     """While settlement fails, nothing is granted unpaid; afterwards payments work again."""
     for failure in SETTLE:
@@ -114,7 +114,7 @@ async def settlement_in_trouble(probe: Probe) -> None:
     await _works_again(probe)
 
 
-@check("7/settle-trouble", document="kit", ground=IN_TROUBLE, baseline="payment", needs="world")
+@check("7/settle-trouble", ground=IN_TROUBLE, baseline="payment", needs="world")
 async def settlement_in_trouble_once(probe: Probe) -> None:
     """The same if only the first call fails, so that a target that retries succeeds."""
     for failure in BOTH[:5]:

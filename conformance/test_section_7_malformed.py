@@ -82,7 +82,7 @@ def _spread(probe: Probe, inputs: Iterable[str]) -> Iterator[tuple[str, str]]:
 # --- bodies --------------------------------------------------------------------------
 
 
-@check("7/malformed-body", document="kit", ground=NO_HARM, baseline="unpaid")
+@check("7/malformed-body", ground=NO_HARM, baseline="unpaid")
 async def a_body_that_cannot_be_read(probe: Probe) -> None:
     """A body that is no JSON object, too large or too deep gets an answer, no 5xx, no content."""
     for each in await sent(probe, "unreadable"):
@@ -91,7 +91,7 @@ async def a_body_that_cannot_be_read(probe: Probe) -> None:
         _stood(await send_bad(probe, name, "POST", path, content=BODIES[name]))
 
 
-@check("7/malformed-body", document="kit", ground=NO_HARM, baseline="unpaid")
+@check("7/malformed-body", ground=NO_HARM, baseline="unpaid")
 async def a_body_of_another_type(probe: Probe) -> None:
     """A body with another Content-Type gets no 5xx and no content."""
     for each in await sent(probe, "content types"):
@@ -102,7 +102,7 @@ async def a_body_of_another_type(probe: Probe) -> None:
         _stood(await send_bad(probe, said, "POST", path, content=content, headers=headers))
 
 
-@check("7/malformed-body", document="kit", ground=NO_HARM, baseline="unpaid")
+@check("7/malformed-body", ground=NO_HARM, baseline="unpaid")
 async def a_request_of_the_wrong_types(probe: Probe) -> None:
     """A request for the resource or a session with any field wrong gets no 5xx."""
     for each in await sent(probe, "wrong types"):
@@ -113,7 +113,7 @@ async def a_request_of_the_wrong_types(probe: Probe) -> None:
             _stands(await probe.send("POST", sessions.path, json=body), name)
 
 
-@check("7/malformed-body", document="kit", ground=NO_HARM, baseline="unpaid")
+@check("7/malformed-body", ground=NO_HARM, baseline="unpaid")
 async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
     """A settlement with any field wrong, also in the requirements, gets no 5xx."""
     challenge = await probe.challenge()
@@ -122,7 +122,7 @@ async def a_settlement_of_the_wrong_types(probe: Probe) -> None:
         _stands(await probe.send("POST", probe.target.pay.path, json=wrong), name)
 
 
-@check("7/malformed-body", document="kit", ground=NO_HARM, baseline="unpaid")
+@check("7/malformed-body", ground=NO_HARM, baseline="unpaid")
 async def a_body_made_up(probe: Probe) -> None:
     """Random JSON gets no 5xx and no content."""
     for each in await sent(probe, "made up"):
@@ -135,7 +135,7 @@ async def a_body_made_up(probe: Probe) -> None:
 # --- proofs of payment, payment headers, methods -------------------------------------
 
 
-@check("7/malformed-proof", document="kit", ground=NO_HARM, baseline="unpaid")
+@check("7/malformed-proof", ground=NO_HARM, baseline="unpaid")
 async def a_proof_that_is_none(probe: Probe) -> None:
     """Malformed values of X-Payment-Id and X-Session-Id get no 5xx and no content."""
     for each in await sent(probe, "proofs"):
@@ -163,7 +163,7 @@ def malformed_headers() -> Iterator[str]:
         yield "0x" + json.dumps({**header, "payload": inner}).encode().hex()
 
 
-@check("7/malformed-header", document="kit", ground=NO_HARM, baseline="unpaid")
+@check("7/malformed-header", ground=NO_HARM, baseline="unpaid")
 async def a_payment_header_that_is_none(probe: Probe) -> None:
     """A malformed payment header settles nothing, and gets no 5xx."""
     challenge = await probe.challenge()
@@ -177,7 +177,7 @@ async def a_payment_header_that_is_none(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check("7/malformed-header", document="kit", ground=NO_HARM, baseline="unpaid")
+@check("7/malformed-header", ground=NO_HARM, baseline="unpaid")
 async def a_window_without_end(probe: Probe) -> None:
     """An authorization with an enormous validBefore, which the token allows, gets no 5xx."""
     challenge = await probe.challenge()
@@ -186,7 +186,7 @@ async def a_window_without_end(probe: Probe) -> None:
         _stands(await probe.settle(challenge, header), f"validBefore {valid_before}")
 
 
-@check("7/other-methods", document="kit", ground=NO_HARM, baseline="unpaid")
+@check("7/other-methods", ground=NO_HARM, baseline="unpaid")
 async def another_method(probe: Probe) -> None:
     """No HTTP method gets content without proof of payment, or a 5xx."""
     target = probe.target
@@ -200,7 +200,7 @@ async def another_method(probe: Probe) -> None:
                 _stands(answer, f"{method} {path}")
 
 
-@check("7/malformed-paid", document="kit", ground=NO_HARM, needs="funds", pays=1)
+@check("7/malformed-paid", ground=NO_HARM, needs="funds", pays=1)
 async def a_bad_body_with_a_good_proof(probe: Probe) -> None:
     """A paid request with a malformed body gets no 5xx."""
     paid, endpoint = await probe.buy(), probe.target.protected

@@ -13,7 +13,7 @@ def versions(path: str) -> list[str]:
     return [part for part in path.split("/") if VERSION.fullmatch(part)]
 
 
-@check("9/no-version-segment", document="silent")
+@check("9/no-version-segment")
 async def paths_without_a_version(probe: Probe) -> None:
     """Whether the paths of the endpoints carry a version segment."""
     target = probe.target

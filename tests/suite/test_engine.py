@@ -90,7 +90,7 @@ async def holds(probe: Probe) -> None:
     """It always holds."""
 
 
-@check("5/reuse", document="silent", ground=silent(why="a test"))
+@check("5/reuse", ground=silent(why="a test"))
 async def sings(probe: Probe) -> None:
     """What the target does."""
     probe.observe("it sings")
@@ -294,7 +294,7 @@ SAID = " and ".join(SECRETS.values())
     [CheckFailed("", list(SECRETS.values()), SAID), Inconclusive(SAID), LookupError(SAID), None],
 )
 def test_results_contain_no_secret(ends: Exception | None) -> None:
-    @check("5/reuse", document="silent", ground=silent(why="a test"))
+    @check("5/reuse", ground=silent(why="a test"))
     async def case(probe: Probe) -> None:
         """It says every secret."""
         probe.observe(SAID)

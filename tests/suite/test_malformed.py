@@ -99,7 +99,7 @@ def server(*, on_large: str) -> Callable[[Any, Any], Coroutine[Any, Any, None]]:
     return serve
 
 
-@check("7/malformed-body", document="kit", ground=OURS)
+@check("7/malformed-body", ground=OURS)
 async def a_large_body(probe: Probe) -> None:
     """A large body is refused, or answered."""
     sent = await send_bad(probe, "a mebibyte", "POST", "/api/pay", content=b"A" * MIB)
@@ -107,7 +107,7 @@ async def a_large_body(probe: Probe) -> None:
     require(what, sent.is_answered and sent.lives, sent.answer.summary, sent.answer.show)
 
 
-@check("7/malformed-body", document="kit", ground=OURS)
+@check("7/malformed-body", ground=OURS)
 async def a_plain_request(probe: Probe) -> None:
     """A large body that must be answered."""
     await probe.send("POST", "/api/pay", content=b"A" * MIB)

@@ -19,12 +19,8 @@ from x402sim.text.suggest import unknown
 DOCUMENT = "spec"
 """The document whose clauses most checks are about."""
 
-KINDS: dict[str, tuple[Kind, ...]] = {
-    DOCUMENT: BINDING,
-    "kit": (Kind.OURS,),
-    "silent": (Kind.SILENT,),
-}
-"""The documents that an id may begin with, and the grounds of the checks of each."""
+DOCUMENTS = {**dict.fromkeys(BINDING, DOCUMENT), Kind.OURS: "kit", Kind.SILENT: "silent"}
+"""The document that an id begins with, for each kind of ground."""
 
 HOW_TO_PROVIDE = {
     Need.FUNDS: "a funded payer: give --payer-key or --world",
@@ -111,32 +107,30 @@ def check(
     deposits: str = "0",
     baseline: str | None = None,
     level: Level | None = None,
-    document: str = DOCUMENT,
     waits: Waits | None = None,
     ground: Ground | None = None,
 ) -> Callable[[Case], Check]:
     """Make a check of `async def case(probe)`; its docstring is the case's title.
 
-    `clause` is an id of spec/clauses.md, or section/slug of another `document`. `needs`
-    are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts payments of the
-    quote's price, and `deposits` tokens in session deposits. `waits` gives the seconds
-    that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
+    `clause` is an id of spec/clauses.md; of a demand that is not the specification's, it may be
+    any section/slug. `needs` are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts
+    payments of the quote's price, and `deposits` tokens in session deposits. `waits` gives the
+    seconds that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
     longer than `PATIENCE_S`, only with --patient. A check that demands a
     refusal names its `baseline`, a value of `Baseline`. `ground` says where the demand
-    comes from; without it, it is the clause's. Checks of the specification ("spec") have an
-    explicit or a derived ground, those of the "kit" ours, and "silent" ones observe. The
-    `level` is the highest that the ground supports, or a lower one: only what the
-    specification demands is a MUST.
+    comes from; without it, it is the clause's. The document of the id follows from it: "spec" if
+    it is explicit or derived, "kit" if it is ours, and "silent" ones observe. The `level` is the
+    highest that the ground supports, or a lower one: only what the specification demands is a MUST.
 
-    Raises `ValueError` for an unknown clause, need, baseline or document, for a ground that
-    is missing or of another document, for a level above its ground, and for a case without
-    a docstring.
+    Raises `ValueError` for an unknown clause, need or baseline, for a level above its ground, and
+    for a case without a docstring.
     """
-    where = f"check {document}/{clause}"
-    if document == DOCUMENT and clause not in _CLAUSES:
+    known = _CLAUSES.get(clause)
+    demand = ground or (known.ground if known else None)
+    if demand is None or (known is None and demand.kind in BINDING):
         raise ValueError(unknown("clause", clause, _near(clause)))
-    demand = _ground(where, clause, document, ground)
-    highest = LEVELS[demand.kind]
+    check_id = f"{DOCUMENTS[demand.kind]}/{clause}"
+    where, highest = f"check {check_id}", LEVELS[demand.kind]
     if level is not None and _ORDER.index(level) > _ORDER.index(highest):
         raise ValueError(f"{where}: its ground is {demand.kind}, so it is no {level}")
     wanted = parse_needs(needs, where)
@@ -150,7 +144,7 @@ def check(
         if not case.__doc__:
             raise ValueError(f"{where}: {case} has no docstring; it is the case's title")
         return Check(
-            id=f"{document}/{clause}",
+            id=check_id,
             level=level or highest,
             ground=demand,
             title=" ".join(case.__doc__.split()),
@@ -163,20 +157,6 @@ def check(
         )
 
     return make
-
-
-def _ground(where: str, clause: str, document: str, given: Ground | None) -> Ground:
-    """Return the ground of a check: the given one, or that of its clause."""
-    if document not in KINDS:
-        raise ValueError(f"{where}: {unknown('document', document, KINDS)}")
-    known = _CLAUSES.get(clause)
-    ground = given or (known.ground if known else None)
-    if ground is None:
-        raise ValueError(f"{where}: it has no ground: give ground=...")
-    if ground.kind not in KINDS[document]:
-        wanted = " or ".join(KINDS[document])
-        raise ValueError(f"{where}: expected a ground that is {wanted}, got {ground.kind}")
-    return ground
 
 
 def _near(clause: str) -> list[str]:

@@ -19,7 +19,7 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.report import conformance as report
 from x402sim.spec.folder import folder
 from x402sim.suite import one_step, printing, target as targets
-from x402sim.suite.check import DEMANDS, DOCUMENT, KINDS, Check
+from x402sim.suite.check import DEMANDS, DOCUMENT, DOCUMENTS, Check
 from x402sim.suite.engine import all_checks, matching, run
 from x402sim.suite.plan import is_left
 from x402sim.suite.preflight import examine
@@ -116,9 +116,9 @@ def _named(option: str, prefix: str, checks: list[Check]) -> list[Check]:
 def _near(clauses: Iterable[str], prefix: str) -> list[str]:
     """Return the clauses of the section that a prefix names; the beginnings, if there is none."""
     section = prefix.removeprefix(f"{DOCUMENT}/").split("/")[0]
-    ids = dict.fromkeys(clauses)
-    sections = sorted({each.split("/")[0] for each in ids} - set(KINDS))
-    return [each for each in ids if each.startswith(f"{section}/")] or [*sections, *KINDS]
+    ids, documents = dict.fromkeys(clauses), dict.fromkeys(DOCUMENTS.values())
+    sections = sorted({each.split("/")[0] for each in ids} - documents.keys())
+    return [each for each in ids if each.startswith(f"{section}/")] or [*sections, *documents]
 
 
 def judge(

@@ -18,7 +18,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
-from x402sim.suite.check import COMES_WITH, HOW_TO_PROVIDE, KINDS, Baseline, Check
+from x402sim.suite.check import COMES_WITH, DOCUMENTS, HOW_TO_PROVIDE, Baseline, Check
 from x402sim.suite.expect import expect_served
 from x402sim.suite.plan import is_patient_enough
 from x402sim.suite.probe import Probe
@@ -78,7 +78,7 @@ def matching(checks: Iterable[Check], prefix: str) -> list[Check]:
     Without it, they are those of the specification, if it has any.
     """
     checks = list(checks)
-    for begin in (prefix, *(f"{document}/{prefix}" for document in KINDS)):
+    for begin in (prefix, *(f"{document}/{prefix}" for document in DOCUMENTS.values())):
         if found := [check for check in checks if check.id.startswith(begin)]:
             return found
     return []
