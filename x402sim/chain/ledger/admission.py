@@ -55,25 +55,18 @@ class Arrival(msgspec.Struct, frozen=True):
         )
 
 
-def _underpriced(case: Arrival) -> str:
-    return (
-        f"max fee per gas less than block base fee: address {checksum(case.signed.sender)}, "
-        f"maxFeePerGas: {case.signed.max_fee_wei}, baseFee: {case.base_fee_wei}"
-    )
-
-
 ADMISSION: Rules[Arrival, str] = (
     Rule(
         "tx/size",
         lambda a: len(a.signed.raw) <= MAX_BYTES,
         "oversized data",
-        lambda a: f"oversized data: transaction size {len(a.signed.raw)}, limit {MAX_BYTES}",
+        lambda a: f"transaction size {len(a.signed.raw)}, limit {MAX_BYTES}",
     ),
     Rule(
         "tx/chain-id",
         lambda a: a.signed.chain_id == a.chain_id,
         "invalid chain id for signer",
-        lambda a: f"invalid chain id for signer: have {a.signed.chain_id} want {a.chain_id}",
+        lambda a: f"have {a.signed.chain_id} want {a.chain_id}",
     ),
     Rule(
         "tx/call",
@@ -90,8 +83,7 @@ ADMISSION: Rules[Arrival, str] = (
         lambda a: a.signed.max_tip_wei <= a.signed.max_fee_wei,
         "max priority fee per gas higher than max fee per gas",
         lambda a: (
-            "max priority fee per gas higher than max fee per gas: address "
-            f"{checksum(a.signed.sender)}, maxPriorityFeePerGas: {a.signed.max_tip_wei}, "
+            f"address {checksum(a.signed.sender)}, maxPriorityFeePerGas: {a.signed.max_tip_wei}, "
             f"maxFeePerGas: {a.signed.max_fee_wei}"
         ),
     ),
@@ -99,53 +91,47 @@ ADMISSION: Rules[Arrival, str] = (
         "tx/base-fee",
         lambda a: a.signed.max_fee_wei >= a.base_fee_wei,
         "max fee per gas less than block base fee",
-        _underpriced,
+        lambda a: (
+            f"address {checksum(a.signed.sender)}, maxFeePerGas: {a.signed.max_fee_wei}, "
+            f"baseFee: {a.base_fee_wei}"
+        ),
     ),
     Rule(
         "tx/intrinsic-gas",
         lambda a: a.signed.gas_limit >= gas.intrinsic_of(a.signed),
         "intrinsic gas too low",
-        lambda a: (
-            f"intrinsic gas too low: gas {a.signed.gas_limit}, minimum needed "
-            f"{gas.intrinsic_of(a.signed)}"
-        ),
+        lambda a: f"gas {a.signed.gas_limit}, minimum needed {gas.intrinsic_of(a.signed)}",
     ),
     Rule(
         "tx/floor-gas",
         lambda a: a.signed.gas_limit >= gas.floor(a.signed.data),
         "insufficient gas for floor data gas cost",
-        lambda a: (
-            f"insufficient gas for floor data gas cost: gas {a.signed.gas_limit}, minimum needed "
-            f"{gas.floor(a.signed.data)}"
-        ),
+        lambda a: f"gas {a.signed.gas_limit}, minimum needed {gas.floor(a.signed.data)}",
     ),
     Rule("tx/known", lambda a: not a.is_known, "already known"),
     Rule(
         "tx/nonce-low",
         lambda a: a.rival is not None or a.signed.nonce >= a.next_nonce,
         "nonce too low",
-        lambda a: f"nonce too low: next nonce {a.next_nonce}, tx nonce {a.signed.nonce}",
+        lambda a: f"next nonce {a.next_nonce}, tx nonce {a.signed.nonce}",
     ),
     Rule(
         "tx/nonce-high",
         lambda a: a.signed.nonce <= a.next_nonce,
         "nonce too high",
         lambda a: (
-            f"nonce too high: address {checksum(a.signed.sender)}, tx: {a.signed.nonce} "
-            f"state: {a.next_nonce}"
+            f"address {checksum(a.signed.sender)}, tx: {a.signed.nonce} state: {a.next_nonce}"
         ),
     ),
     Rule(
         "tx/funds",
         lambda a: a.cost_wei <= a.held_wei,
         "insufficient funds for gas * price + value",
-        lambda a: (
-            f"insufficient funds for gas * price + value: balance {a.held_wei}, tx cost "
-            f"{a.cost_wei}, overshot {a.cost_wei - a.held_wei}"
-        ),
+        lambda a: f"balance {a.held_wei}, tx cost {a.cost_wei}, overshot {a.cost_wei - a.held_wei}",
     ),
     Rule("tx/replacement", lambda a: a.outbids, "replacement transaction underpriced"),
 )
+"""What is refused, and the numbers that geth names after it."""
 
 
 def admit(
@@ -166,7 +152,7 @@ def admit(
     )
     broken = first_broken(ADMISSION, case)
     if broken:
-        raise ChainError(broken.reason(case) or broken.refusal)
+        raise ChainError(": ".join(filter(None, (broken.refusal, broken.reason(case)))))
     assert signed.to is not None
     call = Call(signed.sender, signed.to, signed.data, signed.value)
     price = signed.price_wei(base_fee_wei)

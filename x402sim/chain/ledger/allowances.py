@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.frame import Arguments, Frame
-from x402sim.chain.ledger.token_rules import Grant, Spend
+from x402sim.chain.ledger.token_rules import Spend
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.eip3009 import Authorization, Permit, permit_digest
@@ -34,7 +34,7 @@ def decrease(frame: Frame, arguments: Arguments) -> bytes:
 def _change(frame: Frame, spender: Address, new: Callable[[int], int]) -> bytes:
     owner = frame.call.sender
     new_base = new(allowance_base(frame, owner, spender))
-    frame.require(frame.token.rules.approve, Grant(frame.state, owner, spender, new_base))
+    frame.require(frame.token.rules.approve, frame.movement(owner, spender, new_base))
     _write(frame, owner, spender, new_base)
     frame.emit(abi.APPROVAL_EVENT, owner, spender, data=abi.word(new_base))
     return abi.word(1)

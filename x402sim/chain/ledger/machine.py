@@ -155,12 +155,7 @@ class Machine:
         kept = [self.state.transactions[tx_hash] for tx_hash in lost if tx_hash not in drop]
         self._undo_to(self._block_marks[replaced[0]])
         self._reorgs += 1
-        nonces = self.state.account_nonces
-        for tx_hash in list(self.state.waiting):
-            tx = self.state.transactions[tx_hash]
-            self.state.put(nonces, tx.call.sender, min(tx.nonce, nonces[tx.call.sender]))
-            self.state.remove(self.state.waiting, tx_hash)
-            self.state.remove(self.state.transactions, tx_hash)
+        self.drop()
         for _ in range(depth - 1):
             self._add_block(at_s, [])
         for tx in kept:

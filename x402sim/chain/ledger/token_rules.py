@@ -52,7 +52,9 @@ class Spend(msgspec.Struct, frozen=True, gc=False):
 
 
 class Movement(msgspec.Struct, frozen=True, gc=False):
-    """The input of the movement rules; minted tokens come from the zero address."""
+    """The input of the movement rules; minted tokens come from the zero address. Of the allowance
+    rules, too: from an owner to a spender, an amount below 0 if too much was taken off.
+    """
 
     state: State
     caller: Address
@@ -71,21 +73,13 @@ class Movement(msgspec.Struct, frozen=True, gc=False):
         return self.state.allowances.get((self.from_, self.caller), 0)
 
 
-class Grant(msgspec.Struct, frozen=True, gc=False):
-    """The input of the allowance rules: a new allowance, below 0 if too much was taken off."""
-
-    state: State
-    owner: Address
-    spender: Address
-    amount_base: int
-
-
 LARGEST_BALANCE = MAX_UINT256 >> 1
 Case = TypeVar("Case", bound=Spend | Movement)
 
 
-def _not_paused(case: Spend | Movement | Grant) -> bool:
-    return not case.state.switches.get("paused")
+_NOT_PAUSED: Rule[Any, str] = Rule(
+    "token/not-paused", lambda case: not case.state.switches.get("paused"), "Pausable: paused"
+)
 
 
 def _not_blacklisted(clause: str, account: Callable[[Case], Address]) -> Rule[Case, str]:
@@ -98,7 +92,6 @@ def _not_blacklisted(clause: str, account: Callable[[Case], Address]) -> Rule[Ca
 
 # --- authorizations ------------------------------------------------------------------
 
-_NOT_PAUSED: Rule[Spend, str] = Rule("token/not-paused", _not_paused, "Pausable: paused")
 _UNUSED: Rule[Spend, str] = Rule(
     "5/nonce-once", Spend.is_unused, "FiatTokenV2: authorization is used or canceled"
 )
@@ -139,7 +132,7 @@ CANCEL: Rules[Spend, str] = (_NOT_PAUSED, _UNUSED, _SIGNED)
 # --- movements -----------------------------------------------------------------------
 
 SEND: Rules[Movement, str] = (
-    Rule("token/not-paused", _not_paused, "Pausable: paused"),
+    _NOT_PAUSED,
     _not_blacklisted("token/payer-not-blacklisted", attrgetter("from_")),
     _not_blacklisted("token/payee-not-blacklisted", attrgetter("to")),
 )
@@ -158,7 +151,7 @@ _NOT_TOO_MUCH: Rule[Movement, str] = Rule(
 """A balance has 255 bits, as the last one of its word says whether the account is blacklisted."""
 
 MINT: Rules[Movement, str] = (
-    Rule("token/not-paused", _not_paused, "Pausable: paused"),
+    _NOT_PAUSED,
     _IS_MINTER,
     _not_blacklisted("token/minter-not-blacklisted", attrgetter("caller")),
     _not_blacklisted("token/payee-not-blacklisted", attrgetter("to")),
@@ -177,9 +170,7 @@ MINT: Rules[Movement, str] = (
     _NOT_TOO_MUCH,
 )
 BURN: Rules[Movement, str] = (
-    Rule("token/not-paused", _not_paused, "Pausable: paused"),
-    _IS_MINTER,
-    _not_blacklisted("token/minter-not-blacklisted", attrgetter("caller")),
+    *MINT[:3],
     Rule("token/amount", lambda m: m.amount_base > 0, "FiatToken: burn amount not greater than 0"),
     Rule(
         "token/balance",
@@ -188,7 +179,7 @@ BURN: Rules[Movement, str] = (
     ),
 )
 CONFIGURE: Rules[Movement, str] = (
-    Rule("token/not-paused", _not_paused, "Pausable: paused"),
+    _NOT_PAUSED,
     Rule(
         "token/master-minter",
         lambda m: m.caller == m.state.roles["masterMinter"],
@@ -213,20 +204,19 @@ MOVE: Rules[Movement, str] = (
 # --- allowances ----------------------------------------------------------------------
 
 _NO_SPENDER = "ERC20: approve to the zero address"
-APPROVE: Rules[Grant, str] = (
-    Rule("token/not-paused", _not_paused, "Pausable: paused"),
-    Rule("token/increase", lambda g: g.amount_base <= MAX_UINT256, "SafeMath: addition overflow"),
-    Rule("token/decrease", lambda g: g.amount_base >= 0, "ERC20: decreased allowance below zero"),
-    Rule("token/owner", lambda g: g.owner != ZERO_ADDRESS, "ERC20: approve from the zero address"),
-    Rule("token/spender", lambda g: g.spender != ZERO_ADDRESS, _NO_SPENDER),
+APPROVE: Rules[Movement, str] = (
+    _NOT_PAUSED,
+    Rule("token/increase", lambda m: m.amount_base <= MAX_UINT256, "SafeMath: addition overflow"),
+    Rule("token/decrease", lambda m: m.amount_base >= 0, "ERC20: decreased allowance below zero"),
+    Rule("token/owner", lambda m: m.from_ != ZERO_ADDRESS, "ERC20: approve from the zero address"),
+    Rule("token/spender", lambda m: m.to != ZERO_ADDRESS, _NO_SPENDER),
 )
 """Rules of approve, increaseAllowance and decreaseAllowance."""
 
 SPEND: Rules[Movement, str] = (
-    Rule("token/not-paused", _not_paused, "Pausable: paused"),
+    _NOT_PAUSED,
     _not_blacklisted("token/spender-not-blacklisted", attrgetter("caller")),
-    _not_blacklisted("token/payer-not-blacklisted", attrgetter("from_")),
-    _not_blacklisted("token/payee-not-blacklisted", attrgetter("to")),
+    *SEND[1:],
     Rule(
         "token/allowance",
         lambda m: m.amount_base <= m.allowed_base,
@@ -271,7 +261,7 @@ class TokenRules:
     burn: Rules[Movement, str] = BURN
     configure: Rules[Movement, str] = CONFIGURE
     move: Rules[Movement, str] = MOVE
-    approve: Rules[Grant, str] = APPROVE
+    approve: Rules[Movement, str] = APPROVE
     spend: Rules[Movement, str] = SPEND
     permit: Rules[Spend, str] = PERMIT
 
