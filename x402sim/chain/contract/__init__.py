@@ -59,10 +59,13 @@ def storage(network: Network, owner: Address, balances: dict[Address, int]) -> d
     """Return the storage of a newly deployed token whose owner has minted `balances`. Raises
     `ValueError` for a name or a symbol longer than one slot (31 bytes).
     """
+    for text in (network.token_name, network.token_symbol):
+        if len(text.encode()) > 31:
+            raise ValueError(f"a token's name and symbol have at most 31 bytes, got {text!r}")
     slots = artifact().storage
     written = {
-        abi.word(slots["_name"]): _short(network.token_name),
-        abi.word(slots["_symbol"]): _short(network.token_symbol),
+        abi.word(slots["_name"]): text_word(network.token_name),
+        abi.word(slots["_symbol"]): text_word(network.token_symbol),
         abi.word(slots["_owner"]): abi.word(owner),
         abi.word(slots["_totalSupply"]): abi.word(sum(balances.values())),
     }
@@ -72,11 +75,13 @@ def storage(network: Network, owner: Address, balances: dict[Address, int]) -> d
     return written
 
 
-def _short(text: str) -> bytes:
-    """Return a string as Solidity stores it within one slot: its bytes, and twice its length."""
+def text_word(text: str) -> bytes:
+    """Return what Solidity stores in the slot of a string: its bytes, and twice its length. Of one
+    longer than 31 bytes, which is elsewhere, twice its length and 1.
+    """
     raw = text.encode()
     if len(raw) > 31:
-        raise ValueError(f"a token's name and symbol have at most 31 bytes, got {text!r}")
+        return abi.word(2 * len(raw) + 1)
     return raw.ljust(31, b"\0") + bytes([2 * len(raw)])
 
 

@@ -6,6 +6,7 @@ read costs as much as there are values. Slots that the ledger has nothing for ar
 
 from collections.abc import Iterator
 
+from x402sim.chain.contract import text_word
 from x402sim.chain.ledger import proxy
 from x402sim.chain.ledger.frame import Token
 from x402sim.chain.ledger.state import State
@@ -40,10 +41,10 @@ def _words(state: State, token: Token) -> Iterator[tuple[bytes, bytes]]:
     yield word(RESCUER), word(roles.get("rescuer", ZERO_ADDRESS))
     yield word(SEPARATOR), separator(network.domain)
     yield word(INITIALIZED), word(VERSION)
-    yield word(NAME), _short(network.token_name)
-    yield word(SYMBOL), _short(network.token_symbol)
+    yield word(NAME), text_word(network.token_name)
+    yield word(SYMBOL), text_word(network.token_symbol)
     yield word(DECIMALS), word(network.decimals)
-    yield word(CURRENCY), _short("USD")
+    yield word(CURRENCY), text_word("USD")
     yield word(MASTER_MINTER), word(b"\1" + roles["masterMinter"])
     yield word(SUPPLY), word(state.supply)
     for minter, allowance_base in state.minter_allowances.items():
@@ -64,11 +65,3 @@ def _words(state: State, token: Token) -> Iterator[tuple[bytes, bytes]]:
 def _entry(mapping: int, key: bytes) -> bytes:
     """Return the slot of one entry of a mapping."""
     return keccak256(abi.word(key) + abi.word(mapping))
-
-
-def _short(text: str) -> bytes:
-    """Return a string within one slot; of a longer one, its length: the text is elsewhere."""
-    raw = text.encode()
-    if len(raw) > 31:
-        return abi.word(2 * len(raw) + 1)
-    return raw.ljust(31, b"\0") + bytes([2 * len(raw)])
