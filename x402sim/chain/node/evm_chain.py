@@ -158,12 +158,8 @@ class EvmChain:
         return await self.node.read(read_quantity, "eth_estimateGas", *asked)
 
     async def _state(self, block: int | None) -> tuple[Any, ...]:
-        """Return the parameters for the state of a call: the block, and its time if it is new."""
-        return ("latest", *await self._as_of()) if block is None else (quantity(block),)
-
-    async def _as_of(self) -> tuple[Json, ...]:
-        """Return the overrides of a call's block time: none, as a real node has its own."""
-        return ()
+        """Return the parameters for the state of a call: the block."""
+        return ("latest" if block is None else quantity(block),)
 
     async def native_balance(self, account: Address, block: int | None = None) -> int:
         """Return an account's native balance in wei; raises `ChainError` for the block."""

@@ -7,6 +7,7 @@ key.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from x402sim.chain.base import Block, Call, ChainError, Mining, Minting, Rewinding
 from x402sim.chain.fees import GAS_LIMIT, PLENTY_WEI, usual_gas_price
@@ -71,12 +72,14 @@ class LocalChain(EvmChain):
 
     # --- what every chain offers -----------------------------------------------------
 
-    async def _as_of(self) -> tuple[Json, ...]:
-        """Return the overrides that give a call the time of a block mined now."""
+    async def _state(self, block: int | None) -> tuple[Any, ...]:
+        """Return the same; the newest state with the overrides of a block mined now: its time."""
+        if block is not None:
+            return await super()._state(block)
         head = await self._mining.head()
         time_s = self._mining.next_time_s(head)
         now = {"number": quantity(head.number + 1), "time": quantity(time_s)}
-        return {}, now
+        return "latest", {}, now
 
     async def gas_price(self) -> int:
         """Return the price of one unit of gas in wei."""

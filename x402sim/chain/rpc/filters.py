@@ -90,15 +90,15 @@ class Filters:
         gone = await _undo(found, chain)
         numbers = range(found.next_block, await chain.height() + 1)
         new = [block for n in numbers if (block := await chain.block(n))]
+        logs = await _logs(found, chain, new)
+        _remember(found, new, logs)
         match found.kind:
             case FilterKind.LOGS:
                 removed = [{**log_object(log), "removed": True} for log in gone]
-                return removed + await _new_logs(found, chain, new)
+                return removed + [log_object(log) for log in logs]
             case FilterKind.BLOCKS:
-                _remember(found, [(block, []) for block in new])
                 return [to_hex(block.hash) for block in new]
             case FilterKind.TRANSACTIONS:
-                _remember(found, [(block, []) for block in new])
                 return _arrived(found, chain, new)
             case _:
                 assert_never(found.kind)
@@ -139,19 +139,15 @@ async def _undo(found: Filter, chain: LedgerChain) -> list[Log]:
     return gone
 
 
-async def _new_logs(found: Filter, chain: LedgerChain, new: list[Block]) -> list[Json]:
-    if not new:
+async def _logs(found: Filter, chain: LedgerChain, new: list[Block]) -> list[Log]:
+    """Return the logs in new blocks that a filter of logs wants."""
+    if not new or found.kind is not FilterKind.LOGS:
         return []
     first = max(new[0].number, found.wanted.from_block)
     last = min(new[-1].number, found.wanted.to_block)
-    logs: list[Log] = []
-    if first <= last:
-        logs = await chain.logs(replace(found.wanted, from_block=first, to_block=last))
-    of_block: dict[int, list[Log]] = {}
-    for log in logs:
-        of_block.setdefault(log.block_number, []).append(log)
-    _remember(found, [(block, of_block.get(block.number, [])) for block in new])
-    return [log_object(log) for log in logs]
+    if first > last:
+        return []
+    return await chain.logs(replace(found.wanted, from_block=first, to_block=last))
 
 
 def _arrived(found: Filter, chain: LedgerChain, new: list[Block]) -> list[str]:
@@ -163,7 +159,8 @@ def _arrived(found: Filter, chain: LedgerChain, new: list[Block]) -> list[str]:
     return [to_hex(tx_hash) for tx_hash in arrived]
 
 
-def _remember(found: Filter, passed: list[tuple[Block, list[Log]]]) -> None:
-    found.told = (found.told + passed)[-KEPT_BLOCKS:]
-    if passed:
-        found.next_block = passed[-1][0].number + 1
+def _remember(found: Filter, new: list[Block], logs: list[Log]) -> None:
+    for block in new[-KEPT_BLOCKS:]:
+        found.told.append((block, [log for log in logs if log.block_hash == block.hash]))
+        found.next_block = block.number + 1
+    del found.told[:-KEPT_BLOCKS]

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from x402sim.chain.base import Call
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address
+from x402sim.chain.base import Call, LogFilter
+from x402sim.protocol.crypto import ZERO_ADDRESS
 from x402sim.protocol.rpc_values import (
     BadParams,
     Json,
@@ -91,24 +91,20 @@ def read_call(value: Any) -> Call:
     )
 
 
-def read_addresses(value: Any) -> tuple[Address, ...]:
-    """Return the addresses of a log filter: null is any, or one, or a list; `BadParams`."""
-    if value is None:
-        return ()
-    several = value if isinstance(value, list) else [value]
-    return tuple(read_address(one, "address") for one in several)
+def read_log_filter(fields: Json, first: int, last: int) -> LogFilter:
+    """Return a filter of the logs between two blocks; raises `BadParams`.
 
-
-def read_topics(value: Any) -> tuple[tuple[bytes, ...], ...]:
-    """Return the topics of a log filter, per position those accepted; raises `BadParams`.
-
-    A position is null (any), one topic, or a list of alternatives.
+    The `address` of its fields is null (any), one, or a list. `topics` has for each position null
+    (any), one topic, or a list of alternatives.
     """
-    if value is None:
-        return ()
-    if not isinstance(value, list) or len(value) > MAX_TOPICS:
-        raise BadParams(f"topics: expected a list of at most {MAX_TOPICS}, got {shown(value)}")
-    return tuple(_alternatives(position) for position in value)
+    if first > last:
+        raise BadParams(f"a filter: fromBlock {first} is after toBlock {last}")
+    given, topics = fields.get("address", []), fields.get("topics", [])
+    several = given if isinstance(given, list) else [given]
+    addresses = tuple(read_address(one, "address") for one in several)
+    if not isinstance(topics, list) or len(topics) > MAX_TOPICS:
+        raise BadParams(f"topics: expected a list of at most {MAX_TOPICS}, got {shown(topics)}")
+    return LogFilter(first, last, addresses, tuple(map(_alternatives, topics)))
 
 
 def _alternatives(position: Any) -> tuple[bytes, ...]:

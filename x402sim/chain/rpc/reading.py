@@ -5,10 +5,12 @@ The chain has the states of its newest blocks: a request for an older one is an 
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from x402sim.chain.base import Block, LogFilter
 from x402sim.chain.rpc.context import RpcContext, known_block, number, state
 from x402sim.chain.rpc.filters import FilterKind
-from x402sim.chain.rpc.jsonrpc import read_addresses, read_block_number, read_call, read_topics
+from x402sim.chain.rpc.jsonrpc import read_block_number, read_call, read_log_filter
 from x402sim.chain.rpc.objects import (
     log_object,
     mined_block,
@@ -120,11 +122,11 @@ async def block_receipts(rpc: RpcContext, block: Any) -> list[Json] | None:
 async def logs(rpc: RpcContext, filter: Any) -> list[Json]:  # noqa: A002 - shown on the page
     """Return events, by fromBlock and toBlock or blockHash, address, topics."""
     fields = read_object(filter, "a filter")
-    first, last = await _range(rpc, fields)
-    addresses, topics = read_addresses(fields.get("address")), read_topics(fields.get("topics"))
-    if first > last:  # the range begins after the newest block
+    wanted = read_log_filter(fields, *await _range(rpc, fields))
+    head = await rpc.chain.height()
+    if wanted.from_block > head:
         return []
-    found = await rpc.chain.logs(LogFilter(first, last, addresses, topics))
+    found = await rpc.chain.logs(replace(wanted, to_block=min(wanted.to_block, head)))
     return [log_object(log) for log in found]
 
 
@@ -134,11 +136,7 @@ async def _range(rpc: RpcContext, fields: Json) -> tuple[int, int]:
             raise BadParams("a filter: expected blockHash, or fromBlock and toBlock, not both")
         only = (await known_block(rpc, fields["blockHash"])).number
         return only, only
-    first = await number(rpc, fields.get("fromBlock"))
-    last = await number(rpc, fields.get("toBlock"))
-    if first > last:
-        raise BadParams(f"a filter: fromBlock {first} is after toBlock {last}")
-    return first, min(last, await rpc.chain.height())
+    return await number(rpc, fields.get("fromBlock")), await number(rpc, fields.get("toBlock"))
 
 
 async def new_filter(rpc: RpcContext, filter: Any) -> str:  # noqa: A002 - shown on the page
@@ -148,10 +146,7 @@ async def new_filter(rpc: RpcContext, filter: Any) -> str:  # noqa: A002 - shown
         raise BadParams("a filter: expected fromBlock and toBlock; only eth_getLogs has blockHash")
     first = read_block_number(fields.get("fromBlock"), await rpc.chain.height())
     last = read_block_number(fields.get("toBlock"), NO_END)
-    if first > last:
-        raise BadParams(f"a filter: fromBlock {first} is after toBlock {last}")
-    addresses, topics = read_addresses(fields.get("address")), read_topics(fields.get("topics"))
-    wanted = LogFilter(first, last, addresses, topics)
+    wanted = read_log_filter(fields, first, last)
     return await rpc.filters.add(rpc.chain, FilterKind.LOGS, wanted)
 
 
