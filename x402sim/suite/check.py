@@ -128,7 +128,8 @@ def check(
     known = _CLAUSES.get(clause)
     demand = ground or (known.ground if known else None)
     if demand is None or (known is None and demand.kind in BINDING):
-        raise ValueError(unknown("clause", clause, _near(clause)))
+        said = unknown("clause", clause, _near(clause))
+        raise ValueError(f"{said}; a demand of our own gives its ground: ground=ours(...)")
     check_id = f"{DOCUMENTS[demand.kind]}/{clause}"
     where, highest = f"check {check_id}", LEVELS[demand.kind]
     if level is not None and _ORDER.index(level) > _ORDER.index(highest):

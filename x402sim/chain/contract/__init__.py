@@ -76,8 +76,8 @@ def storage(network: Network, owner: Address, balances: dict[Address, int]) -> d
 
 
 def text_word(text: str) -> bytes:
-    """Return what Solidity stores in the slot of a string: its bytes, and twice its length. Of one
-    longer than 31 bytes, which is elsewhere, twice its length and 1.
+    """Return what Solidity stores in the slot of a string: its bytes and twice its length. The
+    bytes of a string longer than 31 are elsewhere: its slot has twice its length plus 1.
     """
     raw = text.encode()
     if len(raw) > 31:

@@ -52,8 +52,9 @@ class Spend(msgspec.Struct, frozen=True, gc=False):
 
 
 class Movement(msgspec.Struct, frozen=True, gc=False):
-    """The input of the movement rules; minted tokens come from the zero address. Of the allowance
-    rules, too: from an owner to a spender, an amount below 0 if too much was taken off.
+    """The input of the movement rules: minted tokens come from the zero address. It is the input of
+    the allowance rules, too: a new allowance, from its owner to its spender, is below 0 if too much
+    was taken off.
     """
 
     state: State
@@ -131,11 +132,11 @@ CANCEL: Rules[Spend, str] = (_NOT_PAUSED, _UNUSED, _SIGNED)
 
 # --- movements -----------------------------------------------------------------------
 
-SEND: Rules[Movement, str] = (
-    _NOT_PAUSED,
+_PARTIES: Rules[Movement, str] = (
     _not_blacklisted("token/payer-not-blacklisted", attrgetter("from_")),
     _not_blacklisted("token/payee-not-blacklisted", attrgetter("to")),
 )
+SEND: Rules[Movement, str] = (_NOT_PAUSED, *_PARTIES)
 """Rules of ERC-20's transfer."""
 
 _IS_MINTER: Rule[Movement, str] = Rule(
@@ -150,10 +151,13 @@ _NOT_TOO_MUCH: Rule[Movement, str] = Rule(
 )
 """A balance has 255 bits, as the last one of its word says whether the account is blacklisted."""
 
-MINT: Rules[Movement, str] = (
+_BY_MINTER: Rules[Movement, str] = (
     _NOT_PAUSED,
     _IS_MINTER,
     _not_blacklisted("token/minter-not-blacklisted", attrgetter("caller")),
+)
+MINT: Rules[Movement, str] = (
+    *_BY_MINTER,
     _not_blacklisted("token/payee-not-blacklisted", attrgetter("to")),
     Rule("token/payee", lambda m: m.to != ZERO_ADDRESS, "FiatToken: mint to the zero address"),
     Rule("token/amount", lambda m: m.amount_base > 0, "FiatToken: mint amount not greater than 0"),
@@ -170,7 +174,7 @@ MINT: Rules[Movement, str] = (
     _NOT_TOO_MUCH,
 )
 BURN: Rules[Movement, str] = (
-    *MINT[:3],
+    *_BY_MINTER,
     Rule("token/amount", lambda m: m.amount_base > 0, "FiatToken: burn amount not greater than 0"),
     Rule(
         "token/balance",
@@ -216,7 +220,7 @@ APPROVE: Rules[Movement, str] = (
 SPEND: Rules[Movement, str] = (
     _NOT_PAUSED,
     _not_blacklisted("token/spender-not-blacklisted", attrgetter("caller")),
-    *SEND[1:],
+    *_PARTIES,
     Rule(
         "token/allowance",
         lambda m: m.amount_base <= m.allowed_base,

@@ -73,7 +73,9 @@ class LocalChain(EvmChain):
     # --- what every chain offers -----------------------------------------------------
 
     async def _state(self, block: int | None) -> tuple[Any, ...]:
-        """Return the same; the newest state with the overrides of a block mined now: its time."""
+        """Return the parameters for the state of a call; a call on the newest state has the number
+        and the time of a block mined now.
+        """
         if block is not None:
             return await super()._state(block)
         head = await self._mining.head()

@@ -160,7 +160,10 @@ def _arrived(found: Filter, chain: LedgerChain, new: list[Block]) -> list[str]:
 
 
 def _remember(found: Filter, new: list[Block], logs: list[Log]) -> None:
+    of_block: dict[int, list[Log]] = {}
+    for log in logs:
+        of_block.setdefault(log.block_number, []).append(log)
     for block in new[-KEPT_BLOCKS:]:
-        found.told.append((block, [log for log in logs if log.block_hash == block.hash]))
+        found.told.append((block, of_block.get(block.number, [])))
         found.next_block = block.number + 1
     del found.told[:-KEPT_BLOCKS]

@@ -94,8 +94,9 @@ def read_call(value: Any) -> Call:
 def read_log_filter(fields: Json, first: int, last: int) -> LogFilter:
     """Return a filter of the logs between two blocks; raises `BadParams`.
 
-    The `address` of its fields is null (any), one, or a list. `topics` has for each position null
-    (any), one topic, or a list of alternatives.
+    `fields` are those of `read_object`, which drops a member that is null. `address` is one or a
+    list; without it, any. `topics` has for each position null (any), one topic, or a list of
+    alternatives.
     """
     if first > last:
         raise BadParams(f"a filter: fromBlock {first} is after toBlock {last}")
