@@ -43,7 +43,7 @@ QUICK = Effort(
     round_s=0.05, rounds=9, few=3, hours=1, framed=400, payers=400, payments=100, logged=5
 )
 FULL = Effort(
-    round_s=0.5, rounds=9, few=3, hours=24, framed=22_000, payers=10_000, payments=1000, logged=15
+    round_s=0.5, rounds=9, few=3, hours=24, framed=22_000, payers=10_000, payments=1000, logged=45
 )
 
 

@@ -42,6 +42,8 @@ _SILENT = ["rpc"], ["explorer"]
 _SPOKEN = ["api"], ["facilitator"]
 _FROM = re.compile(rb'"from"\s*:\s*"(0x[0-9a-fA-F]{40})"')
 _HEADER = re.compile(rb'"paymentHeader"\s*:\s*"([^"\\]*)"')
+_ASKED = re.compile(rb'\{"error":"[^"\\]*","paymentId":"(\w[\w-]*)"')
+"""The beginning of our own 402."""
 _PAYMENTS = (b"payment-signature", b"x-payment")
 _RECEIPTS = (b"payment-response", b"x-payment-response")
 _Alone = tuple[float, Entry]
@@ -106,7 +108,12 @@ class Log:
         self._thread = threading.Thread(target=self._write, name="x402sim log", daemon=True)
         self._thread.start()
         requests.add(
-            Look(self._append, lambda entry: self._append((real_now(), entry)), form.is_verbose)
+            Look(
+                self._append,
+                lambda entry: self._append((real_now(), entry)),
+                reads=self._used,
+                wants_bodies=form.is_verbose,
+            )
         )
 
     def close(self) -> None:
@@ -178,10 +185,8 @@ class Log:
         method, path, status = request.method, request.path, request.status
         ms = (request.ended - request.began) * 1000
         line = Line(self._time(request.ended), request.client, method, path, status, ms)
-        for entry in request.seen:
-            if (use := self._used.get(type(event := entry.event))) is None:
-                continue
-            tell, who, named = use
+        for event in request.read:
+            tell, who, named = self._used[type(event)]
             if tell and (text := tell(event, names)):
                 notes.append(text)
             if who and payer is None:
@@ -193,12 +198,11 @@ class Log:
         if not (notes or self._form.is_verbose or _is_shown(method, path, status or 500)):
             return ""
         line.notes = notes
-        proofs = request.proofs
-        is_paid = bool(proofs) and self._read_proofs(line, request, proofs)
-        if request.answered[:1] == b"{" and (status != 200 or line.payment_id is None):
+        is_paid = bool(request.proofs) and _read_proofs(line, request)
+        if (status != 200 or line.payment_id is None) and request.answered[:1] == b"{":
             _read_answer(line, request.answered)
         if payer is None and (is_paid or settles(path)):
-            payer = _signer(request.sent, proofs)
+            payer = _signer(request)
         if payer is not None:
             line.who = names.of(payer)
         for each in (*ids, line.payment_id, line.session_id):
@@ -214,17 +218,6 @@ class Log:
             line.answered = _text(request.answer_headers, request.answered)
         return self._shown(line)
 
-    def _read_proofs(self, line: Line, request: Request, proofs: Mapping[bytes, bytes]) -> bool:
-        """Add what a request says it has paid; tell whether it pays, in one step."""
-        if header := proofs.get(b"x-payment-id"):
-            line.payment_id = line.payment_id or header.decode("latin-1")
-        if header := proofs.get(b"x-session-id"):
-            line.session_id = header.decode("latin-1")
-        is_paid = not proofs.keys().isdisjoint(_PAYMENTS)
-        if is_paid and _has_paid_before(request):
-            line.notes.append("this authorization has paid before: nothing was charged again")
-        return is_paid
-
     def _time(self, at_s: float) -> str:
         """Return a moment in local time: with date, milliseconds and offset in JSON."""
         second = int(at_s)
@@ -238,8 +231,26 @@ class Log:
         return f"clock: {event.seconds:+.10g} s, now {self._ahead_s:.10g} s ahead of real time"
 
 
+def _read_proofs(line: Line, request: Request) -> bool:
+    """Add what a request says it has paid; tell whether it pays, in one step."""
+    is_paid = False
+    for name, value in request.proofs:
+        if name == b"x-payment-id":
+            line.payment_id = line.payment_id or value.decode("latin-1")
+        elif name == b"x-session-id":
+            line.session_id = value.decode("latin-1")
+        else:
+            is_paid = True
+    if is_paid and _has_paid_before(request):
+        line.notes.append("this authorization has paid before: nothing was charged again")
+    return is_paid
+
+
 def _read_answer(line: Line, answered: bytes) -> None:
     """Add the payment that an answer names, and why it refuses one, in the words of any dialect."""
+    if b'"reason"' not in answered and (asked := _ASKED.match(answered)):  # without decoding it
+        line.payment_id = asked[1].decode()
+        return
     try:
         body = _answer(answered)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # no object, or cut off
@@ -274,8 +285,7 @@ def _second(at_s: int) -> tuple[str, str, str]:
 
 def _has_paid_before(request: Request) -> bool:
     """Tell whether a payment in one step caused nothing but an answer with its receipt."""
-    seen = {type(each.event) for each in request.seen}
-    if request.status != 200 or not seen <= {events.AnswerSent}:
+    if request.status != 200 or request.read:
         return False
     return not {name.lower() for name, _ in request.answer_headers}.isdisjoint(_RECEIPTS)
 
@@ -294,12 +304,12 @@ def _kind(method: str, path: str) -> Literal["shown", "page", "polling"]:
     return "page" if method in ("GET", "HEAD", "OPTIONS") and first not in _SPOKEN else "shown"
 
 
-def _signer(body: bytes, headers: Mapping[bytes, bytes]) -> str | None:
+def _signer(request: Request) -> str | None:
     """Return the payer that a request's payment names, in any dialect."""
-    found = _HEADER.search(body) if body else None
+    found, headers = _HEADER.search(request.sent), dict(request.proofs)
     header = found[1] if found else headers.get(_PAYMENTS[0]) or headers.get(_PAYMENTS[1])
     try:
-        read = body if header is None else json_of_header(header.decode())
+        read = request.sent if header is None else json_of_header(header.decode())
     except (BadMessage, UnicodeDecodeError):
         return None
     signer = _FROM.search(read if isinstance(read, bytes) else str(read).encode())

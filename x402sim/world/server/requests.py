@@ -4,7 +4,7 @@ One record of a request serves all of them. What an entry of the journal belongs
 its context: a request and all that it causes run in one.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,12 +13,15 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock, real_now
+from x402sim.events import Event
 from x402sim.journal import Entry, Journal
 from x402sim.protocol.x402 import PAYMENT_HEADERS
 from x402sim.service.issue import PAY
 
 MAX_BODY = 64 * 1024
 """The bytes that are kept of a body."""
+ASKS = 256
+"""The bytes that are kept of a 402 that gives no reason: its payment id is in them."""
 _PROOFS = (*PAYMENT_HEADERS.values(), "X-Payment-Id", "X-Session-Id")
 _PAYMENTS = frozenset(name.lower().encode() for name in _PROOFS)
 Headers = Sequence[tuple[bytes, bytes]]
@@ -26,7 +29,7 @@ _current: ContextVar["Request | None"] = ContextVar("the request that is looked 
 
 
 class Request(msgspec.Struct, gc=False):
-    """A request and its answer, as they were, and the entries of the journal that it caused.
+    """A request and its answer, as they were, and what it caused.
 
     `began` and `ended` are real time, `at_s` is the world's if it is whole. It refers to
     what is there anyway, and to nothing that refers to it: to keep many costs little.
@@ -49,12 +52,12 @@ class Request(msgspec.Struct, gc=False):
     """The body, if it is an error, or whole."""
     is_whole: bool = False
     """Whether both bodies are kept."""
-    seen: list[Entry] = []
-
-    @property
-    def proofs(self) -> Mapping[bytes, bytes]:
-        """Return those of the headers that pay, or show what was paid."""
-        return {name: value for name, value in self.headers if name in _PAYMENTS}
+    proofs: Headers = ()
+    """Those of the headers that pay, or show what was paid."""
+    seen: list[int] = []
+    """The numbers of the journal's entries that it caused."""
+    read: list[Event] = []
+    """Those of their events that somebody reads (`Look.reads`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ class Look:
 
     ended: Callable[[Request], object]
     alone: Callable[[Entry], object]
+    reads: Collection[type[Event]] = ()
+    """The kinds of events that are kept with a request."""
     wants_bodies: bool = False
     for_payments: bool = False
 
@@ -79,6 +84,7 @@ class Requests:
         self._looks: tuple[Look, ...] = ()
         self.readers = 0
         """How many look at whole requests now."""
+        self._read = frozenset[type[Event]]()
         self._wants_all = self._wants_bodies = self._wants_payments = False
 
     def add(self, look: Look) -> None:
@@ -86,6 +92,7 @@ class Requests:
         if not self._looks:
             self._journal.listeners.append(self._on_entry)
         self._looks = (*self._looks, look)
+        self._read |= frozenset(look.reads)
         self._wants_all |= not look.for_payments
         self._wants_bodies |= look.wants_bodies
         self._wants_payments |= look.for_payments
@@ -93,7 +100,9 @@ class Requests:
     def _on_entry(self, entry: Entry) -> None:
         request = _current.get()
         if request is not None and not request.ended:
-            request.seen.append(entry)
+            request.seen.append(entry.seq)
+            if type(event := entry.event) in self._read:
+                request.read.append(event)
         else:
             for look in self._looks:
                 look.alone(entry)
@@ -104,53 +113,68 @@ class Requests:
         def told(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
             if scope["type"] != "http":
                 return app(scope, receive, send)
-            is_whole = self.readers > 0 or self._wants_bodies
-            if self._wants_payments and not is_whole:
-                is_whole = settles(scope["path"])
-                for name, _ in scope["headers"]:  # a comprehension would be one more call
-                    is_whole |= name in _PAYMENTS
+            proofs: tuple[tuple[bytes, bytes], ...] = ()
+            for header in scope["headers"]:  # a comprehension would be one more call
+                if header[0] in _PAYMENTS:
+                    proofs += (header,)
+            is_payment = self._wants_payments and (bool(proofs) or settles(scope["path"]))
+            is_whole = is_payment or self._wants_bodies or self.readers > 0
             if is_whole or self._wants_all:
-                return tell(scope, receive, send, is_whole)
+                return self._tell(app, scope, receive, send, is_whole, proofs)
             return app(scope, receive, send)
 
-        async def tell(scope: Scope, receive: Receive, send: Send, is_whole: bool) -> None:
-            path, client = scope["path"], scope.get("client")
-            request = Request(
-                scope["method"],
-                path,
-                scope["query_string"],
-                client[0] if client else "?",
-                scope["headers"],
-                self._now() if is_whole else 0.0,
-                real_now(),
-                is_whole=is_whole,
-            )
-            is_kept = is_whole or settles(path)
-            least = 0 if is_whole or (is_kept and path != PAY) else 400  # the status of a body kept
-
-            async def asked() -> Message:
-                message = await receive()
-                if (body := message.get("body")) and len(request.sent) < MAX_BODY:
-                    request.sent += body[:MAX_BODY]
-                return message
-
-            def answer(message: Message) -> Awaitable[None]:
-                if message["type"] == "http.response.start":
-                    request.status, request.answer_headers = message["status"], message["headers"]
-                elif (request.status or 0) >= least and len(request.answered) < MAX_BODY:
-                    request.answered += message.get("body", b"")[:MAX_BODY]
-                return send(message)
-
-            token = _current.set(request)
-            try:
-                await app(scope, asked if is_kept else receive, answer)
-            finally:
-                _current.reset(token)
-                request.ended = real_now()
-                for look in self._looks:
-                    look.ended(request)
-
         return told
+
+    async def _tell(
+        self,
+        app: ASGIApp,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        is_whole: bool,
+        proofs: Headers,
+    ) -> None:
+        path, client = scope["path"], scope.get("client")
+        has_heads = is_whole or bool(proofs)
+        request = Request(
+            scope["method"],
+            path,
+            scope["query_string"],
+            client[0] if client else "?",
+            scope["headers"] if has_heads else (),
+            self._now() if is_whole else 0.0,
+            real_now(),
+            is_whole=is_whole,
+            proofs=proofs,
+        )
+        is_kept = is_whole or settles(path)
+        least = 0 if is_whole or (is_kept and path != PAY) else 400  # the status of a body kept
+
+        async def asked() -> Message:
+            message = await receive()
+            if (body := message.get("body")) and len(request.sent) < MAX_BODY:
+                request.sent += body[:MAX_BODY]
+            return message
+
+        def answer(message: Message) -> Awaitable[None]:
+            if message["type"] == "http.response.start":
+                request.status = message["status"]
+                if has_heads:
+                    request.answer_headers = message["headers"]
+            elif (request.status or 0) >= least and len(request.answered) < MAX_BODY:
+                body = message.get("body", b"")
+                asks = request.status == 402 and not is_whole and b'"reason"' not in body
+                request.answered += body[: ASKS if asks else MAX_BODY]
+            return send(message)
+
+        token = _current.set(request)
+        try:
+            await app(scope, asked if is_kept else receive, answer)
+        finally:
+            _current.reset(token)
+            request.ended = real_now()
+            for look in self._looks:
+                look.ended(request)
 
 
 @lru_cache(maxsize=1024)

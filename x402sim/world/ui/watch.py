@@ -149,7 +149,7 @@ def _exchange(number: int, request: Request) -> bytes:
         status=request.status,
         sent=_half(request.headers, request.sent),
         answered=_half(request.answer_headers, request.answered),
-        seen=[entry.seq for entry in request.seen],
+        seen=request.seen,
     )
     text = msgspec.json.encode(exchange)
     if len(text) > MAX_EXCHANGE:
