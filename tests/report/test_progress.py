@@ -1,4 +1,4 @@
-"""How far a sweep is: a bar in a terminal and in Jupyter, none in a pipe. How far a run is."""
+"""How far a sweep is: a bar in a terminal and in Jupyter, lines in a file. How far a run is."""
 
 import asyncio
 import sys
@@ -55,7 +55,16 @@ def test_jupyter_shows_the_time_left_and_ends_without_it(monkeypatch: pytest.Mon
     assert shown[-1] == f"sweep {'━' * 24} 200/200, 1 failed"
 
 
-def test_a_pipe_and_whoever_wants_none_get_none(
+def test_a_file_has_a_line_every_five_seconds(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    follow(monkeypatch)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition("/200")[2] for line in lines] == LINES[1:]
+
+
+def test_a_short_sweep_in_a_file_and_whoever_wants_none_get_none(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)

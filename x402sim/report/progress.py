@@ -1,8 +1,8 @@
 """How far a sweep is, with the time left, and how far a long run is.
 
 In a terminal and in Jupyter it is one line, which is updated in place. What Jupyter shows in the
-end has no times, so that an executed notebook is the same each time. In pipes and files a sweep
-shows nothing, and a run a line every few seconds.
+end has no times, so that an executed notebook is the same each time. In pipes and files it is a
+line every few seconds.
 """
 
 import sys
@@ -28,9 +28,7 @@ class Bar:
         self._text, self._total = text, total
         self._elapsed = stopwatch()
         self._shown_s, self._done, self._failed = 0.0, 0, 0
-        self._show, self._end, every_s = _place(self._line("")) if shown else _NOWHERE
-        if every_s == _LINE_S:  # a file
-            self._show, self._end, _ = _NOWHERE
+        self._show, self._end, self._every_s = _place(self._line("")) if shown else _NOWHERE
 
     def _line(self, left: str) -> str:
         full = round(_WIDTH * self._done / self._total) if self._total else _WIDTH
@@ -39,10 +37,10 @@ class Bar:
         return f"{self._text} {bar} {self._done}/{self._total}{failed}{left}"
 
     def update(self, done: int, failed: int) -> None:
-        """Show these numbers and the time left, at most twice a second."""
+        """Show these numbers and the time left, at most twice a second, in a file every 5 s."""
         self._done, self._failed = done, failed
         now_s = self._elapsed()
-        if done and now_s - self._shown_s >= _EVERY_S:
+        if done and now_s - self._shown_s >= self._every_s:
             self._shown_s = now_s
             left_s = round(now_s / done * (self._total - done))
             self._show(self._line(f" {left_s // 60}:{left_s % 60:02} left"))
