@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
+from x402sim.chain.fees import usual_gas_price
 from x402sim.rng import Stream
 from x402sim.text.arguments import Range, explained
 from x402sim.text.printable import described
@@ -66,8 +67,12 @@ class GasWalk:
         return price
 
 
-def gas_price_wei(given: GasPrice, stream: Stream, now: Callable[[], float]) -> Callable[[], int]:
-    """Return the price in wei of a unit of gas now, of a world that begins now."""
+def gas_price_wei(
+    given: GasPrice | None, stream: Stream, now: Callable[[], float]
+) -> Callable[[], int]:
+    """Return the price in wei of a unit of gas now, of a world that begins now; None: the usual."""
+    if given is None:
+        return usual_gas_price
     start_s = now()
     by_time = given.prices(stream) if hasattr(given, "prices") else given
 

@@ -109,7 +109,6 @@ class Deployment:
                     advance=control.advancing(clock),
                     ahead_s=lambda: clock.skew_s if clock.skew_s > met_s else 0.0,
                     funded=funded,
-                    is_remote=who is not None,
                 )
 
     def _transport(self) -> OverTransport:

@@ -65,8 +65,6 @@ class OpenStage(msgspec.Struct, kw_only=True):
     """The only wallet with tokens, if the control API cannot fund payers."""
     clients: list[PartClient] = msgspec.field(default_factory=list)
     """The clients that were made, to be closed at the end."""
-    is_remote: bool = False
-    """Whether the world has a journal of its own, which its control API answers."""
     last_exchange: int = 0
     """The number of the newest exchange of a payer, which checks refer to by default."""
 
