@@ -13,12 +13,13 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
 from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
+from x402sim.text.arguments import require_kind
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.chains.accounts import ACCOUNTS, MOST_ACCOUNTS
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
-from x402sim.world.chains.gas_prices import GasPrice, require_gwei
+from x402sim.world.chains.gas_prices import GasPrice, Gwei
 from x402sim.world.chains.parse import DEFAULT_CHAIN
 from x402sim.world.chains.reorgs import Reorganises
 from x402sim.world.transport.cache import SharedCache
@@ -95,7 +96,7 @@ class Recipe:
         self._require_own_chains()
         price = self.gas_price_gwei
         if price is not None and not callable(price) and not hasattr(price, "prices"):
-            require_gwei("gas_price_gwei", price)
+            require_kind("gas_price_gwei", price, Gwei)
         if self.reorgs is not None and self.blocks is None:
             raise ValueError("reorgs: a chain that reorganises has blocks: give it a block_time_s")
         if not 1 <= self.account_count <= MOST_ACCOUNTS:

@@ -88,7 +88,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         `paths` are those it serves; a fault for any other is an error. `crash` kills the service
         that is asked or asks, by default the first.
         """
-        self.faults.routed(name, paths)
+        self.faults.paths[name] = paths
         return web.recorded(
             faulty(app, name, self.faults, self.clock, crash),
             name,

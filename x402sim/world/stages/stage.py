@@ -18,7 +18,6 @@ from x402sim.spec.needs import Need
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.control.client import ControlClient
 from x402sim.world.control.messages import Sent
 from x402sim.world.transport.client import PartClient
@@ -157,8 +156,9 @@ class Stage(Protocol):
     def builds_world(self) -> bool:
         """Whether it builds the world itself, so that the world can be configured."""
 
-    def require(self, chain: ChainBackend) -> None:
-        """Raise `ValueError` if this stage cannot use this chain."""
+    @property
+    def needs_virtual_time(self) -> bool:
+        """Whether it cannot use a chain in real time."""
 
     def open(self, recipe: Recipe) -> AbstractAsyncContextManager[OpenStage]:
         """Open the stage; raises `ChainError`, and `ConnectionError` without an answer."""

@@ -107,8 +107,7 @@ class LiveWorld:
             await self.fund(held.address, balance)
         if policy is not None:
             self.note("policy", payer=name, policy=repr(policy))
-        http, spending = self.stage.client(name), Spending(policy or PayerPolicy())
-        return Payer(self.stage, self.network, name, held, http, spending)
+        return Payer(self.stage, self.network, name, held, Spending(policy or PayerPolicy()))
 
     @explained
     async def population(

@@ -10,7 +10,6 @@ from x402sim.world.story import market
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.orders import Shopper, Spending
 from x402sim.world.story.payer_client import PayerClient
-from x402sim.world.transport.client import PartClient
 
 
 class Payer(PayerClient):
@@ -27,12 +26,12 @@ class Payer(PayerClient):
         network: Network,
         name: str,
         wallet: Wallet,
-        http: PartClient,
         spending: Spending,
+        service: ServiceName = "service",
     ) -> None:
-        super().__init__(stage, network, name, wallet, http)
+        super().__init__(stage, network, name, wallet, service)
         if spending.policy.timeout_s is not None:
-            http.timeout = spending.policy.timeout_s
+            self.http.timeout = spending.policy.timeout_s
         self._spending, self._shopper = spending, Shopper(self, spending)
         self._elsewhere: dict[ServiceName, Payer] = {}
         """This payer at other services, by service; shared by all of them."""
@@ -41,10 +40,8 @@ class Payer(PayerClient):
         """Return this payer at another service of the world: `await alice.at(other).ask()`."""
         there = self._elsewhere.get(service)
         if there is None:
-            http = self.stage.client(self.name, service)
-            there = Payer(
-                self.stage, self._first_network, self.name, self.wallet, http, self._spending
-            )
+            first, spending = self._first_network, self._spending
+            there = Payer(self.stage, first, self.name, self.wallet, spending, service)
             there._elsewhere = self._elsewhere
             there.network = market.network_of(self.stage, service) or self.network
             self._elsewhere[service] = there

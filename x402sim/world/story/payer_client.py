@@ -9,6 +9,7 @@ import httpx
 import msgspec
 
 from x402sim.clock import Clock
+from x402sim.events import ServiceName
 from x402sim.payer import core, standard
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
@@ -29,7 +30,6 @@ from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment, read_required
 from x402sim.world.control.messages import Sent
 from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story.answers import Answer
-from x402sim.world.transport.client import PartClient
 
 QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
@@ -39,9 +39,10 @@ class PayerClient:
     """A name, a wallet, and an HTTP client of one service."""
 
     def __init__(
-        self, stage: OpenStage, network: Network, name: str, wallet: Wallet, http: PartClient
+        self, stage: OpenStage, network: Network, name: str, wallet: Wallet, service: ServiceName
     ) -> None:
-        self.stage, self.name, self.wallet, self.http = stage, name, wallet, http
+        self.stage, self.name, self.wallet = stage, name, wallet
+        self.http = stage.client(name, service)
         self.skew_s = 0.0
         """Seconds by which this payer's clock is ahead of the true time."""
         self.network = self._first_network = network

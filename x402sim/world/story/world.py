@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from x402sim.clock import stopwatch
+from x402sim.events import OUTSIDE
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.networks import TESTNET, Network
@@ -45,8 +46,6 @@ from x402sim.world.transport.latency import LatencySpec, latency_of
 
 log = logging.getLogger("x402sim")
 _is_story: ContextVar[bool] = ContextVar("a story is played", default=False)
-
-RECEIVERS = ("service", "facilitator", "explorer", "rpc")
 
 
 class OtherNetwork(ValueError):
@@ -170,7 +169,7 @@ class World:
             block_time_s=_blocks(block_time_s),
             without=without,
             journal=_ndjson_file(journal),
-            latency=_latencies(latency, (*RECEIVERS, *services, *facilitators)),
+            latency=_latencies(latency, ("service", *OUTSIDE, *services, *facilitators)),
             **around,
         )
         options = serialize.options(
@@ -267,17 +266,15 @@ def _latencies(given: object, receivers: Sequence[str]) -> dict[str, Any]:
             'latency: expected seconds by part, such as {"service": 0.1}, got '
             f"{described(given)}. Possible parts: {', '.join(parts)}"
         )
-    for to in given or {}:
+    found: dict[str, Any] = {}
+    for to, spec in (given or {}).items():
         if to not in parts:
             raise ValueError(f"latency: {unknown('part', to, parts)}")
-    return {to: _latency(to, spec) for to, spec in (given or {}).items()}
-
-
-def _latency(to: str, spec: LatencySpec) -> Any:
-    try:
-        return latency_of(spec)
-    except ValueError as wrong:
-        raise ValueError(f"latency of {to!r}: {wrong}") from None
+        try:
+            found[to] = latency_of(spec)
+        except ValueError as wrong:
+            raise ValueError(f"latency of {to!r}: {wrong}") from None
+    return found
 
 
 @contextmanager
