@@ -151,10 +151,10 @@ def build(
     opened, *further = _open_chains(site, accounts, store, secret)
     catalogue = Catalogue(site.clocks["facilitator"])
     around = _around(site, [opened, *further], accounts, catalogue, link)
-    services = {recipe.first: around[opened.network.name][1].first(store, secret)}
+    services = {recipe.first: around[opened.network.name][1].service(recipe.first, store, secret)}
     for name, settings in recipe.services.items():
         if name not in services:
-            services[name] = around[settings.network or opened.network.name][1].named(name)
+            services[name] = around[settings.network or opened.network.name][1].service(name)
     blocks = site.rng.stream("blocks")
     offers = WORLD_OFFERS | (SERVICE_OFFERS if recipe.has_service else frozenset())
 
