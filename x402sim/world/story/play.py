@@ -7,6 +7,7 @@ from inspect import isawaitable
 import msgspec
 
 from x402sim import events
+from x402sim.report.summary import checks_of
 from x402sim.text import tracebacks
 from x402sim.text.printable import described
 from x402sim.text.times import duration
@@ -83,10 +84,7 @@ async def _outcome(
     error = await _error(live, scenario, has_invariants=description.has_invariants)
     if error is not None:
         return "failed", error
-    entries = live.stage.links.journal
-    checks = [
-        each.event for each in entries.of(events.Check) if isinstance(each.event, events.Check)
-    ]
+    checks = checks_of(live.stage.links.journal)
     failed = [check for check in checks if not check.ok]
     if failed:
         return "failed", f"{len(failed)} of {len(checks)} checks did not hold"
