@@ -16,7 +16,7 @@ from x402sim.payer.core import settlement
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address
-from x402sim.protocol.messages import PaymentRequirements
+from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.protocol.networks import TESTNET
 from x402sim.spec.decisions import Decisions
 from x402sim.world.assembly.parts import Parts, build
@@ -133,15 +133,7 @@ class ServiceRig:
 
 
 def requirements(wanted: dict[str, Any]) -> PaymentRequirements:
-    return PaymentRequirements(
-        scheme=wanted["scheme"],
-        network=wanted["network"],
-        pay_to=wanted["payTo"],
-        asset=wanted["asset"],
-        max_amount_required=wanted["maxAmountRequired"],
-        max_timeout_seconds=wanted["maxTimeoutSeconds"],
-        resource=wanted["resource"],
-    )
+    return decode(encode({**wanted, "description": None}), PaymentRequirements)
 
 
 def _names(headers: dict[str, str]) -> dict[str, str]:
