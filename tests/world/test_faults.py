@@ -14,18 +14,15 @@ import pytest
 
 from tests.world.playing import entries, found, play, played
 from x402sim import (
-    TESTNET,
     Fault,
     LiveWorld,
     LocalServer,
     PaymentAuth,
     PaymentFailed,
-    Wallet,
     World,
     events,
 )
-from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import Spelling, encode_header
+from x402sim.protocol.header import Spelling
 from x402sim.rng import Rng
 from x402sim.world.assembly.process import RESTART_S
 from x402sim.world.stages.stage import START_S
@@ -206,23 +203,17 @@ async def test_the_moment(world: LiveWorld, alice: Payer) -> None:
 
 
 @pytest.mark.parametrize("spelling", ["hex", "base64"])
-def test_contains_looks_into_payment_headers(spelling: Spelling) -> None:
+@played()
+async def test_contains_looks_into_payment_headers(
+    world: LiveWorld, alice: Payer, spelling: Spelling
+) -> None:
     """Which spelling a service passes on is its choice, and not the fault's business."""
-    wallet, now_s = Wallet("0x" + "11" * 32), 1_800_000_000
-    auth = Authorization(
-        from_=wallet.address_bytes,
-        to=b"\x22" * 20,
-        value=1,
-        valid_after=now_s,
-        valid_before=now_s + 300,
-        nonce=b"\x33" * 32,
-    )
-    header = encode_header(auth, wallet.sign(auth, TESTNET.domain), TESTNET, spelling)
-    faults = Faults(Rng(1).stream("faults"))
-    faults.add(Fault(victim="facilitator", contains="0x" + "33" * 32, times=None, **TEAPOT))
+    required = await alice.ask()
+    header = alice.forge(alice.sign(required, nonce=b"\x33" * 32), spelling=spelling)
+    fault = {"victim": "service", "path": PAY, "contains": "0x" + "33" * 32, "times": None}
+    await world.fault(Fault(**fault | TEAPOT))
     for asked, strikes in ((header, True), ("0x7b7d", False), ("no header", False), ("", False)):
-        body = msgspec.json.encode({"paymentHeader": asked})
-        assert (faults.next_for("facilitator", "/settle", body) is not None) is strikes
+        assert ((await alice.pay(required, asked)).status == 418) is strikes
 
 
 @pytest.mark.parametrize("version", [None, 1, 2])
