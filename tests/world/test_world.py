@@ -96,16 +96,20 @@ def test_a_check_says_what_was_seen_and_what_was_wanted() -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice")
         first = await alice.ask()
-        world.expect(first.status, 402, "1/unpaid-402")
+        world.expect(first, 402, "1/unpaid-402")
         await alice.ask()
-        world.expect(first.status, 200, "1/repeat-served", about=first)
+        world.expect(first, 200, "1/repeat-served")
+        world.expect(first, "Payment Required", "2.2/body")
+        world.expect(first.reason, "", "2.2/body", about=first)
         world.expect([1], [1, 2], "5/window")
 
     run = World(seed=1).play(story)
-    assert (run.outcome, run.reason) == ("failed", "2 of 3 checks did not hold")
+    assert (run.outcome, run.reason) == ("failed", "2 of 5 checks did not hold")
     assert [(c.clause, c.ok, c.expected, c.actual, c.exchange) for c in checks_of(run.journal)] == [
         ("1/unpaid-402", True, 402, 402, 1),
         ("1/repeat-served", False, 200, 402, 1),
+        ("2.2/body", True, "Payment Required", "Payment Required", 1),
+        ("2.2/body", True, "", "", 1),
         ("5/window", False, "[1, 2]", "[1]", 2),
     ]
 

@@ -369,10 +369,14 @@ class LiveWorld:
     ) -> None:
         """Check that `actual` equals `expected`, as the clause demands, and record the result.
 
-        `about` is the answer that is checked, by default the newest one. Raises `ValueError` for
-        an unknown clause.
+        An answer is checked by its status, or, if a text is expected, its error. `about` is the
+        answer that is checked, if `actual` is none, by default the newest one. Raises `ValueError`
+        for an unknown clause.
         """
         require_clause(clause, "expect")
+        if isinstance(actual, Answer):
+            about = about or actual
+            actual = actual.error if isinstance(expected, str) else actual.status
         self.stage.record(
             events.Check(
                 clause=clause,

@@ -123,8 +123,7 @@ class World:
     >>> from x402sim import LiveWorld, World
     >>> async def story(world: LiveWorld) -> None:
     ...     alice = await world.payer("alice", balance="1.00")
-    ...     receipt = await alice.buy()
-    ...     world.expect(receipt.status, 200, clause="4.1/receipt")
+    ...     world.expect(await alice.buy(), 200, clause="4.1/receipt")
     >>> World(seed=1, latency={"facilitator": 0.2}, block_time_s=5).play(story).outcome
     'passed'
     """
