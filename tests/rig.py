@@ -18,6 +18,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.protocol.networks import TESTNET
+from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
@@ -61,7 +62,8 @@ class ServiceRig:
             self.wires[name] = Wire(httpx.ASGITransport(app, raise_app_exceptions=False))
             return OverTransport(self.wires[name])
 
-        recipe = Recipe(network=TESTNET, seed=1, file=file, decisions=decisions)
+        settings = Settings(phase=0, decisions=decisions or Decisions())
+        recipe = Recipe(network=TESTNET, seed=1, file=file, services={"service": settings})
         self.parts: Parts = build(recipe, self.clock, link)
         self.service = self.parts.service
         wire = link("payer", "service", self.parts.service_app)

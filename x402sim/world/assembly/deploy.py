@@ -75,7 +75,7 @@ class Deploy(msgspec.Struct, frozen=True, kw_only=True):
         The first has the world's database and id secret, any other has its own.
         """
         recipe, site = self.site.recipe, self.site
-        settings = recipe.settings_of(name)
+        settings = recipe.services[name]
         setup = Setup(
             private_key=site.keys.secret("service" if store else f"service {name}"),
             secret=secret or site.rng.secret(f"ids of {name}"),
