@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -140,14 +139,6 @@ def test_a_plain_function_is_no_story() -> None:
     assert trace(run) == ()
     assert RunFailed(run).place == ""
     assert World().play(lambda world: forgetful(world)).reason.startswith("ForgottenAwait")
-
-
-@pytest.mark.parametrize("name", ["replay", "lost_answer"])
-def test_a_run_can_be_pickled(name: str) -> None:
-    run = World(seed=2).play(name)
-    again = pickle.loads(pickle.dumps(run))
-    assert (again.sha256, again.on, again.real_s) == (run.sha256, run.on, run.real_s)
-    assert again.payments.equals(run.payments)
 
 
 # --- a story that nothing wakes ---------------------------------------------------------

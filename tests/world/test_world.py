@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import pickle
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from tests.world.playing import Story, entries, play, played
+from tests.world.playing import entries, play, played
 from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, Settings, World, events
 from x402sim.payer.errors import PaymentFailed
 from x402sim.report.summary import checks_of
@@ -26,7 +27,6 @@ from x402sim.spec.needs import Need
 from x402sim.world.server.listen import Listen
 from x402sim.world.story import idle_timeout, invariants
 from x402sim.world.story.answers import Answer
-from x402sim.world.story.payer import Payer
 from x402sim.world.story.scenario import Scenario
 from x402sim.world.transport.client import PartClient
 from x402sim.world.transport.latency import latency_of
@@ -43,23 +43,6 @@ async def quote(world: LiveWorld) -> None:
     paid = await alice.buy()
     served = await alice.ask(payment_id=paid.payment_id)
     world.expect(served.status, 200, "1/repeat-served")
-
-
-def crowd(size: int) -> Story:
-    """Return a story in which so many payers buy quotes and sessions at once."""
-
-    async def live(payer: Payer) -> None:
-        session = await payer.open_session("0.05", 40)
-        for _ in range(2):
-            paid = await payer.buy()
-            assert (await payer.ask(payment_id=paid.payment_id)).status == 200
-            assert (await payer.ask(session_id=session.body["sessionId"])).status == 200
-
-    async def story(world: LiveWorld) -> None:
-        payers = [await world.payer(f"payer {n}", balance="1.00") for n in range(size)]
-        await asyncio.gather(*map(live, payers))
-
-    return story
 
 
 # --- held wrongly --------------------------------------------------------------------
@@ -140,10 +123,11 @@ def test_a_run_can_be_kept_and_read_again(tmp_path: Path) -> None:
     run = World(seed=7).play(quote)
     file = tmp_path / "journal.ndjson"
     file.write_bytes(run.journal.ndjson())
-    again = Run.load(file)
-    assert again.sha256 == run.sha256 == run.journal.sha256()
-    assert (again.name, again.seed, again.outcome) == ("quote", 7, "passed")
-    assert checks_of(again.journal) == checks_of(run.journal)
+    for again in Run.load(file), pickle.loads(pickle.dumps(run)):
+        assert again.sha256 == run.sha256 == run.journal.sha256()
+        assert (again.name, again.seed, again.outcome) == ("quote", 7, "passed")
+        assert checks_of(again.journal) == checks_of(run.journal)
+        assert again.payments.equals(run.payments)
     assert run.command == "python -m x402sim run test_world.py:quote --on in-process --seed 7"
 
 
@@ -185,8 +169,13 @@ def test_one_world_can_be_played_in_again_and_begins_anew() -> None:
 
 def first_crossings_ms(facilitator: float, seed: int = 1) -> list[int]:
     """Return how long the first request of each of five payers takes."""
+
+    async def story(world: LiveWorld) -> None:
+        payers = [await world.payer(f"payer {n}", balance="1.00") for n in range(5)]
+        await asyncio.gather(*(each.buy() for each in payers))
+
     latency = {"service": (0.05, 0.5), "facilitator": facilitator}
-    run = play(crowd(5), seed=seed, latency=latency)
+    run = play(story, seed=seed, latency=latency)
     asked = {e.event.exchange: e.at_ms for e in entries(run, events.RequestSent)}
     answered = {e.event.exchange: e.at_ms for e in entries(run, events.AnswerReceived)}
     return [answered[number] - asked[number] for number in range(1, 6)]
@@ -422,12 +411,8 @@ async def test_many_mints_in_a_block_and_a_reorganisation_are_no_new_money(
     await world.mining(automine=True)
     assert (await alice.buy()).status == 200
     await world.reorg(2)
-    mint = next(
-        entry.event.tx_hash
-        for entry in world.stage.links.journal
-        if isinstance(entry.event, events.Transfer)
-    )
-    await world.reorg(2, drop=[mint])
+    mint, *_ = world.stage.links.journal.of(events.Transfer)
+    await world.reorg(2, drop=[mint.event.tx_hash])
     await world.payer("carol", balance="3.00")
 
 
