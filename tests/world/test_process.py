@@ -160,7 +160,7 @@ def test_a_crash_does_not_undo_what_a_recipe_changes() -> None:
 
     async def crashed() -> list[Answer]:
         async with InProcess().open(Recipe(network=TESTNET, seed=1, hooks=hooks)) as stage:
-            live = await LiveWorld.on(stage, TESTNET)
+            live = await LiveWorld.on(stage)
             await live.crash()
             alice = await live.payer("alice")
             return [await alice.ask(), await alice.ask(payment_id="pay_none")]

@@ -93,7 +93,7 @@ class Deployment:
                     clock=clock,
                     rng=Rng(None),
                     links=Links(clock, journal),
-                    network=network_of(who) if who else None,
+                    network=network_of(who) if who else recipe.network,
                     doors=doors,
                     offers=offers | {Need.FUNDS} if funded else offers,
                     latency_to=recipe.latency_to,

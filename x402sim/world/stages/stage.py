@@ -40,8 +40,8 @@ class OpenStage(msgspec.Struct, kw_only=True):
     clock: Clock
     rng: Rng
     links: Links
-    network: Network | None
-    """The network of the world; None if it is unknown."""
+    network: Network
+    """The network of the world's first service, or the one that was chosen if it is unknown."""
     doors: dict[Part, Door]
     """The doors of the services, the one that payers use first, and of the facilitator."""
     offers: frozenset[Need]
@@ -97,9 +97,14 @@ class OpenStage(msgspec.Struct, kw_only=True):
         (held,) = await self.ask(on("balances", network), {"accounts": [address]})
         return int(held)
 
-    async def transact(self, network: Network, sender: str, data: str) -> Sent:
-        """Send a call of a network's token from any account."""
-        call = {"from": sender, "to": checksum(network.asset), "data": data}
+    def network_of(self, service: ServiceName) -> Network:
+        """Return the network that a service is on; the first one's in a world that is not ours."""
+        deployed = self.parts.services.get(service) if self.parts else None
+        return deployed.process.service.setup.network if deployed else self.network
+
+    async def transact(self, sender: str, data: str) -> Sent:
+        """Send a call of the first network's token from any account."""
+        call = {"from": sender, "to": checksum(self.network.asset), "data": data}
         sent: Sent = await self.ask("send", call, Sent)
         return sent
 

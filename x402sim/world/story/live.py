@@ -18,7 +18,6 @@ from x402sim.payer.session import SessionAuth
 from x402sim.protocol import abi, cronos
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
 from x402sim.protocol.messages import wire_body
-from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
 from x402sim.text.arguments import FromZero, WholeAboveZero, explained, require_kind
 from x402sim.text.printable import described
@@ -46,17 +45,17 @@ class LiveWorld:
     `network` is the network whose token pays, `stage` the open stage.
     """
 
-    def __init__(self, stage: OpenStage, network: Network, start_state: StartState) -> None:
-        self.stage, self.network, self.start_state = stage, network, start_state
+    def __init__(self, stage: OpenStage, start_state: StartState) -> None:
+        self.stage, self.network, self.start_state = stage, stage.network, start_state
         self._names: set[str] = set()
 
     @classmethod
-    async def on(cls, stage: OpenStage, network: Network) -> "LiveWorld":
+    async def on(cls, stage: OpenStage) -> "LiveWorld":
         """Return the live world on an open stage; transfers and earnings count from now."""
         control = stage.control
         others = market.other_merchants(stage).values()
         start_state = await StartState.seen_by(control, others) if control else StartState()
-        return cls(stage, network, start_state)
+        return cls(stage, start_state)
 
     async def close(self) -> None:
         """Close the payers' connections."""
@@ -107,7 +106,7 @@ class LiveWorld:
             await self.fund(held.address, balance)
         if policy is not None:
             self.note("policy", payer=name, policy=repr(policy))
-        return Payer(self.stage, self.network, name, held, Spending(policy or PayerPolicy()))
+        return Payer(self.stage, name, held, Spending(policy or PayerPolicy()))
 
     @explained
     async def population(
@@ -275,7 +274,7 @@ class LiveWorld:
 
     async def transact(self, sender: str, data: str) -> Sent:
         """Send a call of the token from any account; return its result."""
-        return await self.stage.transact(self.network, sender, data)
+        return await self.stage.transact(sender, data)
 
     def paused(self) -> AbstractAsyncContextManager[None]:
         """Pause the token for the length of a `with` block (needs "fiat token")."""

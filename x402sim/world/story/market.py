@@ -9,7 +9,6 @@ from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.shops import Choose, Shop
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import Agent, AgentList, BadMessage, decode
-from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
@@ -53,12 +52,6 @@ def accounts(stage: OpenStage, first: str, service: str | None) -> frozenset[str
     if name is not None and name not in found:
         raise ValueError(unknown("service", name, found))
     return frozenset(found.values() if name is None else [found[name]])
-
-
-def network_of(stage: OpenStage, service: ServiceName) -> Network | None:
-    """Return the network that a service of this world is on; None in a world that is not ours."""
-    deployed = stage.parts.services.get(service) if stage.parts else None
-    return deployed.process.service.setup.network if deployed else None
 
 
 async def look_around(clients: dict[ServiceName, PayerClient], order: Stream) -> list[Shop]:

@@ -3,7 +3,6 @@
 from x402sim.events import ServiceName
 from x402sim.payer.shops import Choose, Shop
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.networks import Network
 from x402sim.text.arguments import explained
 from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story import market
@@ -23,13 +22,12 @@ class Payer(PayerClient):
     def __init__(
         self,
         stage: OpenStage,
-        network: Network,
         name: str,
         wallet: Wallet,
         spending: Spending,
         service: ServiceName = "service",
     ) -> None:
-        super().__init__(stage, network, name, wallet, service)
+        super().__init__(stage, name, wallet, service)
         if spending.policy.timeout_s is not None:
             self.http.timeout = spending.policy.timeout_s
         self._spending, self._shopper = spending, Shopper(self, spending)
@@ -40,10 +38,8 @@ class Payer(PayerClient):
         """Return this payer at another service of the world: `await alice.at(other).ask()`."""
         there = self._elsewhere.get(service)
         if there is None:
-            first, spending = self._first_network, self._spending
-            there = Payer(self.stage, first, self.name, self.wallet, spending, service)
+            there = Payer(self.stage, self.name, self.wallet, self._spending, service)
             there._elsewhere = self._elsewhere
-            there.network = market.network_of(self.stage, service) or self.network
             self._elsewhere[service] = there
         there.skew_s = self.skew_s
         return there

@@ -30,7 +30,7 @@ from x402sim.world.loop import run_anywhere, run_virtual
 from x402sim.world.stages.deployment import left_ahead
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.parse import parse_stage
-from x402sim.world.stages.stage import OpenStage, Stage
+from x402sim.world.stages.stage import Stage
 from x402sim.world.story import serialize
 from x402sim.world.story.configure import (
     facilitators_of,
@@ -218,7 +218,8 @@ class World:
         elapsed = stopwatch()
         with _warnings_silenced():
             async with self.on.open(self._recipe) as stage:
-                live = await LiveWorld.on(stage, self._network_on(stage))
+                self._require_network(stage.network)
+                live = await LiveWorld.on(stage)
                 told = telling(scenario.name, how_far(live)) if is_told else nullcontext()
                 try:
                     with told:
@@ -228,16 +229,13 @@ class World:
                 finally:
                     await live.close()
 
-    def _network_on(self, stage: OpenStage) -> Network:
-        """Return the network of the world on a stage; raises `ValueError` if another was chosen."""
-        theirs, ours = stage.network, self._network
-        if theirs is None:
-            return ours or TESTNET
+    def _require_network(self, theirs: Network) -> None:
+        """Raise `ValueError` if another network was chosen than that of the world on a stage."""
+        ours = self._network
         if ours is not None and ours.name != theirs.name:
             raise OtherNetwork(
                 f"{self.on.name} is on {theirs.name}, not on {ours.name}; leave the network out"
             )
-        return theirs
 
 
 def _ndjson_file(journal: str | Path | None) -> Path | None:
