@@ -104,7 +104,6 @@ class Deploy(msgspec.Struct, frozen=True, kw_only=True):
     def _deployed(self, name: ServiceName, setup: Setup, store: Store) -> Deployed:
         """Return a service; a crash for it leaves the others alone."""
         site, recipe = self.site, self.site.recipe
-        is_first = name == recipe.first
 
         def crash() -> None:
             process.crash()
@@ -124,9 +123,7 @@ class Deploy(msgspec.Struct, frozen=True, kw_only=True):
             recipe.hooks,
             site.phases(name, setup.settings),
         )
-        if is_first:
-            site.faults.on_crash = crash
-        if is_first and not recipe.has_service:
+        if name == recipe.first and not recipe.has_service:
             app = site.with_faults(name, _no_service, (), crash)
         else:
             app = site.with_faults(name, process, process.paths, crash)

@@ -161,10 +161,11 @@ def build(
     def on(chain: OpenChain) -> Parts:
         """Return the parts as they are on one network."""
         index, deploy = around[chain.network.name]
-        named, rpc_app = None, services[recipe.first].outside["rpc"]
+        first, named = services[recipe.first], None
+        rpc_app = first.outside["rpc"]
         if chain is not opened:
-            named = chain.network.name
-            rpc_app = site.with_faults("rpc", chain.rpc_app, paths_of(chain.rpc_app))
+            named, paths = chain.network.name, paths_of(chain.rpc_app)
+            rpc_app = site.with_faults("rpc", chain.rpc_app, paths, first.process.crash)
         return Parts(
             clock=site.clock,
             journal=journal,

@@ -15,7 +15,6 @@ from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.policies.budget import Bill
 from x402sim.payer.wallet import AFTER_SIGNING_S
 from x402sim.protocol.money import to_decimal
-from x402sim.rng import Stream
 from x402sim.text.printable import described
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.blocks import NewBlock, newest_block
@@ -35,7 +34,7 @@ class Signed:
 
 @dataclass(slots=True)
 class Spending:
-    """What one payer has signed for, at all services, oldest first; and how it draws shops."""
+    """What one payer has signed for, at all services, oldest first."""
 
     policy: PayerPolicy
     signed: list[Signed] = field(default_factory=list)
@@ -44,8 +43,6 @@ class Spending:
     """What an answer said is paid."""
     unsure: list[Signed] = field(default_factory=list)
     """What no answer said is paid, and had not expired at the last signature."""
-    order_of_shops: Stream | None = None
-    """Draws the order in which the payer sees shops."""
 
     def spend(self, price: Decimal, now_s: float, expires_s: float) -> Signed:
         """Count a price as signed for; raises `SpendingCapExceeded` if the budget forbids it."""

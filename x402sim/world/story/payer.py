@@ -1,8 +1,11 @@
 """A payer in a story: it buys as its policy says, or acts step by step (`PayerClient`)."""
 
+from functools import partial
+
 from x402sim.events import ServiceName
 from x402sim.payer.shops import Choose, Shop
 from x402sim.payer.wallet import Wallet
+from x402sim.rng import later
 from x402sim.text.arguments import explained
 from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story import market
@@ -33,25 +36,24 @@ class Payer(PayerClient):
         self._spending, self._shopper = spending, Shopper(self, spending)
         self._elsewhere: dict[ServiceName, Payer] = {}
         """This payer at other services, by service; shared by all of them."""
+        self._order_of_shops = later(partial(stage.stream, f"shops of {name}"))
 
     def at(self, service: ServiceName) -> "Payer":
         """Return this payer at another service of the world: `await alice.at(other).ask()`."""
         there = self._elsewhere.get(service)
         if there is None:
             there = Payer(self.stage, self.name, self.wallet, self._spending, service)
-            there._elsewhere = self._elsewhere
+            there._elsewhere, there._order_of_shops = self._elsewhere, self._order_of_shops
             self._elsewhere[service] = there
         there.skew_s = self.skew_s
         return there
 
     async def shops(self) -> list[Shop]:
         """Ask every service for its agents; return those that answer, in an order that is drawn."""
-        if self._spending.order_of_shops is None:
-            self._spending.order_of_shops = self.stage.stream(f"shops of {self.name}")
         clients: dict[ServiceName, PayerClient] = {
             name: self.at(name) for name in self.stage.services
         }
-        return await market.look_around(clients, self._spending.order_of_shops)
+        return await market.look_around(clients, self._order_of_shops)
 
     async def choose(self, rule: Choose) -> "Payer":
         """Return this payer at the service that a rule chooses: `await alice.choose(cheapest)`.

@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast, overload
@@ -52,9 +52,7 @@ def scenario(story: Story | None = None, *, needs: str = "") -> Any:
     Title, `Covers:` and `Story:` come from the docstring of its module, or of the function. Raises
     `ValueError` if one of them is missing, or a clause or a need is unknown.
     """
-    if story is None:
-        return lambda story: _make(story, needs)
-    return _make(story, needs)
+    return partial(_make, needs=needs) if story is None else _make(story, needs)
 
 
 def _make(story: Story, needs: str) -> Scenario:

@@ -206,7 +206,6 @@ class Faults:
         self._rules: list[FaultRule] = []
         self.paths: dict[str, Sequence[str]] = {}
         """The paths that each victim serves, as in its routes."""
-        self.on_crash: Callable[[], None] = lambda: None
         self.on_strike: list[Callable[[str, str, str], None]] = []
         """Told the victim, what a fault does to it, and the path that it strikes."""
 

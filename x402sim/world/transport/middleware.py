@@ -26,12 +26,9 @@ def faulty(
     victim: Victim,
     faults: Faults,
     clock: Clock,
-    crash: Callable[[], None] | None = None,
+    crash: Callable[[], None],
 ) -> ASGIApp:
-    """Return `app` with the fault middleware around it.
-
-    `crash` kills the service that a crash is for, by default the first one of the world.
-    """
+    """Return `app` with the fault middleware around it; `crash` kills the service it is for."""
 
     def middleware(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http" or faults.is_empty:
@@ -52,7 +49,7 @@ def faulty(
             for tell in faults.on_strike:
                 tell(victim, fault.does, scope["path"])
             request = _Request(app, scope, body, receive, send)
-            await _strike(fault, crash or faults.on_crash, clock, request)
+            await _strike(fault, crash, clock, request)
 
     return middleware
 
