@@ -26,15 +26,13 @@ async def authorization_flow(world: LiveWorld) -> None:
 
     forged = alice.sign(required, steps=1, by=bob.wallet)
     refused = await alice.ask(header=forged, order=BAD)
-    world.expect(refused.status, 402, "7/invalid-signature")
+    world.expect(refused, 402, "7/invalid-signature")
     world.expect("payload_signature" in refused.reason, True, "5/signature-proves")
 
     header = alice.sign(required, steps=1)
-    failed = await alice.ask(header=header, order=BAD)
-    world.expect(failed.status, 400, "4.1/order")
+    world.expect(await alice.ask(header=header, order=BAD), 400, "4.1/order")
     world.expect(await world.earned(second), 0, "4.1/order")
-    served = await alice.ask(header=header)
-    world.expect(served.status, 200, "4.1/order")
+    world.expect(await alice.ask(header=header), 200, "4.1/order")
     world.expect(await world.earned(second), required.price_base, "5/exact-amount")
 
     slow = Fault(victim="facilitator", does="delay request", path="/settle", seconds=0.4)
@@ -43,6 +41,6 @@ async def authorization_flow(world: LiveWorld) -> None:
     await world.clock.sleep(0.2)
     await alice.transfer(bob.address, "0.99")
     unserved = await asking
-    world.expect(unserved.status, 402, "4.1/order")
+    world.expect(unserved, 402, "4.1/order")
     world.expect("insufficient_funds" in unserved.reason, True, "7/insufficient-balance")
     world.expect(await world.earned(second), required.price_base, "4.1/order")

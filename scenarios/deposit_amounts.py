@@ -30,7 +30,7 @@ async def deposit_amounts(world: LiveWorld) -> None:
     alice = await world.payer("alice")
     for max_spend, base_units in EXACT.items():
         required = await alice.ask_session(max_spend, 60)
-        world.expect(required.status, 402, "4.4/deposit-402")
+        world.expect(required, 402, "4.4/deposit-402")
         wanted = required.requirements["maxAmountRequired"]
         world.expect(f"{max_spend} is {wanted}", f"{max_spend} is {base_units}", "4.4/max-spend")
     for max_spend in REFUSED:

@@ -20,8 +20,7 @@ async def deposit_terms(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     required = await alice.ask_session(DEPOSIT, DURATION_S)
     world.expect(required.price_base, 20_000, "4.4/max-spend")
-    paid = await alice.pay(required)
-    world.expect(paid.status, 200, "4.4/deposit-flow")
+    world.expect(await alice.pay(required), 200, "4.4/deposit-flow")
     latest_ms = (world.clock.now() + DURATION_S + 1) * 1000
 
     seen: set[Any] = set()
@@ -37,12 +36,10 @@ async def deposit_terms(world: LiveWorld) -> None:
 
     (session_id,) = seen
     for served in (200, 200, 402):
-        answer = await alice.ask(session_id=session_id)
-        world.expect(answer.status, served, "5/session-condition")
+        world.expect(await alice.ask(session_id=session_id), served, "5/session-condition")
     view = await alice.session(session_id)
     world.expect((view["released"], view["remaining"]), ("20000", "0"), "2.6/remaining")
 
     short = await alice.open_session("0.02", DURATION_S)
     await world.advance(DURATION_S + 1)
-    late = await alice.ask(session_id=short.body["sessionId"])
-    world.expect(late.status, 402, "5/session-condition")
+    world.expect(await alice.ask(session_id=short.body["sessionId"]), 402, "5/session-condition")

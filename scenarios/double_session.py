@@ -30,9 +30,9 @@ async def double_session(world: LiveWorld) -> None:
     world.expect(len(ids), 1, "3/deposit-makes-session")
 
     quote = await alice.buy()
-    world.expect(quote.status, 200, "4.1/receipt")
+    world.expect(quote, 200, "4.1/receipt")
     unopened = await alice.ask_session(*TERMS, payment_id=quote.payment_id)
-    world.expect(unopened.status, 402, "5/resource-binding")
+    world.expect(unopened, 402, "5/resource-binding")
 
     (session_id,) = ids
     answers = await asyncio.gather(*(alice.ask(session_id=session_id) for _ in range(20)))

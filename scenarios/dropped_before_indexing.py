@@ -14,7 +14,7 @@ from x402sim import LiveWorld, scenario
 async def dropped_before_indexing(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     dropped = await alice.buy()
-    world.expect(dropped.status, 200, "4.1/receipt")
+    world.expect(dropped, 200, "4.1/receipt")
     (transfer,) = await world.transfers(alice)
     await world.reorg(1, drop=[transfer.tx_hash])
     await world.run_indexer()
@@ -25,11 +25,9 @@ async def dropped_before_indexing(world: LiveWorld) -> None:
     record = await alice.payment(dropped.payment_id)
     world.expect(record["status"], "failed", "3/indexed-status")
     world.expect(record["block_number"], None, "8/indexer-query")
-    refused = await alice.ask(payment_id=dropped.payment_id)
-    world.expect(refused.status, 402, "5/stored-records")
+    world.expect(await alice.ask(payment_id=dropped.payment_id), 402, "5/stored-records")
     world.expect(await alice.balance(), 1_000_000, "5/stored-records")
 
     again = await alice.buy()
-    served = await alice.ask(payment_id=again.payment_id)
-    world.expect(served.status, 200, "5/stored-records")
+    world.expect(await alice.ask(payment_id=again.payment_id), 200, "5/stored-records")
     world.expect(await world.earned(), 10_000, "5/stored-records")

@@ -14,7 +14,7 @@ from x402sim import LiveWorld, scenario
 async def open_pages(world: LiveWorld) -> None:
     newcomer = await world.payer("newcomer")
     index = await newcomer.send("GET", "/llms.txt")
-    world.expect(index.status, 200, "4.5/llms-txt")
+    world.expect(index, 200, "4.5/llms-txt")
     links = re.findall(r"\]\(https?://[^/)]+(/[^)]*)\)", index.text)
     world.expect(len(links) > 0, True, "4.5/llms-txt")
     for path in links:
@@ -23,7 +23,7 @@ async def open_pages(world: LiveWorld) -> None:
         world.expect(bool(re.match(r"/v\d+/", path)), False, "9/no-version-segment")
 
     listed = await newcomer.send("GET", "/api/agents")
-    world.expect(listed.status, 200, "4.3/list")
+    world.expect(listed, 200, "4.3/list")
     for agent in listed.body["agents"]:
         price = (await newcomer.ask(agent["resource"])).requirements
         world.expect(price["maxAmountRequired"], agent["price"], "2.7/agent")

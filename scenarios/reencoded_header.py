@@ -49,7 +49,7 @@ async def reencoded_header(world: LiveWorld) -> None:
         world.expect(f"{name}: {paid.status}", f"{name}: 200", "2.3/contents")
         for again in (header, respelled):
             same = await alice.pay(required, again)
-            world.expect(same.error, "Payment already settled", "7/payment-already-settled")
+            world.expect(same, "Payment already settled", "7/payment-already-settled")
             replayed = await alice.pay(other, again)
-            world.expect(replayed.error, "Nonce already used", "7/nonce-already-used")
+            world.expect(replayed, "Nonce already used", "7/nonce-already-used")
         world.expect(len(await world.transfers(alice)), bought, "5/nonce-once")

@@ -15,8 +15,7 @@ async def refund_undone(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     session = await alice.open_session("0.05", 60)
     session_id = session.body["sessionId"]
-    served = await alice.ask(session_id=session_id)
-    world.expect(served.status, 200, "3/expiry-refund")
+    world.expect(await alice.ask(session_id=session_id), 200, "3/expiry-refund")
     await world.advance(80)
     paid_back = await alice.session(session_id)
     world.expect(paid_back["status"], "refunded", "3/expiry-refund")

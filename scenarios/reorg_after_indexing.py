@@ -31,8 +31,7 @@ async def reorg_after_indexing(world: LiveWorld) -> None:
     (again,) = await world.transfers(alice)
     world.expect(again.tx_hash, paid.tx_hash, "5/nonce-once")
     world.expect(again.block_number > paid.block_number, True, "8/indexer-query")
-    served = await alice.ask(payment_id=quote.payment_id)
-    world.expect(served.status, 200, "5/stored-records")
+    world.expect(await alice.ask(payment_id=quote.payment_id), 200, "5/stored-records")
     world.expect(await world.earned(), int(paid.amount_base), "5/nonce-once")
 
     await world.advance(121)

@@ -25,11 +25,10 @@ async def replaced_transaction(world: LiveWorld) -> None:
     await world.clock.sleep(0.3)
     await world.mine()
     await world.mining(automine=True)
-    refused = await paying
-    world.expect(refused.error, "Settlement failed", "3/pending-resolved")
+    world.expect(await paying, "Settlement failed", "3/pending-resolved")
     await world.fund(alice.address, "1.00")
     paid = await alice.pay(required, header)
-    world.expect(paid.status, 200, "3/pending-resolved")
+    world.expect(paid, 200, "3/pending-resolved")
 
     await world.reorg(3, drop=[drained.tx_hash])
     (transfer,) = await world.transfers(alice)
@@ -39,6 +38,5 @@ async def replaced_transaction(world: LiveWorld) -> None:
     world.expect(record["status"], "settled", "3/indexed-status")
     world.expect(record["tx_hash"], transfer.tx_hash, "3/indexed-status")
     world.expect(record["block_number"], transfer.block_number, "3/indexed-status")
-    served = await alice.ask(payment_id=required.payment_id)
-    world.expect(served.status, 200, "5/stored-records")
+    world.expect(await alice.ask(payment_id=required.payment_id), 200, "5/stored-records")
     world.expect(await world.earned(), required.price_base, "5/nonce-once")

@@ -21,10 +21,10 @@ async def resource_mismatch(world: LiveWorld) -> None:
     lookalikes = ("/api/perp", QUOTE.upper(), QUOTE + "/", QUOTE + "?pair=BTC-USD", SESSIONS)
     for resource in lookalikes:
         tampered = await alice.pay(quote, requirements={"resource": resource})
-        world.expect(tampered.error, "Payment requirements do not match", "2.1/resource")
+        world.expect(tampered, "Payment requirements do not match", "2.1/resource")
         world.expect(tampered.reason.split(":")[0], "resource", "2.1/resource")
     cheap = await alice.pay(quote, payment_id=deposit.payment_id)
-    world.expect(cheap.error, "Payment requirements do not match", "2.1/resource")
+    world.expect(cheap, "Payment requirements do not match", "2.1/resource")
     world.expect(len(await world.transfers(alice)), 0, "2.1/resource")
 
     for required in (quote, deposit):
@@ -34,15 +34,14 @@ async def resource_mismatch(world: LiveWorld) -> None:
 
     for lookup in ("5/cache-first", "5/stored-records"):
         crossed = await alice.ask(QUOTE, payment_id=deposit.payment_id)
-        world.expect(crossed.status, 402, "5/resource-binding")
+        world.expect(crossed, 402, "5/resource-binding")
         crossed = await alice.ask_session("0.50", 3600, payment_id=quote.payment_id)
-        world.expect(crossed.status, 402, "5/resource-binding")
+        world.expect(crossed, 402, "5/resource-binding")
         for resource in ("/api/perp", QUOTE.upper(), QUOTE + "/"):
             elsewhere = await alice.ask(resource, payment_id=quote.payment_id)
             world.expect("quote" in elsewhere.body, False, "5/resource-binding")
         for resource in (QUOTE, QUOTE + "?venue=any"):
-            served = await alice.ask(resource, payment_id=quote.payment_id)
-            world.expect(served.status, 200, lookup)
+            world.expect(await alice.ask(resource, payment_id=quote.payment_id), 200, lookup)
         opened = await alice.ask_session("0.50", 3600, payment_id=deposit.payment_id)
         world.expect(opened.body.get("deposited"), str(deposit.price_base), "4.4/deposit-flow")
         await world.crash()

@@ -40,7 +40,6 @@ async def served_only_if_good(world: LiveWorld) -> None:
         ("20000", 200, "1/session-no-402"),
         ("20000", 402, "5/session-condition"),
     ):
-        answer = await alice.ask(session_id=session_id)
-        world.expect(answer.status, status, clause)
+        world.expect(await alice.ask(session_id=session_id), status, clause)
         view = await alice.session(session_id)
         world.expect(view["released"], released, "5/session-debit")

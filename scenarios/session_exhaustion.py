@@ -23,15 +23,13 @@ async def session_exhaustion(world: LiveWorld) -> None:
     budget = (await alice.open_session("0.05", 3600)).body
     session_id, deposited = budget["sessionId"], int(budget["deposited"])
     for served in range(1, deposited // price_base):
-        answer = await alice.ask(session_id=session_id)
-        world.expect(answer.status, 200, "1/session-no-402")
+        world.expect(await alice.ask(session_id=session_id), 200, "1/session-no-402")
         left = (await alice.session(session_id))["remaining"]
         world.expect(int(left), deposited - served * price_base, "2.6/remaining")
 
     rush = await asyncio.gather(*(alice.ask(session_id=session_id) for _ in range(5)))
     world.expect([each.status for each in rush].count(200), 1, "5/session-debit")
-    exhausted = await alice.ask(session_id=session_id)
-    world.expect(exhausted.status, 402, "5/session-condition")
+    world.expect(await alice.ask(session_id=session_id), 402, "5/session-condition")
     spent = await alice.session(session_id)
     world.expect((spent["released"], spent["remaining"]), (str(deposited), "0"), "5/session-debit")
 
@@ -40,8 +38,7 @@ async def session_exhaustion(world: LiveWorld) -> None:
         await bob.ask(session_id=budget["sessionId"])
     rest_base = int(budget["deposited"]) - 2 * price_base
     await world.advance(until_s=budget["expiresAt"] / 1000)
-    too_late = await bob.ask(session_id=budget["sessionId"])
-    world.expect(too_late.status, 402, "5/session-condition")
+    world.expect(await bob.ask(session_id=budget["sessionId"]), 402, "5/session-condition")
 
     await world.advance(3600)
     refunded = await bob.session(budget["sessionId"])

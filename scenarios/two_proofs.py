@@ -30,6 +30,6 @@ async def two_proofs(world: LiveWorld) -> None:
     )
     for shown, status, released, clause in steps:
         answer = await alice.ask(payment_id=shown.payment_id, session_id=session_id)
-        world.expect(answer.status, status, clause)
+        world.expect(answer, status, clause)
         view = await alice.session(session_id)
         world.expect(view["released"], released, clause)

@@ -17,8 +17,8 @@ async def unpaid_request(world: LiveWorld) -> None:
     alice = await world.payer("alice")
     required = await alice.ask()
     wanted = required.body["paymentRequirements"]
-    world.expect(required.status, 402, "1/unpaid-402")
-    world.expect(required.error, "Payment Required", "2.2/body")
+    world.expect(required, 402, "1/unpaid-402")
+    world.expect(required, "Payment Required", "2.2/body")
     world.expect(" ".join(sorted(wanted)), FIELDS, "2.1/requirements")
     world.expect(wanted["scheme"], "exact", "2.1/scheme")
     world.expect(wanted["resource"], "/api/perp/quote", "2.1/resource")
@@ -33,13 +33,12 @@ async def unpaid_request(world: LiveWorld) -> None:
     ids = {required.payment_id}
     for proof in (required.payment_id, changed, "pay_" + "x" * 60, "pay_", "0"):
         refused = await mallory.ask(payment_id=proof)
-        world.expect(refused.status, 402, "7/payment-required")
+        world.expect(refused, 402, "7/payment-required")
         ids.add(refused.payment_id)
-    refused = await mallory.ask(session_id="session_" + "0" * 40)
-    world.expect(refused.status, 402, "7/payment-required")
+    world.expect(await mallory.ask(session_id="session_" + "0" * 40), 402, "7/payment-required")
     world.expect(len(ids), 6, "2.2/payment-id")
 
     for invented in (changed, "pay_" + "x" * 60):
         unpayable = await mallory.pay(required, "0x", payment_id=invented)
         world.expect(unpayable.body.get("success"), None, "2.2/payment-id")
-        world.expect(unpayable.error, "Payment requirements do not match", "2.2/payment-id")
+        world.expect(unpayable, "Payment requirements do not match", "2.2/payment-id")

@@ -26,7 +26,7 @@ async def upfront_flow(world: LiveWorld) -> None:
 
     header = alice.sign(required, steps=1)
     failed = await alice.ask(header=header, order=BAD)
-    world.expect(failed.status, 400, "5/stored-records")
+    world.expect(failed, 400, "5/stored-records")
     world.expect(await world.earned(second), required.price_base, "5/exact-amount")
     told = json.loads(base64.b64decode(failed.header("PAYMENT-RESPONSE") or ""))
     (paid,) = await world.transfers(alice)
@@ -34,7 +34,7 @@ async def upfront_flow(world: LiveWorld) -> None:
 
     await world.crash(second)
     served = await alice.ask(header=header)
-    world.expect(served.status, 200, "1/repeat-served")
+    world.expect(served, 200, "1/repeat-served")
     again = await alice.ask(header=header)
     world.expect(again.body, served.body, "5/nonce-once")
     world.expect(await world.earned(second), required.price_base, "5/nonce-once")

@@ -16,8 +16,9 @@ from x402sim.payer.core import settlement
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address
-from x402sim.protocol.messages import PaymentRequirements
+from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.protocol.networks import TESTNET
+from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
@@ -61,7 +62,8 @@ class ServiceRig:
             self.wires[name] = Wire(httpx.ASGITransport(app, raise_app_exceptions=False))
             return OverTransport(self.wires[name])
 
-        recipe = Recipe(network=TESTNET, seed=1, file=file, decisions=decisions)
+        settings = Settings(phase=0, decisions=decisions or Decisions())
+        recipe = Recipe(network=TESTNET, seed=1, file=file, services={"service": settings})
         self.parts: Parts = build(recipe, self.clock, link)
         self.service = self.parts.service
         wire = link("payer", "service", self.parts.service_app)
@@ -133,15 +135,7 @@ class ServiceRig:
 
 
 def requirements(wanted: dict[str, Any]) -> PaymentRequirements:
-    return PaymentRequirements(
-        scheme=wanted["scheme"],
-        network=wanted["network"],
-        pay_to=wanted["payTo"],
-        asset=wanted["asset"],
-        max_amount_required=wanted["maxAmountRequired"],
-        max_timeout_seconds=wanted["maxTimeoutSeconds"],
-        resource=wanted["resource"],
-    )
+    return decode(encode({**wanted, "description": None}), PaymentRequirements)
 
 
 def _names(headers: dict[str, str]) -> dict[str, str]:

@@ -18,10 +18,11 @@ from x402sim import TESTNET
 from x402sim.protocol.refusals import Finding
 from x402sim.service import grant, payments, reconcile
 from x402sim.service.issue import Issuer
+from x402sim.service.settings import Settings
 from x402sim.service.store.payment_records import PaymentRecords
 from x402sim.service.store.session_budgets import SessionBudget, SessionBudgets
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.decisions import alternatives
+from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.check import Check
 from x402sim.suite.control_api import ControlApi
 from x402sim.suite.engine import all_checks, folder, matching, run
@@ -89,9 +90,10 @@ def test_our_own_service_passes_and_skips_nothing(
         return await post(self, path, body)
 
     monkeypatch.setattr(ControlApi, "post", noted)
-    decisions = alternatives() if is_switched else None
+    settings = Settings(phase=0, decisions=alternatives() if is_switched else Decisions())
+    ours = replace(OURS, services={"service": settings})
     target = msgspec.structs.replace(OWN, statuses={}) if is_switched else OWN
-    assert odd(judge(replace(OURS, decisions=decisions), target=target, latency=latency)) == {}
+    assert odd(judge(ours, target=target, latency=latency)) == {}
     assert len(faults) > 50
     assert [fault for fault in faults if not fault.get("contains")] == []
 

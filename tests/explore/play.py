@@ -110,7 +110,7 @@ class _Run:
         async with InProcess().open(recipe) as stage:
             self._journal = stage.links.journal
             assert stage.parts is not None
-            live = await LiveWorld.on(stage, TESTNET)
+            live = await LiveWorld.on(stage)
             self._journal.listeners.append(self._watch)
             try:
                 await self._tell(await _scene(live, stage.parts, self._case))

@@ -15,7 +15,6 @@ from x402sim.facilitator.engine import Facilitator
 from x402sim.protocol.rules import Presented
 from x402sim.service.setup import Setup
 from x402sim.service.state import Service
-from x402sim.spec.decisions import Decisions
 from x402sim.world.assembly.recipe import Recipe
 
 Change = Callable[[Recipe], Recipe]
@@ -39,9 +38,12 @@ def setting(**values: Any) -> Change:
 
 def decision(**values: Any) -> Change:
     """Change decisions of the service; here they may have impossible values."""
-    return lambda recipe: replace(
-        recipe, decisions=replace(recipe.decisions or Decisions(), **values)
-    )
+
+    def change(setup: Setup) -> Setup:
+        decisions = replace(setup.settings.decisions, **values)
+        return replace(setup, settings=replace(setup.settings, decisions=decisions))
+
+    return on_setup(change)
 
 
 def leave_out(table: str, clause: str) -> Change:

@@ -41,10 +41,8 @@ class Honest:
 
     name: str
     own_target: bool = False
-    decisions: Decisions | None = None
     latency: dict[str, Latency] | None = None
     seed: int = 1
-    sweep_s: int | None = None
     changes: tuple[Change, ...] = ()
 
     @property
@@ -55,15 +53,17 @@ class Honest:
     @property
     def recipe(self) -> Recipe:
         """The world it is judged in."""
-        recipe = Recipe(
-            network=TESTNET, seed=self.seed, decisions=self.decisions, sweep_s=self.sweep_s
-        )
-        return all_of(*self.changes)(recipe)
+        return all_of(*self.changes)(Recipe(network=TESTNET, seed=self.seed))
 
 
 def honest(name: str, *changes: Change, **how: Any) -> Honest:
     """Return a service with these changes, judged in this way."""
     return Honest(name=name, changes=changes, **how)
+
+
+def sweeping(every_s: float) -> Change:
+    """Look for expired sessions and pending payments at this interval."""
+    return setting(session_sweep_s=every_s, reconcile_interval_s=every_s)
 
 
 def own_target() -> Target:
@@ -102,7 +102,7 @@ def switched() -> Iterator[Honest]:
     other = alternatives()
     for each in fields(Decisions):
         decisions = Decisions(**{each.name: getattr(other, each.name)})
-        yield honest(f"decision {each.name}", decisions=decisions)
+        yield honest(f"decision {each.name}", setting(decisions=decisions))
 
 
 def nothing_beside(request: Request) -> Request:
@@ -171,10 +171,10 @@ BEFORE = (
 SLOW = constant(0.1)
 
 HONEST: dict[str, Honest] = {each.name: each for each in (
-    honest("to the letter", sweep_s=Settings.session_sweep_s),
+    honest("to the letter", sweeping(Settings.session_sweep_s)),
     honest("with its own target", own_target=True),
     *switched(),
-    honest("every decision switched", decisions=alternatives()),
+    honest("every decision switched", setting(decisions=alternatives())),
     honest("200 ms a request", latency={"service": SLOW}),
     honest("200 ms a request, and the world too",
         latency=dict.fromkeys(("service", "facilitator", "explorer", "rpc"), SLOW)),
@@ -202,7 +202,7 @@ HONEST: dict[str, Honest] = {each.name: each for each in (
     honest("hex headers only", unreadable_if(prefix=False)),
     honest("whole prices", answers(200, "/api/perp/quote", lambda it: it["quote"].update(
         entryPrice=int(it["quote"]["entryPrice"]) + 1, fundingRate=0))),
-    honest("in no hurry", sweep_s=300),
+    honest("in no hurry", sweeping(300)),
     honest("refusals are final", answers(None, PAY, every_refusal_is_final)),
     honest("errors are texts only", answers(None, PAY, nothing_more_is_said)),
     honest("no claim after a refusal", collaborator(payments=ForgetsRefusals)),

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.world.playing import found, standard_payment
-from x402sim import LiveWorld, Settings, World, events
+from tests.world.playing import found, play, played, standard_payment
+from x402sim import LiveWorld, Payer, Settings, World, events
 from x402sim.backends import Reorgs
 from x402sim.policies import PayerPolicy, ServeConfirmed, ServicePolicy
 from x402sim.world.stages.stage import START_S
@@ -30,11 +30,8 @@ async def waits(world: LiveWorld) -> None:
     assert statuses == [(402, 402), (402, 402), (200, 402), (200, 201)], statuses
 
 
-@pytest.mark.parametrize("chain", ["ledger"])
-def test_a_service_serves_what_is_confirmed(virtual: str, chain: str) -> None:
-    World(on=virtual, chain=chain, service=serving(ServeConfirmed(3))).play(
-        waits
-    ).raise_for_failure()
+def test_a_service_serves_what_is_confirmed(virtual: str) -> None:
+    play(waits, virtual, service=serving(ServeConfirmed(3)))
 
 
 async def dropped(world: LiveWorld) -> None:
@@ -48,23 +45,20 @@ async def dropped(world: LiveWorld) -> None:
 
 
 def test_a_service_that_counts_serves_nothing_whose_transfer_was_dropped() -> None:
-    World(service=serving(ServeConfirmed(2))).play(dropped).raise_for_failure()
+    play(dropped, service=serving(ServeConfirmed(2)))
 
 
-def test_in_one_step_too(virtual: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        required = await alice.ask()
-        headers = {"X-PAYMENT": standard_payment(required, alice.sign(required))}
-        body = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
-        sent = []
-        for _ in range(3):
-            sent.append(await alice.send("POST", "/api/perp/quote", json=body, headers=headers))
-            await world.mine()
-        assert [each.status for each in sent] == [409, 409, 200], sent
-        assert len(await world.transfers(alice)) == 1
-
-    World(on=virtual, service=serving(ServeConfirmed(2))).play(story).raise_for_failure()
+@played("virtual", service=serving(ServeConfirmed(2)))
+async def test_in_one_step_too(world: LiveWorld, alice: Payer) -> None:
+    required = await alice.ask()
+    headers = {"X-PAYMENT": standard_payment(required, alice.sign(required))}
+    body = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
+    sent = []
+    for _ in range(3):
+        sent.append(await alice.send("POST", "/api/perp/quote", json=body, headers=headers))
+        await world.mine()
+    assert [each.status for each in sent] == [409, 409, 200], sent
+    assert len(await world.transfers(alice)) == 1
 
 
 def test_who_reads_confirmations_without_counting_them_is_told() -> None:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import pickle
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -84,6 +83,9 @@ def test_a_group_tells_every_error_in_it_with_file_and_line() -> None:
         "error 2 of 2: OSError: and a third",
         '  in other: raise OSError("and a third")',
     ]
+    text = run.journal.ndjson().decode()
+    for path in (str(Path(__file__).parents[2]), str(Path.home()), "site-packages"):
+        assert path not in text
 
 
 async def broken_visit(payer: Any, rng: Any) -> None:
@@ -139,22 +141,15 @@ def test_a_plain_function_is_no_story() -> None:
     assert World().play(lambda world: forgetful(world)).reason.startswith("ForgottenAwait")
 
 
-@pytest.mark.parametrize("name", ["replay", "lost_answer"])
-def test_a_run_can_be_pickled(name: str) -> None:
-    run = World(seed=2).play(name)
-    again = pickle.loads(pickle.dumps(run))
-    assert (again.sha256, again.on, again.real_s) == (run.sha256, run.on, run.real_s)
-    assert again.payments.equals(run.payments)
-
-
 # --- a story that nothing wakes ---------------------------------------------------------
 
 
-@pytest.mark.parametrize("options", [{}, {"block_time_s": 5}], ids=["no blocks", "blocks"])
+@pytest.mark.parametrize("options", [{}, {"block_time_s": 5}, {"on": "tcp"}], ids=str)
 def test_a_story_that_nothing_wakes_is_stopped_at_once(options: dict[str, Any]) -> None:
     async def stuck(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         await alice.buy()
+        await world.crash()
         await world.advance(50)
         await asyncio.Event().wait()
 
@@ -165,14 +160,6 @@ def test_a_story_that_nothing_wakes_is_stopped_at_once(options: dict[str, Any]) 
     assert any(f"{HERE}:" in line and "await asyncio.Event().wait()" in line for line in trace(run))
     first, *_, last = run.journal
     assert last.at_ms - first.at_ms < 1_000_000
-
-
-def test_it_is_found_after_a_crash_and_over_tcp(virtual: str) -> None:
-    async def stuck(world: LiveWorld) -> None:
-        await world.crash()
-        await asyncio.get_running_loop().create_future()
-
-    assert World(on=virtual).play(stuck).reason.startswith("Deadlock: nothing can wake the story")
 
 
 def test_whoever_waits_for_something_that_comes_is_left_alone() -> None:

@@ -52,7 +52,7 @@ def asked(app: ASGIApp, messages: list[Message], **wanted: Any) -> tuple[list[Me
         answer.append({"aborted": how})
 
     scope = {**SCOPE, ABORT: abort}
-    asyncio.run(faulty(app, "service", faults, Clock())(scope, receive, send))
+    asyncio.run(faulty(app, "service", faults, Clock(), lambda: None)(scope, receive, send))
     return answer, faults
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -25,9 +26,10 @@ from x402sim import (
     population,
     sweep,
 )
-from x402sim.backends import FacilitatorSettings, FixedBlocks, JitteredBlocks, Node, Reorgs, Tcp
+from x402sim.backends import Deployment, FacilitatorSettings, JitteredBlocks, Node, Reorgs, Tcp
 from x402sim.policies import AtMost
 from x402sim.population import At, Buy, Every, Poisson
+from x402sim.spec.needs import Need, parse_needs
 from x402sim.world.chains.parse import parse_chain
 
 NODE = Node("http://user:hush@127.0.0.1:9/key")
@@ -96,6 +98,23 @@ def test_an_argument_of_a_storys_verb_is_named(verb: str) -> None:
     World().play(story).raise_for_failure()
 
 
+FAULT = {"victim": "facilitator", "does": "lose answer"}
+WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
+    ({"does": "explode"}, "unknown kind of fault 'explode'. Possible: lose request, lose answer"),
+    ({"does": "lose anser"}, "did you mean 'lose answer'?"),
+    ({"skip": -1}, "skip of a fault: Expected `int` >= 0"),
+    ({"times": True}, "times of a fault: Expected `int | null`, got `bool`"),
+    ({"probability": "often"}, "probability of a fault: Expected `float`, got `str`"),
+    ({"does": "delay answer"}, "a fault that does 'delay answer' needs `seconds`"),
+    ({"status": 500}, "status of a fault is for 'answer' only, not for 'lose answer'"),
+    ({"body": ""}, "body of a fault is for 'answer' only, not for 'lose answer'"),
+    ({"content_type": "a/b"}, "content_type of a fault is for 'answer' only"),
+    ({"work_done": False}, "work_done of a fault is for 'answer' only"),
+    ({"seconds": 1}, "seconds of a fault is for 'delay request' and 'delay answer' only, not for"),
+    ({"does": "answer", "seconds": 1}, "only, not for 'answer'"),
+    ({"does": "delay answer", "seconds": 1, "status": 500}, "not for 'delay answer'"),
+    ({"does": "delay answer", "seconds": 0}, "seconds of a fault: Expected `float` > 0"),
+]
 MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: World(latency=0.1), 'latency: expected seconds by part, such as {"service": 0.1}'),
     (lambda: World(latency={"servce": 1}), "latency: unknown part 'servce'; did you mean 'service'"),
@@ -117,22 +136,17 @@ MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: sweep(lambda rate: 1, {"rate": [5]}), "unknown parameter 'seed'"),
     (lambda: World(seed=True), "seed: expected a whole number, got True"),
     (lambda: World(journal="run.csv"), "journal: a run writes NDJSON, "),
-    (lambda: World(journal="run.json"), "name it run.ndjson;"),
     (lambda: World(chain="legder"), "unknown chain 'legder'; did you mean 'ledger'?"),
-    (lambda: World(chain=""), "unknown chain ''. Possible: ledger, "),
     (lambda: World(chain="http://"), "a node's URL is http://HOST:PORT"),
     (lambda: World(without=(("verificaton", "5/signature-proves"),)), "unknown rule table 'verificat"),
     (lambda: World(without=(("verification", "5/signature-prove"),)), "mean '5/signature-proves'?"),
     (lambda: World(without=(("transfer", "2.1/amount"),)), "unknown rule of 'transfer' '2.1/amount'"),
     (lambda: World(block_time_s=0), "0.01 to 86400 seconds, not 0"),
-    (lambda: World(block_time_s=float("nan")), "0.01 to 86400 seconds, not nan"),
     (lambda: LocalServer(port=99999), "0 to 65535, not 99999"),
     (lambda: LocalServer(network="cronos"), "Possible: cronos-testnet"),
-    (lambda: World(gas_price_gwei=0), "gas_price_gwei: expected gwei above 0"),
-    (lambda: World(gas_price_gwei=float("nan")), "gas_price_gwei: expected gwei above 0"),
+    (lambda: World(gas_price_gwei=0), "gas_price_gwei: expected a number above 0"),
     (lambda: World(service={}), "service: expected 1 to 20 by name, got 0"),
     (lambda: World(service={"chain": Settings()}), "'chain' is no name for a service"),
-    (lambda: World(service={"a/b": Settings()}), "'a/b' is no name for a service"),
     (lambda: World(service={"a": None}), "service['a']: expected Settings, got None"),
     (lambda: World(service={"a": Settings(facilitator="b")}), "settings of 'a': unknown facilitator"),
     (lambda: World(facilitator={"F": FacilitatorSettings()}), "'F' is no name for a facilitator"),
@@ -145,11 +159,9 @@ MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: Poisson(per_s=0), "per_s: expected a number above 0, got 0"),
     (lambda: Poisson(per_s=1, daily=[0, 0]), "daily: expected rates"),
     (lambda: Poisson(per_s=1, daily=[1, -1]), "daily: expected rates"),
-    (lambda: At([1, -2]), "seconds of At: expected a number from 0, got -2"),
-    (lambda: Buy(times=0), "times: expected a whole number above 0, got 0"),
     (lambda: Buy(wait="soon"), "not 'soon'"),
     (lambda: JitteredBlocks(5, 2), "share: expected a number from 0 to 1, got 2"),
-    (lambda: FixedBlocks(5, phase=-1), "phase: expected a number from 0 or None, got -1"),
+    *((lambda wrong=wrong: Fault(**FAULT | wrong), says) for wrong, says in WRONG_FAULTS),
     *(
         (lambda wrong=wrong: World(latency={"rpc": wrong}), "latency of 'rpc': a latency is seconds, ")
         for wrong in (True, "0.5", b"1", [], (), [0.1, "0.2"], [[0.1]], (0.1, True), -1, object,
@@ -187,6 +199,7 @@ STORIES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda w: w.population(2, arrivals=Every(1), behaviour=lambda p, r: 5), "returned 5: write `as"),
     (lambda w: w.payer("a", wallet="smrt"), "wallet: unknown word 'smrt'; did you mean 'smart'?"),
     (lambda w: at_alice(w, lambda a: w.payer("alice")), "there is a payer named 'alice' already"),
+    (lambda w: at_alice(w, lambda a: w.ask_facilitator("setle", a, None, "0x")), "mean 'settle'?"),
     (lambda w: w.note("x", a=object()), "note: a: expected what JSON can hold: text, number"),
     (lambda w: w.fault(Fault(victim="facilitator", does="refuse", path="/setle")), "mean '/settle'"),
     (lambda w: w.fault(Fault(victim="facilitater", does="refuse")), "did you mean 'facilitator'?"),
@@ -225,3 +238,83 @@ def test_a_file_that_shadows_a_dependency_is_named_and_does_not_hang(tmp_path: P
     assert re.search(
         r"h2.py plays a world while httpcore/.*imports it.*Rename the file", done.stderr
     )
+
+
+# --- faults, and words -------------------------------------------------------------------
+
+WRONG_BODIES: list[tuple[Any, str]] = [
+    *((FAULT | wrong, says) for wrong, says in WRONG_FAULTS),
+    (
+        FAULT | {"victim": "facilitater"},
+        "unknown victim 'facilitater'; did you mean 'facilitator'?",
+    ),
+    (FAULT | {"time": 2}, "unknown field of a fault 'time'; did you mean 'times'?"),
+    ({"victim": "service"}, "a fault needs 'does', as in {\"victim\""),
+    ([], 'a fault is an object such as {"victim"'),
+    (FAULT | {"path": "/setle"}, "did you mean '/settle'?"),
+]
+
+
+def test_the_control_api_answers_400_with_that_text(server: LocalServer) -> None:
+    for body, says in WRONG_BODIES:
+        answer = httpx.post(f"{server.control_url}/faults", json=body)
+        assert answer.status_code == 400, body
+        assert says in answer.json()["reason"]
+    assert httpx.get(f"{server.control_url}/faults").json() == []
+
+
+SERVED = {
+    "service": ["", "/api/pay", "/quote", "pay", "/api/payments/pay_1", "/api/sessions/session_12"],
+    "facilitator": ["/settle", "settle", "/facilitator/v2/x402/verify"],
+    "explorer": ["/api", "/getBlockNumber"],
+    "rpc": ["/", "/rpc/"],
+}
+NOT_SERVED = {
+    "service": ["/settle", "/api/payments/", "/v1/api/pay", "/api/sessions/12"],
+    "facilitator": ["/service/v2/x402/verify", "/quote"],
+    "rpc": ["/api"],
+}
+
+
+@pytest.mark.parametrize("victim", SERVED)
+def test_a_fault_is_for_a_path_that_the_victim_serves(server: LocalServer, victim: str) -> None:
+    for path in (*SERVED[victim], *NOT_SERVED.get(victim, ())):
+        body = {"victim": victim, "does": "refuse", "path": path}
+        answer = httpx.post(f"{server.control_url}/faults", json=body)
+        if path in SERVED[victim]:
+            assert answer.json() == {"standing": 1}, path
+        else:
+            assert answer.status_code == 400, path
+            assert f"unknown path of {victim} {path!r}" in answer.json()["reason"]
+        httpx.post(f"{server.control_url}/faults/clear")
+
+
+def test_the_error_of_a_path_is_one_line_and_names_the_whole_path(server: LocalServer) -> None:
+    with pytest.raises(RuntimeError) as said:
+        server.fault(Fault(victim="service", does="refuse", path="/market-data"))
+    assert str(said.value).startswith(
+        "the control API refused 'faults': unknown path of service '/market-data'; "
+        "did you mean '/api/perp/market'? Possible: /api/perp/quote, /api/"
+    )
+    assert "docs" not in str(said.value), "no page"
+
+
+def test_needs_are_names_between_commas() -> None:
+    assert parse_needs("funds,  observe chain", "here") == (Need.FUNDS, Need.OBSERVE_CHAIN)
+    assert parse_needs("", "here") == ()
+
+
+WORDS = {
+    "ledger": backends.Ledger(),
+    "anvil": backends.Anvil(),
+    "https://rpc.example": Node("https://rpc.example"),
+    "in-process": backends.InProcess(),
+    "tcp": Tcp(),
+    "http://127.0.0.1:1": Deployment("http://127.0.0.1:1"),
+}
+
+
+@pytest.mark.parametrize("text", WORDS)
+def test_a_chain_and_a_stage_are_read_from_their_words(text: str) -> None:
+    is_chain = hasattr(WORDS[text], "is_virtual")
+    assert (World(chain=text).chain if is_chain else World(on=text).on) == WORDS[text]

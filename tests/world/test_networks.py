@@ -1,5 +1,6 @@
 """A network is handed on: one that no table knows works everywhere, with its own decimals."""
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.serve.driver import ORDER
 from tests.world.playing import play
 from x402sim import (
     BASE_SEPOLIA,
+    MAINNET,
     LiveWorld,
     LocalServer,
     Network,
@@ -25,8 +27,10 @@ from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import PaymentRequired, decode
 from x402sim.protocol.networks import BASE
 from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.control.client import ControlClient
 from x402sim.world.server.listen import Listen
 from x402sim.world.stages.deployment import Deployment
+from x402sim.world.story.start_state import StartState
 
 OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3", 18)
 TWO = Network("two-digits", 31337, b"\xcd" * 20, "Cents", "CENT", "1", 2)
@@ -141,3 +145,36 @@ def test_a_wallet_signs_for_the_network_that_it_is_given() -> None:
     assert wallet.payment_header(wanted, 1_800_000_000, network=OWN).startswith("0x")
     with pytest.raises(ValueError, match="for 'my-net', and the token of 'cronos-testnet' would"):
         wallet.payment_header(wanted, 1_800_000_000)
+
+
+@pytest.mark.parametrize("network", [MAINNET, OWN], ids=lambda each: each.name)
+def test_a_payer_signs_for_the_network_of_the_world(network: Network) -> None:
+    async def story(world: LiveWorld) -> None:
+        assert world.network == network
+        alice = await world.payer("alice", balance="1.00")
+        assert (await alice.buy()).status == 200
+
+    with LocalServer(seed=1, network=network) as server:
+        run = play(story, server.url)
+    assert run.journal.ndjson().count(network.name.encode()) == 1
+
+
+def test_another_network_than_the_worlds_is_refused() -> None:
+    with (
+        LocalServer(seed=1) as server,
+        pytest.raises(ValueError, match="is on cronos-testnet, not on cronos-mainnet; leave"),
+    ):
+        World(on=server.url, network=MAINNET).play("replay")
+
+
+@pytest.mark.parametrize("answer", [b"oops", b"[" * 9_000 + b"]" * 9_000, b'[{"from": 1}]'])
+def test_a_world_whose_answers_cannot_be_read_is_no_world(answer: bytes) -> None:
+    """What the stories count from is read before they begin."""
+
+    async def ask() -> None:
+        transport = httpx.MockTransport(lambda _: httpx.Response(200, content=answer))
+        async with httpx.AsyncClient(transport=transport, base_url="http://world") as http:
+            await StartState.seen_by(ControlClient(http))
+
+    with pytest.raises(ConnectionError, match="answer to 'who' cannot be read: "):
+        asyncio.run(ask())

@@ -13,12 +13,13 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from tests.world.playing import play
+from tests.world.playing import play, played
 from x402sim import (
     TESTNET,
     Decisions,
     Fault,
     LiveWorld,
+    Payer,
     PaymentAuth,
     PaymentFailed,
     Settings,
@@ -180,16 +181,16 @@ def test_services_without_a_common_database_break_the_law_of_one_order(
     assert row["money"] == pytest.approx(cases * 0.01)
 
 
-def test_a_thief_submits_a_payment_in_one_step_and_its_payer_is_refused() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice, mallory = await world.payer("alice", balance="1.00"), await world.payer("mallory")
-        header = alice.sign(await alice.ask(), steps=1)
-        assert (await mallory.submit(header)).revert_reason is None
-        refused = await alice.ask(header=header)
-        assert (refused.status, len(await world.transfers(alice))) == (402, 1)
-        assert "used before it was presented" in refused.reason
-
-    play(story)
+@played()
+async def test_a_thief_submits_a_payment_in_one_step_and_its_payer_is_refused(
+    world: LiveWorld, alice: Payer
+) -> None:
+    mallory = await world.payer("mallory")
+    header = alice.sign(await alice.ask(), steps=1)
+    assert (await mallory.submit(header)).revert_reason is None
+    refused = await alice.ask(header=header)
+    assert (refused.status, len(await world.transfers(alice))) == (402, 1)
+    assert "used before it was presented" in refused.reason
 
 
 def test_each_order_that_one_authorization_buys_is_a_case() -> None:

@@ -91,16 +91,3 @@ def test_blocks_come_as_they_are_told_to(blocks: BlockTimes, deviation_s: float)
     assert first > 0
     assert statistics.mean(later) == pytest.approx(5, rel=0.05)
     assert statistics.pstdev(later) == pytest.approx(deviation_s, rel=0.05, abs=1e-9)
-
-
-def test_a_world_mines_at_these_times() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        for _ in range(20):
-            await alice.buy()
-
-    run = World(block_time_s=PoissonBlocks(5)).play(story)
-    mined = at_s(run, events.TransactionMined)
-    assert len({after - before for before, after in pairwise(mined)}) > 15
-    (begin,) = found(run, events.Begin)
-    assert begin.options == {"block_time_s": "PoissonBlocks(seconds=5)"}

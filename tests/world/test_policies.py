@@ -18,6 +18,7 @@ from x402sim import (
 from x402sim.policies import (
     AtMost,
     Forget,
+    GiveUp,
     NewAuthorization,
     PayerPolicy,
     SameAuthorization,
@@ -36,19 +37,10 @@ def paths(run: Run) -> list[str]:
     return [each.path.rpartition("/")[2] for each in sent if each.to == "service"]
 
 
-def test_without_a_policy_a_payer_tries_once() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        await world.fault(LOST)
-        assert (await alice.buy()).status is None
-        assert (await alice.fetch()).status == 200
-
-    assert paths(play(story)) == ["quote", "pay", "quote", "pay", "quote"]
-
-
 @pytest.mark.parametrize(
     ("retry", "charged", "asked"),
     [
+        (GiveUp(), 10_000, "quote pay quote"),
         (SameAuthorization(), 10_000, "quote pay pay quote"),
         (SameThenNew(), 10_000, "quote pay pay quote"),
         (NewAuthorization(), 10_000, "quote pay pay quote"),
@@ -67,7 +59,7 @@ def test_the_answer_to_a_payer_is_lost(retry: Any, charged: int, asked: str) -> 
     assert paths(run) == asked.split()
     assert found(run, events.Note)[0].data == {
         "payer": "alice",
-        "policy": f"PayerPolicy(retry={retry!r})",
+        "policy": repr(PayerPolicy(retry=retry)),
     }
 
 

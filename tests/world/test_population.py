@@ -8,7 +8,6 @@ import pytest
 from tests.world.playing import entries, play
 from x402sim import Fault, LiveWorld, Payer, Settings
 from x402sim.events import Note
-from x402sim.policies import cheapest
 from x402sim.population import At, Buy, Every, Poisson, Session
 from x402sim.rng import Rng, Stream
 from x402sim.world.story.population import DAY_S
@@ -138,12 +137,6 @@ def test_a_visit_ends_with_its_session_and_may_be_at_another_service():
     requests = table[table["way"] == "session"]
     assert list(requests["t_s"]) == [0, 5, 25, 30, 50, 55]
     assert table["served"].all(), "nobody asks once the session has ended"
-
-    async def choosing(world: LiveWorld) -> None:
-        await world.population(1, arrivals=Every(5), behaviour=Session(requests=1, at=cheapest))
-
-    services = {"dear": Settings(quote_price="0.05"), "cheap": Settings()}
-    assert set(play(choosing, service=services).orders["service"]) == {"cheap"}
 
 
 def test_a_visit_that_gets_no_402_is_given_up_and_any_other_error_is_loud():

@@ -1,15 +1,14 @@
 """A crashed service takes time to restart: nothing makes it crash twice in one instant."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
-import httpx
 import pytest
 
 from tests.world.playing import play, played
-from x402sim import TESTNET, Answer, Fault, LiveWorld, LocalServer, Settings
+from x402sim import TESTNET, Answer, Fault, LiveWorld, Settings
 from x402sim.service.entitlements import Entitlements
 from x402sim.world.assembly.hooks import Hooks
 from x402sim.world.assembly.process import RESTART_S
@@ -25,7 +24,7 @@ class Open(Entitlements):
 
 
 SETTLE = {"victim": "facilitator", "path": "/settle"}
-LOST = {"in-process": {"ConnectError"}, "tcp": {"RemoteProtocolError", "ReadError"}}
+LOST = {"ConnectError", "RemoteProtocolError", "ReadError"}
 """How a refused connection looks: over TCP like a lost request."""
 
 
@@ -68,22 +67,21 @@ def test_a_crash_at_each_start_does_not_stop_time(
     assert len(play(story, virtual).journal) < 1000
 
 
-def test_connections_are_refused_until_it_runs_again(virtual: str) -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        paid = await alice.buy()
-        await world.fault(Fault(victim="service", does="crash before"))
-        assert (await alice.ask()).status is None
-        began_s = world.clock.now()
-        down = await alice.ask()
-        assert (down.status, down.error in LOST[virtual]) == (None, True)
-        await world.clock.sleep(RESTART_S - 0.01)
-        assert (await alice.ask()).status is None
-        await world.clock.sleep(0.01)
-        assert world.clock.now() == pytest.approx(began_s + RESTART_S)
-        assert (await alice.ask(payment_id=paid.payment_id)).status == 200
-
-    play(story, virtual)
+@played("virtual")
+async def test_connections_are_refused_until_it_runs_again(world: LiveWorld, alice: Payer) -> None:
+    paid = await alice.buy()
+    await world.fault(Fault(victim="service", does="crash before"))
+    assert (await alice.ask()).status is None
+    assert world.stage.parts is not None
+    assert len(world.stage.parts.service.entitlements) == 0
+    began_s = world.clock.now()
+    down = await alice.ask()
+    assert (down.status, down.error in LOST) == (None, True)
+    await world.clock.sleep(RESTART_S - 0.01)
+    assert (await alice.ask()).status is None
+    await world.clock.sleep(0.01)
+    assert world.clock.now() == pytest.approx(began_s + RESTART_S)
+    assert (await alice.ask(payment_id=paid.payment_id)).status == 200
 
 
 @played("virtual")
@@ -133,19 +131,17 @@ async def test_a_crash_ends_an_indexer_run_that_was_asked_for(
 
 
 @pytest.mark.parametrize("does", ["lose answer", "truncate", "duplicate", "delay answer"])
-def test_a_fault_in_front_of_a_service_that_is_down(virtual: str, does: str) -> None:
+@played("virtual")
+async def test_a_fault_in_front_of_a_service_that_is_down(
+    world: LiveWorld, alice: Payer, does: Any
+) -> None:
     """The fault strikes a refused connection, of which there is no answer to delay or halve."""
-
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice")
-        await world.fault(Fault(victim="service", does="crash before"))
-        wanted = {"seconds": 0.1} if does.startswith("delay") else {}
-        await world.fault(Fault(victim="service", does=does, path="/quote", **wanted))
-        assert (await alice.ask()).status is None
-        down = await alice.ask()
-        assert (down.status, down.error in LOST[virtual]) == (None, True)
-
-    play(story, virtual)
+    await world.fault(Fault(victim="service", does="crash before"))
+    wanted = {"seconds": 0.1} if does.startswith("delay") else {}
+    await world.fault(Fault(victim="service", does=does, path="/quote", **wanted))
+    assert (await alice.ask()).status is None
+    down = await alice.ask()
+    assert (down.status, down.error in LOST) == (None, True)
 
 
 @played("virtual")
@@ -164,25 +160,10 @@ def test_a_crash_does_not_undo_what_a_recipe_changes() -> None:
 
     async def crashed() -> list[Answer]:
         async with InProcess().open(Recipe(network=TESTNET, seed=1, hooks=hooks)) as stage:
-            live = await LiveWorld.on(stage, TESTNET)
+            live = await LiveWorld.on(stage)
             await live.crash()
             alice = await live.payer("alice")
             return [await alice.ask(), await alice.ask(payment_id="pay_none")]
 
     asked, served = run_virtual(crashed)
     assert (asked.price_base, served.status) == (7, 200)
-
-
-def test_a_restart_in_real_time() -> None:
-    with LocalServer(seed=1) as server, httpx.Client(timeout=10) as http:
-        began_s = time.perf_counter()
-        assert http.post(f"{server.control_url}/crash").json() == {"crashes": 1}
-        assert time.perf_counter() - began_s >= RESTART_S
-        assert http.get(f"{server.url}/healthz").status_code == 200
-
-        crash = {"victim": "service", "does": "crash before"}
-        http.post(f"{server.control_url}/faults", json=crash)
-        with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
-            http.get(f"{server.url}/healthz")
-        http.post(f"{server.control_url}/clock/advance", json={"seconds": RESTART_S})
-        assert http.get(f"{server.url}/healthz").status_code == 200

@@ -9,39 +9,29 @@ from msgspec.structs import replace
 
 from tests.rig import ORDER
 from tests.serve.driver import exchange
-from x402sim import TESTNET, Fault, LocalServer, Network, PaymentAuth, Settings
+from x402sim import Fault, LocalServer, Network, PaymentAuth, Settings
 from x402sim.commands.banner import quick_start, show
 from x402sim.events import AnswerSent
-from x402sim.world.assembly.parts import build
-from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.control.client import ControlError
 from x402sim.world.server.listen import Listen
-from x402sim.world.server.mount import world_app
 
 PAGE = "http://localhost:3000"
 
 
-def test_it_can_be_started_again_after_it_was_stopped() -> None:
+def test_it_can_be_started_again_after_it_was_stopped_and_has_urls_while_it_runs() -> None:
     server = LocalServer()
     for _ in range(2):
         with server:
             auth = PaymentAuth(server.wallets[0])
             url = f"{server.url}/api/perp/quote"
             assert httpx.post(url, json=ORDER, auth=auth).status_code == 200
+            with pytest.raises(RuntimeError, match="is running already, at http"):
+                server.start()
         with pytest.raises(httpx.ConnectError):
             httpx.get(url)
-
-
-def test_a_stopped_server_has_no_urls() -> None:
-    server = LocalServer()
-    for name in ("url", "wallets", "facilitator_url", "explorer_url", "rpc_url", "control_url"):
-        with pytest.raises(RuntimeError, match="not running: use `with LocalServer"):
-            getattr(server, name)
-
-
-def test_it_is_not_started_twice() -> None:
-    with LocalServer() as server, pytest.raises(RuntimeError, match="is running already, at http"):
-        server.start()
+        for name in ("url", "wallets", "facilitator_url", "explorer_url", "rpc_url", "control_url"):
+            with pytest.raises(RuntimeError, match="not running: use `with LocalServer"):
+                getattr(server, name)
 
 
 def test_a_test_of_a_payer_changes_its_world_and_asks_it() -> None:
@@ -102,10 +92,13 @@ def test_its_async_twin_has_the_same_as_coroutines() -> None:
 OWN = Network("my-net", 4711, b"\xab" * 20, 'My "Dollar"', "MYD", "3", 18)
 
 
-def test_the_banners_program_can_be_pasted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_banners_program_can_be_pasted_and_any_chain_is_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with LocalServer(network=OWN) as server:
-        show(server.info, None)
+        show(replace(server.info, chain="a new kind"), None)
         printed = capsys.readouterr().out
+        assert re.search("^chain +a new kind *$", printed, re.MULTILINE)
         program = quick_start(server.info)
         for line in program:
             assert f"\n{line}\n" in printed
@@ -133,29 +126,17 @@ def test_a_request_without_a_host_or_with_two_is_refused() -> None:
                     assert b'"error":"Invalid Host header"' in answer
 
 
-def test_the_banner_shows_any_kind_of_chain(capsys: pytest.CaptureFixture[str]) -> None:
-    with LocalServer() as server:
-        show(replace(server.info, chain="a new kind"), None)
-    assert re.search("^chain +a new kind *$", capsys.readouterr().out, re.MULTILINE)
-
-
 def test_a_page_that_is_let_in_may_pay_and_read_the_receipt() -> None:
-    async def main() -> None:
-        parts = build(Recipe(network=TESTNET, seed=1))
-        app = world_app(parts, Listen(allow_origins=(PAGE,)))
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:4020") as http:
-            asks = {
-                "Origin": PAGE, "Access-Control-Request-Method": "POST",
-                "Access-Control-Request-Headers": "x-payment-id, content-type",
-            }  # fmt: skip
-            assert (await http.options("/api/perp/quote", headers=asks)).status_code == 200
-            market = await http.get("/api/perp/market", headers={"Origin": PAGE})
-            readable = market.headers["access-control-expose-headers"].split(", ")
-            assert "PAYMENT-REQUIRED" in market.headers
-            headers = {"PAYMENT-REQUIRED", "PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE", "X-Payment-Id"}
-            assert set(readable) == headers
-        await parts.http.aclose()
-        parts.service.store.close()
-
-    asyncio.run(main())
+    server = LocalServer()
+    server._listen = Listen(port=0, allow_origins=(PAGE,))
+    asks = {
+        "Origin": PAGE, "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "x-payment-id, content-type",
+    }  # fmt: skip
+    with server:
+        assert httpx.options(f"{server.url}/api/perp/quote", headers=asks).status_code == 200
+        market = httpx.get(f"{server.url}/api/perp/market", headers={"Origin": PAGE})
+    readable = market.headers["access-control-expose-headers"].split(", ")
+    assert "PAYMENT-REQUIRED" in market.headers
+    headers = {"PAYMENT-REQUIRED", "PAYMENT-RESPONSE", "X-PAYMENT-RESPONSE", "X-Payment-Id"}
+    assert set(readable) == headers

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.world.playing import played
 from x402sim import LiveWorld, Settings, World
 from x402sim.backends import SharedCache
 from x402sim.policies import CacheControl, NoStore, ServicePolicy
@@ -91,30 +92,26 @@ def test_it_is_the_same_over_a_socket() -> None:
     assert not served(SharedCache(), NoStore(), on="tcp")
 
 
-def test_an_answer_is_kept_as_long_as_it_is_fresh_and_says_its_age() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        await paid(alice)
-        await world.advance(59)
-        fresh = await alice.send("GET", MARKET)
-        renewed = await alice.send("GET", MARKET, headers={"Cache-Control": "no-cache"})
-        await world.advance(2)
-        stale = await alice.send("GET", MARKET)
-        found = [answer.status for answer in (fresh, renewed, stale)]
-        world.expect(found, [200, 402, 402], clause="1/unpaid-402")
-        world.expect((await paid(alice)).status, 200, clause="1/repeat-served")
-
-    told = ServicePolicy(cache=CacheControl("max-age=60"))
-    world = World(cache=SharedCache(0), service=Settings(policy=told), invariants=False)
-    world.play(story).raise_for_failure()
+MINUTE = Settings(policy=ServicePolicy(cache=CacheControl("max-age=60")))
 
 
-def test_a_402_is_stored_by_nobody_and_a_quote_neither() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        ids = {(await alice.send("GET", MARKET)).payment_id for _ in range(3)}
-        world.expect(len(ids), 3, clause="1/unpaid-402")
-        await alice.buy()
-        world.expect((await alice.ask()).status, 402, clause="1/unpaid-402")
+@played(cache=SharedCache(0), service=MINUTE, invariants=False)
+async def test_an_answer_is_kept_as_long_as_it_is_fresh(world: LiveWorld, alice: Payer) -> None:
+    await paid(alice)
+    await world.advance(59)
+    fresh = await alice.send("GET", MARKET)
+    renewed = await alice.send("GET", MARKET, headers={"Cache-Control": "no-cache"})
+    await world.advance(2)
+    stale = await alice.send("GET", MARKET)
+    assert [answer.status for answer in (fresh, renewed, stale)] == [200, 402, 402]
+    assert fresh.header("age") == "59"
+    assert (await paid(alice)).status == 200
 
-    World(cache=NAIVE).play(story).raise_for_failure()
+
+@played(cache=NAIVE)
+async def test_a_402_is_stored_by_nobody_and_a_quote_neither(
+    world: LiveWorld, alice: Payer
+) -> None:
+    assert len({(await alice.send("GET", MARKET)).payment_id for _ in range(3)}) == 3
+    await alice.buy()
+    assert (await alice.ask()).status == 402

@@ -37,7 +37,13 @@ FINAL_DEPTH = 2
 def _calm(settings: Settings) -> Settings:
     is_usual = settings.final_depth == Settings.final_depth
     depth = FINAL_DEPTH if is_usual else settings.final_depth
-    return replace(settings, pending_wait_s=PENDING_WAIT_S, final_depth=depth)
+    return replace(
+        settings,
+        session_sweep_s=SWEEP_S,
+        reconcile_interval_s=SWEEP_S,
+        pending_wait_s=PENDING_WAIT_S,
+        final_depth=depth,
+    )
 
 
 async def _crash(stage: OpenStage) -> None:
@@ -65,7 +71,6 @@ def judge(
 
     calm = replace(
         recipe,
-        sweep_s=recipe.sweep_s or SWEEP_S,
         heartbeat_s=HEARTBEAT_S,
         latency=latency or {},
         services={name: _calm(settings) for name, settings in recipe.services.items()},

@@ -67,17 +67,25 @@ class Deploy(msgspec.Struct, frozen=True, kw_only=True):
     parts: Mapping[Victim, Starlette]
     link: MakeLink
 
-    def first(self, store: Store, secret: bytes) -> Deployed:
-        """Return the first service, on the world's database; an unnamed crash is for it."""
-        recipe = self.site.recipe
-        key = self.site.keys.secret("service")
-        return self._deployed(recipe.first, self._setup(recipe.first, key, secret), store)
+    def service(
+        self, name: ServiceName, store: Store | None = None, secret: bytes | None = None
+    ) -> Deployed:
+        """Return a service of the recipe, with its own merchant and server wallet.
 
-    def named(self, name: ServiceName) -> Deployed:
-        """Return another service of the recipe: its own merchant, server wallet and database."""
-        key = self.site.keys.secret(f"service {name}")
-        setup = self._setup(name, key, self.site.rng.secret(f"ids of {name}"))
-        return self._deployed(name, setup, Store())
+        The first has the world's database and id secret, any other has its own.
+        """
+        recipe, site = self.site.recipe, self.site
+        settings = recipe.services[name]
+        setup = Setup(
+            private_key=site.keys.secret("service" if store else f"service {name}"),
+            secret=secret or site.rng.secret(f"ids of {name}"),
+            facilitator_url=url_of(settings.facilitator or recipe.facilitator),
+            explorer_url=url_of("explorer"),
+            rpc_url=url_of("rpc"),
+            network=self.network,
+            settings=settings,
+        )
+        return self._deployed(name, recipe.hooks.setup(setup), store or Store())
 
     def copy(
         self, name: ServiceName, of: Service, shares_database: bool, settings: dict[str, Any]
@@ -96,7 +104,6 @@ class Deploy(msgspec.Struct, frozen=True, kw_only=True):
     def _deployed(self, name: ServiceName, setup: Setup, store: Store) -> Deployed:
         """Return a service; a crash for it leaves the others alone."""
         site, recipe = self.site, self.site.recipe
-        is_first = name == recipe.first
 
         def crash() -> None:
             process.crash()
@@ -116,29 +123,13 @@ class Deploy(msgspec.Struct, frozen=True, kw_only=True):
             recipe.hooks,
             site.phases(name, setup.settings),
         )
-        if is_first:
-            site.faults.on_crash = crash
-        if is_first and not recipe.has_service:
+        if name == recipe.first and not recipe.has_service:
             app = site.with_faults(name, _no_service, (), crash)
         else:
             app = site.with_faults(name, process, process.paths, crash)
         if recipe.cache is not None:
             app = cached(app, recipe.cache, site.clock)
         return Deployed(process=process, app=app, http=http, outside=outside)
-
-    def _setup(self, name: ServiceName, private_key: bytes, secret: bytes) -> Setup:
-        recipe = self.site.recipe
-        settings = recipe.settings_of(name)
-        setup = Setup(
-            private_key=private_key,
-            secret=secret,
-            facilitator_url=url_of(settings.facilitator or recipe.facilitator),
-            explorer_url=url_of("explorer"),
-            rpc_url=url_of("rpc"),
-            network=self.network,
-            settings=settings,
-        )
-        return recipe.hooks.setup(setup)
 
 
 def _service(site: Site, setup: Setup, store: Store, to: Transport, name: ServiceName) -> Service:

@@ -5,7 +5,7 @@ request to its ASGI application, so that any of them can be replaced by a third 
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,6 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from x402sim.chain.base import WorldChain
-from x402sim.chain.fees import usual_gas_price
 from x402sim.clock import Clock, SkewedClock
 from x402sim.events import MOST_SERVICES, ServiceName, service_name
 from x402sim.explorer.app import explorer_app
@@ -145,48 +144,48 @@ def build(
     journal = Journal(JOURNAL_LIMIT) if journal is None else journal
     site = Site.of(recipe, clock or Clock(), journal)
     accounts = Accounts.drawn(
-        site.keys,
-        list(recipe.facilitators),
-        mnemonic=recipe.mnemonic,
-        count=recipe.account_count,
-        held_wei={
-            name: round(settings.native * 10**18)
-            for name, settings in recipe.facilitators.items()
-            if settings.native is not None
-        },
+        site.keys, recipe.facilitators, mnemonic=recipe.mnemonic, count=recipe.account_count
     )
     store = Store(recipe.file)
     secret = store.secret("ids", site.rng.secret("ids"))
     opened, *further = _open_chains(site, accounts, store, secret)
     catalogue = Catalogue(site.clocks["facilitator"])
     around = _around(site, [opened, *further], accounts, catalogue, link)
-    index, deploy = around[opened.network.name]
-    services = {recipe.first: deploy.first(store, secret)}
+    services = {recipe.first: around[opened.network.name][1].service(recipe.first, store, secret)}
     for name, settings in recipe.services.items():
         if name not in services:
-            services[name] = around[settings.network or opened.network.name][1].named(name)
-    parts = Parts(
-        clock=site.clock,
-        journal=site.journal,
-        network=opened.network,
-        chain=opened.chain,
-        watch=ChainRecorder(opened.chain, site.journal, site.clock),
-        clocks=site.clocks,
-        faults=site.faults,
-        index=index,
-        accounts=accounts.funded,
-        offers=opened.offers
-        | WORLD_OFFERS
-        | (SERVICE_OFFERS if recipe.has_service else frozenset()),
-        recipe=recipe,
-        blocks=site.rng.stream("blocks"),
-        deploy=deploy,
-        services=services,
-        catalogue=catalogue,
-        rpc_app=services[recipe.first].outside["rpc"],
-    )
-    also = (_on_another(parts, each, *around[each.network.name]) for each in further)
-    return replace(parts, also=tuple(also))
+            services[name] = around[settings.network or opened.network.name][1].service(name)
+    blocks = site.rng.stream("blocks")
+    offers = WORLD_OFFERS | (SERVICE_OFFERS if recipe.has_service else frozenset())
+
+    def on(chain: OpenChain) -> Parts:
+        """Return the parts as they are on one network."""
+        index, deploy = around[chain.network.name]
+        first, named = services[recipe.first], None
+        rpc_app = first.outside["rpc"]
+        if chain is not opened:
+            named, paths = chain.network.name, paths_of(chain.rpc_app)
+            rpc_app = site.with_faults("rpc", chain.rpc_app, paths, first.process.crash)
+        return Parts(
+            clock=site.clock,
+            journal=journal,
+            network=chain.network,
+            chain=chain.chain,
+            watch=ChainRecorder(chain.chain, journal, site.clock, named),
+            clocks=site.clocks,
+            faults=site.faults,
+            index=index,
+            accounts=accounts.funded,
+            offers=chain.offers | offers,
+            recipe=recipe,
+            blocks=blocks,
+            deploy=deploy,
+            services=services,
+            catalogue=catalogue,
+            rpc_app=rpc_app,
+        )
+
+    return replace(on(opened), also=tuple(map(on, further)))
 
 
 def _around(
@@ -207,26 +206,14 @@ def _around(
     return found
 
 
-def _on_another(parts: Parts, opened: OpenChain, index: Index, deploy: Deploy) -> Parts:
-    """Return the same world with the chain of a further network."""
-    return replace(
-        parts,
-        index=index,
-        deploy=deploy,
-        network=opened.network,
-        chain=opened.chain,
-        watch=ChainRecorder(opened.chain, parts.journal, parts.clock, opened.network.name),
-        rpc_app=parts.deploy.site.with_faults("rpc", opened.rpc_app, paths_of(opened.rpc_app)),
-    )
-
-
 def _open_chains(site: Site, accounts: Accounts, store: Store, secret: bytes) -> list[OpenChain]:
-    """Open the chain of every network; if one cannot be opened, none stays open."""
+    """Open the chain of every network; if one cannot be opened, nothing stays open."""
     opened: list[OpenChain] = []
     try:
         for network in (site.recipe.network, *site.recipe.also):
             opened.append(_open_chain(site, accounts, store, secret, network))
     except BaseException:
+        store.close()
         for each in opened:
             each.chain.close()
         raise
@@ -245,35 +232,25 @@ def _open_chain(
     if not is_first:
         secret = hashlib.sha256(network.name.encode() + secret).digest()
         file = file and file.with_name(f"{file.name}.{network.name}")
-    try:
-        opened = recipe.chain.open(
-            ChainRequest(
-                network=network,
-                clock=site.clocks["chain"],
-                accounts=accounts,
-                secret=secret,
-                has_payments=is_first and store.counts()["payments"] > 0,
-                file=file,
-                has_block_time=recipe.blocks is not None,
-                unlocked=recipe.unlocked,
-                gas_price=_gas_price(site),
-                without_token_rules=recipe.without_token_rules,
-            )
+    draws, chain_clock = site.rng.stream("gas price"), site.clocks["chain"]
+    opened = recipe.chain.open(
+        ChainRequest(
+            network=network,
+            clock=chain_clock,
+            accounts=accounts,
+            secret=secret,
+            has_payments=is_first and store.counts()["payments"] > 0,
+            file=file,
+            has_block_time=recipe.blocks is not None,
+            unlocked=recipe.unlocked,
+            gas_price=gas_price_wei(recipe.gas_price_gwei, draws, chain_clock.now),
+            without_token_rules=recipe.without_token_rules,
         )
-    except BaseException:
-        store.close()
-        raise
+    )
     if opened.chain.mining:
         blocks, _ = opened.chain.at_first()
         site.clock.advance(max(0.0, blocks[-1].timestamp_s - site.clock.now()))
     return opened
-
-
-def _gas_price(site: Site) -> Callable[[], int]:
-    given = site.recipe.gas_price_gwei
-    if given is None:
-        return usual_gas_price
-    return gas_price_wei(given, site.rng.stream("gas price"), site.clocks["chain"].now)
 
 
 def _outside(
@@ -304,7 +281,6 @@ def _outside(
 
     for name in recipe.facilitators:
         listed = catalogue if name == recipe.facilitator else None
-        apps[name] = facilitator_app(
-            *(facilitator(name, each) for each in opened), catalogue=listed
-        )
+        each_chain = (facilitator(name, each) for each in opened)
+        apps[name] = facilitator_app(*each_chain, catalogue=listed)
     return apps

@@ -59,24 +59,17 @@ class Process:
     async def do(self, job: Callable[[Service], Awaitable[T]]) -> T | None:
         """Return `job(service)`, done by this process once it runs; None if a crash cut it."""
         await self.runs()
-        results: list[T] = []
-
-        async def work() -> None:
-            results.append(await job(self.service))
-
-        await self._cut_by_a_crash(work())
-        return results[0] if results else None
+        return await self._cut_by_a_crash(job(self.service))
 
     async def _cut_by_a_crash(
-        self, work: Awaitable[None], abort: Callable[[str], Awaitable[None]] | None = None
-    ) -> None:
+        self, work: Awaitable[T], abort: Callable[[str], Awaitable[None]] | None = None
+    ) -> T | None:
         """Await work of this process; if a crash ends it, break the connection that it is for."""
         life, task = self.crashes, asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         try:
-            await work
-            return
+            return await work
         except asyncio.CancelledError:
             if life == self.crashes:
                 raise
@@ -85,6 +78,7 @@ class Process:
             self._tasks.discard(task)
         if abort is not None:
             await abort("lost")
+        return None
 
     def start_background(self) -> None:
         """Start the indexer, the sweeps and the reconciler, now and after each restart."""

@@ -1,7 +1,7 @@
 """The configuration of a world, as data; `parts` builds it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,13 @@ from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
 from x402sim.service.settings import Settings
-from x402sim.spec.decisions import Decisions
+from x402sim.text.arguments import require_kind
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.chains.accounts import ACCOUNTS, MOST_ACCOUNTS
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
-from x402sim.world.chains.gas_prices import GasPrice, require_gwei
+from x402sim.world.chains.gas_prices import GasPrice, Gwei
 from x402sim.world.chains.parse import DEFAULT_CHAIN
 from x402sim.world.chains.reorgs import Reorganises
 from x402sim.world.transport.cache import SharedCache
@@ -52,8 +52,6 @@ class Recipe:
     """The service's SQLite database; None keeps it in memory."""
     services: Mapping[str, Settings] = field(default_factory=lambda: {"service": Settings(phase=0)})
     """The settings of each service, by name. By default one, whose intervals start at once."""
-    decisions: Decisions | None = None
-    """The decisions of every service; None for those of its settings."""
     facilitators: Mapping[str, FacilitatorSettings] = field(
         default_factory=lambda: {"facilitator": FacilitatorSettings()}
     )
@@ -79,8 +77,6 @@ class Recipe:
     """What stands between the payers and each service."""
     heartbeat_s: float = 60
     """Seconds between empty blocks, so that the chain's time advances."""
-    sweep_s: int | None = None
-    """Seconds between sweeps of expired sessions and pending payments; None is the default."""
     without: tuple[tuple[str, str], ...] = ()
     """Rules to leave out, to test which check notices: (name in `TABLES`, clause)."""
     latency: Mapping[str, Latency] = field(default_factory=dict)
@@ -95,7 +91,7 @@ class Recipe:
         self._require_own_chains()
         price = self.gas_price_gwei
         if price is not None and not callable(price) and not hasattr(price, "prices"):
-            require_gwei("gas_price_gwei", price)
+            require_kind("gas_price_gwei", price, Gwei)
         if self.reorgs is not None and self.blocks is None:
             raise ValueError("reorgs: a chain that reorganises has blocks: give it a block_time_s")
         if not 1 <= self.account_count <= MOST_ACCOUNTS:
@@ -129,17 +125,6 @@ class Recipe:
         """When blocks come; None if each transaction is mined immediately."""
         given = self.block_time_s
         return FixedBlocks(given, phase=0) if isinstance(given, int | float) else given
-
-    def settings_of(self, name: ServiceName) -> Settings:
-        """Return the settings of a service; those of the first for a name without any."""
-        settings = self.services.get(name, self.services[self.first])
-        if self.decisions is not None:
-            settings = replace(settings, decisions=self.decisions)
-        if self.sweep_s is not None:
-            settings = replace(
-                settings, session_sweep_s=self.sweep_s, reconcile_interval_s=self.sweep_s
-            )
-        return settings
 
     def latency_to(self, part: Part) -> Latency:
         """Return the latency of messages to a part: its own, or that of its kind, or none."""

@@ -81,14 +81,14 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         name: Victim,
         app: ASGIApp,
         paths: Sequence[str],
-        crash: Callable[[], None] | None = None,
+        crash: Callable[[], None],
     ) -> ASGIApp:
         """Return a part's application with fault injection and recording around it.
 
         `paths` are those it serves; a fault for any other is an error. `crash` kills the service
-        that is asked or asks, by default the first.
+        that is asked or asks.
         """
-        self.faults.routed(name, paths)
+        self.faults.paths[name] = paths
         return web.recorded(
             faulty(app, name, self.faults, self.clock, crash),
             name,

@@ -1,12 +1,12 @@
 """The accounts that have tokens and native currency at the start of a world."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Mapping
 
 import msgspec
 
 from x402sim.chain.fees import PLENTY_WEI
+from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import phrase
 from x402sim.protocol.crypto import Address
@@ -33,16 +33,15 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     def drawn(
         cls,
         keys: Rng,
-        facilitators: Sequence[str] = ("facilitator",),
+        facilitators: Mapping[str, FacilitatorSettings],
         *,
-        held_wei: Mapping[str, int] = MappingProxyType({}),
-        mnemonic: str | None = None,
-        count: int = ACCOUNTS,
+        mnemonic: str | None,
+        count: int,
     ) -> "Accounts":
         """Return the accounts with keys drawn from a seed, the funded ones from a phrase if there
         is one. Raises `ValueError` for what is no phrase.
         """
-        others = {name: Wallet(keys.secret(f"facilitator {name}")) for name in facilitators[1:]}
+        first, *others = facilitators
         if mnemonic is None:
             funded = [keys.secret(f"account {n}") for n in range(count)]
         else:
@@ -53,8 +52,13 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
             funded=tuple(map(Wallet, funded)),
             mnemonic=mnemonic,
             owner=Wallet(keys.secret("token owner")),
-            facilitators={facilitators[0]: Wallet(keys.secret("facilitator")), **others},
-            held_wei=held_wei,
+            facilitators={first: Wallet(keys.secret("facilitator"))}
+            | {name: Wallet(keys.secret(f"facilitator {name}")) for name in others},
+            held_wei={
+                name: round(settings.native * 10**18)
+                for name, settings in facilitators.items()
+                if settings.native is not None
+            },
         )
 
     @property

@@ -9,13 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Protocol
 
+from x402sim.chain.fees import usual_gas_price
 from x402sim.rng import Stream
-from x402sim.text.arguments import Range, explained
-from x402sim.text.printable import described
+from x402sim.text.arguments import Range, explained, require_kind
 
-GWEI = 10**9
-MOST_GWEI = 10**9
-"""A whole coin of 18 decimals for a unit of gas."""
+Gwei = Annotated[float, Range(0, 10**9, is_above=True)]
+"""A price of a unit of gas: at most a whole coin of 18 decimals."""
 
 
 class RandomPrices(Protocol):
@@ -44,13 +43,10 @@ class GasWalk:
         Correlation of the logarithms of one price and the next, 0 to below 1; default 0.9.
     """
 
-    gwei: float
+    gwei: Gwei
     sigma: Annotated[float, Range(0, 5)]
     every_s: Annotated[float, Range(0.01, 86_400)] = 12
     memory: Annotated[float, Range(0, 0.9999)] = 0.9
-
-    def __post_init__(self) -> None:
-        require_gwei("gwei", self.gwei)
 
     def prices(self, stream: Stream) -> Callable[[float], float]:
         """Return the price in gwei by the seconds since the world began, which never decrease."""
@@ -66,23 +62,18 @@ class GasWalk:
         return price
 
 
-def gas_price_wei(given: GasPrice, stream: Stream, now: Callable[[], float]) -> Callable[[], int]:
-    """Return the price in wei of a unit of gas now, of a world that begins now."""
+def gas_price_wei(
+    given: GasPrice | None, stream: Stream, now: Callable[[], float]
+) -> Callable[[], int]:
+    """Return the price in wei of a unit of gas now, of a world that begins now; None: the usual."""
+    if given is None:
+        return usual_gas_price
     start_s = now()
     by_time = given.prices(stream) if hasattr(given, "prices") else given
 
     def price_wei() -> int:
         gwei = by_time(now() - start_s) if callable(by_time) else by_time
-        return round(require_gwei("gas_price_gwei", gwei) * GWEI)
+        require_kind("gas_price_gwei", gwei, Gwei)
+        return round(gwei * 10**9)
 
     return price_wei
-
-
-def require_gwei(name: str, given: object) -> float:
-    """Return a price; raises `ValueError` for what is none."""
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    if not is_number or not 0 < given <= MOST_GWEI:  # type: ignore[operator]
-        raise ValueError(
-            f"{name}: expected gwei above 0, such as 0.01 or 5000, got {described(given)}"
-        )
-    return given  # type: ignore[return-value]

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -74,15 +75,17 @@ class LocalServer:
         backend = parse_chain(chain) if isinstance(chain, str) else chain
         given = (network,) if isinstance(network, str | Network) else network
         networks = [network_named(it) if isinstance(it, str) else it for it in given]
+        settings = service or Settings(phase=0)
+        if decisions is not None:
+            settings = replace(settings, decisions=decisions)
         self._recipe = Recipe(
             network=networks[0],
             also=tuple(networks[1:]),
-            services={"service": service or Settings(phase=0)},
+            services={"service": settings},
             seed=seed,
             mnemonic=phrase_of(mnemonic, seed=seed, chain=backend, file=database),
             account_count=accounts,
             file=database,
-            decisions=decisions,
             block_time_s=block_time_s,
             chain=backend,
         )

@@ -20,8 +20,6 @@ from x402sim.payer.wallet import Wallet
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.chains.backend import ChainBackend
-from x402sim.world.chains.parse import DEFAULT_CHAIN
 from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.world.control.messages import Who, network_of
 from x402sim.world.stages.stage import Door, OpenStage
@@ -65,18 +63,12 @@ class Deployment:
             raise ValueError(f"a URL is {wanted}, not {self.url!r}")
 
     builds_world = False
+    needs_virtual_time = False
 
     @property
     def name(self) -> str:
         """The URL."""
         return self.url
-
-    def require(self, chain: ChainBackend) -> None:
-        """Raise `ValueError` for any chain but the default: a deployment has its own."""
-        if chain != DEFAULT_CHAIN:
-            raise ValueError(
-                f"chain {chain.name} cannot be combined with {self.url}, which has its own"
-            )
 
     @asynccontextmanager
     async def open(self, recipe: Recipe) -> AsyncIterator[OpenStage]:
@@ -101,7 +93,7 @@ class Deployment:
                     clock=clock,
                     rng=Rng(None),
                     links=Links(clock, journal),
-                    network=network_of(who) if who else None,
+                    network=network_of(who) if who else recipe.network,
                     doors=doors,
                     offers=offers | {Need.FUNDS} if funded else offers,
                     latency_to=recipe.latency_to,
@@ -109,7 +101,6 @@ class Deployment:
                     advance=control.advancing(clock),
                     ahead_s=lambda: clock.skew_s if clock.skew_s > met_s else 0.0,
                     funded=funded,
-                    is_remote=who is not None,
                 )
 
     def _transport(self) -> OverTransport:

@@ -20,7 +20,6 @@ from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.control.app import control_app
 from x402sim.world.control.client import ControlClient
 from x402sim.world.control.context import Context
@@ -41,9 +40,7 @@ class InProcess:
 
     name = "in-process"
     builds_world = True
-
-    def require(self, chain: ChainBackend) -> None:
-        """Accept any chain."""
+    needs_virtual_time = False
 
     def open(self, recipe: Recipe) -> AbstractAsyncContextManager[OpenStage]:
         """Build a world and run it until the story ends; raises `ChainError`."""

@@ -18,7 +18,6 @@ from x402sim.spec.needs import Need
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.control.client import ControlClient
 from x402sim.world.control.messages import Sent
 from x402sim.world.transport.client import PartClient
@@ -41,8 +40,8 @@ class OpenStage(msgspec.Struct, kw_only=True):
     clock: Clock
     rng: Rng
     links: Links
-    network: Network | None
-    """The network of the world; None if it is unknown."""
+    network: Network
+    """The network of the world's first service, or the one that was chosen if it is unknown."""
     doors: dict[Part, Door]
     """The doors of the services, the one that payers use first, and of the facilitator."""
     offers: frozenset[Need]
@@ -65,8 +64,6 @@ class OpenStage(msgspec.Struct, kw_only=True):
     """The only wallet with tokens, if the control API cannot fund payers."""
     clients: list[PartClient] = msgspec.field(default_factory=list)
     """The clients that were made, to be closed at the end."""
-    is_remote: bool = False
-    """Whether the world has a journal of its own, which its control API answers."""
     last_exchange: int = 0
     """The number of the newest exchange of a payer, which checks refer to by default."""
 
@@ -100,9 +97,14 @@ class OpenStage(msgspec.Struct, kw_only=True):
         (held,) = await self.ask(on("balances", network), {"accounts": [address]})
         return int(held)
 
-    async def transact(self, network: Network, sender: str, data: str) -> Sent:
-        """Send a call of a network's token from any account."""
-        call = {"from": sender, "to": checksum(network.asset), "data": data}
+    def network_of(self, service: ServiceName) -> Network:
+        """Return the network that a service is on; the first one's in a world that is not ours."""
+        deployed = self.parts.services.get(service) if self.parts else None
+        return deployed.process.service.setup.network if deployed else self.network
+
+    async def transact(self, sender: str, data: str) -> Sent:
+        """Send a call of the first network's token from any account."""
+        call = {"from": sender, "to": checksum(self.network.asset), "data": data}
         sent: Sent = await self.ask("send", call, Sent)
         return sent
 
@@ -159,8 +161,9 @@ class Stage(Protocol):
     def builds_world(self) -> bool:
         """Whether it builds the world itself, so that the world can be configured."""
 
-    def require(self, chain: ChainBackend) -> None:
-        """Raise `ValueError` if this stage cannot use this chain."""
+    @property
+    def needs_virtual_time(self) -> bool:
+        """Whether it cannot use a chain in real time."""
 
     def open(self, recipe: Recipe) -> AbstractAsyncContextManager[OpenStage]:
         """Open the stage; raises `ChainError`, and `ConnectionError` without an answer."""

@@ -16,7 +16,6 @@ from uvicorn.server import ServerState
 
 from x402sim.http.exchange import OverTransport, Request, Response
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.loop import VirtualLoop
 from x402sim.world.server.http import HttpProtocol
 from x402sim.world.server.listen import Listen, listening_socket
@@ -35,11 +34,7 @@ class Tcp:
 
     name = "tcp"
     builds_world = True
-
-    def require(self, chain: ChainBackend) -> None:
-        """Raise `ValueError` for a chain in real time."""
-        if not chain.is_virtual:
-            raise ValueError(f"tcp needs virtual time, which {chain.name} lacks; use in-process")
+    needs_virtual_time = True
 
     @asynccontextmanager
     async def open(self, recipe: Recipe) -> AsyncIterator[OpenStage]:

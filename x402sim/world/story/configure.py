@@ -11,6 +11,7 @@ from x402sim.service.settings import Settings
 from x402sim.text.arguments import require_kind
 from x402sim.text.suggest import unknown
 from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.chains.parse import DEFAULT_CHAIN
 from x402sim.world.stages.stage import Stage
 
 Options = TypeVar("Options", Settings, FacilitatorSettings)
@@ -22,9 +23,17 @@ _TAKEN = {*OUTSIDE, "chain", "world", "visitor"}
 
 def require_own_world(stage: Stage, chain: ChainBackend, options: Mapping[str, object]) -> None:
     """Raise `ValueError` if a chain or an option is given to a stage that cannot use it."""
-    stage.require(chain)
+    if stage.needs_virtual_time and not chain.is_virtual:
+        raise ValueError(
+            f"{stage.name} needs virtual time, which {chain.name} lacks; use in-process"
+        )
+    if stage.builds_world:
+        return
+    if chain != DEFAULT_CHAIN:
+        said = f"chain {chain.name} cannot be combined with {stage.name}"
+        raise ValueError(f"{said}, which has its own")
     for option, given in options.items():
-        if given is not None and not stage.builds_world:
+        if given is not None:
             raise ValueError(f"{option}: {stage.name} has its own, which cannot be set here")
 
 

@@ -6,7 +6,6 @@ stands still.
 """
 
 import asyncio
-from collections.abc import Collection
 from types import TracebackType
 
 from x402sim.clock import Clock, periodic_context
@@ -29,10 +28,9 @@ class IdleTimeout:
     `TimeStandsStill`, and what the user's own code raised in a part of the world.
     """
 
-    def __init__(self, clock: Clock, parts: Collection[Part]) -> None:
+    def __init__(self, clock: Clock, parts: frozenset[Part]) -> None:
         """Listen; `parts` are the actors that go on without the story."""
-        self._clock = clock
-        self._parts = frozenset((*parts, "chain"))
+        self._clock, self._parts = clock, parts
         self._loop = asyncio.get_running_loop()
         self._limit = asyncio.timeout(None)
         self._until = self._loop.time() + IDLE_TIMEOUT_S

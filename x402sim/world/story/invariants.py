@@ -17,6 +17,7 @@ from x402sim.report.laws import LAWS
 from x402sim.service.issue import MARKET, PAY, QUOTE
 from x402sim.service.store import Store
 from x402sim.world.assembly.parts import Parts
+from x402sim.world.stages.stage import OpenStage
 
 Moved = tuple[str, str, int]
 """A transfer: from, to, base units."""
@@ -29,16 +30,14 @@ STANDS = "a transfer that stands when it is served"
 
 
 class Invariants:
-    """Listens to a world's journal; calls `broken` once for each broken case."""
+    """Listens to a world's journal; records a failed check once for each broken case."""
 
-    def __init__(self, parts: Parts, broken: Callable[[str, str, str], None]) -> None:
-        self._parts, self._broken = parts, broken
+    def __init__(self, stage: OpenStage, parts: Parts) -> None:
+        self._stage, self._parts = stage, parts
         self._supply = parts.watch.supply_base
         """The supply at first, and what was minted since."""
         self._moved: dict[bytes, tuple[Moved, ...]] = {}
         """The transfers of each transaction."""
-        self._minted: dict[str, int] = {}
-        """The base units that each transaction has minted."""
         self._is_settled = True
         self._presented: dict[bytes, tuple[str, ...]] = {}
         """The payment ids that each authorization was presented for."""
@@ -86,7 +85,10 @@ class Invariants:
         for clause, expected, actual in found:
             if (clause, actual) not in self._reported:
                 self._reported.add((clause, actual))
-                self._broken(clause, expected, actual)
+                exchange = self._stage.last_exchange or None
+                self._stage.record(events.Check(
+                    clause=clause, ok=False, exchange=exchange, expected=expected, actual=actual
+                ))  # fmt: skip
 
     def _look_at_request(self, event: events.RequestSent) -> Iterable[Broken]:
         authorization, payment_id = event.authorization, event.payment_id
@@ -174,8 +176,7 @@ class Invariants:
     def _undo(self, event: events.TransactionUndone) -> Iterable[Broken]:
         """Forget what a transaction has moved, and used, that the chain took back."""
         tx = _packed(event.tx_hash)
-        self._supply -= self._minted.pop(event.tx_hash, 0)
-        self._moved.pop(tx, None)
+        self._supply -= sum(_minted(event, *each) for each in self._moved.pop(tx, ()))
         self._is_rewound = True
         for nonce in [nonce for nonce, by in self._used.items() if by == event.tx_hash]:
             del self._used[nonce]
@@ -194,9 +195,7 @@ class Invariants:
         sender, to = intern(event.sender.lower()), intern(event.to.lower())
         tx, amount_base = _packed(event.tx_hash), int(event.amount_base)
         self._moved[tx] = (*self._moved.get(tx, ()), (sender, to, amount_base))
-        if int(sender, 16) == 0 and event.actor == "chain":
-            self._supply += amount_base
-            self._minted[event.tx_hash] = self._minted.get(event.tx_hash, 0) + amount_base
+        self._supply += _minted(event, sender, to, amount_base)
         return ()
 
     def _conserved(self) -> Iterator[Broken]:
@@ -256,6 +255,11 @@ class Invariants:
             prices = (self._price(service, payment_id) for service in self._parts.services)
             found = f"{len(others) + 1} transfers for {payment_id}"
             yield PAID_ONCE, "at most 1 transfer", found + _at_stake(len(others) * max(prices))
+
+
+def _minted(event: events.ChainEvent, sender: str, _: str, amount_base: int) -> int:
+    """Return what a transfer has added to the supply of the first network's token."""
+    return amount_base if int(sender, 16) == 0 and event.actor == "chain" else 0
 
 
 def _at_stake(amount_base: int) -> str:

@@ -4,7 +4,8 @@ A story receives one and calls its methods: `await world.payer("alice", balance=
 marked (needs "…") works only on stages that meet that need (`x402sim.spec.needs`).
 """
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Literal
 
 import msgspec
@@ -14,18 +15,18 @@ from x402sim.clock import Clock
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.session import SessionAuth
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import parse_address
-from x402sim.protocol.networks import Network
+from x402sim.protocol import abi, cronos
+from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
+from x402sim.protocol.messages import wire_body
 from x402sim.rng import Stream
 from x402sim.text.arguments import FromZero, WholeAboveZero, explained, require_kind
 from x402sim.text.printable import described
+from x402sim.text.suggest import unknown
 from x402sim.world.control.messages import Sent, Transfer
 from x402sim.world.stages.stage import OpenStage, on
 from x402sim.world.story import market, serialize
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.blocks import NewBlock, OnBlock, call_on_block, newest_block
-from x402sim.world.story.facilitator import asked_as_a_service, between
 from x402sim.world.story.orders import Spending
 from x402sim.world.story.payer import Payer
 from x402sim.world.story.payer_client import PayerClient
@@ -35,6 +36,8 @@ from x402sim.world.story.start_state import StartState
 from x402sim.world.transport.client import PartClient
 from x402sim.world.transport.faults import Fault, FaultRule
 
+FACILITATOR = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}
+
 
 class LiveWorld:
     """The world during a story; `World.play` makes one.
@@ -42,17 +45,17 @@ class LiveWorld:
     `network` is the network whose token pays, `stage` the open stage.
     """
 
-    def __init__(self, stage: OpenStage, network: Network, start_state: StartState) -> None:
-        self.stage, self.network, self.start_state = stage, network, start_state
+    def __init__(self, stage: OpenStage, start_state: StartState) -> None:
+        self.stage, self.network, self.start_state = stage, stage.network, start_state
         self._names: set[str] = set()
 
     @classmethod
-    async def on(cls, stage: OpenStage, network: Network) -> "LiveWorld":
+    async def on(cls, stage: OpenStage) -> "LiveWorld":
         """Return the live world on an open stage; transfers and earnings count from now."""
         control = stage.control
         others = market.other_merchants(stage).values()
         start_state = await StartState.seen_by(control, others) if control else StartState()
-        return cls(stage, network, start_state)
+        return cls(stage, start_state)
 
     async def close(self) -> None:
         """Close the payers' connections."""
@@ -103,8 +106,7 @@ class LiveWorld:
             await self.fund(held.address, balance)
         if policy is not None:
             self.note("policy", payer=name, policy=repr(policy))
-        http, spending = self.stage.client(name), Spending(policy or PayerPolicy())
-        return Payer(self.stage, self.network, name, held, http, spending)
+        return Payer(self.stage, name, held, Spending(policy or PayerPolicy()))
 
     @explained
     async def population(
@@ -272,17 +274,26 @@ class LiveWorld:
 
     async def transact(self, sender: str, data: str) -> Sent:
         """Send a call of the token from any account; return its result."""
-        return await self.stage.transact(self.network, sender, data)
+        return await self.stage.transact(sender, data)
 
     def paused(self) -> AbstractAsyncContextManager[None]:
         """Pause the token for the length of a `with` block (needs "fiat token")."""
-        return between(self, abi.PAUSE, abi.UNPAUSE)
+        return self._between(abi.PAUSE, abi.UNPAUSE)
 
     def blacklisted(self, address: str) -> AbstractAsyncContextManager[None]:
         """Blacklist an address for the length of a `with` block (needs "fiat token")."""
         calls = (abi.BLACKLIST, abi.UNBLACKLIST)
         on, off = (abi.calldata(each, parse_address(address)) for each in calls)
-        return between(self, on, off)
+        return self._between(on, off)
+
+    @asynccontextmanager
+    async def _between(self, on: bytes, off: bytes) -> AsyncIterator[None]:
+        owner = str(self.start_state.token_owner)
+        await self.transact(owner, to_hex(on))
+        try:
+            yield
+        finally:
+            await self.transact(owner, to_hex(off))
 
     @explained
     async def run_indexer(self, of: events.ServiceName = "service") -> dict[str, Any]:
@@ -301,11 +312,19 @@ class LiveWorld:
     ) -> Any:
         """Ask the facilitator to "verify" or "settle", as a service does; return its answer.
 
-        `requirements` (only the fields that differ) replace those of the 402.
+        `requirements` (only the fields that differ) replace those of the 402. Raises `ValueError`
+        for another verb.
         """
+        if verb not in FACILITATOR:
+            raise ValueError(unknown("verb", verb, FACILITATOR))
+        body = wire_body(
+            cronos.FacilitatorRequest,
+            x402_version=cronos.VERSION,
+            payment_header=header,
+            payment_requirements={**required.requirements, **(requirements or {})},
+        )
         async with self.stage.client(payer.name, "facilitator") as http:
-            wanted = {**required.requirements, **(requirements or {})}
-            response = await asked_as_a_service(http, verb, header, wanted)
+            response = await http.post(FACILITATOR[verb], json=body)
         self.stage.last_exchange = response.request.extensions["exchange"]
         return response.json()
 
@@ -332,9 +351,15 @@ class LiveWorld:
         self, sender: Payer | None = None, *, to: Payer | None = None
     ) -> list[Transfer]:
         """Return the transfers since the story began, without mints; of one payer if given."""
-        found = await self.stage.ask("transfers", kind=list[Transfer])
-        payer, payee = (None if each is None else each.address for each in (sender, to))
-        return self.start_state.since(found, sender=payer, to=payee)
+        found: list[Transfer] = await self.stage.ask("transfers", kind=list[Transfer])
+        return [
+            each
+            for each in found
+            if each.tx_hash not in self.start_state.tx_hashes
+            and each.sender != checksum(ZERO_ADDRESS)
+            and (sender is None or each.sender == sender.address)
+            and (to is None or each.to == to.address)
+        ]
 
     # --- what must hold --------------------------------------------------------------
 
@@ -343,13 +368,23 @@ class LiveWorld:
     ) -> None:
         """Check that `actual` equals `expected`, as the clause demands, and record the result.
 
-        `about` is the answer that is checked, by default the newest one. Raises `ValueError` for
-        an unknown clause.
+        An answer is checked by its status, or, if a text is expected, its error. `about` is the
+        answer that is checked, if `actual` is none, by default the newest one. Raises `ValueError`
+        for an unknown clause.
         """
         require_clause(clause, "expect")
-        values = {"expected": serialize.value(expected), "actual": serialize.value(actual)}
-        exchange = about.exchange if about else self.stage.last_exchange
-        self._check(clause, bool(actual == expected), exchange, values)
+        if isinstance(actual, Answer):
+            about = about or actual
+            actual = actual.error if isinstance(expected, str) else actual.status
+        self.stage.record(
+            events.Check(
+                clause=clause,
+                ok=bool(actual == expected),
+                exchange=(about.exchange if about else self.stage.last_exchange) or None,
+                expected=serialize.value(expected),
+                actual=serialize.value(actual),
+            )
+        )
 
     def note(self, name: str, /, **data: Any) -> None:
         """Write a note of your own to the journal: a name and JSON data.
@@ -358,12 +393,3 @@ class LiveWorld:
         """
         require_kind("name", name, str)
         self.stage.record(events.Note(name=name, data=serialize.noted(data)))
-
-    def report_broken(self, clause: str, expected: str, actual: str) -> None:
-        """Record a broken invariant as a failed check."""
-        values = {"expected": expected, "actual": actual}
-        self._check(clause, False, self.stage.last_exchange, values)
-
-    def _check(self, clause: str, ok: bool, exchange: int, values: dict[str, Any]) -> None:
-        """Record a check; exchange 0 means no exchange."""
-        self.stage.record(events.Check(clause=clause, ok=ok, exchange=exchange or None, **values))

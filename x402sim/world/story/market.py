@@ -8,8 +8,7 @@ from x402sim.events import ServiceName
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.shops import Choose, Shop
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.messages import AgentList, BadMessage, decode
-from x402sim.protocol.networks import Network
+from x402sim.protocol.messages import Agent, AgentList, BadMessage, decode
 from x402sim.rng import Stream
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
@@ -55,41 +54,31 @@ def accounts(stage: OpenStage, first: str, service: str | None) -> frozenset[str
     return frozenset(found.values() if name is None else [found[name]])
 
 
-def network_of(stage: OpenStage, service: ServiceName) -> Network | None:
-    """Return the network that a service of this world is on; None in a world that is not ours."""
-    deployed = stage.parts.services.get(service) if stage.parts else None
-    return deployed.process.service.setup.network if deployed else None
-
-
 async def look_around(clients: dict[ServiceName, PayerClient], order: Stream) -> list[Shop]:
     """Ask every service for its agents, at the same time; return those that sell quotes.
 
     They come in a random order: a rule that takes the first of equals prefers nobody.
     """
     answers = await asyncio.gather(*(each.send("GET", "/api/agents") for each in clients.values()))
-    found = [_shop(name, answer) for name, answer in zip(clients, answers, strict=True)]
-    shops = [shop for shop in found if shop is not None]
+    shops = []
+    for name, answer in zip(clients, answers, strict=True):
+        agent = next((each for each in _agents(answer) if each.resource == QUOTE), None)
+        if agent is not None:
+            price_base, reputation = int(agent.price), agent.reputation
+            shops.append(
+                Shop(name=name, price_base=price_base, reputation=reputation, pay_to=agent.pay_to)
+            )
     order.shuffle(shops)
     return shops
 
 
-def _shop(name: ServiceName, answer: Answer) -> Shop | None:
-    if answer.status != 200:
-        return None
+def _agents(answer: Answer) -> Sequence[Agent]:
+    """Return the agents that an answer lists; none if it is no list of them."""
     try:
         listed: AgentList = decode(answer.text.encode(), AgentList)
     except BadMessage:
-        return None
-    sellers = (each for each in listed.agents if each.resource == QUOTE)
-    agent = next(sellers, None)
-    if agent is None:
-        return None
-    return Shop(
-        name=name,
-        price_base=int(agent.price),
-        reputation=agent.reputation,
-        pay_to=agent.pay_to,
-    )
+        return ()
+    return listed.agents if answer.status == 200 else ()
 
 
 def chosen(rule: Choose, shops: Sequence[Shop]) -> ServiceName:

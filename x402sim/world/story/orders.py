@@ -15,7 +15,6 @@ from x402sim.payer.policies import PayerPolicy
 from x402sim.payer.policies.budget import Bill
 from x402sim.payer.wallet import AFTER_SIGNING_S
 from x402sim.protocol.money import to_decimal
-from x402sim.rng import Stream
 from x402sim.text.printable import described
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.blocks import NewBlock, newest_block
@@ -35,7 +34,7 @@ class Signed:
 
 @dataclass(slots=True)
 class Spending:
-    """What one payer has signed for, at all services, oldest first; and how it draws shops."""
+    """What one payer has signed for, at all services, oldest first."""
 
     policy: PayerPolicy
     signed: list[Signed] = field(default_factory=list)
@@ -44,8 +43,6 @@ class Spending:
     """What an answer said is paid."""
     unsure: list[Signed] = field(default_factory=list)
     """What no answer said is paid, and had not expired at the last signature."""
-    order_of_shops: Stream | None = None
-    """Draws the order in which the payer sees shops."""
 
     def spend(self, price: Decimal, now_s: float, expires_s: float) -> Signed:
         """Count a price as signed for; raises `SpendingCapExceeded` if the budget forbids it."""
@@ -114,7 +111,7 @@ class Order:
     async def pay(self) -> None:
         """Send the authorization; the first time, sign it. Raises `PaymentFailed`."""
         if self._header is None:
-            self._sign()
+            await self.sign_again()
         if self.in_one_step:
             self.last = await self._payer.ask(header=self._header)
         else:
@@ -123,8 +120,13 @@ class Order:
             self.note_paid()
 
     async def sign_again(self) -> None:
-        """Sign another authorization for the same 402."""
-        self._sign()
+        """Sign another authorization for the same 402, or the first one."""
+        payer, network = self._payer, self._payer.network
+        price = Decimal(to_decimal(self.required.price_base, network.decimals))
+        allowed_s = self.required.requirements.get("maxTimeoutSeconds", AFTER_SIGNING_S)
+        expires_s = payer.now_s() + min(AFTER_SIGNING_S, allowed_s)
+        self._signed = self._spending.spend(price, payer.clock.now() + payer.skew_s, expires_s)
+        self._header = payer.sign(self.required, steps=1 if self.in_one_step else 2)
 
     async def ask_again(self) -> None:
         """Ask for a new 402; without one, the old one stays."""
@@ -144,14 +146,6 @@ class Order:
         """Count the newest authorization as paid, if there is one."""
         if self._signed is not None:
             self._spending.note_paid(self._signed)
-
-    def _sign(self) -> None:
-        payer, network = self._payer, self._payer.network
-        price = Decimal(to_decimal(self.required.price_base, network.decimals))
-        allowed_s = self.required.requirements.get("maxTimeoutSeconds", AFTER_SIGNING_S)
-        expires_s = payer.now_s() + min(AFTER_SIGNING_S, allowed_s)
-        self._signed = self._spending.spend(price, payer.clock.now() + payer.skew_s, expires_s)
-        self._header = payer.sign(self.required, steps=1 if self.in_one_step else 2)
 
 
 class Shopper:
@@ -182,12 +176,9 @@ class Shopper:
         finally:
             self._last = None  # a crowd keeps no answers
 
-    async def order(self, ask: Ask) -> Order:
-        """Ask and pay; raises `PaymentFailed` without a 402."""
-        return await self._paid(await ask(), ask)
-
-    async def _paid(self, required: Answer, ask: Ask) -> Order:
-        order = Order(self._payer, self._spending, required, ask)
+    async def order(self, ask: Ask, required: Answer | None = None) -> Order:
+        """Ask, unless there is a 402, and pay; raises `PaymentFailed` without one."""
+        order = Order(self._payer, self._spending, required or await ask(), ask)
         await self._spending.policy.retry.pay(order)
         self.payments += order.is_paid
         return order
@@ -218,7 +209,7 @@ class Shopper:
         self._last = required = await self._payer.ask()
         if required.status != 402:
             return
-        order = await self._paid(required, self._payer.ask)
+        order = await self.order(self._payer.ask, required)
         self._last = order.last
         if not order.is_over:
             self._payment_id = order.required.payment_id

@@ -1,16 +1,17 @@
 """A payer in a story: it buys as its policy says, or acts step by step (`PayerClient`)."""
 
+from functools import partial
+
 from x402sim.events import ServiceName
 from x402sim.payer.shops import Choose, Shop
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.networks import Network
+from x402sim.rng import later
 from x402sim.text.arguments import explained
 from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story import market
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.orders import Shopper, Spending
 from x402sim.world.story.payer_client import PayerClient
-from x402sim.world.transport.client import PartClient
 
 
 class Payer(PayerClient):
@@ -24,41 +25,35 @@ class Payer(PayerClient):
     def __init__(
         self,
         stage: OpenStage,
-        network: Network,
         name: str,
         wallet: Wallet,
-        http: PartClient,
         spending: Spending,
+        service: ServiceName = "service",
     ) -> None:
-        super().__init__(stage, network, name, wallet, http)
+        super().__init__(stage, name, wallet, service)
         if spending.policy.timeout_s is not None:
-            http.timeout = spending.policy.timeout_s
+            self.http.timeout = spending.policy.timeout_s
         self._spending, self._shopper = spending, Shopper(self, spending)
         self._elsewhere: dict[ServiceName, Payer] = {}
         """This payer at other services, by service; shared by all of them."""
+        self._order_of_shops = later(partial(stage.stream, f"shops of {name}"))
 
     def at(self, service: ServiceName) -> "Payer":
         """Return this payer at another service of the world: `await alice.at(other).ask()`."""
         there = self._elsewhere.get(service)
         if there is None:
-            http = self.stage.client(self.name, service)
-            there = Payer(
-                self.stage, self._first_network, self.name, self.wallet, http, self._spending
-            )
-            there._elsewhere = self._elsewhere
-            there.network = market.network_of(self.stage, service) or self.network
+            there = Payer(self.stage, self.name, self.wallet, self._spending, service)
+            there._elsewhere, there._order_of_shops = self._elsewhere, self._order_of_shops
             self._elsewhere[service] = there
         there.skew_s = self.skew_s
         return there
 
     async def shops(self) -> list[Shop]:
         """Ask every service for its agents; return those that answer, in an order that is drawn."""
-        if self._spending.order_of_shops is None:
-            self._spending.order_of_shops = self.stage.stream(f"shops of {self.name}")
         clients: dict[ServiceName, PayerClient] = {
             name: self.at(name) for name in self.stage.services
         }
-        return await market.look_around(clients, self._spending.order_of_shops)
+        return await market.look_around(clients, self._order_of_shops)
 
     async def choose(self, rule: Choose) -> "Payer":
         """Return this payer at the service that a rule chooses: `await alice.choose(cheapest)`.

@@ -9,6 +9,7 @@ import httpx
 import msgspec
 
 from x402sim.clock import Clock
+from x402sim.events import ServiceName
 from x402sim.payer import core, standard
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
@@ -29,7 +30,6 @@ from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment, read_required
 from x402sim.world.control.messages import Sent
 from x402sim.world.stages.stage import OpenStage
 from x402sim.world.story.answers import Answer
-from x402sim.world.transport.client import PartClient
 
 QUOTE, SESSIONS = "/api/perp/quote", "/api/sessions/create"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
@@ -39,12 +39,13 @@ class PayerClient:
     """A name, a wallet, and an HTTP client of one service."""
 
     def __init__(
-        self, stage: OpenStage, network: Network, name: str, wallet: Wallet, http: PartClient
+        self, stage: OpenStage, name: str, wallet: Wallet, service: ServiceName = "service"
     ) -> None:
-        self.stage, self.name, self.wallet, self.http = stage, name, wallet, http
+        self.stage, self.name, self.wallet = stage, name, wallet
+        self.http = stage.client(name, service)
         self.skew_s = 0.0
         """Seconds by which this payer's clock is ahead of the true time."""
-        self.network = self._first_network = network
+        self.network = stage.network_of(service)
         """The network whose token it pays with: that of the service it is at."""
 
     @property
@@ -220,18 +221,18 @@ class PayerClient:
 
     async def balance(self) -> int:
         """Return this payer's balance on the chain, in base units."""
-        elsewhere = None if self.network == self._first_network else self.network.name
+        elsewhere = None if self.network == self.stage.network else self.network.name
         return await self.stage.balance(self.address, elsewhere)
 
     async def transfer(self, to: str, amount: str) -> Sent:
         """Send tokens in this payer's own transaction."""
-        amount_base = to_base(amount, self._first_network.decimals)
+        amount_base = to_base(amount, self.stage.network.decimals)
         return await self._call(abi.transfer(parse_address(to), amount_base))
 
     async def cancel(self, header: str, *, by: Wallet | None = None) -> Sent:
         """Cancel the authorization of a header, on the chain."""
         auth, _ = authorization_of(decode_header(header))
-        signature = (by or self.wallet).sign_cancellation(auth.nonce, self._first_network.domain)
+        signature = (by or self.wallet).sign_cancellation(auth.nonce, self.stage.network.domain)
         return await self._call(abi.cancel_authorization(auth.from_, auth.nonce, signature))
 
     async def submit(self, header: str, *, receive: bool = False) -> Sent:
@@ -244,7 +245,7 @@ class PayerClient:
         return await self._call(abi.transfer_with_authorization(auth, signature, receive=receive))
 
     async def _call(self, data: bytes) -> Sent:
-        return await self.stage.transact(self._first_network, self.address, to_hex(data))
+        return await self.stage.transact(self.address, to_hex(data))
 
 
 def _object(content: bytes) -> dict[str, Any]:

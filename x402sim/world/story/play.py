@@ -7,6 +7,7 @@ from inspect import isawaitable
 import msgspec
 
 from x402sim import events
+from x402sim.report.summary import checks_of
 from x402sim.text import tracebacks
 from x402sim.text.printable import described
 from x402sim.text.times import duration
@@ -39,9 +40,9 @@ async def play_on(live: LiveWorld, scenario: Scenario, description: Description)
     _begin(live, scenario, description)
     outcome, reason = await _outcome(live, scenario, description)
     stage = live.stage
-    if stage.is_remote and stage.control is not None:
+    if stage.parts is None and stage.control is not None:  # the world has a journal of its own
         stage.links.journal.merge(await stage.control.journal(live.start_state.journal))
-    live.stage.record(events.End(outcome=outcome, reason=reason))
+    stage.record(events.End(outcome=outcome, reason=reason))
 
 
 def how_far(live: LiveWorld) -> Callable[[], str]:
@@ -83,10 +84,7 @@ async def _outcome(
     error = await _error(live, scenario, has_invariants=description.has_invariants)
     if error is not None:
         return "failed", error
-    entries = live.stage.links.journal
-    checks = [
-        each.event for each in entries.of(events.Check) if isinstance(each.event, events.Check)
-    ]
+    checks = checks_of(live.stage.links.journal)
     failed = [check for check in checks if not check.ok]
     if failed:
         return "failed", f"{len(failed)} of {len(checks)} checks did not hold"
@@ -99,7 +97,7 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
     """Run the story with invariants and idle timeout; return the exception that it raised."""
     stage = live.stage
     if stage.parts is not None and has_invariants:
-        stage.links.journal.listeners.append(Invariants(stage.parts, live.report_broken))
+        stage.links.journal.listeners.append(Invariants(stage, stage.parts))
     idle_timeout = IdleTimeout(live.clock, parts_of(live.stage))
     stage.links.journal.listeners.append(idle_timeout)
     try:

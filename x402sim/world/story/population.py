@@ -233,9 +233,9 @@ async def play_population(
     streams = {
         payer.name: later(partial(stage.stream, f"behaviour of {payer.name}")) for payer in payers
     }
-    drawn = (
-        stage.stream(f"visitors of {name}") if arrivals.is_random and until_s is not None else None
-    )
+    whose: Iterable[Payer] = payers if until_s is None else itertools.cycle(payers)
+    if arrivals.is_random and until_s is not None:
+        whose = map(stage.stream(f"visitors of {name}").choice, itertools.repeat(payers))
     visits = given_up = 0
 
     async def visit(payer: Payer) -> None:
@@ -255,7 +255,7 @@ async def play_population(
             raise
 
     async with asyncio.TaskGroup() as running:
-        for at_s, payer in _visits(payers, moments, drawn, once=until_s is None):
+        for at_s, payer in zip(moments, whose, strict=False):
             if until_s is not None and at_s >= start_s + until_s:
                 break
             await stage.clock.sleep_until(at_s)
@@ -271,12 +271,3 @@ def _require_behaviour(given: object) -> None:
             "behaviour: expected an object such as Buy(), or `async def visit(payer, rng)`, got "
             f"{described(given)}{hint}"
         )
-
-
-def _visits(
-    payers: list[Payer], moments: Iterator[float], drawn: Stream | None, *, once: bool
-) -> Iterator[tuple[float, Payer]]:
-    """Yield when each visit begins, and whose it is; `once`: each payer's only visit."""
-    if drawn is not None:
-        return ((at_s, drawn.choice(payers)) for at_s in moments)
-    return zip(moments, payers if once else itertools.cycle(payers), strict=False)

@@ -5,12 +5,13 @@ import re
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast, overload
 
 from x402sim.chain.ledger.token_rules import CANCEL, MINT, MOVE, RECEIVE, SEND, TRANSFER
+from x402sim.protocol.rules import Rules
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
@@ -27,8 +28,6 @@ _DOCSTRING = re.compile(
     r"(?P<title>[^\n]+)\n\nCovers: (?P<covers>.+?)\.\nStory: (?P<story>.+)", re.DOTALL
 )
 _FILE = re.compile(r"(.+\.py)(?::(.*))?")
-_SPENDING = (rule.clause for rules in (TRANSFER, RECEIVE, CANCEL) for rule in rules)
-_MOVING = (rule.clause for rules in (SEND, MINT, MOVE) for rule in rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +52,7 @@ def scenario(story: Story | None = None, *, needs: str = "") -> Any:
     Title, `Covers:` and `Story:` come from the docstring of its module, or of the function. Raises
     `ValueError` if one of them is missing, or a clause or a need is unknown.
     """
-    if story is None:
-        return lambda story: _make(story, needs)
-    return _make(story, needs)
+    return partial(_make, needs=needs) if story is None else _make(story, needs)
 
 
 def _make(story: Story, needs: str) -> Scenario:
@@ -207,7 +204,9 @@ def find(name: str) -> Scenario:
 def _clause_ids() -> tuple[str, ...]:
     from x402sim.spec.clauses import CLAUSES  # the book is long, and few worlds cite it
 
-    return tuple(dict.fromkeys((*(each.id for each in CLAUSES), *_SPENDING, *_MOVING)))
+    tables: tuple[Rules[Any, Any], ...] = (TRANSFER, RECEIVE, CANCEL, SEND, MINT, MOVE)
+    token = (rule.clause for table in tables for rule in table)
+    return tuple(dict.fromkeys((*(each.id for each in CLAUSES), *token)))
 
 
 def require_clause(clause: str, where: str) -> None:

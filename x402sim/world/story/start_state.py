@@ -4,9 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from x402sim.protocol.crypto import ZERO_ADDRESS, checksum
 from x402sim.world.control.client import ControlClient, ControlError
-from x402sim.world.control.messages import Transfer
 
 
 class StartState(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,17 +40,3 @@ class StartState(msgspec.Struct, frozen=True, kw_only=True):
             tx_hashes=frozenset(each.tx_hash for each in moved),
             journal=who.journal,
         )
-
-    def since(
-        self, transfers: Iterable[Transfer], *, sender: str | None, to: str | None
-    ) -> list[Transfer]:
-        """Return the transfers since the story began, without mints; of these accounts if given."""
-        minter = checksum(ZERO_ADDRESS)
-        return [
-            each
-            for each in transfers
-            if each.tx_hash not in self.tx_hashes
-            and each.sender != minter
-            and (sender is None or each.sender == sender)
-            and (to is None or each.to == to)
-        ]

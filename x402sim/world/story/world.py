@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from x402sim.clock import stopwatch
+from x402sim.events import OUTSIDE
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.networks import TESTNET, Network
@@ -29,7 +30,7 @@ from x402sim.world.loop import run_anywhere, run_virtual
 from x402sim.world.stages.deployment import left_ahead
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.parse import parse_stage
-from x402sim.world.stages.stage import OpenStage, Stage
+from x402sim.world.stages.stage import Stage
 from x402sim.world.story import serialize
 from x402sim.world.story.configure import (
     facilitators_of,
@@ -45,8 +46,6 @@ from x402sim.world.transport.latency import LatencySpec, latency_of
 
 log = logging.getLogger("x402sim")
 _is_story: ContextVar[bool] = ContextVar("a story is played", default=False)
-
-RECEIVERS = ("service", "facilitator", "explorer", "rpc")
 
 
 class OtherNetwork(ValueError):
@@ -124,8 +123,7 @@ class World:
     >>> from x402sim import LiveWorld, World
     >>> async def story(world: LiveWorld) -> None:
     ...     alice = await world.payer("alice", balance="1.00")
-    ...     receipt = await alice.buy()
-    ...     world.expect(receipt.status, 200, clause="4.1/receipt")
+    ...     world.expect(await alice.buy(), 200, clause="4.1/receipt")
     >>> World(seed=1, latency={"facilitator": 0.2}, block_time_s=5).play(story).outcome
     'passed'
     """
@@ -170,7 +168,7 @@ class World:
             block_time_s=_blocks(block_time_s),
             without=without,
             journal=_ndjson_file(journal),
-            latency=_latencies(latency, (*RECEIVERS, *services, *facilitators)),
+            latency=_latencies(latency, ("service", *OUTSIDE, *services, *facilitators)),
             **around,
         )
         options = serialize.options(
@@ -220,7 +218,8 @@ class World:
         elapsed = stopwatch()
         with _warnings_silenced():
             async with self.on.open(self._recipe) as stage:
-                live = await LiveWorld.on(stage, self._network_on(stage))
+                self._require_network(stage.network)
+                live = await LiveWorld.on(stage)
                 told = telling(scenario.name, how_far(live)) if is_told else nullcontext()
                 try:
                     with told:
@@ -230,16 +229,13 @@ class World:
                 finally:
                     await live.close()
 
-    def _network_on(self, stage: OpenStage) -> Network:
-        """Return the network of the world on a stage; raises `ValueError` if another was chosen."""
-        theirs, ours = stage.network, self._network
-        if theirs is None:
-            return ours or TESTNET
+    def _require_network(self, theirs: Network) -> None:
+        """Raise `ValueError` if another network was chosen than that of the world on a stage."""
+        ours = self._network
         if ours is not None and ours.name != theirs.name:
             raise OtherNetwork(
                 f"{self.on.name} is on {theirs.name}, not on {ours.name}; leave the network out"
             )
-        return theirs
 
 
 def _ndjson_file(journal: str | Path | None) -> Path | None:
@@ -267,17 +263,15 @@ def _latencies(given: object, receivers: Sequence[str]) -> dict[str, Any]:
             'latency: expected seconds by part, such as {"service": 0.1}, got '
             f"{described(given)}. Possible parts: {', '.join(parts)}"
         )
-    for to in given or {}:
+    found: dict[str, Any] = {}
+    for to, spec in (given or {}).items():
         if to not in parts:
             raise ValueError(f"latency: {unknown('part', to, parts)}")
-    return {to: _latency(to, spec) for to, spec in (given or {}).items()}
-
-
-def _latency(to: str, spec: LatencySpec) -> Any:
-    try:
-        return latency_of(spec)
-    except ValueError as wrong:
-        raise ValueError(f"latency of {to!r}: {wrong}") from None
+        try:
+            found[to] = latency_of(spec)
+        except ValueError as wrong:
+            raise ValueError(f"latency of {to!r}: {wrong}") from None
+    return found
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """A shared cache between the payers and a service: a CDN, or a company's proxy.
 
-`STORING` says which answers it may store, a row each for the sections of RFC 9111; one that does
-not obey headers asks two of them. It never revalidates: what is stale, or must be revalidated, is
-asked for anew. Answers to other methods than GET are neither stored nor do they invalidate.
+It never revalidates: what is stale, or must be revalidated, is asked for anew. Answers to other
+methods than GET are neither stored nor do they invalidate.
 """
 
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
-from x402sim.protocol.rules import Rule, Rules, first_broken
 from x402sim.text.arguments import FromZero, explained
 
 HEURISTIC = frozenset({200, 203, 204, 300, 301, 404, 405, 410, 414, 501})
@@ -35,60 +33,28 @@ class SharedCache:
     obeys_headers: bool = True
 
 
-class Answered(NamedTuple):
-    """An answer that may be stored: its request's method and headers, its own, and the cache."""
+def storable_s(cache: SharedCache, asked: Headers, status: int, headers: Headers) -> float:
+    """Return for how many seconds an answer to GET may be stored; 0 if it may not be.
 
-    method: str
-    asked: Headers
-    status: int
-    headers: Headers
-    cache: SharedCache
-
-    @property
-    def says(self) -> dict[str, str]:
-        """What its Cache-Control says: directives in lower case, and their values."""
-        return directives(self.headers)
-
-    @property
-    def fresh_s(self) -> float:
-        """How many seconds it is fresh."""
-        for name in ("s-maxage", "max-age") if self.cache.obeys_headers else ():
-            if name in self.says:
-                return float(self.says[name]) if self.says[name].isdecimal() else 0.0
-        return self.cache.default_s
-
-    @property
-    def is_public(self) -> bool:
-        """Whether it says that it is for everybody, whoever asked (RFC 9111, 3.5)."""
-        return not {"public", "s-maxage", "must-revalidate"}.isdisjoint(self.says)
-
-
-ANY: Rules[Answered, str] = (
-    Rule("9111/3/method", lambda a: a.method == "GET", "not asked for with GET"),
-    Rule("9111/4.2/fresh", lambda a: a.fresh_s > 0, "stale at once"),
-)
-OK: Rules[Answered, str] = (Rule("ok", lambda a: a.status == 200, "no good answer"),)
-STORING: Rules[Answered, str] = (
-    *ANY,
-    Rule(
-        "9111/3/status",
-        lambda a: a.status in HEURISTIC or not {"public", "max-age", "s-maxage"}.isdisjoint(a.says),
-        "a status that is not stored unless headers allow it",
-    ),
-    Rule(
-        "9111/5.2/no-store",
-        lambda a: "no-store" not in a.says and "no-store" not in directives(a.asked),
-        "no-store",
-    ),
-    Rule("9111/5.2.2.4/no-cache", lambda a: "no-cache" not in a.says, "to be revalidated"),
-    Rule("9111/5.2.2.7/private", lambda a: "private" not in a.says, "private"),
-    Rule(
-        "9111/3.5/authorization",
-        lambda a: "authorization" not in a.asked or a.is_public,
-        "for the one who is authorized",
-    ),
-    Rule("9111/4.1/vary", lambda a: "*" not in varying(a.headers), "varies with everything"),
-)
+    The numbers are sections of RFC 9111.
+    """
+    if not cache.obeys_headers:
+        return cache.default_s if status == 200 else 0
+    says = directives(headers)
+    is_public = not {"public", "s-maxage", "must-revalidate"}.isdisjoint(says)
+    is_forbidden = (
+        (status not in HEURISTIC and {"public", "max-age", "s-maxage"}.isdisjoint(says))  # 3
+        or not {"no-store", "no-cache", "private"}.isdisjoint(says)  # 5.2.2
+        or "no-store" in directives(asked)  # 5.2.1
+        or ("authorization" in asked and not is_public)  # 3.5
+        or "*" in varying(headers)  # 4.1
+    )
+    if is_forbidden:
+        return 0
+    lasts = says.get("s-maxage", says.get("max-age"))  # 4.2.1
+    if lasts is None:
+        return cache.default_s
+    return float(lasts) if lasts.isdecimal() else 0
 
 
 def directives(headers: Headers) -> dict[str, str]:
@@ -115,7 +81,6 @@ class _Stored(NamedTuple):
 
 def cached(app: ASGIApp, cache: SharedCache, clock: Clock) -> ASGIApp:
     """Return an application with a cache in front of it."""
-    rules = STORING if cache.obeys_headers else (*ANY, *OK)
     found: dict[tuple[str, bytes, str | None], list[_Stored]] = {}
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
@@ -144,11 +109,11 @@ def cached(app: ASGIApp, cache: SharedCache, clock: Clock) -> ASGIApp:
             return  # cut off
         start, *parts = messages
         headers = Headers(raw=start["headers"])
-        answered = Answered("GET", asked, start["status"], headers, cache)
-        if first_broken(rules, answered) is None:
+        fresh_s = storable_s(cache, asked, start["status"], headers)
+        if fresh_s > 0:
             names = varying(headers) if cache.obeys_headers else []
             depends = {name: asked.get(name) for name in names}
-            new = _Stored(start, parts, depends, clock.now(), answered.fresh_s)
+            new = _Stored(start, parts, depends, clock.now(), fresh_s)
             others = [each for each in kept if each is not hit]
             found[place] = [*others, new]
 

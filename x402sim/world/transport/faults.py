@@ -5,7 +5,7 @@ where the fault is written, and so is a field that the kind does not use.
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
@@ -204,19 +204,10 @@ class Faults:
         self._rng, self._now = rng, now
         self._standing: list[_Standing] = []
         self._rules: list[FaultRule] = []
-        self._paths: dict[str, Sequence[str]] = {}
-        self.on_crash: Callable[[], None] = lambda: None
+        self.paths: dict[str, Sequence[str]] = {}
+        """The paths that each victim serves, as in its routes."""
         self.on_strike: list[Callable[[str, str, str], None]] = []
         """Told the victim, what a fault does to it, and the path that it strikes."""
-
-    def routed(self, victim: str, paths: Sequence[str]) -> None:
-        """Declare the paths that a victim serves, as in its routes."""
-        self._paths[victim] = paths
-
-    @property
-    def paths(self) -> Mapping[str, Sequence[str]]:
-        """The paths of each victim, as in its routes."""
-        return self._paths
 
     def add(self, fault: Fault) -> None:
         """Add a fault; earlier faults have precedence.
@@ -224,18 +215,16 @@ class Faults:
         Raises `ValueError` for a victim that the world lacks, and if no path of the victim ends
         with the fault's.
         """
-        if self._paths:
-            _require_known("victim", fault.victim, list(self._paths))
-        paths = self._paths.get(fault.victim, ())
+        if self.paths:
+            _require_known("victim", fault.victim, list(self.paths))
+        paths = self.paths.get(fault.victim, ())
         if paths and not any(_may_end_with(path, fault) for path in paths):
             shown = [path for path in paths if "/api" in path] or paths
             endings: dict[str, str] = {}
             for path in shown:
                 endings.setdefault("/" + "/".join(_ending(path, fault)[1:]), path)
-            wrong = unknown(
-                f"path of {fault.victim}", fault.path, endings, shown=endings.__getitem__
-            )
-            raise ValueError(wrong)
+            what = f"path of {fault.victim}"
+            raise ValueError(unknown(what, fault.path, endings, shown=endings.__getitem__))
         self._standing.append(_Standing(fault))
 
     def add_rule(self, rule: FaultRule) -> None:
@@ -279,9 +268,8 @@ class Faults:
         sent = shown + request
         for each in self._standing:
             fault = each.fault
-            if fault.victim != victim or not path.endswith(fault.path):
-                continue
-            if not _contains(sent, fault.contains):
+            is_asked = fault.victim == victim and path.endswith(fault.path)
+            if not is_asked or not _contains(sent, fault.contains):
                 continue
             each.seen += 1
             if each.seen <= fault.skip or self._rng.random() >= fault.probability:

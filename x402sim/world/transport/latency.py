@@ -70,7 +70,8 @@ def latency_of(spec: LatencySpec) -> Latency:
         return drawn_by(spec, spec)
     if _is_seconds(spec):
         return constant(float(spec))  # type: ignore[arg-type]
-    given = [] if isinstance(spec, str | bytes | Mapping) else _listed(spec)
+    is_listed = isinstance(spec, Iterable) and not isinstance(spec, str | bytes | Mapping)
+    given: list[Any] = list(spec) if is_listed else []  # type: ignore[arg-type]
     if not given or not all(map(_is_seconds, given)):
         raise ValueError(
             "a latency is seconds, (median, sigma) of a lognormal, a list of measured seconds, a "
@@ -85,10 +86,6 @@ def latency_of(spec: LatencySpec) -> Latency:
 
 def _is_distribution(spec: object, method: str) -> bool:
     return not isinstance(spec, type) and callable(getattr(spec, method, None))
-
-
-def _listed(spec: object) -> list[Any]:
-    return list(spec) if isinstance(spec, Iterable) else []
 
 
 def _is_seconds(value: object) -> bool:

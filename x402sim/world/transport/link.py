@@ -177,24 +177,24 @@ class Link(Transport):
         exchange = request.extensions["exchange"] = next(self._links.exchanges)
         self._record(self._sent(request, exchange))
         timeout_s = request.extensions.get("timeout", {}).get("read")
-        is_ended = False
+        why_not: str | None = "given up"
         try:
             crossing = self._cross(request, exchange)
             response = await (crossing if timeout_s is None else within(timeout_s, crossing))
             self._record(self._received(response, exchange))
-            is_ended = True
+            why_not = None
             return response
         except TimeoutError as error:
-            self._record(self._none(exchange, "timeout"))
-            is_ended = True
+            why_not = "timeout"
             raise httpx.ReadTimeout(f"no answer in {timeout_s} s") from error
         except httpx.TransportError as error:
-            self._record(self._none(exchange, type(error).__name__))
-            is_ended = True
+            why_not = type(error).__name__
             raise
         finally:
-            if not is_ended:
-                self._record(self._none(exchange, "given up"))
+            if why_not is not None:
+                self._record(
+                    NoAnswer(actor=self._caller, exchange=exchange, to=self._to, reason=why_not)
+                )
 
     async def _cross(self, request: Request, exchange: int) -> Response:
         await self._travel(exchange)
@@ -246,9 +246,6 @@ class Link(Transport):
             tx_hash=_text(fields.tx_hash),
             ok=_flag(fields.is_valid if fields.success is None else fields.success),
         )
-
-    def _none(self, exchange: int, reason: str) -> NoAnswer:
-        return NoAnswer(actor=self._caller, exchange=exchange, to=self._to, reason=reason)
 
     def _record(self, event: ExchangeEvent) -> None:
         self._links.journal.record(self._links.clock.now_ms(), event)

@@ -26,12 +26,9 @@ def faulty(
     victim: Victim,
     faults: Faults,
     clock: Clock,
-    crash: Callable[[], None] | None = None,
+    crash: Callable[[], None],
 ) -> ASGIApp:
-    """Return `app` with the fault middleware around it.
-
-    `crash` kills the service that a crash is for, by default the first one of the world.
-    """
+    """Return `app` with the fault middleware around it; `crash` kills the service it is for."""
 
     def middleware(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http" or faults.is_empty:
@@ -39,8 +36,7 @@ def faulty(
         return struck(scope, receive, send)
 
     async def struck(scope: Scope, receive: Receive, send: Send) -> None:
-        messages = await _received(receive)
-        body = _whole(messages)
+        messages, body = await _received(receive)
         if body is None:
             await app(scope, _replayed(messages, receive), send)
             return
@@ -53,7 +49,7 @@ def faulty(
             for tell in faults.on_strike:
                 tell(victim, fault.does, scope["path"])
             request = _Request(app, scope, body, receive, send)
-            await _strike(fault, crash or faults.on_crash, clock, request)
+            await _strike(fault, crash, clock, request)
 
     return middleware
 
@@ -161,24 +157,21 @@ def _half(messages: list[Message]) -> list[Message]:
     ]
 
 
-async def _received(receive: Receive) -> list[Message]:
-    """Return the messages of a request until its end, a cut, or more than any part reads."""
+async def _received(receive: Receive) -> tuple[list[Message], bytes | None]:
+    """Return the messages of a request until its end, a cut, or more than any part reads.
+
+    And its body; None if it did not arrive to its end.
+    """
     messages: list[Message] = []
-    size = 0
-    while size <= MAX_BODY_BYTES:
+    body = b""
+    while len(body) <= MAX_BODY_BYTES:
         messages.append(await receive())
-        size += len(messages[-1].get("body", b""))
+        body += messages[-1].get("body", b"")
         if not messages[-1].get("more_body"):
             break
-    return messages
-
-
-def _whole(messages: list[Message]) -> bytes | None:
-    """Return the body of a request; None if it did not arrive to its end."""
     last = messages[-1]
-    if last["type"] != "http.request" or last.get("more_body"):
-        return None
-    return b"".join(message.get("body", b"") for message in messages)
+    is_whole = last["type"] == "http.request" and not last.get("more_body")
+    return messages, body if is_whole else None
 
 
 def _replayed(messages: list[Message], rest: Receive) -> Receive:
