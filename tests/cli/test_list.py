@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import dedent
 
 from click.testing import Result
 from typer.testing import CliRunner
@@ -13,6 +14,7 @@ from x402sim.cli import app
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.needs import Need
 
+EXTRAS = ("pandas", "matplotlib", "pyarrow", "distributed", "web3", "trustme", "uvloop")
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 
@@ -65,8 +67,17 @@ def test_needs_lists_each_need_with_its_scenarios() -> None:
     assert after.split("\n", 1)[1].replace(",", "").split() == wanting
 
 
-def test_the_command_line_is_cheap_to_import() -> None:
+def test_the_help_is_cheap_and_no_command_needs_an_extra_to_be_loaded() -> None:
     heavy = ("x402sim.world", "x402sim.report", "httpx", "uvicorn", "pandas")
-    code = f"import sys, x402sim.cli; print([m for m in {heavy} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    code = f"""
+        import sys
+        from typer.testing import CliRunner
+        sys.modules.update(dict.fromkeys({EXTRAS}))
+        from x402sim.cli import COMMANDS, app, load
+        assert CliRunner().invoke(app, ["--help"]).exit_code == 0
+        print([each for each in {heavy} if sys.modules.get(each)])
+        print([load(each).name for each in COMMANDS] == [*COMMANDS])
+    """
+    command = [sys.executable, "-c", dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]", "True"]

@@ -7,8 +7,10 @@ import typer
 
 from x402sim.commands.common import Misuse
 from x402sim.commands.flags import takes
+from x402sim.suite import command, printing
+from x402sim.suite.parse_options import parse
 
-OUTCOMES = """
+EPILOG = """
 Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could not be
 completed), observed (the specification is silent). Exit codes: 0, every MUST held; 1, a MUST
 failed; 2, wrong usage, a service that cannot be judged (no answer, another dialect, a payer
@@ -79,9 +81,6 @@ def conformance(
     mints what payers need. A service with other paths or other messages, such as one of x402
     version 2, needs a target file: `x402sim target init URL` writes it.
     """
-    from x402sim.suite import command, printing
-    from x402sim.suite.parse_options import parse
-
     try:
         checks = command.select(only or [])
         if show_list:

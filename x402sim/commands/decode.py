@@ -4,16 +4,17 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from x402sim.clock import Clock
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile
+from x402sim.commands.explain import Decoded, explain
 from x402sim.commands.steps import print_facts, print_findings
-
-if TYPE_CHECKING:
-    from x402sim.commands.explain import Decoded
-    from x402sim.protocol.recognize import Recognized
+from x402sim.protocol.messages import BadMessage
+from x402sim.protocol.network_file import known_networks
+from x402sim.protocol.recognize import Recognized, recognize
 
 MOST = 1 << 20
 """The most characters that are read."""
@@ -45,12 +46,6 @@ def decode(
 
     Exit code: 0 if nothing is wrong, 1 if something is, 2 if it cannot be read.
     """
-    from x402sim.clock import Clock
-    from x402sim.commands.explain import explain
-    from x402sim.protocol.messages import BadMessage
-    from x402sim.protocol.network_file import known_networks
-    from x402sim.protocol.recognize import recognize
-
     try:
         text = sys.stdin.read(MOST) if header == "-" else header[:MOST]
         known = known_networks(network_file)
@@ -68,7 +63,7 @@ def decode(
         raise typer.Exit(NOT_ALL_HELD)
 
 
-def _as_json(found: "Recognized", decoded: "list[Decoded]") -> dict[str, Any]:
+def _as_json(found: Recognized, decoded: list[Decoded]) -> dict[str, Any]:
     parts = [{"title": each.title, "facts": each.facts} for each in decoded]
     return {
         "kind": found.kind.name.lower(),
@@ -80,7 +75,7 @@ def _as_json(found: "Recognized", decoded: "list[Decoded]") -> dict[str, Any]:
     }
 
 
-def _show(decoded: "list[Decoded]") -> None:
+def _show(decoded: list[Decoded]) -> None:
     for each in decoded:
         typer.secho(each.title, bold=True)
         print_facts(each.facts)

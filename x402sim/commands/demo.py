@@ -12,7 +12,9 @@ from x402sim.commands.common import (
     NetworkName,
     RandomSeed,
 )
+from x402sim.commands.demo_story import play
 from x402sim.commands.steps import print_step
+from x402sim.protocol.network_file import choose_network
 
 
 def demo(
@@ -22,9 +24,6 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Pay for a quote through every component, and print each step."""
-    from x402sim.commands.demo_story import play
-    from x402sim.protocol.network_file import choose_network
-
     try:
         chosen = choose_network(network, network_file)
     except ValueError as error:

@@ -5,11 +5,12 @@ import json
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
 
+from x402sim.commands.banner import show
 from x402sim.commands.common import (
     NETWORK_NAMES,
     BlockTime,
@@ -28,13 +29,18 @@ from x402sim.commands.common import (
     stop_on_signals,
     whole,
 )
-
-if TYPE_CHECKING:
-    from x402sim.world.assembly.parts import Parts
-    from x402sim.world.chains.backend import ChainBackend
-    from x402sim.world.control.messages import Ready
-    from x402sim.world.server.listen import Listen
-    from x402sim.world.server.log import Form
+from x402sim.protocol.network_file import choose_network
+from x402sim.service.settings import Settings
+from x402sim.world.assembly.parts import Parts
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
+from x402sim.world.control.messages import Ready
+from x402sim.world.server import serve as server
+from x402sim.world.server.accounts import phrase_of
+from x402sim.world.server.listen import Listen
+from x402sim.world.server.log import Form
+from x402sim.world.server.tls import certified
 
 TOKEN_VARIABLE = "X402SIM_CONTROL_TOKEN"  # noqa: S105 - its name
 Db = Annotated[
@@ -174,13 +180,6 @@ def serve(
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first pays
     for gas, and a minter's key, if listed, mints for payers.
     """
-    from x402sim.protocol.network_file import choose_network
-    from x402sim.service.settings import Settings
-    from x402sim.world.assembly.recipe import Recipe
-    from x402sim.world.chains.parse import DEFAULT_CHAIN
-    from x402sim.world.server import serve as server
-    from x402sim.world.server.accounts import phrase_of
-
     backend = _chain_of(chain, token, deploy=deploy)
     with starting(db, None if backend == DEFAULT_CHAIN else backend.name):
         listen = _listen(host, port, _token_of(control_token), (allow_origin, rpc_origin), tls)
@@ -208,10 +207,7 @@ def _listen(
     token: str | None,
     origins: tuple[list[str] | None, list[str] | None],
     tls: Path | None,
-) -> "Listen":
-    from x402sim.world.server.listen import Listen
-    from x402sim.world.server.tls import certified
-
+) -> Listen:
     pages, wallets = (tuple(each or ()) for each in origins)
     return Listen(
         host=host,
@@ -223,9 +219,7 @@ def _listen(
     )
 
 
-def _chain_of(chain: str, token: str | None, *, deploy: bool) -> "ChainBackend":
-    from x402sim.world.chains.parse import parse_chain
-
+def _chain_of(chain: str, token: str | None, *, deploy: bool) -> ChainBackend:
     try:
         return parse_chain(chain, token=token, deploy=deploy)
     except ValueError as error:
@@ -240,23 +234,20 @@ def _token_of(given: str | None) -> str | None:
 
 
 def _run(
-    parts: "Parts",
-    listen: "Listen",
+    parts: Parts,
+    listen: Listen,
     sock: socket.socket,
     db: Path | None,
     as_json: bool,
-    form: "Form | None",
+    form: Form | None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; print the ready message first."""
-    from x402sim.world.server import serve as server
 
-    def on_start(running: Any, ready: "Ready") -> None:
+    def on_start(running: Any, ready: Ready) -> None:
         stop_on_signals(running)
         if as_json:
             typer.echo(json.dumps(msgspec.to_builtins(ready)))
         else:
-            from x402sim.commands.banner import show
-
             show(ready, db)
 
     gc.collect()

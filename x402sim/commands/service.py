@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,15 +18,16 @@ from x402sim.commands.common import (
     starting,
     stop_on_signals,
 )
+from x402sim.journal import Journal
+from x402sim.protocol.network_file import choose_network
+from x402sim.protocol.networks import Network
+from x402sim.service.setup import setup_from_env
+from x402sim.world.server import listen as at, standalone
+from x402sim.world.server.serve import run
 
-if TYPE_CHECKING:
-    from x402sim.protocol.networks import Network
 
-
-def _network(name: str | None, file: Path | None) -> "Network | None":
+def _network(name: str | None, file: Path | None) -> Network | None:
     """Return the network of the options; None leaves it to NETWORK. Raises `ValueError`."""
-    from x402sim.protocol.network_file import choose_network
-
     if name is None and file is None:
         return None
     return choose_network(name or os.environ.get("NETWORK") or None, file)
@@ -59,11 +60,6 @@ def service(
     `serve --no-service` prints the settings for a simulated world. Ctrl-C stops the service.
     The log goes to stderr.
     """
-    from x402sim.journal import Journal
-    from x402sim.service.setup import setup_from_env
-    from x402sim.world.server import listen as at, standalone
-    from x402sim.world.server.serve import run
-
     with starting(db):
         setup = setup_from_env(os.environ, _network(network, network_file))
         listen = at.Listen(host=host, port=port)

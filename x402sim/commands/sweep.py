@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, quiet, within
+from x402sim.experiments.grid import Cell, cells
+from x402sim.experiments.summary import results_of, summarize
+from x402sim.experiments.sweep import failures, play
+from x402sim.report import need_extra
 from x402sim.text.printable import printable
+from x402sim.text.suggest import unknown
+from x402sim.world.story.scenario import load_module
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from x402sim.experiments.grid import Cell
 
 _INTERRUPTED = 130
 _MOST_SHOWN = 10
@@ -124,12 +128,9 @@ def _played(
     common: bool,
 ) -> "DataFrame":
     """Play the sweep of a function, which `experiment` names; raises `Misuse`."""
-    from x402sim.experiments.grid import cells
-    from x402sim.experiments.sweep import play
-
     numbers = _seeds(seeds)
 
-    def replay(cell: "Cell") -> str:
+    def replay(cell: Cell) -> str:
         given = " ".join(f"--set {shlex.quote(f'{k}={v}')}" for k, v in cell.labels.items())
         start = f"python -m x402sim sweep {shlex.quote(experiment)}"
         return " ".join(part for part in (start, given, "--seeds {seed}: --workers 0") if part)
@@ -147,9 +148,6 @@ def _played(
 
 def _function(experiment: str) -> Callable[..., Any]:
     """Return the function in a file; raises `Misuse`."""
-    from x402sim.text.suggest import unknown
-    from x402sim.world.story.scenario import load_module
-
     name, _, function = experiment.rpartition(":")
     file = Path(name)
     if not name.endswith(".py") or not function.isidentifier():
@@ -210,8 +208,6 @@ def _executor(dask: str | None) -> Iterator[Any]:
     if dask is None:
         yield None
         return
-    from x402sim.report import need_extra
-
     need_extra(("distributed",), "--dask", "sweep")
     from distributed import Client
 
@@ -229,7 +225,7 @@ def _write(function: Callable[..., Any], keys: Sequence[str], out: Path, played:
 
     Raises `Misuse` for tables that cannot be one frame.
     """
-    from x402sim.experiments.folder import Folder
+    from x402sim.experiments.folder import Folder  # with the extra
     from x402sim.experiments.frame import whole_frame
 
     folder = Folder(out, function, keys)
@@ -248,8 +244,6 @@ def _write(function: Callable[..., Any], keys: Sequence[str], out: Path, played:
 
 def _summary(rows: "DataFrame", keys: Sequence[str]) -> "DataFrame | None":
     """Return the summary; None if there is no number."""
-    from x402sim.experiments.summary import results_of, summarize
-
     return summarize(rows, by=list(keys)) if results_of(rows, keys) else None
 
 
@@ -293,8 +287,6 @@ def _number(value: float) -> str:
 
 def _print_failures(frame: "DataFrame") -> None:
     """Print the first failure in full, and how to replay it and a few more."""
-    from x402sim.experiments.sweep import failures
-
     failed = frame[frame["error"].notna()]
     head = failures(frame)
     typer.echo(f"x402sim: {head[0].lower()}{head[1:]}", err=True)
