@@ -165,6 +165,16 @@ class Misuse(typer.BadParameter):
 
 
 @contextmanager
+def as_misuse(*kinds: type[Exception], begin: str = "") -> Iterator[None]:
+    """Turn errors of these kinds, by default `ValueError`, into `Misuse` with their text."""
+    wrong = kinds or (ValueError,)
+    try:
+        yield
+    except wrong as error:
+        raise Misuse(f"{begin}{error}") from error
+
+
+@contextmanager
 def starting(db: Path | None, chain: str | None = None) -> Iterator[None]:
     """Turn an error of a server's start into one line and exit code 2; `chain` names a node."""
     from x402sim.chain.base import ChainError

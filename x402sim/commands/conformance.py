@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from x402sim.commands.common import Misuse
+from x402sim.commands.common import as_misuse
 from x402sim.commands.flags import takes
 from x402sim.suite import command, printing
 from x402sim.suite.parse_options import parse
@@ -81,7 +81,7 @@ def conformance(
     mints what payers need. A service with other paths or other messages, such as one of x402
     version 2, needs a target file: `x402sim target init URL` writes it.
     """
-    try:
+    with as_misuse(ValueError, OSError):
         checks = command.select(only or [])
         if show_list:
             return printing.show_list(checks)
@@ -94,10 +94,6 @@ def conformance(
         strict = given["strict"]
         wanted = command.Wanted(checks=checks, strict=strict, files=places, verbose=verbose)
         command.require_places(wanted)
-    except (ValueError, OSError) as error:
-        raise Misuse(error) from error
-    try:
+    with as_misuse(OSError, begin="cannot write the report: "):
         code = command.play(options, wanted)
-    except OSError as error:
-        raise Misuse(f"cannot write the report: {error}") from error
     raise typer.Exit(code)

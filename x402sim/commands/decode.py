@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from x402sim.clock import Clock
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse
 from x402sim.commands.explain import Decoded, explain
 from x402sim.commands.steps import print_facts, print_findings
 from x402sim.protocol.messages import BadMessage
@@ -46,14 +46,13 @@ def decode(
 
     Exit code: 0 if nothing is wrong, 1 if something is, 2 if it cannot be read.
     """
-    try:
+    with as_misuse():
         text = sys.stdin.read(MOST) if header == "-" else header[:MOST]
         known = known_networks(network_file)
+    try:
         found = recognize(text)
     except BadMessage as wrong:
         raise Misuse(f"cannot decode it: {_instead(header) or wrong}") from wrong
-    except ValueError as error:
-        raise Misuse(error) from error
     decoded = list(explain(found, known, Clock().now_s()))
     if as_json:
         typer.echo(json.dumps(_as_json(found, decoded), indent=2))

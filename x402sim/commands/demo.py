@@ -7,10 +7,10 @@ import typer
 from x402sim.commands.common import (
     NOT_ALL_HELD,
     AsJson,
-    Misuse,
     NetworkFile,
     NetworkName,
     RandomSeed,
+    as_misuse,
 )
 from x402sim.commands.demo_story import play
 from x402sim.commands.steps import print_step
@@ -24,10 +24,8 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Pay for a quote through every component, and print each step."""
-    try:
+    with as_misuse():
         chosen = choose_network(network, network_file)
-    except ValueError as error:
-        raise Misuse(error) from error
     steps = []
     for step in play(seed, chosen):
         steps.append(step)

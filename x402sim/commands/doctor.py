@@ -10,7 +10,7 @@ import typer
 
 from x402sim.clock import Clock
 from x402sim.commands.asking import Data, Headers, Method, Url, answer_to, no_answer, request_to
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, filled
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, filled
 from x402sim.commands.purchase import PAY_PATH, local_server
 from x402sim.commands.steps import print_findings
 from x402sim.payer.diagnosis import Diagnosis, examine
@@ -54,11 +54,9 @@ def doctor(
     """
     trusted = httpx.create_ssl_context()  # SSL_CERT_FILE counts, and no proxy
     with httpx.Client(verify=trusted, trust_env=False, timeout=30) as http:
-        try:
+        with as_misuse():
             request = request_to(url, method, data, header)
             known = dict(known_networks(network_file))
-        except ValueError as problem:
-            raise Misuse(problem) from problem
         try:
             response = answer_to(http, request)
             pay_status = _pay_status(http, request, response)

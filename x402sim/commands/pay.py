@@ -17,6 +17,7 @@ from x402sim.commands.common import (
     AsJson,
     Misuse,
     NetworkFile,
+    as_misuse,
     within,
 )
 from x402sim.commands.purchase import Local, Purchase, Terms, failure, local_server, said
@@ -111,7 +112,7 @@ def pay(
     told = _Told(as_json)
     trusted = httpx.create_ssl_context()  # SSL_CERT_FILE counts, and no proxy
     with httpx.Client(verify=trusted, trust_env=False, timeout=30) as http:
-        try:
+        with as_misuse():
             mistake = _mistake_of(wrong, session=session)
             if session and steps == 1:
                 raise ValueError("--session and --steps 1: a deposit takes two steps; omit --steps")
@@ -120,8 +121,6 @@ def pay(
             terms = Terms(known=known, max_amount=most, steps=steps, session=session)
             local = local_server(http, request.url)
             wallet = _wallet(key, account, local)
-        except ValueError as problem:
-            raise Misuse(problem) from problem
         if local.network is not None:
             known.setdefault(local.network.name, local.network)
         purchase = Purchase(http, wallet, local.clock, terms, told)

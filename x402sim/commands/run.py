@@ -22,6 +22,7 @@ from x402sim.commands.common import (
     NetworkName,
     RandomSeed,
     Token,
+    as_misuse,
     quiet,
     seconds,
 )
@@ -178,11 +179,10 @@ def _prepare(out: Path) -> None:
     """Make the folder of the reports, before anything is played; raises `Misuse`."""
     if out.exists() and not out.is_dir():
         raise Misuse(f"--out {out}: a folder is wanted, and this is a file")
-    try:
+    with as_misuse(ModuleNotFoundError, begin="--out: "):
         need_extra()
+    try:
         out.mkdir(parents=True, exist_ok=True)
-    except ModuleNotFoundError as error:
-        raise Misuse(f"--out: {error}") from error
     except OSError as error:
         raise Misuse(f"--out: cannot write to {out}: {error.strerror}") from error
 

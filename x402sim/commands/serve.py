@@ -17,12 +17,12 @@ from x402sim.commands.common import (
     Chain,
     Host,
     LogForm,
-    Misuse,
     NetworkFile,
     Port,
     Quiet,
     Token,
     Verbose,
+    as_misuse,
     log_form,
     one_of,
     starting,
@@ -33,7 +33,6 @@ from x402sim.protocol.network_file import choose_network
 from x402sim.service.settings import Settings
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.control.messages import Ready
 from x402sim.world.server import serve as server
@@ -180,7 +179,8 @@ def serve(
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first pays
     for gas, and a minter's key, if listed, mints for payers.
     """
-    backend = _chain_of(chain, token, deploy=deploy)
+    with as_misuse():
+        backend = parse_chain(chain, token=token, deploy=deploy)
     with starting(db, None if backend == DEFAULT_CHAIN else backend.name):
         listen = _listen(host, port, _token_of(control_token), (allow_origin, rpc_origin), tls)
         first, *also = [choose_network(each, network_file) for each in network or (None,)]
@@ -217,13 +217,6 @@ def _listen(
         rpc_origins=wallets,
         tls=certified(host, tls) if tls else None,
     )
-
-
-def _chain_of(chain: str, token: str | None, *, deploy: bool) -> ChainBackend:
-    try:
-        return parse_chain(chain, token=token, deploy=deploy)
-    except ValueError as error:
-        raise Misuse(error) from error
 
 
 def _token_of(given: str | None) -> str | None:

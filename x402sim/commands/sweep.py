@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, quiet, within
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, as_misuse, quiet, within
 from x402sim.experiments.grid import Cell, cells
 from x402sim.experiments.summary import results_of, summarize
 from x402sim.experiments.sweep import failures, play
@@ -135,15 +135,13 @@ def _played(
         start = f"python -m x402sim sweep {shlex.quote(experiment)}"
         return " ".join(part for part in (start, given, "--seeds {seed}: --workers 0") if part)
 
-    try:
+    with as_misuse(ValueError, TypeError, ModuleNotFoundError, OSError):
         found = cells(dict(map(_parameter, values)))
         with _executor(where[0]) as executor:
             places = executor, None if executor else where[1]
             return play(
                 function, found, numbers, places, out, common=common, shown=True, replay=replay
             )
-    except (ValueError, TypeError, ModuleNotFoundError, OSError) as error:
-        raise Misuse(str(error)) from error
 
 
 def _function(experiment: str) -> Callable[..., Any]:
@@ -229,10 +227,8 @@ def _write(function: Callable[..., Any], keys: Sequence[str], out: Path, played:
     from x402sim.experiments.frame import whole_frame
 
     folder = Folder(out, function, keys)
-    try:
+    with as_misuse(TypeError, ValueError, begin=f"{out}: "):
         rows = whole_frame(list(folder.tables()), keys).drop(columns="trace")
-    except (TypeError, ValueError) as error:
-        raise Misuse(f"{out}: {error}") from error
     folder.write("results.parquet", rows.to_parquet(index=False))
     table = _summary(rows, keys)
     if table is not None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from x402sim.commands.common import Misuse
+from x402sim.commands.common import Misuse, as_misuse
 from x402sim.commands.flags import takes
 from x402sim.suite.command import Wanted, require_places
 from x402sim.suite.look import look
@@ -37,13 +37,11 @@ def init(
     Each key says how its value was found; what only a payment would show is left as a comment.
     """
     file = Path(output)
-    try:
+    with as_misuse(ValueError, NotReady):
         require_places(Wanted(checks=[], strict=False, files={"out": file}))
         if output != "-" and file.exists() and not force:
             raise ValueError(f"{file} exists; give --force to replace it, or --out FILE")
         looked = asyncio.run(look(parse(url, **given)))
-    except (ValueError, NotReady) as problem:
-        raise Misuse(problem) from problem
     text = as_toml(looked, "mine" if output == "-" else file.stem)
     if output == "-":
         typer.echo(text, nl=False)
