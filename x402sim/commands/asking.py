@@ -9,8 +9,8 @@ import typer
 from x402sim.http.bounded import Limits, bound
 from x402sim.text.suggest import near_url
 from x402sim.version import VERSION
+from x402sim.world.server.listen import LOOPBACK
 
-LOCAL = ("127.0.0.1", "localhost", "::1")
 Url = Annotated[str, typer.Argument(help="What to ask for, with http:// or https://.")]
 Method = Annotated[
     str | None,
@@ -91,7 +91,7 @@ def no_answer(url: httpx.URL, error: Exception) -> str:
         return f"no answer from {url}: it does not speak TLS; give the URL with http://"
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         todo = "; to trust its authority, set SSL_CERT_FILE to a file with its certificate"
-    elif url.host in LOCAL and isinstance(error, httpx.ConnectError):
+    elif url.host in LOOPBACK and isinstance(error, httpx.ConnectError):
         todo = "; start it, for example with `x402sim serve`"
     return f"no answer from {url}: {str(error) or type(error).__name__}{todo}"
 

@@ -1,7 +1,6 @@
 """`run`: play scenarios, one after the other, and print what held."""
 
 import json
-from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
@@ -137,7 +136,12 @@ def _run(names: list[str], where: Where, out: Path | None, as_json: bool, keep_g
     if as_json:
         typer.echo(json.dumps(playing.document(where.seed, all_played)))
     else:
-        _print_end(all_played, results.summary(where.seed, all_played, elapsed()))
+        for line in results.skipped(all_played):
+            typer.echo(line)
+        for played in all_played:
+            if played.run.outcome == "failed":
+                typer.echo("\n" + "\n".join(results.failure(played)))
+        typer.echo("\n" + "\n".join(results.summary(where.seed, all_played, elapsed())))
     if out is not None:
         _save(chosen, all_played, out, quietly=as_json)
     if ahead_s := playing.clock_ahead_s(all_played):
@@ -163,16 +167,6 @@ def _play(chosen: list[Chosen], where: Where, as_json: bool, keep_going: bool) -
         if played.run.outcome == "failed" and not keep_going:
             break
     return all_played
-
-
-def _print_end(all_played: list[Played], summary: Iterable[str]) -> None:
-    """Print why scenarios were skipped, each failure in full, and the summary."""
-    for line in results.skipped(all_played):
-        typer.echo(line)
-    for played in all_played:
-        if played.run.outcome == "failed":
-            typer.echo("\n" + "\n".join(results.failure(played)))
-    typer.echo("\n" + "\n".join(summary))
 
 
 def _prepare(out: Path) -> None:

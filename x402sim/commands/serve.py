@@ -37,9 +37,8 @@ from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.control.messages import Ready
 from x402sim.world.server import serve as server
 from x402sim.world.server.accounts import phrase_of
-from x402sim.world.server.listen import Listen
+from x402sim.world.server.listen import Listen, certified
 from x402sim.world.server.log import Form
-from x402sim.world.server.tls import certified
 
 TOKEN_VARIABLE = "X402SIM_CONTROL_TOKEN"  # noqa: S105 - its name
 Db = Annotated[
@@ -182,7 +181,7 @@ def serve(
     with as_misuse():
         backend = parse_chain(chain, token=token, deploy=deploy)
     with starting(db, None if backend == DEFAULT_CHAIN else backend.name):
-        listen = _listen(host, port, _token_of(control_token), (allow_origin, rpc_origin), tls)
+        listen = _listen(host, port, control_token, (allow_origin, rpc_origin), tls)
         first, *also = [choose_network(each, network_file) for each in network or (None,)]
         recipe = Recipe(
             network=first,
@@ -208,6 +207,8 @@ def _listen(
     origins: tuple[list[str] | None, list[str] | None],
     tls: Path | None,
 ) -> Listen:
+    # Typer takes an empty variable for one that is not set, but an empty token must be refused
+    token = os.environ.get(TOKEN_VARIABLE) if token is None else token
     pages, wallets = (tuple(each or ()) for each in origins)
     return Listen(
         host=host,
@@ -217,13 +218,6 @@ def _listen(
         rpc_origins=wallets,
         tls=certified(host, tls) if tls else None,
     )
-
-
-def _token_of(given: str | None) -> str | None:
-    """Return the control token. Typer takes an empty variable for one that is not set, but an empty
-    token must be refused.
-    """
-    return os.environ.get(TOKEN_VARIABLE) if given is None else given
 
 
 def _run(

@@ -270,15 +270,12 @@ def printable_table(table: "DataFrame") -> str:
     columns = []
     for name in table.columns:
         is_number = table[name].dtype.kind in "if"
-        texts = [_number(v) if is_number else printable(str(v)) for v in table[name]]
+        texts = [f"{v:.4g}" if is_number else printable(str(v)) for v in table[name]]
+        texts = ["-" if is_number and text == "nan" else text for text in texts]
         width = max(map(len, [str(name), *texts]))
         align = ">" if is_number else "<"
         columns.append([f"{text:{align}{width}}" for text in [str(name), *texts]])
     return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
-
-
-def _number(value: float) -> str:
-    return "-" if value != value else f"{value:.4g}"
 
 
 def _print_failures(frame: "DataFrame") -> None:

@@ -12,7 +12,6 @@ import uvicorn
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.discovery import Item
-from x402sim.protocol.networks import Network
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.control.context import merchant
@@ -61,7 +60,16 @@ async def ready_message(parts: Parts, listen: Listen, url: str) -> Ready:
         chain_id=network.chain_id,
         token=token_info(network),
         accounts=await funded_accounts(parts),
-        networks=[_on(each.network, url) for each in (parts, *parts.also)],
+        networks=[
+            OnNetwork(
+                network=each.name,
+                chain_id=each.chain_id,
+                rpc=f"{url}/rpc/{each.name}",
+                asset=checksum(each.asset),
+                token=token_info(each),
+            )
+            for each in (network, *(more.network for more in parts.also))
+        ],
     )
 
 
@@ -69,16 +77,6 @@ def _sold(parts: Parts, url: str) -> list[Item]:
     from x402sim.service.docs import listing  # with the whole book of examples
 
     return listing.items(parts.service, url)
-
-
-def _on(network: Network, url: str) -> OnNetwork:
-    return OnNetwork(
-        network=network.name,
-        chain_id=network.chain_id,
-        rpc=f"{url}/rpc/{network.name}",
-        asset=checksum(network.asset),
-        token=token_info(network),
-    )
 
 
 async def serve(

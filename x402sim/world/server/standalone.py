@@ -60,7 +60,10 @@ async def serve_alone(
     It is silent unless the form of a log is given; `journal` is what the service records to.
     """
     requests = Requests(journal, Clock())
-    log = Log(form, _names(process.service.setup), requests) if form else None
+    setup = process.service.setup
+    network, merchant = setup.network, {to_hex(setup.pay_to): "merchant"}
+    names = Names(merchant, network.token_symbol, network.decimals)
+    log = Log(form, names, requests) if form else None
     server = Server(requests.around(process), lambda: on_start(server))
     process.start_background()
     try:
@@ -69,8 +72,3 @@ async def serve_alone(
         await close(process, http)
         if log:
             log.close()
-
-
-def _names(setup: Setup) -> Names:
-    merchant = {to_hex(setup.pay_to): "merchant"}
-    return Names(merchant, setup.network.token_symbol, setup.network.decimals)
