@@ -3,9 +3,8 @@
 import json
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from x402sim.cli import app
+from tests.cli.runner import run
 from x402sim.events import KINDS, name_of
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import decisions
@@ -18,13 +17,9 @@ IDS = {
 ONE = {"clauses": "7/nonce-already-used", "decisions": "7/final", "events": "payment refused"}
 
 
-def shown(*arguments: str) -> Result:
-    return CliRunner().invoke(app, [*arguments])
-
-
 @pytest.mark.parametrize("book", IDS)
 def test_json_has_every_row(book: str) -> None:
-    rows = json.loads(shown(book, "--json").stdout)
+    rows = json.loads(run(book, "--json").stdout)
     key = "name" if book == "events" else "id"
     assert sorted(row[key] for row in rows) == sorted(IDS[book])
     assert all(all(row.values()) for row in rows if "fields" not in row)
@@ -33,20 +28,12 @@ def test_json_has_every_row(book: str) -> None:
 @pytest.mark.parametrize("book", IDS)
 def test_a_beginning_chooses_in_every_form(book: str) -> None:
     one = ONE[book]
-    (row,) = json.loads(shown(book, one, "--json").stdout)
+    (row,) = json.loads(run(book, one, "--json").stdout)
     assert one in row.values()
     for form in ((), ("--markdown",)):
-        text = shown(book, one, *form).stdout
+        text = run(book, one, *form).stdout
         assert one in text
         assert not [each for each in IDS[book] if each not in one and f"`{each}`" in text]
     first = one.split("/")[0].split()[0]
-    several = json.loads(shown(book, first, "--json").stdout)
+    several = json.loads(run(book, first, "--json").stdout)
     assert len(several) == sum(each.startswith(first) for each in IDS[book]) > 1
-
-
-@pytest.mark.parametrize("book", IDS)
-def test_a_beginning_of_nothing_is_misuse(book: str) -> None:
-    done = shown(book, ONE[book] + "s")
-    assert done.exit_code == 2
-    assert f"did you mean '{ONE[book]}'? Without an argument, all are shown" in done.stderr
-    assert done.stderr.count("\n") == 1

@@ -2,18 +2,15 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
+from tests.cli.runner import assert_misuse, run
 from x402sim import World
-from x402sim.cli import app
 
-
-def diff(a: Path, b: Path) -> Result:
-    return CliRunner().invoke(app, ["diff", str(a), str(b)])
+diff = partial(run, "diff")
 
 
 @pytest.fixture(scope="module")
@@ -58,12 +55,7 @@ def test_a_file_that_is_not_a_journal(journals: dict[str, Path], tmp_path: Path)
     text.write_text("a shopping list\n")
     for wrong, says in ((text, "this is no journal"), (tmp_path / "gone", "No such file")):
         for pair in ((journals["a"], wrong), (wrong, journals["a"])):
-            done = diff(*pair)
-            assert done.exit_code == 2
-            assert done.stdout == ""
-            assert done.stderr.startswith("x402sim: ")
-            assert done.stderr.count("\n") == 1
-            assert done.stderr.count(says) == 1
+            assert_misuse(diff(*pair), says)
 
 
 def test_it_works_without_the_report_extra(journals: dict[str, Path]) -> None:

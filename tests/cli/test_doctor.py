@@ -3,20 +3,19 @@
 import base64
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
+from tests.cli import runner
 from tests.cli.shops import MOON, Asked, Reply, required, serving, wanted
 from tests.cli.test_decode import changed
 from tests.serve.driver import QUOTE
 from x402sim import LocalServer
-from x402sim.cli import app
 from x402sim.commands.doctor import COLUMNS
 from x402sim.payer.diagnosis import examine
 from x402sim.protocol.crypto import checksum
@@ -28,8 +27,7 @@ REQUIRED = required(WANTED)
 NOBODY = {"payer in two steps": False, "client of x402 v1": False, "client of x402 v2": False}
 
 
-def run(url: str, *options: str) -> Result:
-    return CliRunner().invoke(app, ["doctor", url, *options])
+run = partial(runner.run, "doctor")
 
 
 def examined(answer: Any, *options: str, path: str = "/page") -> dict[str, Any]:
@@ -242,7 +240,7 @@ def test_the_public_cronos_paywall_is_paid_by_cronos_clients() -> None:
     assert payers(told) == NOBODY | {"payer in two steps": True, "httpx, PaymentAuth": False}
     assert abouts(told) == ["extra of offer 1"]
     with serving(answer) as url:
-        done = CliRunner().invoke(app, ["pay", url + "/page"])
+        done = runner.run("pay", url + "/page")
     assert done.exit_code == 2
     assert "as the public Cronos paywall does" in done.stderr
 
@@ -297,18 +295,3 @@ def test_no_odd_value_stops_the_examination() -> None:
         paid += found.can_be_paid
     assert len(answers) > 500
     assert paid > 400, "one offer is wrong, another is right"
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (["shop"], "'shop' is no URL with http:// or https://"),
-        (["http://127.0.0.1:1"], "Connection refused; start it"),
-        (["http://127.0.0.1:1", "--network-file", "none.toml"], "cannot read none.toml"),
-    ],
-)
-def test_what_cannot_be_asked(options: list[str], told: str) -> None:
-    done = run(*options)
-    assert done.exit_code == 2
-    assert done.stdout == ""
-    assert told in done.stderr

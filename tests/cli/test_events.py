@@ -3,16 +3,14 @@
 import json
 import re
 
-from typer.testing import CliRunner
-
+from tests.cli.runner import run
 from x402sim import World
-from x402sim.cli import app
 from x402sim.commands.event_reference import GROUPS, fields_of
 from x402sim.events import KINDS, name_of
 
 
 def shown(*options: str) -> str:
-    done = CliRunner().invoke(app, ["events", *options])
+    done = run("events", *options)
     assert done.exit_code == 0
     return done.stdout
 

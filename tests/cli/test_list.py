@@ -3,14 +3,12 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 
-from click.testing import Result
-from typer.testing import CliRunner
-
 from tests.cli import stories
-from x402sim.cli import app
+from tests.cli.runner import run
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.needs import Need
 
@@ -18,8 +16,7 @@ EXTRAS = ("pandas", "matplotlib", "pyarrow", "distributed", "web3", "trustme", "
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 
-def listed(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["list", *arguments])
+listed = partial(run, "list")
 
 
 def test_it_lists_every_shipped_scenario() -> None:

@@ -7,11 +7,10 @@ from typing import Any
 
 import httpx
 import msgspec
-from typer.testing import CliRunner
 
+from tests.cli.runner import assert_misuse, run
 from tests.serve.driver import Server
 from x402sim import Decisions, LocalServer
-from x402sim.cli import app
 from x402sim.protocol.refusals import Refusal, RequestError, status_of
 
 
@@ -46,11 +45,8 @@ def hosted(**options: Any) -> Iterator[Server]:
 
 def gives_up(*args: str, says: str) -> str:
     """See that `serve` exits with 2 and one line on stderr; return the line."""
-    done = CliRunner().invoke(app, ["serve", "--json", "--port", "0", *args])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith("x402sim: ")
-    assert says in done.stderr
-    assert done.stderr.count("\n") == 1
+    done = run("serve", "--json", "--port", "0", *args)
+    assert_misuse(done, says)
     return done.stderr
 
 

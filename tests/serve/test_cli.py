@@ -15,9 +15,8 @@ from typing import Any
 
 import httpx
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
+from tests.cli.runner import run
 from tests.serve.driver import (
     PAY,
     PRICE,
@@ -31,7 +30,6 @@ from tests.serve.driver import (
 )
 from tests.serve.hosted import gives_up, hosted, status_and_text
 from x402sim import Wallet
-from x402sim.cli import app
 from x402sim.commands.common import NETWORK_NAMES
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import PaymentRequired, decode
@@ -44,54 +42,21 @@ READY_KEYS = ["event", "service", "facilitator", "explorer", "rpc", "control", "
 READY_KEYS += ["network", "chain", "chainId", "token", "accounts", "networks"]
 
 
-def invoke(*args: str) -> Result:
-    return CliRunner().invoke(app, args)
-
-
 # --- it cannot start ---------------------------------------------------------------------
 
 
-def test_a_port_or_host_that_cannot_be_used():
+def test_a_port_that_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         gives_up("--port", port, says=f"cannot listen on 127.0.0.1 port {port}")
-    gives_up("--host", "203.0.113.7", says="cannot listen on 203.0.113.7")
-    gives_up("--host", "0.0.0.0x", says="give an address of this machine: 127.0.0.1, or 0.0.0.0")
 
 
-@pytest.mark.parametrize("what", ["directory", "text", "nowhere"])
-def test_a_database_that_cannot_be_one(tmp_path, what):
+def test_a_database_that_is_none_stays_as_it_is(tmp_path):
     db = tmp_path / "world.db"
-    if what == "directory":
-        db.mkdir()
-    elif what == "text":
-        db.write_text("Dear diary,\nthis is no database.\n" * 100)
-    else:
-        db = tmp_path / "no" / "such" / "folder.db"
-    says = {
-        "directory": f"--db {db}: a file is wanted, and this is a folder",
-        "text": f"cannot use the database {db}: file is not a database; give another --db",
-        "nowhere": f"--db {db}: there is no folder {db.parent}",
-    }
-    gives_up("--db", str(db), says=says[what])
+    db.write_text("Dear diary,\nthis is no database.\n" * 100)
+    gives_up("--db", str(db), says=f"cannot use the database {db}: file is not a database; give")
     assert not Path(f"{db}.chain").exists(), "nothing is left behind"
-    if what == "text":
-        assert db.read_text().startswith("Dear diary")
-
-
-@pytest.mark.parametrize(
-    ("option", "values", "says"),
-    [
-        ("--block-time", ("0", "-1", "nan", "inf", "1e9"), "the block time is 0.01 to 86400"),
-        ("--mnemonic", ("test test test",), "12 to 24 words of BIP-39"),
-        ("--accounts", ("0", "101"), "fund 1 to 100 accounts, not"),
-        ("--allow-origin", ("null", "localhost:3000"), "--allow-origin '"),
-        ("--control-token", ("",), "the control token is empty"),
-    ],
-)
-def test_a_value_out_of_range_is_told_in_one_line(option, values, says):
-    for value in values:
-        gives_up(option, value, says=says)
+    assert db.read_text().startswith("Dear diary")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
@@ -169,7 +134,7 @@ def test_the_curl_line_of_the_banner_works_when_pasted(banner):
     answer = httpx.post(url, content=order, headers={name: value}, trust_env=False)
     assert answer.status_code == 402
     pay = next(line for line in banner.splitlines() if line.startswith("x402sim pay "))
-    paid = CliRunner().invoke(app, shlex.split(pay)[1:])
+    paid = run(*shlex.split(pay)[1:])
     assert (paid.exit_code, "3. Paid: POST /api/pay: ok" in paid.output) == (0, True)
     control = next(line for line in banner.splitlines() if re.match("curl http", line))
     assert httpx.get(shlex.split(control)[1], trust_env=False, follow_redirects=True).is_success
@@ -404,11 +369,11 @@ def _pay_and(server: Server, body: dict[str, Any], act: Callable[[], object]) ->
 
 
 def test_the_demo_pays_and_says_so():
-    done = invoke("demo")
+    done = run("demo")
     assert (done.exit_code, done.stderr) == (0, "")
     assert done.stdout.endswith("Paid, served and indexed.\n")
     assert "FAILED" not in done.stdout
-    shown = json.loads(invoke("demo", "--json").stdout)
+    shown = json.loads(run("demo", "--json").stdout)
     assert shown["ok"] is True
     assert [step["ok"] for step in shown["steps"]] == [True] * 8
 
