@@ -119,10 +119,7 @@ class Server(Running):
         except BaseException:
             self.close()
             raise
-        limits = httpx.Limits(max_connections=60, max_keepalive_connections=60)
-        self.http = httpx.Client(
-            base_url=self.ready["service"], timeout=30, trust_env=False, limits=limits
-        )
+        self.http = client(self.ready["service"])
 
     def close(self) -> None:
         if hasattr(self, "http"):
@@ -135,11 +132,6 @@ class Server(Running):
         errors = self.errors()
         assert "Traceback" not in errors, errors
         assert (code, self.rest()) == (0, []), errors
-
-    def kill(self) -> None:
-        """Kill -9."""
-        self.process.kill()
-        self.process.wait()
 
     # --- control ---------------------------------------------------------------------
 
@@ -210,6 +202,11 @@ class Server(Running):
         known |= {party for move in moves for party in move[:2]} | {self.ready["payTo"].lower()}
         together = sum(self.balance(account) for account in known)
         assert together == self.view(abi.TOTAL_SUPPLY) == 10 * 1_000_000_000 + minted_base
+
+
+def client(url: str) -> httpx.Client:
+    limits = httpx.Limits(max_connections=60, max_keepalive_connections=60)
+    return httpx.Client(base_url=url, timeout=30, trust_env=False, limits=limits)
 
 
 def _topic(account: str | None) -> str | None:
@@ -324,11 +321,6 @@ def header(
         nonce=fixed_nonce or random.randbytes(32),
     )
     return signed_header(auth, wallet, NETWORKS[requirements["network"]])
-
-
-def read_header(text: str) -> dict[str, Any]:
-    """Return the object in a hex header."""
-    return json.loads(bytes.fromhex(text[2:]))
 
 
 def in_parallel(*jobs: Any) -> list[Any]:

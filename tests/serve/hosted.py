@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
 import msgspec
 
 from tests.cli.runner import assert_misuse, run
-from tests.serve.driver import Server
+from tests.serve.driver import Server, client
 from x402sim import Decisions, LocalServer
 from x402sim.protocol.refusals import Refusal, RequestError, status_of
 
@@ -20,10 +19,7 @@ class Hosted(Server):
     def __init__(self, **options: Any) -> None:
         self._local = LocalServer(**options).start()
         self.ready = msgspec.to_builtins(self._local.info)
-        limits = httpx.Limits(max_connections=60, max_keepalive_connections=60)
-        self.http = httpx.Client(
-            base_url=self._local.url, timeout=30, trust_env=False, limits=limits
-        )
+        self.http = client(self._local.url)
 
     def stop(self, number: int = signal.SIGINT) -> None:
         self._local.stop()

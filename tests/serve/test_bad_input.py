@@ -4,20 +4,13 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.serve.driver import (
-    ORDER,
-    PAY,
-    QUOTE,
-    SESSIONS,
-    Server,
-    refusal,
-)
+from tests.serve.driver import ORDER, PAY, QUOTE, SESSIONS, Server, refusal
 from tests.serve.hosted import status_and_text
 from x402sim.protocol.refusals import RequestError
 
@@ -182,9 +175,6 @@ def test_a_command_out_of_range_is_refused(server):
         assert refusal(answer) == (400, "Invalid query"), since
 
 
-# --- the payment header ------------------------------------------------------------------
-
-
 # --- methods, paths, headers -------------------------------------------------------------
 
 
@@ -250,13 +240,10 @@ def _ask(
     server: Server, method: str, target: str, headers: dict[str, str] | None = None
 ) -> tuple[http.client.HTTPResponse, bytes]:
     """Send a request whose target nobody tidies up."""
-    connection = http.client.HTTPConnection(*_address(server), timeout=10)
-    try:
+    with closing(http.client.HTTPConnection(*_address(server), timeout=10)) as connection:
         connection.request(method, target, headers=headers or {})
         answer = connection.getresponse()
         return answer, answer.read()
-    finally:
-        connection.close()
 
 
 TRAILERS = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"

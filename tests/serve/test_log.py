@@ -8,14 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.serve.driver import (
-    ORDER,
-    QUOTE,
-    Server,
-    command,
-    environment,
-    started,
-)
+from tests.serve.driver import ORDER, QUOTE, Server, command, environment, started
 from x402sim import Fault, LocalServer, PaymentAuth, PaymentFailed, Wallet
 from x402sim.protocol.money import to_decimal
 from x402sim.world.server.log import Form
