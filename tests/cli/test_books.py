@@ -1,10 +1,13 @@
-"""`clauses`, `decisions` and `events`: a part of each, and JSON for programs."""
+"""`clauses`, `decisions` and `events`: a part of each, and JSON for programs; events are as declared."""
 
 import json
+import re
 
 import pytest
 
 from tests.cli.runner import run
+from x402sim import World
+from x402sim.commands.event_reference import GROUPS, fields_of
 from x402sim.events import KINDS, name_of
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import decisions
@@ -37,3 +40,28 @@ def test_a_beginning_chooses_in_every_form(book: str) -> None:
     first = one.split("/")[0].split()[0]
     several = json.loads(run(book, first, "--json").stdout)
     assert len(several) == sum(each.startswith(first) for each in IDS[book]) > 1
+
+
+def test_every_event_is_in_one_group() -> None:
+    assert sorted(kind.__name__ for kinds in GROUPS.values() for kind in kinds) == sorted(
+        kind.__name__ for kind in KINDS
+    )
+
+
+def test_the_text_has_every_event_with_every_field_in_80_columns() -> None:
+    text = run("events").stdout
+    assert max(map(len, text.splitlines())) <= 80
+    for kind in KINDS:
+        _, after = text.split(f"\n\n{name_of(kind)}\n")
+        section = after.split("\n\n")[0]
+        assert section.startswith("  Written ")
+        assert re.findall(r"^    (\w+)  +\S", section, re.MULTILINE) == [
+            name for name, _ in fields_of(kind)
+        ]
+
+
+def test_the_lines_of_a_journal_are_as_the_reference_says() -> None:
+    fields = {name_of(kind): [name for name, _ in fields_of(kind)] for kind in KINDS}
+    _, *lines = World(seed=1).play("replay").journal.ndjson().splitlines()
+    for line in map(json.loads, lines):
+        assert list(line) == ["seq", "at_ms", "event", *fields[line["event"]]]

@@ -6,7 +6,6 @@ The payer is plain httpx and `Wallet`: what it sends is in the test, not in a cl
 import json
 import os
 import queue
-import random
 import signal
 import socket
 import subprocess
@@ -21,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 
 from x402sim import Wallet
-from x402sim.payer.core import proofs, settlement, signed_header
+from x402sim.payer.core import proofs, settlement
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
-from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.networks import NETWORKS
 
 QUOTE, SESSIONS, PAY = "/api/perp/quote", "/api/sessions/create", "/api/pay"
@@ -312,15 +312,11 @@ def header(
     wallet: Wallet, requirements: dict[str, Any], now_s: int, fixed_nonce: bytes | None = None
 ) -> str:
     """Return a signed payment header that agrees with the requirements."""
-    auth = Authorization(
-        from_=wallet.address_bytes,
-        to=parse_address(requirements["payTo"]),
-        value=int(requirements["maxAmountRequired"]),
-        valid_after=now_s - 60,
-        valid_before=now_s + 300,
-        nonce=fixed_nonce or random.randbytes(32),
-    )
-    return signed_header(auth, wallet, NETWORKS[requirements["network"]])
+    if fixed_nonce is not None:
+        wallet = Wallet(wallet.private_key, nonces=lambda: fixed_nonce)
+    network = NETWORKS[requirements["network"]]
+    wanted = msgspec.convert(requirements, PaymentRequirements)
+    return wallet.payment_header(wanted, now_s, network=network)
 
 
 def in_parallel(*jobs: Any) -> list[Any]:

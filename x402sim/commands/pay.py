@@ -129,7 +129,11 @@ def pay(
             # read once
             _go_wrong(purchase, partial(_again, request), mistake, told)
         else:
-            _show_answer(_bought(purchase, request, told), told)
+            answer = _bought(purchase, request, told)
+            problem = "" if answer.is_success else _in_vain(answer)
+            _end(told, problem, answer, ok=not problem)
+            if problem:
+                raise typer.Exit(NOT_ALL_HELD)
 
 
 def _bought(
@@ -197,14 +201,6 @@ def _wallet(key: str | None, account: int, local: Local) -> Wallet:
 
 
 # --- the outcome -------------------------------------------------------------------------
-
-
-def _show_answer(answer: httpx.Response, told: _Told) -> None:
-    """Print the answer to a paid request; exits with 1 if it is an error."""
-    problem = "" if answer.is_success else _in_vain(answer)
-    _end(told, problem, answer, ok=not problem)
-    if problem:
-        raise typer.Exit(NOT_ALL_HELD)
 
 
 def _in_vain(answer: httpx.Response) -> str:

@@ -20,17 +20,9 @@ from x402sim.commands.common import (
 )
 from x402sim.journal import Journal
 from x402sim.protocol.network_file import choose_network
-from x402sim.protocol.networks import Network
 from x402sim.service.setup import setup_from_env
 from x402sim.world.server import listen as at, standalone
 from x402sim.world.server.serve import run
-
-
-def _network(name: str | None, file: Path | None) -> Network | None:
-    """Return the network of the options; None leaves it to NETWORK. Raises `ValueError`."""
-    if name is None and file is None:
-        return None
-    return choose_network(name or os.environ.get("NETWORK") or None, file)
 
 
 def service(
@@ -61,7 +53,10 @@ def service(
     The log goes to stderr.
     """
     with starting(db):
-        setup = setup_from_env(os.environ, _network(network, network_file))
+        chosen = None  # which leaves it to NETWORK
+        if network is not None or network_file is not None:
+            chosen = choose_network(network or os.environ.get("NETWORK") or None, network_file)
+        setup = setup_from_env(os.environ, chosen)
         listen = at.Listen(host=host, port=port)
         sock = at.listening_socket(listen)
         journal = Journal(limit=1)  # of which the log is told each event as it comes

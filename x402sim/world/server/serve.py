@@ -14,8 +14,8 @@ from x402sim.protocol.crypto import checksum
 from x402sim.protocol.discovery import Item
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.control.context import merchant
-from x402sim.world.control.look import funded_accounts, token_info
+from x402sim.world.control.context import Context, merchant
+from x402sim.world.control.look import accounts, token_info
 from x402sim.world.control.messages import OnNetwork, Ready
 from x402sim.world.server.http import Server
 from x402sim.world.server.listen import Listen, base_url, listening_socket
@@ -59,7 +59,7 @@ async def ready_message(parts: Parts, listen: Listen, url: str) -> Ready:
         chain=parts.recipe.chain.kind,
         chain_id=network.chain_id,
         token=token_info(network),
-        accounts=await funded_accounts(parts),
+        accounts=await accounts(Context.of(parts)),
         networks=[
             OnNetwork(
                 network=each.name,

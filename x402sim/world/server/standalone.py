@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable
 from dataclasses import replace
+from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 
 import httpx
@@ -10,7 +11,6 @@ import uvicorn
 
 from x402sim.clock import Clock
 from x402sim.events import ServiceEvent
-from x402sim.http.bounded import refuse_cookies
 from x402sim.http.exchange import OverClient
 from x402sim.journal import Journal
 from x402sim.protocol.crypto import to_hex
@@ -37,7 +37,8 @@ def open_service(
     store = Store(file)
     setup = replace(setup, secret=store.secret("ids", setup.secret))
     http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the service has timeouts of its own
-    refuse_cookies(http)
+    # a server could fill its memory, and its requests, with cookies: it keeps none
+    http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     clock = Clock()
 
     def record(event: ServiceEvent) -> None:
