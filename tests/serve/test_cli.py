@@ -30,7 +30,6 @@ from tests.serve.driver import (
 )
 from tests.serve.hosted import gives_up, hosted, status_and_text
 from x402sim import Wallet
-from x402sim.commands.common import NETWORK_NAMES
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import PaymentRequired, decode
 from x402sim.protocol.networks import NETWORKS
@@ -95,10 +94,6 @@ def test_the_ready_line(network):
             assert account["balance"] == "1000000000" == str(server.balance(account["address"]))
         assert int(server.rpc("eth_chainId"), 16) == chain_id
         server.account(9).paid()
-
-
-def test_help_names_every_network_that_is_built_in():
-    assert ", ".join(NETWORKS) == NETWORK_NAMES
 
 
 @pytest.fixture(scope="module")

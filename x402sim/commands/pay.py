@@ -31,10 +31,7 @@ from x402sim.protocol.network_file import known_networks
 from x402sim.text.printable import printable, printable_lines
 from x402sim.text.suggest import unknown
 
-WRONG = (
-    "amount, payee, expired, not-yet-valid, signature, domain, network, asset, funds, resource, "
-    "payment-id or replay"
-)
+WRONG = " or ".join(", ".join(MISTAKES).rsplit(", ", 1))
 VARIABLE = "X402SIM_KEY"
 Key = Annotated[
     str | None,
