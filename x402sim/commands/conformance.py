@@ -38,19 +38,10 @@ Verbose = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the JSON report instead; --json-file writes it.")
 ]
-JsonFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write a JSON report to FILE; - for stdout.")
-]
-JUnitFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write a JUnit XML report to FILE; - for stdout."),
-]
-HtmlFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write an HTML report to FILE; - for stdout.")
-]
-SarifFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write a SARIF report to FILE; - for stdout.")
-]
+
+
+def _report(form: str) -> Any:
+    return typer.Option(metavar="FILE", help=f"Write {form} report to FILE; - for stdout.")
 
 
 @takes()
@@ -64,11 +55,11 @@ def conformance(
     only: Only = None,
     show_list: List = False,
     verbose: Verbose = False,
-    junit: JUnitFile = None,
+    junit: Annotated[Path | None, _report("a JUnit XML")] = None,
     as_json: AsJson = False,
-    json_file: JsonFile = None,
-    html: HtmlFile = None,
-    sarif: SarifFile = None,
+    json_file: Annotated[Path | None, _report("a JSON")] = None,
+    html: Annotated[Path | None, _report("an HTML")] = None,
+    sarif: Annotated[Path | None, _report("a SARIF")] = None,
     **given: Any,
 ) -> None:
     """Check a running service against the specification.

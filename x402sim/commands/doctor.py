@@ -11,7 +11,7 @@ import typer
 from x402sim.clock import Clock
 from x402sim.commands.asking import Data, Headers, Method, Url, answer_to, no_answer, request_to
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, filled
-from x402sim.commands.purchase import PAY_PATH, local_server
+from x402sim.commands.purchase import local_server
 from x402sim.commands.steps import print_findings
 from x402sim.payer.diagnosis import Diagnosis, examine
 from x402sim.payer.flow import post
@@ -19,6 +19,7 @@ from x402sim.protocol.findings import in_units
 from x402sim.protocol.network_file import known_networks
 from x402sim.protocol.networks import Network
 from x402sim.protocol.ways import Dialect, Way, ways_in
+from x402sim.service.issue import PAY
 from x402sim.text.printable import printable
 
 COLUMNS = (
@@ -79,7 +80,7 @@ def _pay_status(http: httpx.Client, request: httpx.Request, response: httpx.Resp
     ways = ways_in(None, response.content) if response.status_code == 402 else []
     if not any(way.dialect is Dialect.TWO_STEPS for way in ways):
         return None
-    return answer_to(http, post(request, PAY_PATH, {})).status_code
+    return answer_to(http, post(request, PAY, {})).status_code
 
 
 def _as_json(response: httpx.Response, found: Diagnosis) -> dict[str, Any]:

@@ -39,11 +39,11 @@ from x402sim.protocol.x402 import (
     Version,
     from_base64,
 )
+from x402sim.service.issue import PAY
 from x402sim.text.times import distance, moment, readable
 from x402sim.world.control.messages import Account, Who, network_of
 from x402sim.world.server.listen import LOOPBACK
 
-PAY_PATH = "/api/pay"
 ASK_S = 5.0
 """How long a local server may take to tell its time and its accounts."""
 _LATER = re.compile(r"\.? (Repeat the request|Nothing more was signed)")
@@ -113,7 +113,6 @@ class Purchase:
             sends=self._sends,
             seen=self._seen,
             limits=self._limits,
-            pay_path=PAY_PATH,
             change=change if mistake else None,
         )
         return answer_to(self._http, request, flow)
@@ -176,7 +175,7 @@ class Purchase:
     def _sends(self, request: httpx.Request) -> None:
         """Tell what was signed, before it is sent."""
         self.last = request
-        if not pays(request, PAY_PATH):
+        if not pays(request, PAY):
             return
         self.sent = self.sent or self._draft(request)
         auth, now_s = self.sent.auth, self._clock.now_s()
@@ -194,7 +193,7 @@ class Purchase:
         status = f"{response.status_code}"
         facts: dict[str, Any] = {"answer": said(response) if response.is_error else status}
         name = f"{request.method} {request.url.path}"
-        if pays(request, PAY_PATH):
+        if pays(request, PAY):
             self.answer = response
             if self._mistake is not None:  # the explanation has the rest
                 facts["answer"] = status

@@ -19,13 +19,12 @@ from x402sim.payer.watched import Change, Exchange, Watched, pays
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import Wire
 from x402sim.protocol.networks import Network
-from x402sim.service.issue import MARKET, QUOTE
+from x402sim.service.issue import MARKET, PAY, QUOTE
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.control.context import require_service
 
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
-PAY_PATH = "/api/pay"
 DEADLINE_S = 20.0
 _PLENTY = "1000000.00"
 _DEPOSIT = "0.10"
@@ -62,7 +61,7 @@ async def pay(parts: Parts, asked: Pay, url: str) -> Paid:
         return draft_of(request, wallet, network, clock.now_s())
 
     def seen(exchange: Exchange) -> None:
-        if pays(exchange.request, PAY_PATH) and not used:
+        if pays(exchange.request, PAY) and not used:
             used.append(draft(exchange.request).auth)
 
     def changed(request: httpx.Request) -> httpx.Request:
@@ -77,7 +76,6 @@ async def pay(parts: Parts, asked: Pay, url: str) -> Paid:
             sends=lambda _: None,
             seen=seen,
             limits=payer.limits,
-            pay_path=PAY_PATH,
             change=change,
         )
         if asked.buys == "market":
