@@ -17,8 +17,7 @@ def test_a_saved_run_is_served_until_it_is_stopped(tmp_path: Path) -> None:
     folder = tmp_path / "out" / "replay"
     folder.mkdir(parents=True)
     (folder / "journal.ndjson").write_bytes(GOLDEN.read_bytes())
-    running = Running("open", str(folder.parent))
-    try:
+    with Running("open", str(folder.parent)) as running:
         said = running.line()
         assert said.startswith(f"{folder / 'journal.ndjson'} is at http://127.0.0.1:")
         url = said.split()[-1]
@@ -36,8 +35,6 @@ def test_a_saved_run_is_served_until_it_is_stopped(tmp_path: Path) -> None:
                 assert (events[0]["event"], events[-1]["event"]) == ("begin", "end")
                 assert running.end(signal.SIGINT) == 0
         assert running.errors() == ""
-    finally:
-        running.close()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
 import msgspec
@@ -97,6 +97,12 @@ class Running:
         if number is not None and self.process.poll() is None:
             self.process.send_signal(number)
         return self.process.wait(STOP_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         if self.process.poll() is None:
@@ -216,13 +222,10 @@ def _topic(account: str | None) -> str | None:
 @contextmanager
 def started(*args: str) -> Iterator[Server]:
     """Serve a world in a subprocess; at the end Ctrl-C must stop it cleanly."""
-    server = Server(*args)
-    try:
+    with Server(*args) as server:
         yield server
         if server.process.poll() is None:
             server.stop()
-    finally:
-        server.close()
 
 
 @dataclass(frozen=True)

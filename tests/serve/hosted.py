@@ -1,8 +1,6 @@
 """A server in this process, for the tests that do not kill it, and the texts of its refusals."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -13,8 +11,8 @@ from x402sim import Decisions, LocalServer
 from x402sim.protocol.refusals import Refusal, RequestError, status_of
 
 
-class Hosted(Server):
-    """A server in a thread of this process: it starts in a moment."""
+class hosted(Server):  # noqa: N801 - it is called as `started` is
+    """A server in a thread of this process; the options are those of `LocalServer`."""
 
     def __init__(self, **options: Any) -> None:
         self._local = LocalServer(**options).start()
@@ -27,16 +25,6 @@ class Hosted(Server):
     def close(self) -> None:
         self.http.close()
         self._local.stop()
-
-
-@contextmanager
-def hosted(**options: Any) -> Iterator[Server]:
-    """Serve a world in this process; the options are those of `LocalServer`."""
-    server = Hosted(**options)
-    try:
-        yield server
-    finally:
-        server.close()
 
 
 def gives_up(*args: str, says: str) -> str:

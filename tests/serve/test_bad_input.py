@@ -171,8 +171,9 @@ def test_a_command_out_of_range_is_refused(server):
         assert refusal(answer)[0] == status, (path, body)
         assert len(answer.text) < 2000
     for since in ("-1", "1e3", "x", "", "1.5", "²", "9" * 5000):
-        answer = server.http.get("/_sim/journal", params={"since": since})
-        assert refusal(answer) == (400, "Invalid query"), since
+        for path in ("journal", "ui/events"):
+            answer = server.http.get(f"/_sim/{path}", params={"since": since})
+            assert refusal(answer) == (400, "Invalid query"), since
 
 
 # --- methods, paths, headers -------------------------------------------------------------

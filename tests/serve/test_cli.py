@@ -99,8 +99,7 @@ def test_the_ready_line(network):
 @pytest.fixture(scope="module")
 def banner() -> Iterator[str]:
     """What a person sees, and a server that is up while they read it."""
-    running = Running("serve", "--port", "0")
-    try:
+    with Running("serve", "--port", "0") as running:
         lines = []
         while not (lines and lines[-1].startswith("Ctrl-C")):
             lines.append(running.line())
@@ -109,8 +108,6 @@ def banner() -> Iterator[str]:
         assert running.end(signal.SIGINT) == 0
         assert running.rest() == ["stopped\n"]
         assert "Traceback" not in running.errors()
-    finally:
-        running.close()
 
 
 def test_the_banner_shows_ten_accounts_with_their_keys(banner):
@@ -178,19 +175,19 @@ def guarded() -> Iterator[Server]:
         given = environment() | {"X402SIM_CONTROL_TOKEN": "open sesame"}
         patch.setattr("tests.serve.driver.environment", lambda: given)
         server = Server("--host", "localhost", *options)
-    try:
+    with server:
         yield server
         server.stop()
-    finally:
-        server.close()
 
 
 def test_control_needs_the_token_if_there_is_one(guarded):
     for given in (None, "", "open sesame", "Bearer", "Bearer open", "Basic open sesame"):
         headers = {} if given is None else {"Authorization": given}
-        for method, path in [("GET", "accounts"), ("GET", "journal"), ("POST", "mine")]:
-            answer = guarded.http.request(method, f"/_sim/{path}", headers=headers)
-            assert refusal(answer) == (401, "Control token needed"), given
+        for path in ("accounts", "journal", "ui/events", "ui/words", "POST mine", "POST ui/pay"):
+            method, _, name = path.rpartition(" ")
+            answer = guarded.http.request(method or "GET", f"/_sim/{name}", headers=headers)
+            assert refusal(answer) == (401, "Control token needed"), (given, path)
+    assert guarded.http.get("/_sim/ui").status_code == 200, "the page itself holds nothing"
     assert guarded.http.post("/_sim/mine", headers=WITH_TOKEN).json() == {"height": 1}
     assert len(guarded.http.get("/_sim/accounts", headers=WITH_TOKEN).json()) == 10
     assert guarded.http.get("/_sim/journal", headers=WITH_TOKEN).status_code == 200
@@ -287,6 +284,9 @@ def test_web_pages_are_kept_out_and_other_names_of_this_machine_let_in(banner):
         ("POST", "/_sim/reset"),
         ("POST", "/rpc"),
         ("GET", "/_sim"),
+        ("GET", "/_sim/ui/events"),
+        ("GET", "/_sim/ui/words"),
+        ("POST", "/_sim/ui/pay"),
     ]
     for (method, path), headers in product(actions, FOREIGN):
         answer = httpx.request(method, url + path, headers=headers, json=call, trust_env=False)

@@ -6,7 +6,6 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -134,14 +133,10 @@ def picture(browser: Browser, tmp_path: Path, name: str) -> Path:
 @contextmanager
 def saved_run(browser: Browser, folder: Path, anchor: str = "") -> Iterator[None]:
     """Show a saved run, which `open` serves, as far as `anchor`."""
-    running = Running("open", str(folder))
-    try:
+    with Running("open", str(folder)) as running:
         browser.do("setViewport", {"width": 1400, "height": 900})
         browser.open(running.line().split()[-1] + anchor, "saved run")
         yield
-    finally:
-        running.end(signal.SIGINT)
-        running.close()
 
 
 @pytest.fixture(scope="module")
