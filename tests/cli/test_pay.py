@@ -72,13 +72,6 @@ def test_it_pays_and_tells_each_step(server: LocalServer, steps: int | None) -> 
     assert longest(done.stderr) <= 80
 
 
-def test_it_pays_from_a_session(server: LocalServer) -> None:
-    done = pay(server, "--session", "--max", "0.5")
-    assert done.exit_code == 0
-    assert "price          500000 = 0.50 devUSDC.e" in done.stderr
-    assert "6. Repeated with X-Session-Id: POST /api/perp/quote: ok" in done.stderr
-
-
 def test_another_account_or_key_pays(server: LocalServer) -> None:
     for options, number in ((["--account", "3"], 3), (["--key", server.wallets[4].private_key], 4)):
         assert pay(server, *options).exit_code == 0
@@ -122,31 +115,11 @@ def test_a_mistake_is_made_with_a_body_that_can_be_read_once(server: LocalServer
     reader, writer = os.pipe()
     os.write(writer, BODY.encode())
     os.close(writer)
-    done = run(server.url + QUOTE, "-d", f"@/dev/fd/{reader}", "--wrong", "replay", "--json")
+    done = run(server.url + QUOTE, "-d", f"@/dev/fd/{reader}", "--wrong", "replay")
     os.close(reader)
-    steps = json.loads(done.stdout)["steps"]
-    assert [step["ok"] for step in steps if "Repeated" in step["title"]] == [True]
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("amount", "400 Invalid signature: Invalid amount: 5000"),
-        ("funds", "402 Insufficient USDC balance"),
-        ("expired", "400 Authorization expired"),
-        ("replay", "409 Nonce already used"),
-        ("resource", "issued /api/perp/quote, got /x402sim/another/resource"),
-    ],
-)
-def test_the_explanation_is_for_people(server: LocalServer, name: str, said: str) -> None:
-    done = pay(server, "--wrong", name)
-    lines = done.stdout.splitlines()
-    assert lines[0] == "Refused, as it should be."
-    heads = ["mistake", "sent", "wanted", "server said", "do"]
-    assert [line[3:17].strip() for line in lines[1:] if line[3] != " "] == heads
-    assert said in " ".join(done.stdout.split())
-    assert longest(done.stdout) <= 80
-    assert "Paid: POST /api/pay: refused" in done.stderr
+    assert done.stderr.count("Repeated with X-Payment-Id: POST /api/perp/quote: ok\n") == 1
+    assert "Paid: POST /api/pay: refused\n" in done.stderr
+    assert done.stdout.startswith("Refused, as it should be.\n")
 
 
 WANTED = wanted()

@@ -36,7 +36,6 @@ from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.control.messages import Ready
 from x402sim.world.server import serve as server
-from x402sim.world.server.accounts import phrase_of
 from x402sim.world.server.listen import Listen, certified
 from x402sim.world.server.log import Form
 
@@ -187,7 +186,7 @@ def serve(
             network=first,
             also=tuple(also),
             seed=seed,
-            mnemonic=phrase_of(mnemonic, seed=seed, chain=backend, file=db),
+            mnemonic=server.phrase_of(mnemonic, seed=seed, chain=backend, file=db),
             account_count=accounts,
             file=db,
             unlocked=listen.is_local,

@@ -27,10 +27,9 @@ from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.messages import Ready, Transfer
 from x402sim.world.loop import run_anywhere
-from x402sim.world.server.accounts import phrase_of
 from x402sim.world.server.listen import Listen
 from x402sim.world.server.log import Form
-from x402sim.world.server.serve import open_world, run, serve
+from x402sim.world.server.serve import open_world, phrase_of, run, serve
 from x402sim.world.transport.faults import Fault
 
 T = TypeVar("T")
