@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tests.serve.hosted import status_and_text
 from x402sim.clock import Clock
 from x402sim.events import AnswerSent
 from x402sim.http.web import (
@@ -21,8 +22,7 @@ from x402sim.http.web import (
 )
 from x402sim.journal import Journal
 from x402sim.protocol.messages import SessionRequest
-from x402sim.protocol.refusals import RequestError, status_of
-from x402sim.spec.decisions import Decisions
+from x402sim.protocol.refusals import RequestError
 
 SECRET = "the secret of line 42"
 
@@ -71,10 +71,6 @@ def error_of(response: httpx.Response) -> tuple[int, str]:
     """Return the status and the text of an error in JSON."""
     assert response.headers["content-type"] == "application/json"
     return response.status_code, response.json()["error"]
-
-
-def status_and_text(error: RequestError) -> tuple[int, str]:
-    return status_of(error, Decisions()), error.text
 
 
 def test_a_refusal_is_an_error_and_its_reason_if_it_has_one():

@@ -3,29 +3,64 @@
 Exit codes: 0, success; 1, it ran and found a failure; 2, it could not start.
 """
 
+import ast
 import sys
-from typing import Annotated
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from x402sim.commands.book import clauses, decisions, events
 from x402sim.commands.common import log_to_stderr
-from x402sim.commands.conformance import OUTCOMES, conformance
-from x402sim.commands.decode import decode
-from x402sim.commands.demo import demo
-from x402sim.commands.diff import diff
-from x402sim.commands.doctor import doctor
-from x402sim.commands.list import list_scenarios
-from x402sim.commands.open import open_run
-from x402sim.commands.pay import pay
-from x402sim.commands.run import run
-from x402sim.commands.serve import serve
-from x402sim.commands.service import service
-from x402sim.commands.sweep import sweep
-from x402sim.commands.target import target
 from x402sim.version import VERSION
 
 ABOUT = "Simulate pay-per-request HTTP APIs (HTTP 402, x402, EIP-3009), and test their conformance."
+
+COMMANDS = {
+    "serve": "serve.serve",
+    "demo": "demo.demo",
+    "pay": "pay.pay",
+    "decode": "decode.decode",
+    "doctor": "doctor.doctor",
+    "list": "list.list_scenarios",
+    "run": "run.run",
+    "open": "open.open_run",
+    "diff": "diff.diff",
+    "events": "book.events",
+    "sweep": "sweep.sweep",
+    "conformance": "conformance.conformance",
+    "service": "service.service",
+    "decisions": "book.decisions",
+    "clauses": "book.clauses",
+    "target": "target.target",
+}
+"""The file and the function of each command, in the order of the help."""
+
+
+class _Unloaded(TyperCommand):
+    """A command whose file is imported when it is used; for a list, only its source is read."""
+
+    def make_context(self, *given: Any, **named: Any) -> Any:
+        return load(str(self.name)).make_context(*given, **named)
+
+    def get_short_help_str(self, limit: int = 45) -> str:
+        file, _, function = COMMANDS[str(self.name)].partition(".")
+        source = Path(__file__).parent / "commands" / f"{file}.py"
+        for each in ast.parse(source.read_text("utf-8")).body:
+            if isinstance(each, ast.FunctionDef) and each.name == function:
+                self.help = ast.get_docstring(each)
+        return super().get_short_help_str(limit)
+
+
+def load(name: str) -> Any:
+    """Return a command with its options."""
+    file, _, function = COMMANDS[name].partition(".")
+    module = import_module(f"x402sim.commands.{file}")
+    own = typer.Typer(add_completion=False, rich_markup_mode=None)
+    own.command(name, epilog=getattr(module, "EPILOG", None))(getattr(module, function))
+    return typer.main.get_command(getattr(module, "app", own))
+
 
 app = typer.Typer(
     name="x402sim",
@@ -56,22 +91,8 @@ def _options(
     """Take the options that come before a command."""
 
 
-app.command()(serve)
-app.command()(demo)
-app.command()(pay)
-app.command()(decode)
-app.command()(doctor)
-app.command("list")(list_scenarios)
-app.command()(run)
-app.command("open")(open_run)
-app.command()(diff)
-app.command()(events)
-app.command()(sweep)
-app.command(epilog=OUTCOMES)(conformance)
-app.add_typer(target, name="target")
-app.command()(service)
-app.command()(decisions)
-app.command()(clauses)
+for _name in COMMANDS:
+    app.command(_name, cls=_Unloaded)(lambda: None)
 
 
 _COMPLETION = {"--install-completion", "--show-completion"}

@@ -93,48 +93,35 @@ def _async(make: Callable[[str, float], httpx.Auth], place: Callable[[str], str]
     return read
 
 
-def options(url: str, deadline_s: float, **more: Any) -> Options:
-    return Options(base_url=url, wire=Wire(limits=Limits(deadline_s=deadline_s)), **more)
+def _suite(place: str, ask: Callable[[Setting, str], Any]) -> Reader:
+    """Let the suite ask what has the habit as this option: `rpc_url`, `world_url`, or none."""
+
+    async def read(url: str, deadline_s: float) -> None:
+        root, _, habit = url.rpartition("/")
+        wire = Wire(limits=Limits(deadline_s=deadline_s))
+        there = {place: url + "/200"} if place else {}
+        async with reach(Options(base_url=root, wire=wire, **there)) as setting:
+            await ask(setting, habit)
+
+    return read
 
 
-async def _suite(url: str, deadline_s: float) -> None:
+async def _target(setting: Setting, habit: str) -> None:
     """Ask the target for everything that a check may ask."""
-    root = url.rpartition("/")[0]
-    async with reach(options(root, deadline_s)) as setting:
-        habit = url.rpartition("/")[2]
-        target = Target(protected=ProtectedEndpoint(path=f"/{habit}/402", method="GET"))
-        probe = Probe(_with(setting, target), RunState())
-        answer = await probe.ask()
-        _ = answer.summary, answer.has_content
-        await probe.buy()
+    target = Target(protected=ProtectedEndpoint(path=f"/{habit}/402", method="GET"))
+    options = replace(setting.options, target=target)
+    probe = Probe(replace(setting, options=options), RunState())
+    answer = await probe.ask()
+    _ = answer.summary, answer.has_content
+    await probe.buy()
 
 
-async def _chain(url: str, deadline_s: float) -> None:
-    root = url.rpartition("/")[0]
-    async with reach(options(root, deadline_s, rpc_url=url + "/200")) as setting:
-        await ChainView(setting).call("eth_blockNumber")
-
-
-async def _control(url: str, deadline_s: float) -> None:
-    root = url.rpartition("/")[0]
-    async with reach(options(root, deadline_s, world_url=url + "/200")):
-        pass
-
-
-async def _journal(url: str, deadline_s: float) -> None:
-    root = url.rpartition("/")[0]
-    async with reach(options(root, deadline_s, rpc_url=url + "/200")) as setting:
-        world = ControlApi(
-            _with(setting, setting.target, control=ControlClient(setting.rpc)), set()
-        )
-        try:
-            await world.journal(0)
-        finally:
-            await world.get("who")
-
-
-def _with(setting: Setting, target: Target, **more: Any) -> Setting:
-    return replace(setting, options=replace(setting.options, target=target), **more)
+async def _journal(setting: Setting, _: str) -> None:
+    world = ControlApi(replace(setting, control=ControlClient(setting.rpc)), set())
+    try:
+        await world.journal(0)
+    finally:
+        await world.get("who")
 
 
 async def _story(url: str, deadline_s: float) -> None:
@@ -165,10 +152,10 @@ READERS: dict[str, Reader] = {
     "session sync": _sync(session, honest),
     "session async": _async(session, honest),
     "story": _story,
-    "suite target": _suite,
-    "suite chain": _chain,
-    "suite world": _control,
-    "suite journal": _journal,
+    "suite target": _suite("", _target),
+    "suite chain": _suite("rpc_url", lambda at, _: ChainView(at).call("eth_blockNumber")),
+    "suite world": _suite("world_url", lambda *_: asyncio.sleep(0)),  # it was asked already
+    "suite journal": _suite("rpc_url", _journal),
 }
 DOCUMENTED = (Unavailable, OutcomeUnknown, PaymentFailed, httpx.HTTPError, Inconclusive,
               NotReady, ConnectionError)  # fmt: skip

@@ -11,11 +11,10 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import Result
-from typer.testing import CliRunner
 
+from tests.cli.runner import assert_misuse, run
 from tests.cli.shops import MOON, SHOP, required, wanted
 from x402sim import Wallet
-from x402sim.cli import app
 from x402sim.commands.explain import explain
 from x402sim.payer.core import settlement, signed_header
 from x402sim.protocol.crypto import parse_address
@@ -47,7 +46,7 @@ def _at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def decoded(text: str, *options: str, stdin: str | None = None) -> Result:
-    return CliRunner().invoke(app, ["decode", *options, "--", text], input=stdin)
+    return run("decode", *options, "--", text, stdin=stdin)
 
 
 def findings(text: str) -> dict[str, dict[str, Any]]:
@@ -230,24 +229,7 @@ def test_receipts() -> None:
     ],
 )
 def test_what_cannot_be_decoded(text: str, told: str) -> None:
-    done = decoded("-", stdin=text)
-    assert done.exit_code == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("x402sim: cannot decode it: ")
-    assert told in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("README.md", "it is the name of a file; read it with `decode - < README.md`"),
-        ("http://shop/page", "it is a URL; `doctor URL` asks it, and examines its 402"),
-    ],
-)
-def test_the_name_of_what_holds_a_message_is_told(name: str, told: str) -> None:
-    done = decoded(name)
-    assert (done.exit_code, done.stderr) == (2, f"x402sim: cannot decode it: {told}\n")
+    assert_misuse(decoded("-", stdin=text), "x402sim: cannot decode it: ", told)
 
 
 ODD = (None, "", "0x", "9" * 5000, "\u202e", -1, 10**30, 1.5, True, [], {}, [[{}]])

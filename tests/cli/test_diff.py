@@ -2,18 +2,15 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
+from tests.cli.runner import assert_misuse, run
 from x402sim import World
-from x402sim.cli import app
 
-
-def diff(a: Path, b: Path) -> Result:
-    return CliRunner().invoke(app, ["diff", str(a), str(b)])
+diff = partial(run, "diff")
 
 
 @pytest.fixture(scope="module")
@@ -35,22 +32,17 @@ def test_equal_runs(journals: dict[str, Path]) -> None:
     assert World(seed=1).play("replay").sha256 in done.stdout
 
 
-def test_different_runs_and_the_field_that_differs(journals: dict[str, Path]) -> None:
-    done = diff(journals["a"], journals["c"])
+@pytest.mark.parametrize(
+    ("other", "says"), [("c", "seed: a 1, b 2"), ("short", "b (the journal ends here)")]
+)
+def test_different_runs(journals: dict[str, Path], other: str, says: str) -> None:
+    done = diff(journals["a"], journals[other])
     assert done.exit_code == 1
-    first, second, *lines = done.stdout.splitlines()
-    assert "".join((first, second)).startswith("a ")
-    told = " ".join(" ".join(lines).split())
-    assert "0 events are equal, and then the runs differ" in told
-    assert "seed: a 1, b 2" in told
-
-
-def test_a_journal_that_ends_earlier(journals: dict[str, Path]) -> None:
+    assert done.stdout.startswith(f"a {journals['a']}\n")
     count = len(journals["short"].read_bytes().splitlines()) - 1  # the header
-    done = diff(journals["a"], journals["short"])
-    assert done.exit_code == 1
-    assert f"{count} events are equal" in done.stdout
-    assert "b (the journal ends here)" in done.stdout
+    told = " ".join(done.stdout.split())
+    assert f"{count if other == 'short' else 0} events are equal" in told
+    assert says in told
 
 
 def test_a_file_that_is_not_a_journal(journals: dict[str, Path], tmp_path: Path) -> None:
@@ -58,12 +50,7 @@ def test_a_file_that_is_not_a_journal(journals: dict[str, Path], tmp_path: Path)
     text.write_text("a shopping list\n")
     for wrong, says in ((text, "this is no journal"), (tmp_path / "gone", "No such file")):
         for pair in ((journals["a"], wrong), (wrong, journals["a"])):
-            done = diff(*pair)
-            assert done.exit_code == 2
-            assert done.stdout == ""
-            assert done.stderr.startswith("x402sim: ")
-            assert done.stderr.count("\n") == 1
-            assert done.stderr.count(says) == 1
+            assert_misuse(diff(*pair), says)
 
 
 def test_it_works_without_the_report_extra(journals: dict[str, Path]) -> None:

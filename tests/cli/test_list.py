@@ -3,21 +3,20 @@
 import json
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
-
-from click.testing import Result
-from typer.testing import CliRunner
+from textwrap import dedent
 
 from tests.cli import stories
-from x402sim.cli import app
+from tests.cli.runner import run
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.needs import Need
 
+EXTRAS = ("pandas", "matplotlib", "pyarrow", "distributed", "web3", "trustme", "uvloop")
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 
 
-def listed(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["list", *arguments])
+listed = partial(run, "list")
 
 
 def test_it_lists_every_shipped_scenario() -> None:
@@ -65,8 +64,17 @@ def test_needs_lists_each_need_with_its_scenarios() -> None:
     assert after.split("\n", 1)[1].replace(",", "").split() == wanting
 
 
-def test_the_command_line_is_cheap_to_import() -> None:
+def test_the_help_is_cheap_and_no_command_needs_an_extra_to_be_loaded() -> None:
     heavy = ("x402sim.world", "x402sim.report", "httpx", "uvicorn", "pandas")
-    code = f"import sys, x402sim.cli; print([m for m in {heavy} if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    code = f"""
+        import sys
+        from typer.testing import CliRunner
+        sys.modules.update(dict.fromkeys({EXTRAS}))
+        from x402sim.cli import COMMANDS, app, load
+        assert CliRunner().invoke(app, ["--help"]).exit_code == 0
+        print([each for each in {heavy} if sys.modules.get(each)])
+        print([load(each).name for each in COMMANDS] == [*COMMANDS])
+    """
+    command = [sys.executable, "-c", dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["[]", "True"]

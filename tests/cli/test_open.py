@@ -6,10 +6,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
+from tests.cli.runner import assert_misuse, run
 from tests.serve.driver import Running
-from x402sim.cli import app
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "replay.ndjson"
 
@@ -18,8 +17,7 @@ def test_a_saved_run_is_served_until_it_is_stopped(tmp_path: Path) -> None:
     folder = tmp_path / "out" / "replay"
     folder.mkdir(parents=True)
     (folder / "journal.ndjson").write_bytes(GOLDEN.read_bytes())
-    running = Running("open", str(folder.parent))
-    try:
+    with Running("open", str(folder.parent)) as running:
         said = running.line()
         assert said.startswith(f"{folder / 'journal.ndjson'} is at http://127.0.0.1:")
         url = said.split()[-1]
@@ -37,8 +35,6 @@ def test_a_saved_run_is_served_until_it_is_stopped(tmp_path: Path) -> None:
                 assert (events[0]["event"], events[-1]["event"]) == ("begin", "end")
                 assert running.end(signal.SIGINT) == 0
         assert running.errors() == ""
-    finally:
-        running.close()
 
 
 @pytest.mark.parametrize(
@@ -49,20 +45,4 @@ def test_what_is_no_run_is_refused(tmp_path: Path, files: tuple[str, ...], says:
     for name in files:
         (tmp_path / name).mkdir()
         (tmp_path / name / "journal.ndjson").write_text("{}\n")
-    done = CliRunner().invoke(app, ["open", str(tmp_path)])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert says in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("run", "says"),
-    [
-        ("http://127.0.0.1:4020", "a running server shows its page at /_sim/ui"),
-        ("j.ndjson", "there is no j.ndjson; `run --out DIR` saves runs"),
-        (".", "`run --out DIR` saves runs"),
-    ],
-)
-def test_what_is_not_there_says_what_is_to_be_opened(run: str, says: str) -> None:
-    done = CliRunner().invoke(app, ["open", *run.removeprefix(".").split()])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert says in done.stderr
+    assert_misuse(run("open", tmp_path), says)

@@ -8,19 +8,18 @@ import shlex
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
 
-from tests.cli import stories
+from tests.cli import runner, stories
+from tests.cli.runner import assert_misuse
 from tests.serve.driver import ORDER, QUOTE, command, environment
 from x402sim import LocalServer, PaymentAuth, PaymentFailed, World
 from x402sim.backends import ExplorerSettings
-from x402sim.cli import app
 from x402sim.commands import playing, results
 from x402sim.report.summary import checks_of
 from x402sim.world.story.scenario import shipped_names
@@ -28,8 +27,7 @@ from x402sim.world.story.scenario import shipped_names
 HASH = re.compile("[0-9a-f]{64}")
 
 
-def run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["run", *arguments])
+run = partial(runner.run, "run")
 
 
 def result(*arguments: str) -> dict[str, Any]:
@@ -37,16 +35,6 @@ def result(*arguments: str) -> dict[str, Any]:
     assert done.exception is None or isinstance(done.exception, SystemExit)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
-
-
-def assert_misuse(done: Result, *says: str) -> None:
-    """It printed one line on stderr, nothing on stdout, and exited with 2."""
-    assert done.exit_code == 2, done.output
-    assert done.stdout == ""
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith("x402sim: ")
-    for text in says:
-        assert text in done.stderr
 
 
 # --- text ----------------------------------------------------------------------
@@ -238,12 +226,6 @@ def test_a_server_whose_clock_is_left_ahead_is_told_loudly(
 # --- misuse -----------------------------------------------------------------------
 
 
-def test_an_unknown_name() -> None:
-    assert_misuse(run("replai"), "unknown scenario 'replai'", "did you mean 'replay'?", "list`")
-    assert_misuse(run("qqqq"), "unknown scenario 'qqqq'", "give a .py file", "list`")
-    assert_misuse(run("replay", "nowhere.py"), "no such file: nowhere.py")
-
-
 def test_a_file_that_was_edited_is_loaded_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,7 +253,7 @@ def test_a_file_without_a_valid_scenario(tmp_path: Path) -> None:
             f'"""No docstring of the form."""\n{bare}',
             "x402sim: {file}: scenario mine needs a docstring, its own or its file's, in three "
             'parts: a line with the title, after an empty line "Covers: CLAUSE, CLAUSE.", and '
-            '"Story: TEXT"\n',
+            '"Story: TEXT"',
         ),
         (f"{wrong}{bare}", "x402sim: {file}: scenario mine: unknown clause '9/nothing'"),
         (f"{good}{needy}", "x402sim: {file}: scenario mine: unknown need 'money'"),
@@ -288,59 +270,9 @@ def test_an_unknown_function_is_told_once_with_the_files_own_stories(tmp_path: P
     imported = "from asyncio import open_connection\nfrom x402sim import scenario\n"
     file.write_text(f"{imported}async def story(world): ...\ndef decorator(f): return f\n")
     for command_ in ("run", "list"):
-        done = CliRunner().invoke(app, [command_, f"{file}:storyy"])
+        done = runner.run(command_, f"{file}:storyy")
         said = f"{file}: unknown function 'storyy'; did you mean 'story'? Possible: story"
         assert (done.exit_code, done.stderr) == (2, f"x402sim: {said}\n")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["run", "--seed", "x"], "'--seed': a whole number is wanted, not 'x'"),
-        (["run", "--block-time", "x"], "'--block-time': a number is wanted, not 'x'"),
-        (["run", "--explorer-lag", "x"], "'--explorer-lag': a number is wanted, not 'x'"),
-        (["run", "--explorer-lag", "-1"], "'--explorer-lag': seconds from 0 on are wanted, not"),
-        (["pay", "http://h", "--steps", "3"], "'--steps': a number from 1 to 2 is wanted, not 3"),
-        (["pay", "http://h", "--steps", "two"], "'--steps': a whole number is wanted, not 'two'"),
-        (["pay", "http://h", "--account", "-1"], "'--account': a number from 0 on is wanted, not"),
-        (["events", "--markdown", "--json"], "--markdown and --json: give one of them"),
-        (["clauses", "--markdown", "--json"], "--markdown and --json: give one of them"),
-        (["serve", "--deploy"], "only on a node (`--chain URL`): ledger has its own"),
-        (["sweep", "a.py:f", "--workers", "999"], "a number from 0 to 256 is wanted, not 999"),
-        (["sweep", "a.py:f", "--workers", "1.5"], "a whole number is wanted, not '1.5'"),
-        (
-            ["serve", "--port", "70000"],
-            "'--port': a number from 0 to 65535 is wanted, not 70000",
-        ),
-        (["service", "--port", "-1"], "from 0 to 65535 is wanted, not -1"),
-        (["serve", "--accounts", "x"], "'--accounts': a whole number is wanted, not 'x'"),
-        (["serve", "--accounts", "101"], "fund 1 to 100 accounts, not 101"),
-        (["serve", "--log", "xml"], "'--log': unknown form 'xml'. Possible: text, json"),
-        (["serve", "--db", "/"], "--db /: a file is wanted, and this is a folder"),
-        (["demo", "--seed", "1e3"], "is wanted, not '1e3'"),
-        (["conformance", "http://h", "--rate", "x"], "'--rate': a number is wanted, not 'x'"),
-        (["conformance", "http://h", "--seed", "x"], "is wanted, not 'x'"),
-    ],
-)
-def test_a_value_that_is_none_is_told_with_what_is_wanted(arguments: list[str], says: str) -> None:
-    done = CliRunner().invoke(app, arguments)
-    assert done.exit_code == 2
-    told = " ".join(done.stderr.split())
-    assert says in told
-    assert "Input should be" not in told
-
-
-def test_an_invalid_or_unreachable_stage() -> None:
-    for on, says in (
-        ("moon", "unknown stage 'moon'. Possible: in-process, tcp, http://HOST:PORT"),
-        ("in-proces", "did you mean 'in-process'?"),
-        ("127.0.0.1:4020", "did you mean http://127.0.0.1:4020?"),
-        ("http://127.0.0.1:1", "no answer from http://127.0.0.1:1"),
-        ("http://127.0.0.1:99999", "with a port up to 65535"),
-        ("http://", "http://HOST:PORT, with a port up to 65535"),
-    ):
-        assert_misuse(run("replay", "--on", on), "--on", says)
-        assert_misuse(run("replay", "--on", on, "--json"), says)
 
 
 def test_reports_without_their_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,15 +346,3 @@ def test_a_story_of_ones_own_takes_latencies_and_block_times(tmp_path: Path) -> 
         explorer=ExplorerSettings(lag_s=3.0),
     )
     assert result(story, *options)["scenarios"][0]["journal_sha256"] == world.play(story).sha256
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        (["--latency", "service"], "--latency: PART=SECONDS or PART=MEDIAN,SIGMA is needed, from"),
-        (["--latency", "service=-1"], "is needed, from 0 on, not 'service=-1'"),
-        (["--latency", "servce=1"], "latency: unknown part 'servce'; did you mean 'service'"),
-    ],
-)
-def test_an_impossible_timing_is_misuse(options: list[str], says: str) -> None:
-    assert_misuse(run("replay", *options), says)

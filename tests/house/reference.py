@@ -2,16 +2,15 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import typer.main
 from msgspec.structs import fields
 
 import x402sim
 from x402sim import Decisions
-from x402sim.cli import app
+from x402sim.cli import COMMANDS, load
 from x402sim.commands.event_reference import GROUPS, as_markdown
 from x402sim.protocol.networks import TESTNET
 from x402sim.service.docs import pages
@@ -26,7 +25,7 @@ GUIDE = Path(__file__).parents[2] / "x402sim" / "guide"
 def commands() -> str:
     """Return every command with its arguments and options."""
     about = "`x402sim COMMAND --help` shows the same in a terminal, as does `python -m x402sim COMMAND`."
-    known = [*_commands(typer.main.get_command(app))]
+    known = [*_commands({name: load(name) for name in COMMANDS})]
     rows = [
         (f"[{name}](#x402sim-{name.replace(' ', '-')})", command.help.splitlines()[0])
         for name, command in known
@@ -39,10 +38,10 @@ def commands() -> str:
     )
 
 
-def _commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
+def _commands(group: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.items():
         if hasattr(command, "commands"):
-            yield from _commands(command, f"{before}{name} ")
+            yield from _commands(command.commands, f"{before}{name} ")
         else:
             yield before + name, command
 

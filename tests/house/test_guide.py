@@ -11,12 +11,11 @@ from typing import Any
 
 import httpx
 import pytest
-import typer.main
 
 from tests.house import picture
 from tests.house.reference import GUIDE, PAGES
 from x402sim import BASE_SEPOLIA, LocalServer, PaymentAuth
-from x402sim.cli import app
+from x402sim.cli import COMMANDS, load
 
 ROOT = Path(__file__).parents[2]
 WRITTEN = sorted(page.stem for page in GUIDE.glob("*.md") if page.stem not in PAGES)
@@ -167,8 +166,10 @@ def test_the_lines_that_pay_and_look_do() -> None:
 
 def options_of(words: list[str]) -> set[str] | None:
     """Return the options of the command that these words begin with; None if there is none."""
-    command: Any = typer.main.get_command(app)
-    for word in words:
+    if words[0] not in COMMANDS:
+        return None
+    command = load(words[0])
+    for word in words[1:]:
         if not hasattr(command, "commands"):
             break
         if word not in command.commands:

@@ -6,7 +6,6 @@ The payer is plain httpx and `Wallet`: what it sends is in the test, not in a cl
 import json
 import os
 import queue
-import random
 import signal
 import socket
 import subprocess
@@ -18,15 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import httpx
+import msgspec
 
 from x402sim import Wallet
-from x402sim.payer.core import proofs, settlement, signed_header
+from x402sim.payer.core import proofs, settlement
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
-from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.networks import NETWORKS
 
 QUOTE, SESSIONS, PAY = "/api/perp/quote", "/api/sessions/create", "/api/pay"
@@ -98,6 +98,12 @@ class Running:
             self.process.send_signal(number)
         return self.process.wait(STOP_S)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
@@ -119,10 +125,7 @@ class Server(Running):
         except BaseException:
             self.close()
             raise
-        limits = httpx.Limits(max_connections=60, max_keepalive_connections=60)
-        self.http = httpx.Client(
-            base_url=self.ready["service"], timeout=30, trust_env=False, limits=limits
-        )
+        self.http = client(self.ready["service"])
 
     def close(self) -> None:
         if hasattr(self, "http"):
@@ -135,11 +138,6 @@ class Server(Running):
         errors = self.errors()
         assert "Traceback" not in errors, errors
         assert (code, self.rest()) == (0, []), errors
-
-    def kill(self) -> None:
-        """Kill -9."""
-        self.process.kill()
-        self.process.wait()
 
     # --- control ---------------------------------------------------------------------
 
@@ -212,6 +210,11 @@ class Server(Running):
         assert together == self.view(abi.TOTAL_SUPPLY) == 10 * 1_000_000_000 + minted_base
 
 
+def client(url: str) -> httpx.Client:
+    limits = httpx.Limits(max_connections=60, max_keepalive_connections=60)
+    return httpx.Client(base_url=url, timeout=30, trust_env=False, limits=limits)
+
+
 def _topic(account: str | None) -> str | None:
     return None if account is None else to_hex(abi.word(parse_address(account)))
 
@@ -219,13 +222,10 @@ def _topic(account: str | None) -> str | None:
 @contextmanager
 def started(*args: str) -> Iterator[Server]:
     """Serve a world in a subprocess; at the end Ctrl-C must stop it cleanly."""
-    server = Server(*args)
-    try:
+    with Server(*args) as server:
         yield server
         if server.process.poll() is None:
             server.stop()
-    finally:
-        server.close()
 
 
 @dataclass(frozen=True)
@@ -315,20 +315,11 @@ def header(
     wallet: Wallet, requirements: dict[str, Any], now_s: int, fixed_nonce: bytes | None = None
 ) -> str:
     """Return a signed payment header that agrees with the requirements."""
-    auth = Authorization(
-        from_=wallet.address_bytes,
-        to=parse_address(requirements["payTo"]),
-        value=int(requirements["maxAmountRequired"]),
-        valid_after=now_s - 60,
-        valid_before=now_s + 300,
-        nonce=fixed_nonce or random.randbytes(32),
-    )
-    return signed_header(auth, wallet, NETWORKS[requirements["network"]])
-
-
-def read_header(text: str) -> dict[str, Any]:
-    """Return the object in a hex header."""
-    return json.loads(bytes.fromhex(text[2:]))
+    if fixed_nonce is not None:
+        wallet = Wallet(wallet.private_key, nonces=lambda: fixed_nonce)
+    network = NETWORKS[requirements["network"]]
+    wanted = msgspec.convert(requirements, PaymentRequirements)
+    return wallet.payment_header(wanted, now_s, network=network)
 
 
 def in_parallel(*jobs: Any) -> list[Any]:

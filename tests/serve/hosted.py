@@ -1,30 +1,23 @@
 """A server in this process, for the tests that do not kill it, and the texts of its refusals."""
 
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import httpx
 import msgspec
-from typer.testing import CliRunner
 
-from tests.serve.driver import Server
+from tests.cli.runner import assert_misuse, run
+from tests.serve.driver import Server, client
 from x402sim import Decisions, LocalServer
-from x402sim.cli import app
 from x402sim.protocol.refusals import Refusal, RequestError, status_of
 
 
-class Hosted(Server):
-    """A server in a thread of this process: it starts in a moment."""
+class hosted(Server):  # noqa: N801 - it is called as `started` is
+    """A server in a thread of this process; the options are those of `LocalServer`."""
 
     def __init__(self, **options: Any) -> None:
         self._local = LocalServer(**options).start()
         self.ready = msgspec.to_builtins(self._local.info)
-        limits = httpx.Limits(max_connections=60, max_keepalive_connections=60)
-        self.http = httpx.Client(
-            base_url=self._local.url, timeout=30, trust_env=False, limits=limits
-        )
+        self.http = client(self._local.url)
 
     def stop(self, number: int = signal.SIGINT) -> None:
         self._local.stop()
@@ -34,23 +27,10 @@ class Hosted(Server):
         self._local.stop()
 
 
-@contextmanager
-def hosted(**options: Any) -> Iterator[Server]:
-    """Serve a world in this process; the options are those of `LocalServer`."""
-    server = Hosted(**options)
-    try:
-        yield server
-    finally:
-        server.close()
-
-
 def gives_up(*args: str, says: str) -> str:
     """See that `serve` exits with 2 and one line on stderr; return the line."""
-    done = CliRunner().invoke(app, ["serve", "--json", "--port", "0", *args])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith("x402sim: ")
-    assert says in done.stderr
-    assert done.stderr.count("\n") == 1
+    done = run("serve", "--json", "--port", "0", *args)
+    assert_misuse(done, says)
     return done.stderr
 
 

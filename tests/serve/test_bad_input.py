@@ -4,20 +4,13 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.serve.driver import (
-    ORDER,
-    PAY,
-    QUOTE,
-    SESSIONS,
-    Server,
-    refusal,
-)
+from tests.serve.driver import ORDER, PAY, QUOTE, SESSIONS, Server, refusal
 from tests.serve.hosted import status_and_text
 from x402sim.protocol.refusals import RequestError
 
@@ -178,11 +171,9 @@ def test_a_command_out_of_range_is_refused(server):
         assert refusal(answer)[0] == status, (path, body)
         assert len(answer.text) < 2000
     for since in ("-1", "1e3", "x", "", "1.5", "²", "9" * 5000):
-        answer = server.http.get("/_sim/journal", params={"since": since})
-        assert refusal(answer) == (400, "Invalid query"), since
-
-
-# --- the payment header ------------------------------------------------------------------
+        for path in ("journal", "ui/events"):
+            answer = server.http.get(f"/_sim/{path}", params={"since": since})
+            assert refusal(answer) == (400, "Invalid query"), since
 
 
 # --- methods, paths, headers -------------------------------------------------------------
@@ -250,13 +241,10 @@ def _ask(
     server: Server, method: str, target: str, headers: dict[str, str] | None = None
 ) -> tuple[http.client.HTTPResponse, bytes]:
     """Send a request whose target nobody tidies up."""
-    connection = http.client.HTTPConnection(*_address(server), timeout=10)
-    try:
+    with closing(http.client.HTTPConnection(*_address(server), timeout=10)) as connection:
         connection.request(method, target, headers=headers or {})
         answer = connection.getresponse()
         return answer, answer.read()
-    finally:
-        connection.close()
 
 
 TRAILERS = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"

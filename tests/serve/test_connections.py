@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 
 import httpx
 import pytest
@@ -66,34 +67,31 @@ def application(server: "Running") -> Starlette:
     )
 
 
+@dataclass
 class Running:
-    def __init__(self, deadlines: Deadlines) -> None:
-        self.gate, self.begun, self.left = (threading.Event() for _ in range(3))
-        sock = listening_socket(Listen(port=0))
-        self.port = sock.getsockname()[1]
-        ready = threading.Event()
-        self._server = Server(application(self), ready.set, deadlines)
-        main = self._server.serve(sockets=[sock])
-        self._thread = threading.Thread(target=run, args=(main,))
-        self._thread.start()
-        ready.wait(PATIENCE_S)
+    port: int
+    gate: threading.Event = field(default_factory=threading.Event)
+    begun: threading.Event = field(default_factory=threading.Event)
+    left: threading.Event = field(default_factory=threading.Event)
 
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE_S)
 
-    def stop(self) -> None:
-        self.gate.set()
-        self._server.should_exit = True
-        self._thread.join()
-
 
 @contextmanager
 def running(deadlines: Deadlines) -> Iterator[Running]:
-    server = Running(deadlines)
+    sock, ready = listening_socket(Listen(port=0)), threading.Event()
+    told = Running(sock.getsockname()[1])
+    server = Server(application(told), ready.set, deadlines)
+    thread = threading.Thread(target=run, args=(server.serve(sockets=[sock]),))
+    thread.start()
     try:
-        yield server
+        ready.wait(PATIENCE_S)
+        yield told
     finally:
-        server.stop()
+        told.gate.set()
+        server.should_exit = True
+        thread.join()
 
 
 @pytest.fixture(scope="module")

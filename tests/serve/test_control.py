@@ -3,30 +3,19 @@
 import json
 
 import pytest
+from msgspec.structs import fields
 
 from tests.serve.driver import PAY, in_parallel, refusal
 from tests.serve.hosted import hosted, status_and_text
 from x402sim import Wallet
 from x402sim.protocol.refusals import RequestError
 from x402sim.world.control.app import ACTIONS
+from x402sim.world.control.messages import State
 
 
 def test_the_state_describes_clock_chain_and_database(server):
     state = server.state()
-    assert state.keys() == {
-        "now",
-        "clockAdvancedSeconds",
-        "skews",
-        "lagSeconds",
-        "network",
-        "chain",
-        "rows",
-        "pendingPayments",
-        "unindexedPayments",
-        "agents",
-        "cachedEntitlements",
-        "snapshots",
-    }
+    assert state.keys() == {field.encode_name for field in fields(State)}
     assert state["network"] == "cronos-testnet"
     assert state["chain"]["chainId"] == 338
     assert state["chain"]["height"] == int(server.rpc("eth_blockNumber"), 16)
@@ -111,8 +100,7 @@ def test_the_indexer_runs_on_demand_and_counts_what_it_did(server, payer):
     done = {"matched": 1, "reverted": 0, "unknown": 0, "unanswered": 0, "backlog": 0}
     assert server.sim("indexer/run") == {"asked": 1, **done}
     mined = server.rpc("eth_getTransactionReceipt", receipt["txHash"])
-    record = server.http.get(f"/api/payments/{asked['paymentId']}").json()
-    assert record["block_number"] == int(mined["blockNumber"], 16)
+    assert server.record(asked)["block_number"] == int(mined["blockNumber"], 16)
     assert _reputation(server) == before + 1
 
 
@@ -191,21 +179,8 @@ def test_a_reset_and_a_revert_leave_the_block_time_as_it_is():
         server.account().paid()
 
 
-@pytest.fixture
-def marked(server):
-    """Returns what the journal has of the world's own events since now, without their places."""
-    since = max((each["seq"] for each in server.journal()), default=-1) + 1
-
-    def told():
-        here = [each for each in server.journal(since) if each["actor"] == "world"]
-        return [
-            {k: v for k, v in each.items() if k not in ("seq", "at_ms", "actor")} for each in here
-        ]
-
-    return told
-
-
-def test_what_is_done_to_the_world_is_in_its_journal(server, marked):
+def test_what_is_done_to_the_world_is_in_its_journal(server):
+    since = len(server.journal())
     fault = {"victim": "facilitator", "does": "lose answer", "path": "/settle"}
     server.http.post("/_sim/faults", json=fault)
     server.account().paid()
@@ -218,7 +193,10 @@ def test_what_is_done_to_the_world_is_in_its_journal(server, marked):
     server.sim("force-revert", calls=0)
     server.http.get("/_sim/faults")
     server.http.post("/_sim/faults", json=fault | {"path": "/setle"})
-    injected, struck, refuse, *rest = marked()
+    told = [each for each in server.journal(since) if each.pop("actor") == "world"]
+    for each in told:
+        del each["seq"], each["at_ms"]
+    injected, struck, refuse, *rest = told
     assert injected.items() >= ({"event": "fault injected"} | fault | {"times": 1}).items()
     struck_at = fault | {"path": "/v2/x402/settle"}
     assert struck == {"event": "note", "name": "fault struck", "data": struck_at}
@@ -237,10 +215,9 @@ def test_transfers_are_named_as_in_the_journal(server, payer):
     payer.paid()
     listed = server.http.get("/_sim/transfers").json()[-1]
     told = [each for each in server.journal() if each["event"] == "transfer"][-1]
-    assert listed == {
-        "txHash": told["tx_hash"], "blockNumber": told["block"], "sender": told["sender"],
-        "to": told["to"], "amountBase": told["amount_base"],
-    }  # fmt: skip
+    told = [told[name] for name in ("tx_hash", "block", "sender", "to", "amount_base")]
+    names = ("txHash", "blockNumber", "sender", "to", "amountBase")
+    assert listed == dict(zip(names, told, strict=True))
 
 
 def test_the_example_of_a_fault_strikes_a_settlement(server):

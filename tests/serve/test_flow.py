@@ -5,15 +5,7 @@ What must not work is in tests/service, tests/scenarios and the conformance suit
 
 import pytest
 
-from tests.serve.driver import (
-    ORDER,
-    PAY,
-    PRICE,
-    QUOTE,
-    SESSIONS,
-    in_parallel,
-    statuses,
-)
+from tests.serve.driver import ORDER, PAY, PRICE, QUOTE, SESSIONS, in_parallel, statuses
 
 
 def test_no_cache_stores_what_may_hold_a_proof_of_payment(server, payer):

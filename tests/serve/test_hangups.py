@@ -11,10 +11,7 @@ from tests.serve.driver import ORDER, QUOTE, Payer, Server
 from x402sim.payer.standard import choose, read_standard, sign
 from x402sim.payer.wallet import AFTER_SIGNING_S
 from x402sim.protocol.networks import TESTNET
-from x402sim.protocol.x402 import (
-    PAYMENT_HEADERS,
-    Version,
-)
+from x402sim.protocol.x402 import PAYMENT_HEADERS, Version
 
 
 def head(path: str, headers: dict[str, str], body: bytes) -> bytes:

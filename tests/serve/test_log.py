@@ -3,19 +3,14 @@
 import json
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.serve.driver import (
-    ORDER,
-    QUOTE,
-    Server,
-    command,
-    environment,
-    started,
-)
+from tests.serve.driver import ORDER, QUOTE, Server, command, environment, started
 from x402sim import Fault, LocalServer, PaymentAuth, PaymentFailed, Wallet
 from x402sim.protocol.money import to_decimal
 from x402sim.world.server.log import Form
@@ -133,20 +128,28 @@ def test_json_has_one_object_a_request_with_whole_ids() -> None:
     assert lines[1]["notes"][0].startswith(f"transfer: {to_decimal(10_000, 6)} ")
 
 
+@contextmanager
+def logged(
+    lines: list[bytes], *, is_json: bool = False
+) -> Iterator[tuple[LocalServer, httpx.Client]]:
+    """A server that logs to these lines, and a client of it."""
+    server = LocalServer(seed=1)
+    server.log_form = Form(lines.append, is_json=is_json)
+    with server, httpx.Client(base_url=server.url, trust_env=False) as client:
+        yield server, client
+
+
 def test_a_payment_that_is_sent_again_is_told_from_a_header_at_a_free_page() -> None:
     lines: list[bytes] = []
-    server = LocalServer(seed=1)
-    server.log_form = Form(lines.append)
-    with server:
+    with logged(lines) as (server, client):
         auth = PaymentAuth(server.wallets[0], version=2, clock=server.clock)
-        with httpx.Client(base_url=server.url, trust_env=False) as client:
-            server.fault(Fault(victim="service", does="lose answer", contains="payment"))
-            with pytest.raises(httpx.TransportError) as lost:
-                client.post(QUOTE, json=ORDER, auth=auth)
-            name = "PAYMENT-SIGNATURE"
-            header = {name: lost.value.request.headers[name]}
-            again = client.post(QUOTE, json=ORDER, headers=header)
-            free = client.get("/api/agents", headers=header)
+        server.fault(Fault(victim="service", does="lose answer", contains="payment"))
+        with pytest.raises(httpx.TransportError) as lost:
+            client.post(QUOTE, json=ORDER, auth=auth)
+        name = "PAYMENT-SIGNATURE"
+        header = {name: lost.value.request.headers[name]}
+        again = client.post(QUOTE, json=ORDER, headers=header)
+        free = client.get("/api/agents", headers=header)
     assert (again.status_code, free.status_code) == (200, 200)
     log = b"".join(lines).decode()
     assert log.count("transfer: ") == 1
@@ -156,19 +159,16 @@ def test_a_payment_that_is_sent_again_is_told_from_a_header_at_a_free_page() -> 
 
 def test_a_refused_payment_in_one_step_has_the_id_of_its_answer() -> None:
     lines: list[bytes] = []
-    server = LocalServer(seed=1)
-    server.log_form = Form(lines.append, is_json=True)
-    with server:
+    answers: list[httpx.Response] = []
+    with logged(lines, is_json=True) as (server, client):
+        client.event_hooks["response"] = [answers.append]
         auth = PaymentAuth(POOR, version=2, clock=server.clock)
-        with httpx.Client(base_url=server.url, trust_env=False) as client:
-            answers: list[httpx.Response] = []
-            client.event_hooks["response"] = [answers.append]
-            with pytest.raises(PaymentFailed, match="insufficient"):
-                client.post(QUOTE, json=ORDER, auth=auth)
-    logged = [json.loads(line) for line in b"".join(lines).splitlines()]
-    assert [line["status"] for line in logged] == [402, 402]
+        with pytest.raises(PaymentFailed, match="insufficient"):
+            client.post(QUOTE, json=ORDER, auth=auth)
+    told = [json.loads(line) for line in b"".join(lines).splitlines()]
+    assert [line["status"] for line in told] == [402, 402]
     ids = [answer.json()["paymentId"] for answer in answers]
-    assert [line["paymentId"] for line in logged] == ids
+    assert [line["paymentId"] for line in told] == ids
     assert len(set(ids)) == 2
 
 

@@ -20,12 +20,7 @@ from tests.serve.hosted import hosted
 from x402sim import Journal, LocalServer, Settings, World
 from x402sim.clock import Clock
 from x402sim.payer.mistakes import MISTAKES
-from x402sim.protocol.networks import TESTNET
 from x402sim.report.page import FILES
-from x402sim.world.assembly.parts import build
-from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.server.listen import Listen
-from x402sim.world.server.mount import world_app
 from x402sim.world.server.requests import Requests
 from x402sim.world.story.scenario import shipped_names
 from x402sim.world.transport.faults import FaultKind
@@ -149,29 +144,6 @@ def test_its_words_explain_every_fault_and_refusal(server: Server) -> None:
     assert words["reasons"]["Invalid amount: "] == "5/exact-amount"
     assert "/v2/x402/settle" in words["victims"]["facilitator"]
     assert words["names"][server.ready["payTo"].lower()] == "merchant"
-
-
-@pytest.mark.parametrize("path", ["events", "words", "pay"])
-def test_it_has_the_rules_of_the_control_api(server: Server, path: str) -> None:
-    method = "POST" if path == "pay" else "GET"
-    foreign = {"Origin": "http://evil.example"}
-    assert server.http.request(method, f"/_sim/ui/{path}", headers=foreign).status_code == 403
-    assert server.http.get("/_sim/ui/events?since=-1").status_code == 400
-
-    async def main() -> list[int]:
-        parts = build(Recipe(network=TESTNET, seed=1))
-        app = world_app(parts, Listen(host="0.0.0.0", control_token="secret"))
-        transport = httpx.ASGITransport(app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
-            bare = await http.request(method, f"/_sim/ui/{path}")
-            page = await http.get("/_sim/ui")
-            right = {"Authorization": "Bearer secret"}
-            words = await http.get("/_sim/ui/words", headers=right)
-        await parts.http.aclose()
-        parts.service.store.close()
-        return [bare.status_code, page.status_code, words.status_code]
-
-    assert asyncio.run(main()) == [401, 200, 200]
 
 
 def test_a_run_and_a_server_are_shown_in_a_frame_that_reaches_nothing() -> None:

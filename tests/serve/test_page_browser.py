@@ -6,10 +6,10 @@
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
@@ -37,6 +37,9 @@ await page.evaluate(await readFile(axe, 'utf8'));
 const { violations } = await page.evaluate(() => axe.run());
 return violations.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]);
 """
+NO_SEARCH = (
+    "page.$eval('#search', (it) => { it.value = ''; it.dispatchEvent(new Event('input')); })"
+)
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
 
 
@@ -63,16 +66,30 @@ class Browser:
         assert "failed" not in told, (body, told)
         return told.get("returned")
 
+    def do(self, method: str, *arguments: Any) -> None:
+        """Call a method of `page`."""
+        self.run(f"await page.{method}(...{json.dumps(arguments)})")
+
+    def view(self, name: str) -> None:
+        self.do("click", f'a[href="#{name}"]')
+
+    def press(self, where: str, *keys: str) -> None:
+        self.do("focus", where)
+        for key in keys:
+            self.do("keyboard.press", key)
+
     def open(self, url: str, state: str = "live") -> None:
-        self.run(f"await page.goto('about:blank'); await page.goto({json.dumps(url)})")
+        self.do("goto", "about:blank")
+        self.do("goto", url)
         self.sees("#link", state)
 
-    def sees(self, where: str, text: str) -> None:
-        """Wait until an element that matches shows a text."""
+    def sees(self, where: str, *texts: str) -> None:
+        """Wait until elements that match show these texts."""
         found = "(where, text) => [...document.querySelectorAll(where)].some("
         found += "(each) => each.innerText.includes(text))"
-        asked = json.dumps([where, text])[1:-1]
-        self.run(f"await page.waitForFunction({found}, {{}}, {asked})")
+        for text in texts:
+            asked = json.dumps([where, text])[1:-1]
+            self.run(f"await page.waitForFunction({found}, {{}}, {asked})")
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -84,9 +101,7 @@ class Browser:
 
 def copied(browser: Browser) -> dict[str, str]:
     """Press every button that copies an exchange as a test or a scenario; return the texts."""
-    browser.run(
-        "await page.$eval('#search', (it) => { it.value = ''; it.dispatchEvent(new Event('input')); })"
-    )
+    browser.run(f"await {NO_SEARCH}")
     texts: dict[str, str] = browser.run("""
         return page.evaluate(async () => {
           const found = {}, pause = () => new Promise((done) => setTimeout(done, 30));
@@ -109,9 +124,19 @@ def copied(browser: Browser) -> dict[str, str]:
     return texts
 
 
-def folder_of(tmp_path: Path) -> Path:
-    """Return where pictures are kept."""
-    return Path(os.environ.get("PAGE_SHOTS", tmp_path))
+def picture(browser: Browser, tmp_path: Path, name: str) -> Path:
+    file = Path(os.environ.get("PAGE_SHOTS", tmp_path)) / f"{name}.png"
+    browser.do("screenshot", {"path": str(file)})
+    return file
+
+
+@contextmanager
+def saved_run(browser: Browser, folder: Path, anchor: str = "") -> Iterator[None]:
+    """Show a saved run, which `open` serves, as far as `anchor`."""
+    with Running("open", str(folder)) as running:
+        browser.do("setViewport", {"width": 1400, "height": 900})
+        browser.open(running.line().split()[-1] + anchor, "saved run")
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -125,62 +150,55 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def server(browser: Browser) -> Iterator[Server]:
     with hosted() as running:
-        browser.run("await page.setViewport({ width: 1400, height: 900 })")
+        browser.do("setViewport", {"width": 1400, "height": 900})
         browser.open(f"{running.ready['control']}/ui")
         yield running
-        browser.run("await page.goto('about:blank')")
+        browser.do("goto", "about:blank")
 
 
-def test_a_payment_is_seen_within_a_second_and_explained_by_a_click(
-    browser: Browser, server: Server
-) -> None:
+def test_a_payment_is_seen_at_once_and_explained(browser: Browser, server: Server) -> None:
     began = monotonic()
     payment_id = server.account(1).paid()
     browser.sees(".lane .who", "account 1")
     assert monotonic() - began < 1
     server.account(1).quote(payment_id)
     browser.sees(".badge.served", "served")
-    browser.run(f"await page.type('#search', '{payment_id.lower()}'); await page.click('.lane')")
-    for text in (
+    browser.do("type", "#search", payment_id.lower())
+    browser.do("click", ".lane")
+    browser.sees(
+        "#detail",
         payment_id,
         "10000 = 0.01",
         "transferWithAuthorization",
         "gas",
         "AuthorizationUsed",
-    ):
-        browser.sees("#detail", text)
-    browser.run(
-        "await page.$eval('#search', (it) => { it.value = ''; it.dispatchEvent(new Event('input')); })"
     )
-    browser.run("await page.focus('#lanes'); await page.keyboard.press('Home')")
+    browser.run(f"await {NO_SEARCH}")
+    browser.press("#lanes", "Home")
     assert browser.run("return page.$eval('#lanes', (it) => it.ariaActiveDescendantElement?.id)")
 
 
-def test_paying_wrongly_from_the_page_is_refused_and_explained(
-    browser: Browser, server: Server
-) -> None:
-    browser.run(
-        "await page.click('a[href=\"#steering\"]'); await page.select('[name=account]', '4')"
-    )
-    browser.run("await page.select('[name=wrong]', 'amount')")
-    browser.run("await page.click('form[aria-label=Pay] button')")
+def test_paying_wrongly_is_refused_and_explained(browser: Browser, server: Server) -> None:
+    browser.view("steering")
+    browser.do("select", "[name=account]", "4")
+    browser.do("select", "[name=wrong]", "amount")
+    browser.do("click", "form[aria-label=Pay] button")
     browser.sees("#said", "400")
     browser.sees("#same", "--account 4 --wrong amount")
-    browser.run("await page.click('a[href=\"#payments\"]')")
+    browser.view("payments")
     browser.sees(".lane.refused .why", "wanted 10000, got 5000")
     browser.sees(".lane.refused .amount", "0.005, asked 0.01")
-    browser.run("await page.click('.lane.refused')")
-    for text in ("5/exact-amount", "7/invalid-signature", "Do:", "nothing was charged"):
-        browser.sees("#detail .refusal", text)
+    browser.do("click", ".lane.refused")
+    browser.sees(
+        "#detail .refusal", "5/exact-amount", "7/invalid-signature", "Do:", "nothing was charged"
+    )
     browser.sees("#detail tr.odd", "5000 = 0.005")
-    browser.run("await page.click('#detail details summary')")
+    browser.do("click", "#detail details summary")
     browser.sees("#detail details", "paymentRequirements")
     assert server.account(4).transfers == 0
 
 
-def test_a_payment_out_of_time_says_that_verify_did_not_look_and_both_times(
-    browser: Browser, server: Server
-) -> None:
+def test_a_payment_out_of_time_says_both_times(browser: Browser, server: Server) -> None:
     late_s = 1000
     server.http.post("/_sim/clock/skew", json={"actor": "chain", "seconds": late_s})
     assert server.http.post("/_sim/ui/pay", json={}).status_code == 200
@@ -189,9 +207,8 @@ def test_a_payment_out_of_time_says_that_verify_did_not_look_and_both_times(
     shown = f"{datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M:%S} UTC"
     browser.sees(".lane .step.no", "settled")
     browser.sees(".lane .why", f"validBefore is {shown}, the chain's time")
-    browser.run("await page.click('.lane')")
-    for text in (f"{shown} ({until})", "verify does not look at time"):
-        browser.sees("#detail .refusal", text)
+    browser.do("click", ".lane")
+    browser.sees("#detail .refusal", f"{shown} ({until})", "verify does not look at time")
     said = browser.run("return page.$eval('#detail .refusal', (it) => it.innerText)")
     (chain_s,) = re.findall(r"by the chain's, which was [\d :-]+ UTC \((\d+)\)", said)
     assert 0 <= int(chain_s) - (until - 300 + late_s) < 5
@@ -200,23 +217,21 @@ def test_a_payment_out_of_time_says_that_verify_did_not_look_and_both_times(
     server.http.post("/_sim/faults/clear", json={})
 
 
-def test_a_fault_injected_from_the_page_strikes_and_is_counted(
-    browser: Browser, server: Server
-) -> None:
-    browser.run("await page.click('a[href=\"#steering\"]')")
-    browser.run("await page.select('[name=path]', '/v2/x402/settle')")
-    browser.run("await page.click('form[aria-label=Faults] button')")
+def test_a_fault_from_the_page_strikes_and_counts(browser: Browser, server: Server) -> None:
+    browser.view("steering")
+    browser.do("select", "[name=path]", "/v2/x402/settle")
+    browser.do("click", "form[aria-label=Faults] button")
     browser.sees("#same", 'Fault(victim="facilitator", does="lose answer", path="/v2/x402/settle"')
     browser.sees("#faults", "0 of 1")
     (fault,) = server.http.get("/_sim/faults").json()
     assert (fault["victim"], fault["does"], fault["times"]) == ("facilitator", "lose answer", 1)
-    browser.run("await page.click('form[aria-label=Pay] button')")
+    browser.do("click", "form[aria-label=Pay] button")
     browser.sees("#said", "200")
     browser.sees("#faults", "1 of 1")
     assert server.account(0).transfers == 1
-    browser.run("await page.click('form[aria-label=Time] p button')")
+    browser.do("click", "form[aria-label=Time] p button")
     browser.sees("#alarm", "1 min ahead")
-    browser.run("await page.click('a[href=\"#state\"]')")
+    browser.view("state")
     browser.sees("#state", "999.99")
 
 
@@ -226,10 +241,8 @@ def test_text_of_others_stays_text(browser: Browser, server: Server) -> None:
     http = httpx.Client(base_url=server.ready["service"], headers={"User-Agent": HOSTILE})
     answer = http.post("/api/pay", json={**account.settlement(asked), HOSTILE: HOSTILE})
     http.post(f"/api/{HOSTILE}", headers={"X-Payment-Id": HOSTILE}, json={"pair": HOSTILE})
-    http.post(
-        "/facilitator/verify",
-        json={"paymentPayload": {"payload": {"from": HOSTILE, "nonce": HOSTILE}}},
-    )
+    payload = {"payload": {"from": HOSTILE, "nonce": HOSTILE}}
+    http.post("/facilitator/verify", json={"paymentPayload": payload})
     server.http.post("/_sim/reset")
     http.close()
     assert answer.status_code in (200, 400)
@@ -250,73 +263,62 @@ def test_text_of_others_stays_text(browser: Browser, server: Server) -> None:
 def test_every_view_fits_its_window_and_is_accessible(
     browser: Browser, server: Server, tmp_path: Path, width: int, scheme: str
 ) -> None:
-    feature = json.dumps([{"name": "prefers-color-scheme", "value": scheme}])
-    browser.run(f"await page.emulateMediaFeatures({feature})")
-    browser.run(f"await page.setViewport({{ width: {width}, height: 900 }})")
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    browser.do("emulateMediaFeatures", [feature])
+    browser.do("setViewport", {"width": width, "height": 900})
     for body in ({}, {"account": 1, "wrong": "amount"}, {"account": 2, "buys": "session"}):
         assert server.http.post("/_sim/ui/pay", json=body).status_code == 200
     server.advance(90)
     browser.sees(".badge.refused", "refused")
-    folder = folder_of(tmp_path)
     for view in ("payments", "refused", "state", "steering"):
         if view == "refused":
             browser.run("await page.$eval('.lane.refused', (lane) => lane.click())")
         else:
-            browser.run(f"await page.click('a[href=\"#{view}\"]')")
-        browser.sees(
-            *{"state": ("#state", "Accounts"), "refused": ("#detail", "Do:")}.get(
-                view, ("h1", "x402sim")
-            )
-        )
-        file = folder / f"{view}-{width}-{scheme}.png"
-        browser.run(f"await page.screenshot({{ path: {json.dumps(str(file))} }})")
-        assert file.stat().st_size > 10_000
-        assert (
-            browser.run("return page.evaluate(() => document.documentElement.scrollWidth)") <= width
-        )
+            browser.view(view)
+        shown = {"state": ("#state", "Accounts"), "refused": ("#detail", "Do:")}
+        browser.sees(*shown.get(view, ("h1", "x402sim")))
+        shot = picture(browser, tmp_path, f"{view}-{width}-{scheme}")
+        assert shot.stat().st_size > 10_000
+        wide = browser.run("return page.evaluate(() => document.documentElement.scrollWidth)")
+        assert wide <= width
         assert browser.run(AXE) == []
 
 
-def test_of_ten_thousand_payments_only_those_in_sight_are_drawn(
-    browser: Browser, tmp_path: Path
-) -> None:
+def test_of_many_payments_those_in_sight_are_drawn(browser: Browser, tmp_path: Path) -> None:
     journal = Journal()
     for n in range(10_000):
-        told = {
-            "refusal": "Invalid signature",
-            "reason": f"Invalid amount: {n}; value: wanted 10000, got {n}",
-        }
-        told |= {"final": True, "leaves_earlier": False}
-        journal.record(1_800_000_000_000 + n, PaymentRefused(payment_id=f"pay_{n:05}", **told))
+        refused = PaymentRefused(
+            payment_id=f"pay_{n:05}",
+            refusal="Invalid signature",
+            reason=f"Invalid amount: {n}; value: wanted 10000, got {n}",
+            final=True,
+            leaves_earlier=False,
+        )
+        journal.record(1_800_000_000_000 + n, refused)
     journal.save(tmp_path / "journal.ndjson")
-    running = Running("open", str(tmp_path))
-    try:
-        browser.run("await page.setViewport({ width: 1400, height: 900 })")
-        browser.open(running.line().split()[-1], "saved run")
+    with saved_run(browser, tmp_path):
         browser.sees("#count", "10000 of 10000")
-        browser.run("await page.focus('#lanes'); await page.keyboard.press('End')")
-        for text in ("wanted 10000, got 0", "5/exact-amount"):
-            browser.sees("#detail", text)
+        browser.press("#lanes", "End")
+        browser.sees("#detail", "wanted 10000, got 0", "5/exact-amount")
         assert browser.run("return page.$$eval('.lane', (all) => all.length)") < 40
-        browser.run("await page.keyboard.press('Escape'); await page.type('#search', 'pay_04321')")
+        browser.do("keyboard.press", "Escape")
+        browser.do("type", "#search", "pay_04321")
         browser.sees("#count", "1 of 10000")
         browser.sees(".lane", "got 4321")
-        browser.run("await page.goto('about:blank')")
-    finally:
-        running.end(signal.SIGINT)
-        running.close()
+        browser.do("goto", "about:blank")
 
 
 def test_behind_a_control_token_the_page_asks_for_it(browser: Browser) -> None:
     with started("--host", "0.0.0.0", "--control-token", "secret", "--quiet") as server:
         url = f"{server.ready['control']}/ui"
         browser.open(url, "needs the control token")
-        browser.run("await page.type('[name=token]', 'secret'); await page.keyboard.press('Enter')")
+        browser.do("type", "[name=token]", "secret")
+        browser.do("keyboard.press", "Enter")
         browser.sees("#link", "live")
         server.http.headers["Authorization"] = "Bearer secret"
         server.account(1).paid()
         browser.sees(".lane .who", "account 1")
-        browser.run("await page.goto('about:blank')")
+        browser.do("goto", "about:blank")
     browser.said = [each for each in browser.said if "401" not in each]
 
 
@@ -329,7 +331,7 @@ def test_copied_tests_and_scenarios_run_unchanged(
     server.http.post("/_sim/faults", json=lost)
     server.http.post("/_sim/ui/pay", json={"buys": "market", "account": 2})
     server.http.post("/_sim/ui/pay", json={"buys": "session", "account": 2})
-    browser.run("await page.setViewport({ width: 1400, height: 4000 })")
+    browser.do("setViewport", {"width": 1400, "height": 4000})
     browser.sees(".lane .what", "/api/sessions/create")
     texts = copied(browser)
     scenarios = {what: text for what, text in texts.items() if what.endswith("scenario")}
@@ -348,21 +350,20 @@ def test_copied_tests_and_scenarios_run_unchanged(
     assert deaf.play(str(tmp_path / "half.py")).outcome == "failed", "it would notice"
 
 
-def test_paused_lanes_stay_and_cleared_ones_do_not_come_back(
-    browser: Browser, server: Server
-) -> None:
+def test_paused_lanes_stay_and_cleared_ones_go(browser: Browser, server: Server) -> None:
     server.account(1).paid()
     browser.sees("#count", "1 of 1")
-    browser.run("await page.click('#pause')")
+    browser.do("click", "#pause")
     server.account(2).paid()
     browser.sees("#count", "1 of 1, paused: 1 more")
-    browser.run("await page.click('#pause')")
+    browser.do("click", "#pause")
     browser.sees("#count", "2 of 2")
     all_paid = "document.querySelectorAll('.badge.paid').length == 2"
     browser.run(f"await page.waitForFunction(() => {all_paid})")
-    browser.run("await page.click('#pause'); await page.click('#clear')")
+    browser.do("click", "#pause")
+    browser.do("click", "#clear")
     browser.sees("#count", "0 of 0, paused: 0 more")
-    browser.run("await page.click('#pause')")
+    browser.do("click", "#pause")
     assert server.http.post("/_sim/indexer/run", json={}).json()["matched"] == 2
     server.account(3).paid()
     browser.sees(".lane .who", "account 3")
@@ -379,7 +380,7 @@ def test_what_was_seen_is_saved_as_har(browser: Browser, server: Server) -> None
     server.account(1).paid()
     server.http.get("/api/perp/market?x=1", headers={"Authorization": "Bearer s3cret"})
     browser.sees(".lane .what", "?x=1")
-    browser.run("await page.click('#har')")
+    browser.do("click", "#har")
     har = json.loads(browser.run("return page.evaluate(() => window.saved.text())"))
     folder = programs.FOLDER / "npm_page" / "node_modules" / "har-schema" / "lib"
     schemas = [json.loads(file.read_text()) for file in folder.glob("*.json")]
@@ -400,25 +401,22 @@ def test_a_refusal_that_was_before_the_page_is_explained_by_its_link(browser: Br
         server.http.post("/_sim/ui/pay", json={"wrong": "payee"})
         (refused,) = [each for each in server.journal() if each["event"] == "payment refused"]
         browser.open(f"{server.ready['control']}/ui#payment={refused['payment_id']}")
-        for text in ("5/exact-recipient", "POST /api/pay", "Copy as a scenario"):
-            browser.sees("#detail", text)
-        browser.run("await page.goto('about:blank')")
+        browser.sees("#detail", "5/exact-recipient", "POST /api/pay", "Copy as a scenario")
+        browser.do("goto", "about:blank")
 
 
-def test_a_scenario_is_played_from_the_page_and_its_time_given_back(
-    browser: Browser, server: Server
-) -> None:
-    browser.run("await page.click('a[href=\"#steering\"]')")
+def test_a_scenario_is_played_from_the_page(browser: Browser, server: Server) -> None:
+    browser.view("steering")
     browser.sees("form[aria-label='Play a scenario']", "Play it here")
-    browser.run("await page.select('[name=scenario]', 'session_exhaustion')")
+    browser.do("select", "[name=scenario]", "session_exhaustion")
     browser.sees("form[aria-label='Play a scenario']", "until you give the time back")
-    browser.run("await page.click(\"form[aria-label='Play a scenario'] button:not([type])\")")
+    browser.do("click", "form[aria-label='Play a scenario'] button:not([type])")
     done = "() => /passed; 17 of 17/.test(document.getElementById('said').innerText)"
     browser.run(f"await page.waitForFunction({done}, {{ timeout: 60000 }})")
     browser.sees("#alarm", "2 h ahead")
-    browser.run("await page.click('a[href=\"#payments\"]')")
+    browser.view("payments")
     browser.sees(".badge.served", "served")
-    browser.run("await page.click('#back')")
+    browser.do("click", "#back")
     browser.run("await page.waitForFunction(() => document.getElementById('alarm').hidden)")
     server.account(0).paid()
     browser.sees("#count", "1 of 1")
@@ -431,27 +429,24 @@ def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) 
     (lost, *_) = [each.event for each in run.journal.of(SettlementAnswerLost)]
     assert isinstance(lost, SettlementAnswerLost)
     (tmp_path / "cell.html").write_text(f"<!doctype html>{run.show()._repr_html_()}")
-    running = Running("open", str(tmp_path))
-    try:
-        url = running.line().split()[-1]
-        browser.run("await page.setViewport({ width: 1400, height: 900 })")
-        browser.open(f"{url}#payment={lost.payment_id}", "saved run")
+    with saved_run(browser, tmp_path, f"#payment={lost.payment_id}"):
         browser.sees("#detail", lost.payment_id)
         browser.sees("#detail .note", "answer did not arrive")
-        browser.run("await page.focus('#moment'); await page.keyboard.press('Home')")
+        browser.press("#moment", "Home")
         browser.sees("#at", "0 of")
         browser.sees("#count", "0 of 0")
-        browser.run("await page.keyboard.press('ArrowRight'); await page.keyboard.press('Space')")
+        browser.do("keyboard.press", "ArrowRight")
+        browser.do("keyboard.press", "Space")
         browser.sees("#play", "Pause")
         browser.sees("#detail", lost.payment_id)
-        browser.run("await page.keyboard.press('Space')")
+        browser.do("keyboard.press", "Space")
         browser.sees("#play", "Play")
         assert browser.run(AXE) == []
-        browser.run("await page.focus('#moment'); await page.keyboard.press('End')")
+        browser.press("#moment", "End")
         browser.sees("#at", "end")
         browser.run("await new Promise((done) => setTimeout(done, 400))")  # drawn anew
         browser.run("await page.$eval('#detail summary', (it) => it.click())")
-        browser.run("await page.focus('#moment')")
+        browser.do("focus", "#moment")
         browser.run("for (let n = 0; n < 3; n++) await page.keyboard.press('ArrowLeft')")
         size = run.journal.length
         browser.sees("#at", f"{size - 3} of {size}")
@@ -461,15 +456,12 @@ def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) 
         drag += "await page.mouse.move(x + width / 2, y + 9, { steps: 5 }); await page.mouse.up();"
         browser.run(drag)
         browser.sees("#at", f"{size // 2} of")
-        browser.run("await page.select('#status', 'asked')")
+        browser.do("select", "#status", "asked")
         browser.sees("#count", "0 of")
         overlap = "const [a, b] = ['#empty', '#detail'].map((it) => document.querySelector(it)"
         overlap += ".getBoundingClientRect()); return a.right <= b.left || a.bottom <= b.top;"
         assert browser.run(f"return page.evaluate(() => {{ {overlap} }})"), "side by side"
-    finally:
-        running.end(signal.SIGINT)
-        running.close()
-    browser.run(f"await page.goto({json.dumps((tmp_path / 'cell.html').as_uri())})")
+    browser.do("goto", (tmp_path / "cell.html").as_uri())
     inside = "const frame = await (await page.waitForSelector('iframe')).contentFrame();"
     count = (
         "await frame.waitForSelector('.lane'); return frame.$eval('#count', (it) => it.innerText)"
@@ -477,7 +469,7 @@ def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) 
     assert browser.run(inside + count).startswith("4 of 4")
     state = "await frame.click('a[href=\"#state\"]'); await frame.waitForSelector('#state table');"
     assert browser.run(f"{inside}{state} return frame.url()") == "about:srcdoc"
-    browser.run("await page.goto('about:blank')")
+    browser.do("goto", "about:blank")
 
 
 @pytest.mark.parametrize(
@@ -489,12 +481,11 @@ def test_the_figure_of_a_run_fits_the_theme_of_a_notebook(
     """In a light one it is on white; in a dark one its black is white, on nothing."""
     cell, file = World().play("replay")._repr_html_(), tmp_path / "cell.html"
     file.write_text(f"<!doctype html><body data-jp-theme-light={theme}>{cell}")
-    browser.run(f"await page.goto({json.dumps(file.as_uri())})")
+    browser.do("goto", file.as_uri())
     style = browser.run("""
       const { backgroundColor, filter } = await page.$eval('img', (it) => ({ ...getComputedStyle(it) }));
       return [backgroundColor, filter.split('(')[0]];
     """)
     assert style == [background, "none" if theme == "true" else "invert"]
-    shot = folder_of(tmp_path) / f"cell-{theme}.png"
-    browser.run(f"await page.screenshot({{ path: {json.dumps(str(shot))} }})")
-    browser.run("await page.goto('about:blank')")
+    picture(browser, tmp_path, f"cell-{theme}")
+    browser.do("goto", "about:blank")

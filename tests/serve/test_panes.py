@@ -10,12 +10,10 @@ import re
 import signal
 from pathlib import Path
 
-from typer.testing import CliRunner
-
+from tests.cli.runner import run
 from tests.serve.driver import ORDER, QUOTE, Server, started
 from tests.serve.test_log import LOST, MASKS, log_of, masked
 from tests.suite.duo import Duo
-from x402sim.cli import app
 from x402sim.payer.mistakes import MISTAKES
 
 PANES = Path(__file__).with_name("panes.txt")
@@ -42,7 +40,7 @@ def hidden(text: str, known: set[str]) -> str:
 def pay(server: Server, *options: str) -> str:
     """Return the prompt, what the command prints, and its exit code; of a mistake only stdout."""
     url = server.ready["service"] + QUOTE
-    done = CliRunner().invoke(app, ["pay", url, "-d", json.dumps(ORDER), *options])
+    done = run("pay", url, "-d", json.dumps(ORDER), *options)
     steps = "" if "--wrong" in options else done.stderr
     prompt = " ".join(("$ x402sim pay", QUOTE, *options))
     return f"{prompt}{' 2>/dev/null' * (not steps)}\n{steps}{done.stdout}[{done.exit_code}]\n"
@@ -79,8 +77,8 @@ def test_a_service_alone_has_a_log_too() -> None:
     duo = Duo()
     try:
         for wrong in ((), ("--wrong", "amount")):
-            words = ["pay", duo.url + QUOTE, "-d", json.dumps(ORDER), "--key", duo.key, *wrong]
-            assert CliRunner().invoke(app, words).exit_code == 0
+            words = ("pay", duo.url + QUOTE, "-d", json.dumps(ORDER), "--key", duo.key, *wrong)
+            assert run(*words).exit_code == 0
         assert duo.service.end(signal.SIGINT) == 0
         assert masked(duo.service.errors()) == ALONE
     finally:

@@ -4,15 +4,10 @@
 """
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.serve.driver import (
-    Payer,
-    Server,
-    refusal,
-)
+from tests.serve.driver import Payer, refusal
 from tests.serve.hosted import gives_up, hosted, status_and_text
 from x402sim.protocol.refusals import Refusal
 
@@ -20,9 +15,6 @@ from x402sim.protocol.refusals import Refusal
 @pytest.fixture
 def db(tmp_path: Path) -> str:
     return str(tmp_path / "world.db")
-
-
-# --- a restart ---------------------------------------------------------------------------
 
 
 @pytest.mark.clause(
@@ -40,7 +32,7 @@ def test_everything_goes_on_after_a_restart(db):
         signed = payer.sign(asked["paymentRequirements"])
         assert payer.pay(asked, signed).status_code == 200
         server.sim("indexer/run")
-        record = _record(server, asked)
+        record = server.record(asked)
         assert record["block_number"] is not None
         session_id = payer.open("0.03")["sessionId"]
         assert payer.quote(session_id=session_id).status_code == 200
@@ -57,7 +49,7 @@ def test_everything_goes_on_after_a_restart(db):
         assert server.rpc("eth_getBlockByNumber", "latest", True) == head
         assert (payer.balance, server.transfers()) == (held, moves)
         assert server.state()["cachedEntitlements"] == 0
-        assert _record(server, asked) == record
+        assert server.record(asked) == record
         assert payer.quote(asked["paymentId"]).status_code == 200
         assert refusal(payer.pay(asked, signed)) == status_and_text(Refusal.ALREADY_SETTLED)
         second = payer.ask()
@@ -112,10 +104,3 @@ def test_a_file_of_another_seed_or_in_use_is_refused_in_one_line(db):
     gives_up("--db", db, "--seed", "1", "--network", "cronos-mainnet", says="chain 338, not 25")
     with hosted(file=db, seed=1) as server:
         assert server.account().quote(payment_id).status_code == 200, "the file is unharmed"
-
-
-# --- a settlement whose answer is lost ---------------------------------------------------
-
-
-def _record(server: Server, asked: dict[str, Any]) -> dict[str, Any]:
-    return server.http.get(f"/api/payments/{asked['paymentId']}").json()

@@ -1,1 +1,1 @@
-"""The commands, one file each; each imports what it needs when it runs."""
+"""The commands, one file each, which is imported when its command is used."""

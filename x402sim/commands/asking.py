@@ -1,17 +1,16 @@
 """The request of `pay` and `doctor`: its options, and what to do if no 402 answers it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import httpx
 import typer
 
+from x402sim.http.bounded import Limits, bound
 from x402sim.text.suggest import near_url
 from x402sim.version import VERSION
+from x402sim.world.server.listen import LOOPBACK
 
-if TYPE_CHECKING:
-    import httpx
-
-LOCAL = ("127.0.0.1", "localhost", "::1")
 Url = Annotated[str, typer.Argument(help="What to ask for, with http:// or https://.")]
 Method = Annotated[
     str | None,
@@ -34,10 +33,8 @@ def request_to(
     method: str | None,
     data: str | None,
     headers: list[str] | None,
-) -> "httpx.Request":
+) -> httpx.Request:
     """Return the request that the options describe; raises `ValueError`."""
-    import httpx
-
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as wrong:
@@ -70,13 +67,11 @@ def _content(file: str) -> str:
 
 
 def answer_to(
-    http: "httpx.Client", request: "httpx.Request", auth: "httpx.Auth | None" = None
-) -> "httpx.Response":
+    http: httpx.Client, request: httpx.Request, auth: httpx.Auth | None = None
+) -> httpx.Response:
     """Return the answer to a request, read within limits; raises `httpx.HTTPError`, and what the
     authentication raises.
     """
-    from x402sim.http.bounded import Limits, bound
-
     response = http.send(request, auth=auth, stream=True)
     try:
         if not response.is_stream_consumed:
@@ -87,10 +82,8 @@ def answer_to(
     return response
 
 
-def no_answer(url: "httpx.URL", error: Exception) -> str:
+def no_answer(url: httpx.URL, error: Exception) -> str:
     """Return what to do if a server does not answer."""
-    import httpx
-
     if isinstance(error, httpx.LocalProtocolError | httpx.InvalidURL):
         return f"the request cannot be sent: {error}; correct the URL, --method or --header"
     todo = ""
@@ -98,12 +91,12 @@ def no_answer(url: "httpx.URL", error: Exception) -> str:
         return f"no answer from {url}: it does not speak TLS; give the URL with http://"
     if "CERTIFICATE_VERIFY_FAILED" in str(error):
         todo = "; to trust its authority, set SSL_CERT_FILE to a file with its certificate"
-    elif url.host in LOCAL and isinstance(error, httpx.ConnectError):
+    elif url.host in LOOPBACK and isinstance(error, httpx.ConnectError):
         todo = "; start it, for example with `x402sim serve`"
     return f"no answer from {url}: {str(error) or type(error).__name__}{todo}"
 
 
-def instead(answer: "httpx.Response") -> str:
+def instead(answer: httpx.Response) -> str:
     """Return what to do about an answer that is no 402."""
     status, there = answer.status_code, answer.headers.get("location")
     if there and 300 <= status < 400:

@@ -23,24 +23,24 @@ def show(ready: Ready, db: Path | None) -> None:
         _show_world(console, ready)
         return
     console.print(f"[bold]x402sim[/] on {ready.network} (chain id {ready.chain_id})\n")
-    _print_table(
-        console,
-        [
-            ("service", url),
-            ("facilitator", f"{ready.facilitator}  (x402 versions 1 and 2)"),
-            ("", f"{ready.facilitator}{CRONOS_PATH}  (Cronos)"),
-            ("explorer", ready.explorer),
-            ("json-rpc", ready.rpc),
-            *(("", f"{each.rpc}  (chain id {each.chain_id})") for each in ready.networks[1:]),
-            ("chain", ready.chain),
-            ("page", f"{ready.control}/ui  (every payment, live)" if ready.control else "off"),
-            ("control", ready.control or "off: on this host it needs --control-token"),
-            ("documentation", f"{url}/docs"),
-            ("payTo", ready.pay_to),
-            ("token", ready.asset),
-            ("database", str(db) if db else "in memory; --db FILE keeps the data"),
-        ],
-    )
+    table = Table.grid(padding=(0, 2))
+    for name, value in (
+        ("service", url),
+        ("facilitator", f"{ready.facilitator}  (x402 versions 1 and 2)"),
+        ("", f"{ready.facilitator}{CRONOS_PATH}  (Cronos)"),
+        ("explorer", ready.explorer),
+        ("json-rpc", ready.rpc),
+        *(("", f"{each.rpc}  (chain id {each.chain_id})") for each in ready.networks[1:]),
+        ("chain", ready.chain),
+        ("page", f"{ready.control}/ui  (every payment, live)" if ready.control else "off"),
+        ("control", ready.control or "off: on this host it needs --control-token"),
+        ("documentation", f"{url}/docs"),
+        ("payTo", ready.pay_to),
+        ("token", ready.asset),
+        ("database", str(db) if db else "in memory; --db FILE keeps the data"),
+    ):
+        table.add_row(f"[dim]{name}[/]", value)
+    console.print(table)
     console.print("\n[bold]Accounts[/]  (the keys are public: never use them on a real chain)")
     for number, account in enumerate(ready.accounts):
         funds = to_decimal(int(account.balance), ready.token.decimals)
@@ -122,10 +122,3 @@ def _network(ready: Ready) -> tuple[list[str], list[str], str]:
         f"network = Network({ready.network!r}, {token.chain_id}, asset, *token)",
     ]
     return ["Network"], own, ", network=network"
-
-
-def _print_table(console: Console, rows: list[tuple[str, str]]) -> None:
-    table = Table.grid(padding=(0, 2))
-    for name, value in rows:
-        table.add_row(f"[dim]{name}[/]", value)
-    console.print(table)

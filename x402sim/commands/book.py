@@ -13,6 +13,9 @@ from x402sim.commands.common import (
     filled,
     require_one_form,
 )
+from x402sim.commands.event_reference import reference
+from x402sim.spec import decisions as book
+from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.markdown import table
 
 Row = tuple[str, ...]
@@ -23,8 +26,6 @@ def decisions(only: Beginnings = None, markdown: Markdown = False, as_json: AsJs
 
     Example: x402sim decisions 4.1 7/final
     """
-    from x402sim.spec import decisions as book
-
     rows = [(d.id, d.question, d.choice, d.alternatives, d.reason) for d in book.decisions()]
     titles = ("id", "question", "choice", "alternatives", "reason")
     _print_book(titles, _only("decision", rows, only), markdown=markdown, as_json=as_json)
@@ -35,8 +36,6 @@ def clauses(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson
 
     Example: x402sim clauses 5 7/nonce
     """
-    from x402sim.spec.clauses import CLAUSES
-
     rows = [
         (c.id, c.level, c.text, " ".join((f"{c.ground.kind};", *c.ground.told)), c.kept_by)
         for c in CLAUSES
@@ -50,8 +49,6 @@ def events(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson 
 
     Example: x402sim events payment "session opened"
     """
-    from x402sim.commands.event_reference import reference
-
     require_one_form(markdown=markdown, as_json=as_json)
     typer.echo(reference(only, markdown=markdown, as_json=as_json), nl=False)
 

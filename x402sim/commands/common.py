@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from x402sim.chain.base import ChainError
+from x402sim.journal import Journal
+from x402sim.protocol.networks import NETWORKS
 from x402sim.text.printable import printable, printable_lines
 from x402sim.text.suggest import unknown
 
 if TYPE_CHECKING:
-    from x402sim.journal import Journal
     from x402sim.world.server.log import Form
 
 
@@ -83,9 +85,7 @@ Token = Annotated[
         metavar="ADDRESS",
     ),
 ]
-NETWORK_NAMES = (
-    "cronos-testnet, cronos-mainnet, base-sepolia, base, polygon, avalanche, avalanche-fuji"
-)
+NETWORK_NAMES = ", ".join(NETWORKS)
 NetworkName = Annotated[
     str | None,
     typer.Option(
@@ -165,10 +165,18 @@ class Misuse(typer.BadParameter):
 
 
 @contextmanager
+def as_misuse(*kinds: type[Exception], begin: str = "") -> Iterator[None]:
+    """Turn errors of these kinds, by default `ValueError`, into `Misuse` with their text."""
+    wrong = kinds or (ValueError,)
+    try:
+        yield
+    except wrong as error:
+        raise Misuse(f"{begin}{error}") from error
+
+
+@contextmanager
 def starting(db: Path | None, chain: str | None = None) -> Iterator[None]:
     """Turn an error of a server's start into one line and exit code 2; `chain` names a node."""
-    from x402sim.chain.base import ChainError
-
     if db is not None and (not db.name or db.is_dir()):
         raise Misuse(f"--db {db}: a file is wanted, and this is a folder")
     if db is not None and not db.parent.is_dir():
@@ -187,10 +195,8 @@ def starting(db: Path | None, chain: str | None = None) -> Iterator[None]:
         raise Misuse(f"cannot use the database {db}: {error}; give another --db") from error
 
 
-def load_journal(file: Path) -> "Journal":
+def load_journal(file: Path) -> Journal:
     """Return the journal in a file; raises `Misuse`."""
-    from x402sim.journal import Journal
-
     try:
         return Journal.load(file.read_bytes())
     except OSError as error:

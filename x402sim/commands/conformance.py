@@ -5,10 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-from x402sim.commands.common import Misuse
+from x402sim.commands.common import as_misuse
 from x402sim.commands.flags import takes
+from x402sim.suite import command, printing
+from x402sim.suite.parse_options import parse
 
-OUTCOMES = """
+EPILOG = """
 Outcomes: passed, failed, skipped (a need is missing), inconclusive (the check could not be
 completed), observed (the specification is silent). Exit codes: 0, every MUST held; 1, a MUST
 failed; 2, wrong usage, a service that cannot be judged (no answer, another dialect, a payer
@@ -36,19 +38,10 @@ Verbose = Annotated[
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the JSON report instead; --json-file writes it.")
 ]
-JsonFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write a JSON report to FILE; - for stdout.")
-]
-JUnitFile = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Write a JUnit XML report to FILE; - for stdout."),
-]
-HtmlFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write an HTML report to FILE; - for stdout.")
-]
-SarifFile = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write a SARIF report to FILE; - for stdout.")
-]
+
+
+def _report(form: str) -> Any:
+    return typer.Option(metavar="FILE", help=f"Write {form} report to FILE; - for stdout.")
 
 
 @takes()
@@ -62,11 +55,11 @@ def conformance(
     only: Only = None,
     show_list: List = False,
     verbose: Verbose = False,
-    junit: JUnitFile = None,
+    junit: Annotated[Path | None, _report("a JUnit XML")] = None,
     as_json: AsJson = False,
-    json_file: JsonFile = None,
-    html: HtmlFile = None,
-    sarif: SarifFile = None,
+    json_file: Annotated[Path | None, _report("a JSON")] = None,
+    html: Annotated[Path | None, _report("an HTML")] = None,
+    sarif: Annotated[Path | None, _report("a SARIF")] = None,
     **given: Any,
 ) -> None:
     """Check a running service against the specification.
@@ -79,10 +72,7 @@ def conformance(
     mints what payers need. A service with other paths or other messages, such as one of x402
     version 2, needs a target file: `x402sim target init URL` writes it.
     """
-    from x402sim.suite import command, printing
-    from x402sim.suite.parse_options import parse
-
-    try:
+    with as_misuse(ValueError, OSError):
         checks = command.select(only or [])
         if show_list:
             return printing.show_list(checks)
@@ -95,10 +85,6 @@ def conformance(
         strict = given["strict"]
         wanted = command.Wanted(checks=checks, strict=strict, files=places, verbose=verbose)
         command.require_places(wanted)
-    except (ValueError, OSError) as error:
-        raise Misuse(error) from error
-    try:
+    with as_misuse(OSError, begin="cannot write the report: "):
         code = command.play(options, wanted)
-    except OSError as error:
-        raise Misuse(f"cannot write the report: {error}") from error
     raise typer.Exit(code)

@@ -4,16 +4,17 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile
+from x402sim.clock import Clock
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse
+from x402sim.commands.explain import explain
 from x402sim.commands.steps import print_facts, print_findings
-
-if TYPE_CHECKING:
-    from x402sim.commands.explain import Decoded
-    from x402sim.protocol.recognize import Recognized
+from x402sim.protocol.messages import BadMessage
+from x402sim.protocol.network_file import known_networks
+from x402sim.protocol.recognize import recognize
 
 MOST = 1 << 20
 """The most characters that are read."""
@@ -45,46 +46,31 @@ def decode(
 
     Exit code: 0 if nothing is wrong, 1 if something is, 2 if it cannot be read.
     """
-    from x402sim.clock import Clock
-    from x402sim.commands.explain import explain
-    from x402sim.protocol.messages import BadMessage
-    from x402sim.protocol.network_file import known_networks
-    from x402sim.protocol.recognize import recognize
-
-    try:
+    with as_misuse():
         text = sys.stdin.read(MOST) if header == "-" else header[:MOST]
         known = known_networks(network_file)
+    try:
         found = recognize(text)
     except BadMessage as wrong:
         raise Misuse(f"cannot decode it: {_instead(header) or wrong}") from wrong
-    except ValueError as error:
-        raise Misuse(error) from error
     decoded = list(explain(found, known, Clock().now_s()))
-    if as_json:
-        typer.echo(json.dumps(_as_json(found, decoded), indent=2))
-    else:
-        _show(decoded)
-    if any(finding.stops for each in decoded for finding in each.findings):
-        raise typer.Exit(NOT_ALL_HELD)
-
-
-def _as_json(found: "Recognized", decoded: "list[Decoded]") -> dict[str, Any]:
-    parts = [{"title": each.title, "facts": each.facts} for each in decoded]
-    return {
-        "kind": found.kind.name.lower(),
-        "dialect": found.dialect.value,
-        "encoding": found.encoding,
-        "content": found.said,
-        "parts": parts,
-        "findings": [asdict(finding) for each in decoded for finding in each.findings],
-    }
-
-
-def _show(decoded: "list[Decoded]") -> None:
-    for each in decoded:
-        typer.secho(each.title, bold=True)
-        print_facts(each.facts)
     findings = [finding for each in decoded for finding in each.findings]
-    print_findings(findings)
-    if not findings:
-        typer.echo("Nothing is wrong in it.")
+    if as_json:
+        told = {
+            "kind": found.kind.name.lower(),
+            "dialect": found.dialect.value,
+            "encoding": found.encoding,
+            "content": found.said,
+            "parts": [{"title": each.title, "facts": each.facts} for each in decoded],
+            "findings": [asdict(each) for each in findings],
+        }
+        typer.echo(json.dumps(told, indent=2))
+    else:
+        for each in decoded:
+            typer.secho(each.title, bold=True)
+            print_facts(each.facts)
+        print_findings(findings)
+        if not findings:
+            typer.echo("Nothing is wrong in it.")
+    if any(each.stops for each in findings):
+        raise typer.Exit(NOT_ALL_HELD)

@@ -1,18 +1,32 @@
-"""`demo`: one paid request, step by step."""
+"""`demo`: one paid request through every component, step by step.
+
+Real HTTP to a real local server, paid as `pay` pays; every number that a step shows is read back
+from the component that has it.
+"""
 
 import json
+from collections.abc import Iterator
 
+import httpx
 import typer
 
+from x402sim.clock import Clock
 from x402sim.commands.common import (
     NOT_ALL_HELD,
     AsJson,
-    Misuse,
     NetworkFile,
     NetworkName,
     RandomSeed,
+    as_misuse,
 )
-from x402sim.commands.steps import print_step
+from x402sim.commands.purchase import Purchase, Terms
+from x402sim.commands.steps import Step, print_step
+from x402sim.events import AnswerSent, Event, PaymentSettled, TransactionMined, name_of
+from x402sim.protocol.money import to_decimal
+from x402sim.protocol.network_file import choose_network
+from x402sim.protocol.networks import Network
+from x402sim.world.server.local import LocalServer
+from x402sim.world.ui.pay import ORDER
 
 
 def demo(
@@ -22,15 +36,10 @@ def demo(
     as_json: AsJson = False,
 ) -> None:
     """Pay for a quote through every component, and print each step."""
-    from x402sim.commands.demo_story import play
-    from x402sim.protocol.network_file import choose_network
-
-    try:
+    with as_misuse():
         chosen = choose_network(network, network_file)
-    except ValueError as error:
-        raise Misuse(error) from error
     steps = []
-    for step in play(seed, chosen):
+    for step in _play(seed, chosen):
         steps.append(step)
         if not as_json:
             print_step(len(steps), step)
@@ -42,3 +51,63 @@ def demo(
         typer.echo("Paid, served and indexed.")
     if not all_ok:
         raise typer.Exit(NOT_ALL_HELD)
+
+
+def _play(seed: int, network: Network) -> Iterator[Step]:
+    """Pay for a quote; yield every step."""
+    with (
+        LocalServer(seed=seed, network=network) as server,
+        httpx.Client(base_url=server.url) as http,
+    ):
+        payer, before = server.wallets[0], _balances(server)
+        facts = {"service": server.url, "payer": payer.address}
+        yield Step("The world is up", True, {**facts, "balance": _shown(before[0], network)})
+        mark, steps = server.journal.length, list[Step]()
+        terms = Terms(known={network.name: network}, max_amount="0.05")
+        request = http.build_request("POST", "/api/perp/quote", json=ORDER)
+        served = Purchase(http, payer, Clock(), terms, steps.append).buy(request)
+        steps[-1].facts["quote"] = served.json().get("quote")
+        yield from steps
+        yield from _behind(server, mark, before)
+        if steps[-1].ok:
+            http.post("/_sim/indexer/run")
+            record = http.get(f"/api/payments/{request.headers['X-Payment-Id']}").json()
+            facts = {name: record[name] for name in ("status", "block_number")}
+            title = "The indexer asks the explorer, and completes the stored record"
+            yield Step(title, record["block_number"] == server.transfers()[-1].block_number, facts)
+
+
+def _behind(server: LocalServer, mark: int, before: list[int]) -> Iterator[Step]:
+    """Yield what the components did since an event of the journal, and what that has moved."""
+    seen = [entry.event for entry in server.journal.since(mark)]
+    price_base = sum(each.amount_base for each in seen if isinstance(each, PaymentSettled))
+    title = "The service has asked the facilitator, which has verified and settled it"
+    yield Step(title, price_base > 0, {"behind": ", ".join(map(_few_words, seen))})
+    after, network = _balances(server), server.network
+    balances = [
+        f"{_shown(old, network)} -> {_shown(new, network)}"
+        for old, new in zip(before, after, strict=True)
+    ]
+    mined = {"payer": balances[0], "merchant": balances[1]}
+    for each in seen:
+        if isinstance(each, TransactionMined):
+            mined |= {"block": str(each.block), "gas": f"{each.gas} paid by {each.sender}"}
+    has_moved = after == [before[0] - price_base, before[1] + price_base]
+    title = "The token has moved the money, and the facilitator has paid the gas"
+    yield Step(title, has_moved and "gas" in mined, mined)
+
+
+def _shown(amount_base: int, network: Network) -> str:
+    """Return an amount with the token's symbol."""
+    return f"{to_decimal(amount_base, network.decimals)} {network.token_symbol}"
+
+
+def _balances(server: LocalServer) -> list[int]:
+    """Return the balances of payer and merchant."""
+    return [server.balance(each) for each in (server.wallets[0].address, server.info.pay_to)]
+
+
+def _few_words(event: Event) -> str:
+    if isinstance(event, AnswerSent):
+        return f"{event.actor} {event.path} {event.status}"
+    return name_of(event)

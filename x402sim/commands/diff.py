@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from x402sim.commands.common import NOT_ALL_HELD, filled, load_journal
+from x402sim.report.diff import describe
 
 A = Annotated[Path, typer.Argument(metavar="A.ndjson", help="First journal.")]
 B = Annotated[Path, typer.Argument(metavar="B.ndjson", help="Second journal.")]
@@ -21,8 +22,6 @@ def diff(a: A, b: B) -> None:
 
     Exit codes: 0, the journals are equal; 1, they differ; 2, a file is not a journal.
     """
-    from x402sim.report.diff import describe
-
     one, other = load_journal(a), load_journal(b)
     lines = describe(one, other)
     if not lines:

@@ -1,24 +1,26 @@
 """`doctor`: looks at the 402 of any URL, and says who could pay it and what would stop them."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import typer
 
+from x402sim.clock import Clock
 from x402sim.commands.asking import Data, Headers, Method, Url, answer_to, no_answer, request_to
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, filled
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, filled
+from x402sim.commands.purchase import local_server
 from x402sim.commands.steps import print_findings
+from x402sim.payer.diagnosis import Diagnosis, examine
+from x402sim.payer.flow import post
+from x402sim.protocol.findings import in_units
+from x402sim.protocol.network_file import known_networks
+from x402sim.protocol.networks import Network
+from x402sim.protocol.ways import Dialect, Way, ways_in
+from x402sim.service.issue import PAY
 from x402sim.text.printable import printable
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import httpx
-
-    from x402sim.payer.diagnosis import Diagnosis
-    from x402sim.protocol.networks import Network
-    from x402sim.protocol.ways import Way
 
 COLUMNS = (
     ("paid in", 9),
@@ -51,20 +53,11 @@ def doctor(
 
     Exit code: 0 if somebody could pay, 1 if nobody, 2 if there was no answer.
     """
-    import httpx
-
-    from x402sim.clock import Clock
-    from x402sim.commands.purchase import local_server
-    from x402sim.payer.diagnosis import examine
-    from x402sim.protocol.network_file import known_networks
-
     trusted = httpx.create_ssl_context()  # SSL_CERT_FILE counts, and no proxy
     with httpx.Client(verify=trusted, trust_env=False, timeout=30) as http:
-        try:
+        with as_misuse():
             request = request_to(url, method, data, header)
             known = dict(known_networks(network_file))
-        except ValueError as problem:
-            raise Misuse(problem) from problem
         try:
             response = answer_to(http, request)
             pay_status = _pay_status(http, request, response)
@@ -82,21 +75,15 @@ def doctor(
         raise typer.Exit(NOT_ALL_HELD)
 
 
-def _pay_status(
-    http: "httpx.Client", request: "httpx.Request", response: "httpx.Response"
-) -> int | None:
+def _pay_status(http: httpx.Client, request: httpx.Request, response: httpx.Response) -> int | None:
     """Return what POST /api/pay answers to an empty object; None if nothing is paid there."""
-    from x402sim.commands.purchase import PAY_PATH
-    from x402sim.payer.flow import post
-    from x402sim.protocol.ways import Dialect, ways_in
-
     ways = ways_in(None, response.content) if response.status_code == 402 else []
     if not any(way.dialect is Dialect.TWO_STEPS for way in ways):
         return None
-    return answer_to(http, post(request, PAY_PATH, {})).status_code
+    return answer_to(http, post(request, PAY, {})).status_code
 
 
-def _as_json(response: "httpx.Response", found: "Diagnosis") -> dict[str, Any]:
+def _as_json(response: httpx.Response, found: Diagnosis) -> dict[str, Any]:
     offers = [
         {"dialect": way.dialect.value, "resource": way.resource, "requirements": way.said}
         for way in found.ways
@@ -110,7 +97,7 @@ def _as_json(response: "httpx.Response", found: "Diagnosis") -> dict[str, Any]:
     }
 
 
-def _show(found: "Diagnosis", known: "Mapping[str, Network]") -> None:
+def _show(found: Diagnosis, known: Mapping[str, Network]) -> None:
     if found.ways:
         _row("", [name for name, _ in COLUMNS])
         for number, way in enumerate(found.ways, 1):
@@ -134,10 +121,8 @@ def _row(number: str, cells: list[str]) -> None:
     typer.echo(f"{number:<2} {text}".rstrip())
 
 
-def _cells(way: "Way", known: "Mapping[str, Network]") -> list[str]:
+def _cells(way: Way, known: Mapping[str, Network]) -> list[str]:
     """Return an offer's fields, those in units that are known in words."""
-    from x402sim.protocol.findings import in_units
-
     said = way.said
     return [
         way.dialect.value.replace("version ", "v"),

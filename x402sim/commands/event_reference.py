@@ -38,19 +38,18 @@ def reference(only: list[str] | None, *, markdown: bool, as_json: bool) -> str:
     found = {group: [kind for kind in kinds if kind in wanted] for group, kinds in GROUPS.items()}
     shown = {group: kinds for group, kinds in found.items() if kinds}
     if as_json:
-        return json.dumps(list(_documents(shown)), indent=2) + "\n"
-    return as_markdown(shown) if markdown else as_text(shown)
-
-
-def _documents(groups: Groups) -> Iterator[dict[str, object]]:
-    for group, kinds in groups.items():
-        for kind in kinds:
-            yield {
+        told = [
+            {
                 "name": declared.name_of(kind),
                 "group": group,
                 "text": _sentences(kind),
                 "fields": dict(fields_of(kind)),
             }
+            for group, kinds in shown.items()
+            for kind in kinds
+        ]
+        return json.dumps(told, indent=2) + "\n"
+    return as_markdown(shown) if markdown else as_text(shown)
 
 
 def as_markdown(groups: Groups) -> str:

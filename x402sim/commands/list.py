@@ -3,14 +3,15 @@
 import inspect
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from x402sim.commands.common import AsJson, filled
-
-if TYPE_CHECKING:
-    from x402sim.world.story.scenario import Scenario
+from x402sim.commands.playing import choose
+from x402sim.spec.clauses import CLAUSES
+from x402sim.spec.needs import Need
+from x402sim.world.story.scenario import Scenario
 
 
 def list_scenarios(
@@ -33,8 +34,6 @@ def list_scenarios(
     control API `/_sim` does, and nothing without one. With a NAME, the output has the
     story, the clauses, the needs and the file.
     """
-    from x402sim.commands.playing import choose
-
     chosen = choose(names or [])
     found = [each.scenario for each in chosen]
     if as_json:
@@ -47,15 +46,13 @@ def list_scenarios(
         typer.echo("\n".join(_row(each) for each in found))
 
 
-def _row(scenario: "Scenario") -> str:
+def _row(scenario: Scenario) -> str:
     clauses = len(scenario.covers)
     facts = f"{clauses} clause{'' if clauses == 1 else 's'}; needs {_needs(scenario)}"
     return f"{_bold(scenario.name)}\n{filled(scenario.title, 2)}\n{filled(facts, 2)}"
 
 
-def _story(scenario: "Scenario", command: str) -> str:
-    from x402sim.spec.clauses import CLAUSES
-
+def _story(scenario: Scenario, command: str) -> str:
     sentences = {clause.id: clause.text for clause in CLAUSES}
     return "\n".join(
         [
@@ -73,9 +70,7 @@ def _story(scenario: "Scenario", command: str) -> str:
     )
 
 
-def _print_needs(scenarios: "list[Scenario]") -> None:
-    from x402sim.spec.needs import Need
-
+def _print_needs(scenarios: list[Scenario]) -> None:
     for need in Need:
         who = [each.name for each in scenarios if need in each.needs]
         if who:
@@ -83,7 +78,7 @@ def _print_needs(scenarios: "list[Scenario]") -> None:
             typer.echo(filled(", ".join(who), 2))
 
 
-def _document(scenario: "Scenario") -> dict[str, object]:
+def _document(scenario: Scenario) -> dict[str, object]:
     return {
         "name": scenario.name,
         "title": scenario.title,
@@ -94,11 +89,11 @@ def _document(scenario: "Scenario") -> dict[str, object]:
     }
 
 
-def _needs(scenario: "Scenario") -> str:
+def _needs(scenario: Scenario) -> str:
     return ", ".join(scenario.needs) or "nothing"
 
 
-def _file(scenario: "Scenario") -> Path:
+def _file(scenario: Scenario) -> Path:
     return Path(inspect.getfile(scenario.play))
 
 

@@ -6,6 +6,12 @@ from typing import Annotated
 import typer
 
 from x402sim.commands.common import Misuse, Port, load_journal, starting, stop_on_signals
+from x402sim.world.server.http import Server
+from x402sim.world.server.listen import Listen, base_url, listening_socket
+from x402sim.world.server.mount import own_programs_only
+from x402sim.world.server.serve import run as serve
+from x402sim.world.ui.app import PATH, saved_page
+from x402sim.world.ui.watch import Watch
 
 NAME = "journal.ndjson"
 SAVES = "`run --out DIR` saves runs, one folder for each scenario"
@@ -23,13 +29,6 @@ def open_run(run: Saved = ".", port: Port = 0) -> None:
     \b
     Example: x402sim open out/replay
     """
-    from x402sim.world.server.http import Server
-    from x402sim.world.server.listen import Listen, base_url, listening_socket
-    from x402sim.world.server.mount import own_programs_only
-    from x402sim.world.server.serve import run as serve
-    from x402sim.world.ui.app import PATH, saved_page
-    from x402sim.world.ui.watch import Watch
-
     if run.startswith(("http://", "https://")):
         raise Misuse(f"{run} is a URL; a running server shows its page at {PATH}: use a browser")
     file = _journal_in(Path(run))

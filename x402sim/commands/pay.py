@@ -3,10 +3,12 @@
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import httpx
 import typer
 
 from x402sim.commands.asking import Data, Headers, Method, Url, instead, no_answer, request_to
@@ -15,24 +17,21 @@ from x402sim.commands.common import (
     AsJson,
     Misuse,
     NetworkFile,
+    as_misuse,
     within,
 )
+from x402sim.commands.purchase import Local, Purchase, Terms, failure, local_server, said
 from x402sim.commands.steps import Step, print_facts, print_step
+from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.flow import PROOFS
+from x402sim.payer.mistakes import MISTAKES, Mistake
+from x402sim.payer.wallet import Wallet
+from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.network_file import known_networks
 from x402sim.text.printable import printable, printable_lines
+from x402sim.text.suggest import unknown
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import httpx
-
-    from x402sim.commands.purchase import Local, Purchase
-    from x402sim.payer.mistakes import Mistake
-    from x402sim.payer.wallet import Wallet
-
-WRONG = (
-    "amount, payee, expired, not-yet-valid, signature, domain, network, asset, funds, resource, "
-    "payment-id or replay"
-)
+WRONG = " or ".join(", ".join(MISTAKES).rsplit(", ", 1))
 VARIABLE = "X402SIM_KEY"
 Key = Annotated[
     str | None,
@@ -107,15 +106,10 @@ def pay(
     Exit code: 0 if it was paid and served (with --wrong: refused); 1 if not; 2 if nothing was
     signed.
     """
-    import httpx
-
-    from x402sim.commands.purchase import Purchase, Terms, local_server
-    from x402sim.protocol.network_file import known_networks
-
     told = _Told(as_json)
     trusted = httpx.create_ssl_context()  # SSL_CERT_FILE counts, and no proxy
     with httpx.Client(verify=trusted, trust_env=False, timeout=30) as http:
-        try:
+        with as_misuse():
             mistake = _mistake_of(wrong, session=session)
             if session and steps == 1:
                 raise ValueError("--session and --steps 1: a deposit takes two steps; omit --steps")
@@ -124,8 +118,6 @@ def pay(
             terms = Terms(known=known, max_amount=most, steps=steps, session=session)
             local = local_server(http, request.url)
             wallet = _wallet(key, account, local)
-        except ValueError as problem:
-            raise Misuse(problem) from problem
         if local.network is not None:
             known.setdefault(local.network.name, local.network)
         purchase = Purchase(http, wallet, local.clock, terms, told)
@@ -134,21 +126,20 @@ def pay(
             # read once
             _go_wrong(purchase, partial(_again, request), mistake, told)
         else:
-            _show_answer(_bought(purchase, request, told), told)
+            answer = _bought(purchase, request, told)
+            problem = "" if answer.is_success else _in_vain(answer)
+            _end(told, problem, answer, ok=not problem)
+            if problem:
+                raise typer.Exit(NOT_ALL_HELD)
 
 
 def _bought(
-    purchase: "Purchase",
-    request: "httpx.Request",
+    purchase: Purchase,
+    request: httpx.Request,
     told: _Told,
     **wrong: Any,
-) -> "httpx.Response":
+) -> httpx.Response:
     """Return the answer to a request; exits if nothing was signed, or if it was in vain."""
-    import httpx
-
-    from x402sim.commands.purchase import failure
-    from x402sim.payer.errors import PaymentFailed
-
     try:
         answer = purchase.buy(request, **wrong)
     except (PaymentFailed, httpx.HTTPError) as failed:
@@ -166,7 +157,7 @@ def _bought(
 
 
 def _end(
-    told: _Told, problem: str, answer: "httpx.Response | None" = None, *, ok: bool = False
+    told: _Told, problem: str, answer: httpx.Response | None = None, *, ok: bool = False
 ) -> None:
     """Print the body if there is one, and why it failed; as JSON everything."""
     if told.as_json:
@@ -181,12 +172,9 @@ def _end(
 # --- the options -------------------------------------------------------------------------
 
 
-def _mistake_of(name: str | None, *, session: bool) -> "Mistake | None":
+def _mistake_of(name: str | None, *, session: bool) -> Mistake | None:
     if name is None:
         return None
-    from x402sim.payer.mistakes import MISTAKES
-    from x402sim.text.suggest import unknown
-
     if session:
         raise ValueError("--wrong and --session: give one of them")
     if name not in MISTAKES:
@@ -194,10 +182,8 @@ def _mistake_of(name: str | None, *, session: bool) -> "Mistake | None":
     return MISTAKES[name]
 
 
-def _wallet(key: str | None, account: int, local: "Local") -> "Wallet":
+def _wallet(key: str | None, account: int, local: Local) -> Wallet:
     """Return who pays; raises `ValueError`."""
-    from x402sim.payer.wallet import Wallet
-
     if key is None and account >= len(local.keys):
         raise ValueError(
             f"--account {account}: there are {len(local.keys)}, from 0 to {len(local.keys) - 1}; "
@@ -214,18 +200,8 @@ def _wallet(key: str | None, account: int, local: "Local") -> "Wallet":
 # --- the outcome -------------------------------------------------------------------------
 
 
-def _show_answer(answer: "httpx.Response", told: _Told) -> None:
-    """Print the answer to a paid request; exits with 1 if it is an error."""
-    problem = "" if answer.is_success else _in_vain(answer)
-    _end(told, problem, answer, ok=not problem)
-    if problem:
-        raise typer.Exit(NOT_ALL_HELD)
-
-
-def _in_vain(answer: "httpx.Response") -> str:
+def _in_vain(answer: httpx.Response) -> str:
     """Return what to do about an error that was paid for."""
-    from x402sim.payer.flow import PROOFS
-
     paid, sent = f"paid, and the server answered {answer.status_code}", answer.request.headers
     for name in PROOFS:
         if name in sent:
@@ -235,11 +211,9 @@ def _in_vain(answer: "httpx.Response") -> str:
 
 
 def _go_wrong(
-    purchase: "Purchase", request: "Callable[[], httpx.Request]", mistake: "Mistake", told: _Told
+    purchase: Purchase, request: Callable[[], httpx.Request], mistake: Mistake, told: _Told
 ) -> None:
     """Make a mistake, and explain the answer; exits with 1 if the server does not refuse it."""
-    from x402sim.commands.purchase import said
-
     used = None
     if mistake.name == "replay":
         _bought(purchase, request(), told)
@@ -267,15 +241,13 @@ def _go_wrong(
         raise typer.Exit(NOT_ALL_HELD)
 
 
-def _again(request: "httpx.Request") -> "httpx.Request":
-    import httpx
-
+def _again(request: httpx.Request) -> httpx.Request:
     method, url, headers = request.method, request.url, request.headers
     return httpx.Request(method, url, headers=headers, content=request.content)
 
 
 def _print_json(
-    told: _Told, *, ok: bool, answer: "httpx.Response | None" = None, **more: Any
+    told: _Told, *, ok: bool, answer: httpx.Response | None = None, **more: Any
 ) -> None:
     found: dict[str, Any] = {"ok": ok, "steps": [asdict(step) for step in told.steps]}
     if answer is not None:
@@ -283,17 +255,15 @@ def _print_json(
     typer.echo(json.dumps(found | {name: each for name, each in more.items() if each}, indent=2))
 
 
-def _body(answer: "httpx.Response") -> Any:
+def _body(answer: httpx.Response) -> Any:
     """Return the JSON of a body, or its text."""
-    from x402sim.protocol.messages import BadMessage, decode
-
     try:
         return decode(answer.content, Any)
     except BadMessage:
         return answer.content.decode("utf-8", "replace")
 
 
-def _print_body(answer: "httpx.Response") -> None:
+def _print_body(answer: httpx.Response) -> None:
     """Print a body as it is; on a terminal, escaped."""
     content = answer.content
     if sys.stdout.isatty():

@@ -5,8 +5,7 @@ It finds the scenarios, the stage and the chain that the user typed, and makes t
 
 import hashlib
 import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 import httpx
 
 from x402sim.chain.base import ChainError
-from x402sim.commands.common import Misuse
+from x402sim.commands.common import Misuse, as_misuse
 from x402sim.events import RequestSent
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.protocol.network_file import choose_network
@@ -152,28 +151,19 @@ def where(
     **timing: Any,
 ) -> Where:
     """Return where to play, read from the command line's options; raises `Misuse`."""
-    with _naming("--chain: "):
+    with as_misuse(begin="--chain: "):
         backend = parse_chain(chain, token=token)
-    with _naming("--on: "):
+    with as_misuse(begin="--on: "):
         place = Where(on=parse_stage(on), chain=backend, token=token, seed=seed)
         _ = place.world
-    with _naming("--network: "):
+    with as_misuse(begin="--network: "):
         if network is not None or network_file is not None:
             chosen = choose_network(network, network_file)
             place = replace(place, network=chosen, network_file=network_file)
-    with _naming(""):
+    with as_misuse():
         place = replace(place, **timing)
         _ = place.world
     return place
-
-
-@contextmanager
-def _naming(option: str) -> Iterator[None]:
-    """Turn a `ValueError` into `Misuse` that begins with the name of the option."""
-    try:
-        yield
-    except ValueError as error:
-        raise Misuse(f"{option}{error}") from error
 
 
 def play(chosen: Chosen, where: Where, *, progress: bool) -> Played:

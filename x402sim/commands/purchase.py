@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from x402sim.clock import Clock, SkewedClock
-from x402sim.commands.asking import LOCAL, answer_to
+from x402sim.commands.asking import answer_to
 from x402sim.commands.steps import Step
 from x402sim.http.bounded import Limits
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
@@ -39,10 +39,11 @@ from x402sim.protocol.x402 import (
     Version,
     from_base64,
 )
+from x402sim.service.issue import PAY
 from x402sim.text.times import distance, moment, readable
 from x402sim.world.control.messages import Account, Who, network_of
+from x402sim.world.server.listen import LOOPBACK
 
-PAY_PATH = "/api/pay"
 ASK_S = 5.0
 """How long a local server may take to tell its time and its accounts."""
 _LATER = re.compile(r"\.? (Repeat the request|Nothing more was signed)")
@@ -112,7 +113,6 @@ class Purchase:
             sends=self._sends,
             seen=self._seen,
             limits=self._limits,
-            pay_path=PAY_PATH,
             change=change if mistake else None,
         )
         return answer_to(self._http, request, flow)
@@ -121,8 +121,13 @@ class Purchase:
 
     def _choose(self, response: httpx.Response) -> FlowAuth:
         """Return the payer that pays what a 402 offers; raises `PaymentFailed`."""
-        ways = [way for way in _ways(response) if self._may_pay(way)]
-        network, version = self._network_of(response, ways), self._version(ways)
+        steps, ways = self.terms.steps, _ways(response)
+        if steps is not None:
+            ways = [way for way in ways if (way.dialect is Dialect.TWO_STEPS) == (steps == 2)]
+        network = self._network_of(response, ways)
+        version: Version | None = None  # which PaymentAuth chooses
+        if steps == 1:
+            version = 2 if any(way.dialect is Dialect.V2 for way in ways) else 1
         try:
             spend = to_decimal(to_base(self.terms.max_amount, network.decimals), network.decimals)
             if self.terms.session:
@@ -138,16 +143,6 @@ class Purchase:
             )
         except ValueError as wrong:
             raise PaymentFailed(f"--max {self.terms.max_amount}: {wrong}") from wrong
-
-    def _may_pay(self, way: Way) -> bool:
-        steps = 2 if way.dialect is Dialect.TWO_STEPS else 1
-        return self.terms.steps in (None, steps)
-
-    def _version(self, ways: list[Way]) -> Version | None:
-        """Return the version of the standard to pay in; None for what PaymentAuth chooses."""
-        if self.terms.steps != 1:
-            return None
-        return 2 if any(way.dialect is Dialect.V2 for way in ways) else 1
 
     def _network_of(self, response: httpx.Response, ways: list[Way]) -> Network:
         if not ways:
@@ -180,7 +175,7 @@ class Purchase:
     def _sends(self, request: httpx.Request) -> None:
         """Tell what was signed, before it is sent."""
         self.last = request
-        if not pays(request, PAY_PATH):
+        if not pays(request, PAY):
             return
         self.sent = self.sent or self._draft(request)
         auth, now_s = self.sent.auth, self._clock.now_s()
@@ -195,12 +190,13 @@ class Purchase:
 
     def _seen(self, exchange: Exchange) -> None:
         request, response = exchange.request, exchange.response
-        facts: dict[str, Any] = {"answer": _answer(response)}
+        status = f"{response.status_code}"
+        facts: dict[str, Any] = {"answer": said(response) if response.is_error else status}
         name = f"{request.method} {request.url.path}"
-        if pays(request, PAY_PATH):
+        if pays(request, PAY):
             self.answer = response
             if self._mistake is not None:  # the explanation has the rest
-                facts["answer"] = f"{response.status_code}"
+                facts["answer"] = status
             facts |= _receipt(response)
             way = dialect_of(request)
             header = PAYMENT_HEADERS[1 if way is Dialect.V1 else 2]
@@ -236,11 +232,6 @@ class Purchase:
 
 def _ways(response: httpx.Response) -> list[Way]:
     return ways_in(response.headers.get(REQUIRED_HEADER), response.content)
-
-
-def _answer(response: httpx.Response) -> str:
-    """Return the status of an answer and, if it was read, what it says."""
-    return said(response) if response.is_error else f"{response.status_code}"
 
 
 def said(response: httpx.Response) -> str:
@@ -336,7 +327,7 @@ def local_server(http: httpx.Client, url: httpx.URL) -> Local:
         path = f"{origin_of(url)}/_sim/{what}"
         return answer_to(http, http.build_request("GET", path, timeout=ASK_S)).content
 
-    if url.host in LOCAL:
+    if url.host in LOOPBACK:
         with suppress(httpx.HTTPError, ValueError):  # it is no server of ours
             who: Who = decode(asked("who"), Who)
             accounts: list[Account] = decode(asked("accounts"), list[Account])

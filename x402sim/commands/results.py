@@ -28,10 +28,15 @@ def row(names: Sequence[str], played: Played) -> str:
     """Return the row of one scenario."""
     run = played.run
     held = [check.ok for check in checks_of(run.journal)]
-    checks = f"{sum(held)}/{len(held)}"
-    took = f"{run.real_s or 0:.2f} s"
+    virtual_s = played.virtual_s
     return _cells(
-        names, run.name, run.outcome, checks, str(played.steps), _span(played.virtual_s), took
+        names,
+        run.name,
+        run.outcome,
+        f"{sum(held)}/{len(held)}",
+        str(played.steps),
+        f"{virtual_s:.3g} s" if virtual_s < 60 else duration(int(virtual_s)),
+        f"{run.real_s or 0:.2f} s",
     )
 
 
@@ -41,11 +46,6 @@ def _cells(names: Sequence[str], name: str, outcome: str, *numbers: str) -> str:
     widths = (7, 6, 13, 10)
     cells = [f"{number:>{width}}" for number, width in zip(numbers, widths, strict=True)]
     return "  ".join([f"{shown:<{size}}", f"{outcome:<7}", *cells])
-
-
-def _span(seconds: float) -> str:
-    """Return a duration: below a minute with a fraction, else in its two largest units."""
-    return f"{seconds:.3g} s" if seconds < 60 else duration(int(seconds))
 
 
 def skipped(all_played: Sequence[Played]) -> Iterator[str]:

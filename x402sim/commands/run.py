@@ -3,10 +3,13 @@
 import json
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from x402sim.clock import stopwatch
+from x402sim.commands import playing, results
 from x402sim.commands.common import (
     MISUSE,
     NOT_ALL_HELD,
@@ -18,14 +21,14 @@ from x402sim.commands.common import (
     NetworkName,
     RandomSeed,
     Token,
+    as_misuse,
     quiet,
     seconds,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from x402sim.commands.playing import Chosen, Played, Where
+from x402sim.commands.playing import Chosen, Played, Where
+from x402sim.report import need_extra
+from x402sim.report.progress import telling
+from x402sim.world.stages.deployment import left_ahead
 
 _STYLES = {"passed": "", "failed": "bold red", "skipped": "yellow"}
 
@@ -107,8 +110,6 @@ def run(
       x402sim run mine.py:story --latency facilitator=0.2,0.5 --block-time 5
       x402sim run mine.py:story --on http://127.0.0.1:4020
     """
-    from x402sim.commands import playing
-
     with quiet():
         where = playing.where(
             on=on,
@@ -125,14 +126,8 @@ def run(
     raise typer.Exit(code)
 
 
-def _run(
-    names: list[str], where: "Where", out: Path | None, as_json: bool, keep_going: bool
-) -> int:
+def _run(names: list[str], where: Where, out: Path | None, as_json: bool, keep_going: bool) -> int:
     """Play, print and save; return the exit code. Raises `Misuse`."""
-    from x402sim.clock import stopwatch
-    from x402sim.commands import playing, results
-    from x402sim.world.stages.deployment import left_ahead
-
     chosen = playing.choose(names)
     if out is not None:
         _prepare(out)
@@ -141,7 +136,12 @@ def _run(
     if as_json:
         typer.echo(json.dumps(playing.document(where.seed, all_played)))
     else:
-        _print_end(all_played, results.summary(where.seed, all_played, elapsed()))
+        for line in results.skipped(all_played):
+            typer.echo(line)
+        for played in all_played:
+            if played.run.outcome == "failed":
+                typer.echo("\n" + "\n".join(results.failure(played)))
+        typer.echo("\n" + "\n".join(results.summary(where.seed, all_played, elapsed())))
     if out is not None:
         _save(chosen, all_played, out, quietly=as_json)
     if ahead_s := playing.clock_ahead_s(all_played):
@@ -153,14 +153,8 @@ def _run(
     return NOT_ALL_HELD if "failed" in outcomes else 0
 
 
-def _play(
-    chosen: "list[Chosen]", where: "Where", as_json: bool, keep_going: bool
-) -> "list[Played]":
+def _play(chosen: list[Chosen], where: Where, as_json: bool, keep_going: bool) -> list[Played]:
     """Play one after the other, and print each result as soon as it is known."""
-    from rich.console import Console
-
-    from x402sim.commands import playing, results
-
     console = Console(highlight=False, markup=False, soft_wrap=True, quiet=as_json)
     names = [each.scenario.name for each in chosen]
     all_played: list[Played] = []
@@ -175,37 +169,21 @@ def _play(
     return all_played
 
 
-def _print_end(all_played: "list[Played]", summary: "Iterable[str]") -> None:
-    """Print why scenarios were skipped, each failure in full, and the summary."""
-    from x402sim.commands import results
-
-    for line in results.skipped(all_played):
-        typer.echo(line)
-    for played in all_played:
-        if played.run.outcome == "failed":
-            typer.echo("\n" + "\n".join(results.failure(played)))
-    typer.echo("\n" + "\n".join(summary))
-
-
 def _prepare(out: Path) -> None:
     """Make the folder of the reports, before anything is played; raises `Misuse`."""
-    from x402sim.report import need_extra
-
     if out.exists() and not out.is_dir():
         raise Misuse(f"--out {out}: a folder is wanted, and this is a file")
-    try:
+    with as_misuse(ModuleNotFoundError, begin="--out: "):
         need_extra()
+    try:
         out.mkdir(parents=True, exist_ok=True)
-    except ModuleNotFoundError as error:
-        raise Misuse(f"--out: {error}") from error
     except OSError as error:
         raise Misuse(f"--out: cannot write to {out}: {error.strerror}") from error
 
 
-def _save(chosen: "list[Chosen]", all_played: "list[Played]", out: Path, *, quietly: bool) -> None:
+def _save(chosen: list[Chosen], all_played: list[Played], out: Path, *, quietly: bool) -> None:
     """Write the reports, and print their path: on stderr if stdout is for a program."""
-    from x402sim.report import save
-    from x402sim.report.progress import telling
+    from x402sim.report import save  # with pandas
 
     with nullcontext() if quietly else telling("report", lambda: f"writing {out}"):
         stories = {each.scenario.name: each.scenario.story for each in chosen}

@@ -5,36 +5,39 @@ import json
 import os
 import socket
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import typer
 
+from x402sim.commands.banner import show
 from x402sim.commands.common import (
     NETWORK_NAMES,
     BlockTime,
     Chain,
     Host,
     LogForm,
-    Misuse,
     NetworkFile,
     Port,
     Quiet,
     Token,
     Verbose,
+    as_misuse,
     log_form,
     one_of,
     starting,
     stop_on_signals,
     whole,
 )
-
-if TYPE_CHECKING:
-    from x402sim.world.assembly.parts import Parts
-    from x402sim.world.chains.backend import ChainBackend
-    from x402sim.world.control.messages import Ready
-    from x402sim.world.server.listen import Listen
-    from x402sim.world.server.log import Form
+from x402sim.protocol.network_file import choose_network
+from x402sim.service.settings import Settings
+from x402sim.world.assembly.parts import Parts
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
+from x402sim.world.control.messages import Ready
+from x402sim.world.server import serve as server
+from x402sim.world.server.listen import Listen, certified
+from x402sim.world.server.log import Form
 
 TOKEN_VARIABLE = "X402SIM_CONTROL_TOKEN"  # noqa: S105 - its name
 Db = Annotated[
@@ -174,22 +177,16 @@ def serve(
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first pays
     for gas, and a minter's key, if listed, mints for payers.
     """
-    from x402sim.protocol.network_file import choose_network
-    from x402sim.service.settings import Settings
-    from x402sim.world.assembly.recipe import Recipe
-    from x402sim.world.chains.parse import DEFAULT_CHAIN
-    from x402sim.world.server import serve as server
-    from x402sim.world.server.accounts import phrase_of
-
-    backend = _chain_of(chain, token, deploy=deploy)
+    with as_misuse():
+        backend = parse_chain(chain, token=token, deploy=deploy)
     with starting(db, None if backend == DEFAULT_CHAIN else backend.name):
-        listen = _listen(host, port, _token_of(control_token), (allow_origin, rpc_origin), tls)
+        listen = _listen(host, port, control_token, (allow_origin, rpc_origin), tls)
         first, *also = [choose_network(each, network_file) for each in network or (None,)]
         recipe = Recipe(
             network=first,
             also=tuple(also),
             seed=seed,
-            mnemonic=phrase_of(mnemonic, seed=seed, chain=backend, file=db),
+            mnemonic=server.phrase_of(mnemonic, seed=seed, chain=backend, file=db),
             account_count=accounts,
             file=db,
             unlocked=listen.is_local,
@@ -208,10 +205,9 @@ def _listen(
     token: str | None,
     origins: tuple[list[str] | None, list[str] | None],
     tls: Path | None,
-) -> "Listen":
-    from x402sim.world.server.listen import Listen
-    from x402sim.world.server.tls import certified
-
+) -> Listen:
+    # Typer takes an empty variable for one that is not set, but an empty token must be refused
+    token = os.environ.get(TOKEN_VARIABLE) if token is None else token
     pages, wallets = (tuple(each or ()) for each in origins)
     return Listen(
         host=host,
@@ -223,40 +219,21 @@ def _listen(
     )
 
 
-def _chain_of(chain: str, token: str | None, *, deploy: bool) -> "ChainBackend":
-    from x402sim.world.chains.parse import parse_chain
-
-    try:
-        return parse_chain(chain, token=token, deploy=deploy)
-    except ValueError as error:
-        raise Misuse(error) from error
-
-
-def _token_of(given: str | None) -> str | None:
-    """Return the control token. Typer takes an empty variable for one that is not set, but an empty
-    token must be refused.
-    """
-    return os.environ.get(TOKEN_VARIABLE) if given is None else given
-
-
 def _run(
-    parts: "Parts",
-    listen: "Listen",
+    parts: Parts,
+    listen: Listen,
     sock: socket.socket,
     db: Path | None,
     as_json: bool,
-    form: "Form | None",
+    form: Form | None,
 ) -> None:
     """Serve until SIGINT or SIGTERM; print the ready message first."""
-    from x402sim.world.server import serve as server
 
-    def on_start(running: Any, ready: "Ready") -> None:
+    def on_start(running: Any, ready: Ready) -> None:
         stop_on_signals(running)
         if as_json:
             typer.echo(json.dumps(msgspec.to_builtins(ready)))
         else:
-            from x402sim.commands.banner import show
-
             show(ready, db)
 
     gc.collect()

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,18 +18,11 @@ from x402sim.commands.common import (
     starting,
     stop_on_signals,
 )
-
-if TYPE_CHECKING:
-    from x402sim.protocol.networks import Network
-
-
-def _network(name: str | None, file: Path | None) -> "Network | None":
-    """Return the network of the options; None leaves it to NETWORK. Raises `ValueError`."""
-    from x402sim.protocol.network_file import choose_network
-
-    if name is None and file is None:
-        return None
-    return choose_network(name or os.environ.get("NETWORK") or None, file)
+from x402sim.journal import Journal
+from x402sim.protocol.network_file import choose_network
+from x402sim.service.setup import setup_from_env
+from x402sim.world.server import listen as at, standalone
+from x402sim.world.server.serve import run
 
 
 def service(
@@ -59,13 +52,11 @@ def service(
     `serve --no-service` prints the settings for a simulated world. Ctrl-C stops the service.
     The log goes to stderr.
     """
-    from x402sim.journal import Journal
-    from x402sim.service.setup import setup_from_env
-    from x402sim.world.server import listen as at, standalone
-    from x402sim.world.server.serve import run
-
     with starting(db):
-        setup = setup_from_env(os.environ, _network(network, network_file))
+        chosen = None  # which leaves it to NETWORK
+        if network is not None or network_file is not None:
+            chosen = choose_network(network or os.environ.get("NETWORK") or None, network_file)
+        setup = setup_from_env(os.environ, chosen)
         listen = at.Listen(host=host, port=port)
         sock = at.listening_socket(listen)
         journal = Journal(limit=1)  # of which the log is told each event as it comes

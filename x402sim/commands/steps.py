@@ -4,15 +4,13 @@ import json
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from x402sim.commands.common import WIDTH
+from x402sim.protocol.findings import Finding
 from x402sim.text.printable import printable
-
-if TYPE_CHECKING:
-    from x402sim.protocol.findings import Finding
 
 NAME_WIDTH, MOST_NAME_WIDTH = 14, 18
 """The columns of a name: more if one is longer."""

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, quiet, within
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, as_misuse, quiet, within
+from x402sim.experiments.grid import Cell, cells
+from x402sim.experiments.summary import results_of, summarize
+from x402sim.experiments.sweep import failures, play
+from x402sim.report import need_extra
 from x402sim.text.printable import printable
+from x402sim.text.suggest import unknown
+from x402sim.world.story.scenario import load_module
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from x402sim.experiments.grid import Cell
 
 _INTERRUPTED = 130
 _MOST_SHOWN = 10
@@ -124,32 +128,24 @@ def _played(
     common: bool,
 ) -> "DataFrame":
     """Play the sweep of a function, which `experiment` names; raises `Misuse`."""
-    from x402sim.experiments.grid import cells
-    from x402sim.experiments.sweep import play
-
     numbers = _seeds(seeds)
 
-    def replay(cell: "Cell") -> str:
+    def replay(cell: Cell) -> str:
         given = " ".join(f"--set {shlex.quote(f'{k}={v}')}" for k, v in cell.labels.items())
         start = f"python -m x402sim sweep {shlex.quote(experiment)}"
         return " ".join(part for part in (start, given, "--seeds {seed}: --workers 0") if part)
 
-    try:
+    with as_misuse(ValueError, TypeError, ModuleNotFoundError, OSError):
         found = cells(dict(map(_parameter, values)))
         with _executor(where[0]) as executor:
             places = executor, None if executor else where[1]
             return play(
                 function, found, numbers, places, out, common=common, shown=True, replay=replay
             )
-    except (ValueError, TypeError, ModuleNotFoundError, OSError) as error:
-        raise Misuse(str(error)) from error
 
 
 def _function(experiment: str) -> Callable[..., Any]:
     """Return the function in a file; raises `Misuse`."""
-    from x402sim.text.suggest import unknown
-    from x402sim.world.story.scenario import load_module
-
     name, _, function = experiment.rpartition(":")
     file = Path(name)
     if not name.endswith(".py") or not function.isidentifier():
@@ -210,8 +206,6 @@ def _executor(dask: str | None) -> Iterator[Any]:
     if dask is None:
         yield None
         return
-    from x402sim.report import need_extra
-
     need_extra(("distributed",), "--dask", "sweep")
     from distributed import Client
 
@@ -229,14 +223,12 @@ def _write(function: Callable[..., Any], keys: Sequence[str], out: Path, played:
 
     Raises `Misuse` for tables that cannot be one frame.
     """
-    from x402sim.experiments.folder import Folder
+    from x402sim.experiments.folder import Folder  # with the extra
     from x402sim.experiments.frame import whole_frame
 
     folder = Folder(out, function, keys)
-    try:
+    with as_misuse(TypeError, ValueError, begin=f"{out}: "):
         rows = whole_frame(list(folder.tables()), keys).drop(columns="trace")
-    except (TypeError, ValueError) as error:
-        raise Misuse(f"{out}: {error}") from error
     folder.write("results.parquet", rows.to_parquet(index=False))
     table = _summary(rows, keys)
     if table is not None:
@@ -248,8 +240,6 @@ def _write(function: Callable[..., Any], keys: Sequence[str], out: Path, played:
 
 def _summary(rows: "DataFrame", keys: Sequence[str]) -> "DataFrame | None":
     """Return the summary; None if there is no number."""
-    from x402sim.experiments.summary import results_of, summarize
-
     return summarize(rows, by=list(keys)) if results_of(rows, keys) else None
 
 
@@ -280,21 +270,16 @@ def printable_table(table: "DataFrame") -> str:
     columns = []
     for name in table.columns:
         is_number = table[name].dtype.kind in "if"
-        texts = [_number(v) if is_number else printable(str(v)) for v in table[name]]
+        texts = [f"{v:.4g}" if is_number else printable(str(v)) for v in table[name]]
+        texts = ["-" if is_number and text == "nan" else text for text in texts]
         width = max(map(len, [str(name), *texts]))
         align = ">" if is_number else "<"
         columns.append([f"{text:{align}{width}}" for text in [str(name), *texts]])
     return "\n".join("  ".join(cells).rstrip() for cells in zip(*columns, strict=True))
 
 
-def _number(value: float) -> str:
-    return "-" if value != value else f"{value:.4g}"
-
-
 def _print_failures(frame: "DataFrame") -> None:
     """Print the first failure in full, and how to replay it and a few more."""
-    from x402sim.experiments.sweep import failures
-
     failed = frame[frame["error"].notna()]
     head = failures(frame)
     typer.echo(f"x402sim: {head[0].lower()}{head[1:]}", err=True)

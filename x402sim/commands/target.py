@@ -1,25 +1,28 @@
 """`target init`: look at a service, and write a target file for `conformance`."""
 
+import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from x402sim.commands.common import Misuse
+from x402sim.commands.common import Misuse, as_misuse
 from x402sim.commands.flags import takes
+from x402sim.suite.command import Wanted, require_places
+from x402sim.suite.look import look
+from x402sim.suite.parse_options import parse
+from x402sim.suite.remote import NotReady
+from x402sim.suite.target_toml import as_toml, to_ask
 
-target = typer.Typer(
-    help="Write a target file, for a service that differs from ours.",
-    no_args_is_help=True,
-)
-
-
-@target.callback()
-def _target() -> None:
-    """Take a subcommand, even if there is only one."""
+app = typer.Typer(name="target", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 
-@target.command()
+@app.callback()
+def target() -> None:
+    """Write a target file, for a service that differs from ours."""
+
+
+@app.command()
 @takes("header", "cacert", "insecure", "timeout", "rate")
 def init(
     url: Annotated[str, typer.Argument(help="Base URL of a service, or a protected endpoint.")],
@@ -33,22 +36,12 @@ def init(
 
     Each key says how its value was found; what only a payment would show is left as a comment.
     """
-    import asyncio
-
-    from x402sim.suite.command import Wanted, require_places
-    from x402sim.suite.look import look
-    from x402sim.suite.parse_options import parse
-    from x402sim.suite.remote import NotReady
-    from x402sim.suite.target_toml import as_toml, to_ask
-
     file = Path(output)
-    try:
+    with as_misuse(ValueError, NotReady):
         require_places(Wanted(checks=[], strict=False, files={"out": file}))
         if output != "-" and file.exists() and not force:
             raise ValueError(f"{file} exists; give --force to replace it, or --out FILE")
         looked = asyncio.run(look(parse(url, **given)))
-    except (ValueError, NotReady) as problem:
-        raise Misuse(problem) from problem
     text = as_toml(looked, "mine" if output == "-" else file.stem)
     if output == "-":
         typer.echo(text, nl=False)

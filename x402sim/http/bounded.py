@@ -10,7 +10,6 @@ import asyncio
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
-from http.cookiejar import DefaultCookiePolicy
 
 import httpx
 
@@ -93,11 +92,6 @@ def too_slow(limits: Limits) -> AnswerTooSlow:
         f"no complete answer within deadline_s = {limits.deadline_s:g}; raise deadline_s if the "
         "server needs longer"
     )
-
-
-def refuse_cookies(http: httpx.AsyncClient) -> None:
-    """Let a client keep no cookies: servers could fill its memory, and its requests, with them."""
-    http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
 
 class BoundedTransport(httpx.AsyncBaseTransport):

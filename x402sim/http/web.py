@@ -94,20 +94,8 @@ def storage_unavailable(
     return error(status_of(unavailable, _DEFAULT), unavailable.text, str(failure), final)
 
 
-_STORAGE_FAILURES = frozenset(
-    {
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_CORRUPT,
-        sqlite3.SQLITE_FULL,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_LOCKED,
-        sqlite3.SQLITE_NOTADB,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_PROTOCOL,
-        sqlite3.SQLITE_READONLY,
-    }
-)
+_FAILURES = "BUSY CANTOPEN CORRUPT FULL IOERR LOCKED NOTADB PERM PROTOCOL READONLY"
+_STORAGE_FAILURES = {getattr(sqlite3, f"SQLITE_{name}") for name in _FAILURES.split()}
 """The primary result codes of SQLite that tell of the disk or of another program."""
 
 

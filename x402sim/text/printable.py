@@ -22,7 +22,7 @@ def printable(text: str) -> str:
     it again changes nothing.
     """
     if not text.isprintable():
-        text = "".join(c if c.isprintable() else _escaped(c) for c in text)
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
     if "::" not in text and "##" not in text:
         return text
     return _COMMAND.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
@@ -31,10 +31,6 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Return a text with the lines that it has, each of them printable."""
     return "\n".join(printable(line) for line in text.replace("\r\n", "\n").split("\n"))
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
 
 
 def described(value: object) -> str:

@@ -5,7 +5,6 @@ from typing import Any
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.service.agents import agents
-from x402sim.world.assembly.parts import Parts
 from x402sim.world.control.context import Context, balance_of, merchant
 from x402sim.world.control.messages import Account, ChainState, ExplorerQuery, State, TokenInfo, Who
 
@@ -40,18 +39,13 @@ def token_info(network: Network) -> TokenInfo:
 
 async def accounts(context: Context) -> Any:
     """The funded accounts of `serve`, with their private keys and balances in base units."""
-    return await funded_accounts(context.parts)
-
-
-async def funded_accounts(parts: Parts) -> list[Account]:
-    """Return the funded accounts, with their private keys and balances in base units."""
     return [
         Account(
             address=wallet.address,
             private_key=wallet.private_key,
-            balance=str(await balance_of(parts, wallet.address_bytes)),
+            balance=str(await balance_of(context.parts, wallet.address_bytes)),
         )
-        for wallet in parts.accounts
+        for wallet in context.parts.accounts
     ]
 
 

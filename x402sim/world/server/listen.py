@@ -1,10 +1,11 @@
-"""The address of a server, and access to its control API."""
+"""The address of a server, its certificate, and access to its control API."""
 
 import errno
 import socket
 import ssl
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from x402sim.world.server.origins import origin, rpc_origin
@@ -104,3 +105,25 @@ def base_url(listen: Listen, sock: socket.socket) -> str:
     host = "::1" if host == "::" else host
     scheme = "https" if listen.tls else "http"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+def certified(host: str, ca_file: Path) -> ssl.SSLContext:
+    """Return the context of a server whose certificate is signed by a new authority.
+
+    The authority's certificate is written to `ca_file`, for clients that insist on https to trust;
+    its key is forgotten. Raises `ValueError` without the extra `tls`, and for a file that cannot
+    be written.
+    """
+    try:
+        import trustme
+    except ImportError:
+        raise ValueError("--tls needs the extra `tls`: pip install 'x402sim[tls]'") from None
+    authority = trustme.CA(organization_name="x402sim, for this run only")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    names = dict.fromkeys((*LOOPBACK, host) if host not in ("0.0.0.0", "::") else LOOPBACK)  # noqa: S104
+    authority.issue_cert(*names).configure_cert(context)
+    try:
+        authority.cert_pem.write_to_path(str(ca_file))
+    except OSError as error:
+        raise ValueError(f"--tls {ca_file}: cannot write the file: {error.strerror}") from None
+    return context

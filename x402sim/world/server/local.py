@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -27,10 +28,9 @@ from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.messages import Ready, Transfer
 from x402sim.world.loop import run_anywhere
-from x402sim.world.server.accounts import phrase_of
 from x402sim.world.server.listen import Listen
 from x402sim.world.server.log import Form
-from x402sim.world.server.serve import open_world, run, serve
+from x402sim.world.server.serve import open_world, phrase_of, run, serve
 from x402sim.world.transport.faults import Fault
 
 T = TypeVar("T")
@@ -90,7 +90,6 @@ class LocalServer:
             chain=backend,
         )
         self._http: httpx.AsyncClient | None = None
-        self._ready = threading.Event()
         self._thread: threading.Thread | None = None
         self._server: uvicorn.Server | None = None
         self._failure: BaseException | None = None
@@ -148,14 +147,12 @@ class LocalServer:
         """Start serving; returns when it is ready. Raises the error that prevented the start."""
         if self._ready_message:
             raise RuntimeError(f"this server is running already, at {self.url}")
-        self._ready.clear()
-        self._failure = None
-        self._thread = threading.Thread(target=self._run, name="x402sim", daemon=True)
+        ready, self._failure = Future[Ready](), None
+        self._thread = threading.Thread(
+            target=self._run, args=(ready,), name="x402sim", daemon=True
+        )
         self._thread.start()
-        self._ready.wait()
-        if not self._ready_message:
-            self._thread.join()
-        self._raise_failure()
+        self._ready_message = ready.result()
         return self
 
     def stop(self) -> None:
@@ -164,11 +161,8 @@ class LocalServer:
             self._server.should_exit = True
             self._thread.join()
             self._server, self._ready_message = None, None
-            self._raise_failure()
-
-    def _raise_failure(self) -> None:
-        if self._failure:
-            raise self._failure
+            if self._failure:
+                raise self._failure
 
     def __enter__(self) -> "LocalServer":
         return self.start()
@@ -250,15 +244,16 @@ class LocalServer:
             await http.aclose()
         await asyncio.to_thread(self.stop)
 
-    def _run(self) -> None:
+    def _run(self, ready: Future[Ready]) -> None:
+        def on_start(server: uvicorn.Server, message: Ready) -> None:
+            self._server = server
+            ready.set_result(message)
+
         try:
             self.parts, sock = open_world(self._recipe, self._listen, self.clock)
-            run(serve(self.parts, self._listen, sock, self._started, self.log_form))
+            run(serve(self.parts, self._listen, sock, on_start, self.log_form))
         except BaseException as failure:  # noqa: BLE001 - handed to the thread that asked
-            self._failure = failure
-        finally:
-            self._ready.set()
-
-    def _started(self, server: uvicorn.Server, message: Ready) -> None:
-        self._server, self._ready_message = server, message
-        self._ready.set()
+            if ready.done():
+                self._failure = failure
+            else:
+                ready.set_exception(failure)

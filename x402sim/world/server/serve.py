@@ -5,18 +5,22 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 
+from x402sim.chain.ledger.operation_log import begun_with
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.discovery import Item
-from x402sim.protocol.networks import Network
+from x402sim.protocol.phrase import KNOWN
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.control.context import merchant
-from x402sim.world.control.look import funded_accounts, token_info
+from x402sim.world.chains.backend import ChainBackend
+from x402sim.world.chains.ledger import chain_file
+from x402sim.world.control.context import Context, merchant
+from x402sim.world.control.look import accounts, token_info
 from x402sim.world.control.messages import OnNetwork, Ready
 from x402sim.world.server.http import Server
 from x402sim.world.server.listen import Listen, base_url, listening_socket
@@ -26,6 +30,9 @@ from x402sim.world.server.mount import world_app
 from x402sim.world.server.requests import Requests
 from x402sim.world.server.running import running
 from x402sim.world.ui.watch import Watch
+
+_WITHOUT_ACCOUNTS = 3
+"""The number of a genesis's arguments in a file whose accounts were drawn."""
 
 
 def open_world(
@@ -44,6 +51,21 @@ def open_world(
         raise
 
 
+def phrase_of(
+    mnemonic: str | None, *, seed: int | None, chain: ChainBackend, file: Path | None
+) -> str | None:
+    """Return the phrase of a server's accounts; None if they are drawn from the seed.
+
+    Without one, the accounts are those that users of anvil and Hardhat know; with a seed, and on an
+    existing node, drawn ones: on a public node anybody could take what the known accounts receive.
+    A database keeps the accounts that it was begun with.
+    """
+    if mnemonic is not None or seed is not None or chain.is_persistent:
+        return mnemonic
+    begun = begun_with(chain_file(file)) if file else None
+    return None if begun is not None and len(begun) == _WITHOUT_ACCOUNTS else KNOWN
+
+
 async def ready_message(parts: Parts, listen: Listen, url: str) -> Ready:
     """Return the ready message: the URLs, the addresses and the funded accounts."""
     network = parts.network
@@ -60,8 +82,17 @@ async def ready_message(parts: Parts, listen: Listen, url: str) -> Ready:
         chain=parts.recipe.chain.kind,
         chain_id=network.chain_id,
         token=token_info(network),
-        accounts=await funded_accounts(parts),
-        networks=[_on(each.network, url) for each in (parts, *parts.also)],
+        accounts=await accounts(Context.of(parts)),
+        networks=[
+            OnNetwork(
+                network=each.name,
+                chain_id=each.chain_id,
+                rpc=f"{url}/rpc/{each.name}",
+                asset=checksum(each.asset),
+                token=token_info(each),
+            )
+            for each in (network, *(more.network for more in parts.also))
+        ],
     )
 
 
@@ -69,16 +100,6 @@ def _sold(parts: Parts, url: str) -> list[Item]:
     from x402sim.service.docs import listing  # with the whole book of examples
 
     return listing.items(parts.service, url)
-
-
-def _on(network: Network, url: str) -> OnNetwork:
-    return OnNetwork(
-        network=network.name,
-        chain_id=network.chain_id,
-        rpc=f"{url}/rpc/{network.name}",
-        asset=checksum(network.asset),
-        token=token_info(network),
-    )
 
 
 async def serve(

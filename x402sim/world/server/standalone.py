@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable
 from dataclasses import replace
+from http.cookiejar import DefaultCookiePolicy
 from pathlib import Path
 
 import httpx
@@ -10,7 +11,6 @@ import uvicorn
 
 from x402sim.clock import Clock
 from x402sim.events import ServiceEvent
-from x402sim.http.bounded import refuse_cookies
 from x402sim.http.exchange import OverClient
 from x402sim.journal import Journal
 from x402sim.protocol.crypto import to_hex
@@ -37,7 +37,8 @@ def open_service(
     store = Store(file)
     setup = replace(setup, secret=store.secret("ids", setup.secret))
     http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the service has timeouts of its own
-    refuse_cookies(http)
+    # a server could fill its memory, and its requests, with cookies: it keeps none
+    http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
     clock = Clock()
 
     def record(event: ServiceEvent) -> None:
@@ -60,7 +61,10 @@ async def serve_alone(
     It is silent unless the form of a log is given; `journal` is what the service records to.
     """
     requests = Requests(journal, Clock())
-    log = Log(form, _names(process.service.setup), requests) if form else None
+    setup = process.service.setup
+    network, merchant = setup.network, {to_hex(setup.pay_to): "merchant"}
+    names = Names(merchant, network.token_symbol, network.decimals)
+    log = Log(form, names, requests) if form else None
     server = Server(requests.around(process), lambda: on_start(server))
     process.start_background()
     try:
@@ -69,8 +73,3 @@ async def serve_alone(
         await close(process, http)
         if log:
             log.close()
-
-
-def _names(setup: Setup) -> Names:
-    merchant = {to_hex(setup.pay_to): "merchant"}
-    return Names(merchant, setup.network.token_symbol, setup.network.decimals)
