@@ -30,7 +30,7 @@ def ids_are_alike(key: Callable[[str], str]) -> Change:
         known: dict[str, str] = {}  # it outlives a crash, as a database does
 
         def insert_pending(it: Any, claim: Any) -> Any:
-            known[key(claim.payment_id)] = claim.payment_id
+            known[key(claim.record.payment_id)] = claim.record.payment_id
             return it.inner.insert_pending(claim)
 
         def grants(it: Any, payment_id: str, resource: str) -> bool:
@@ -91,7 +91,7 @@ def claim_opens(it: Any, claim: Any) -> Any:
     claimed = it.inner.insert_pending(claim)
     if claimed is not None:
         now_ms = it.service.clock.now_ms()
-        paid = Entitlement(claim.payment_id, claim.issued.resource, "", now_ms)
+        paid = Entitlement(claim.record.payment_id, claim.record.resource_url, "", now_ms)
         it.service.entitlements.add(paid)
     return claimed
 

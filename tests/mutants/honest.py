@@ -134,8 +134,8 @@ def asked_afterwards(recipe: Recipe) -> Recipe:
         """A store that tells which nonces are claimed."""
 
         def insert_pending(self, claim: Any) -> Any:
-            if claim.payment.authorization is not None:
-                claimed.add(claim.payment.authorization.nonce)
+            if claim.authorization is not None:
+                claimed.add(claim.authorization.nonce)
             return self.inner.insert_pending(claim)
 
     class AskedLater(Wrapper):

@@ -7,15 +7,17 @@ Clauses: 5/nonce-once, 7/payment-already-settled, 7/nonce-already-used.
 
 import msgspec
 
+from x402sim.protocol.crypto import checksum
 from x402sim.protocol.differences import times
 from x402sim.protocol.header import PresentedPayment
-from x402sim.protocol.messages import PaymentRequirements
+from x402sim.protocol.messages import PaymentRecord, PaymentRequirements
+from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
 from x402sim.protocol.rules import Presented, Rules, first_broken
 from x402sim.service.issue import IssuedTerms
 from x402sim.service.reconcile import follow_chain
 from x402sim.service.state import Service
-from x402sim.service.store.payment_records import Claim, Stored
+from x402sim.service.store.payment_records import ClaimedAuthorization, Stored
 from x402sim.service.upstream.calls import Unavailable
 
 MAX_ATTEMPTS = 8
@@ -65,13 +67,25 @@ def claim(service: Service, attempt: Attempt, *, seen_unused: bool) -> Stored:
     Raises `SettlementRefused` if it pays for another payment id (7/nonce-already-used), if its
     402 is paid in one step and in two, or if another process on this database was faster.
     """
-    new = Claim(
+    payment, issued, auth = attempt.payment, attempt.issued, attempt.payment.authorization
+    record = PaymentRecord(
         payment_id=attempt.payment_id,
-        offered_id=attempt.offered_id,
-        payment=attempt.payment,
-        issued=attempt.issued,
-        timestamp_ms=service.clock.now_ms(),
+        tx_hash=None,
+        from_address=checksum(auth.from_) if auth else "",
+        to_address=issued.pay_to,
+        amount=issued.max_amount_required,
+        resource_url=issued.resource,
+        status="pending",
+        block_number=None,
+        timestamp=service.clock.now_ms(),
+    )
+    until_s = min(payment.valid_before, MAX_STORED)
+    new = Stored(
+        record=record,
+        authorization=ClaimedAuthorization(auth.from_, auth.nonce, until_s) if auth else None,
+        header=payment.text,
         duration=attempt.terms.duration,
+        offered_id=attempt.offered_id,
         can_pay=attempt.can_pay,
         seen_unused=seen_unused,
     )
@@ -138,7 +152,7 @@ async def _earlier_attempt(
         finding = await follow_chain(service, stored)
         if finding is Finding.PAID:
             if is_same:
-                return payments.attempt(stored.attempt)
+                return payments.now(stored)
             raise SettlementRefused(Refusal.ALREADY_SETTLED)
         if finding is Finding.NEVER or has_failed:
             continue
@@ -164,7 +178,7 @@ def _resumed(service: Service, attempt: Attempt, earlier: Stored) -> Stored:
         if payments.rival(attempt.payment_id, attempt.offered_id) is not None:
             raise _claimed_otherwise(service, attempt)
         payments.set_may_move(earlier.attempt, True)
-    now = payments.attempt(earlier.attempt) or earlier
+    now = payments.now(earlier) or earlier
     return msgspec.structs.replace(now, may_move=earlier.may_move)
 
 

@@ -29,8 +29,8 @@ from x402sim.service.upstream.calls import Unavailable
 log = logging.getLogger("x402sim")
 
 Result = Literal["matched", "reverted", "unknown", "unanswered"]
-Shallow = tuple[list[Stored], list[tuple[Stored, int]], list[tuple[str, str]]]
-"""Payments; failed attempts, each with the height that failed it; refunds, by their sessions."""
+Shallow = tuple[list[Stored], list[Stored], list[tuple[str, str]]]
+"""Payments; failed attempts; refunds, by their sessions."""
 
 
 class IndexerRun(msgspec.Struct, frozen=True):
@@ -82,7 +82,7 @@ def _shallow(service: Service) -> Shallow:
 async def _look_again_at_all(
     service: Service,
     payments: list[Stored],
-    failures: list[tuple[Stored, int]],
+    failures: list[Stored],
     refunds: list[tuple[str, str]],
 ) -> bool:
     """Look again at what was not deep enough; tell whether a payment has changed."""
@@ -94,8 +94,7 @@ async def _look_again_at_all(
         log.warning("the node did not answer: %s", error)
         return False
     changes = [await _look_again(service, each, height) for each in payments]
-    for stored, failed_at in failures:
-        changes.append(await _is_paid_after_all(service, stored, height - failed_at))
+    changes += [await _is_paid_after_all(service, each, height) for each in failures]
     for session_id, tx_hash in refunds:
         await look_again_at_refund(service, session_id, tx_hash, height)
     return any(changes)
@@ -159,20 +158,19 @@ async def _look_again(service: Service, listed: Stored, height: int) -> bool:
         return False
 
 
-async def _is_paid_after_all(service: Service, listed: Stored, blocks: int) -> bool:
-    """Look again at an attempt that failed so many blocks ago; tell whether it is settled now."""
-    payments = service.store.payments
+async def _is_paid_after_all(service: Service, listed: Stored, height: int) -> bool:
+    """Look again at an attempt that has failed; tell whether it is settled now."""
     async with service.settling.hold(listed.record.payment_id):
-        stored = payments.attempt(listed.attempt)
-        if stored is None or stored.record.status != "failed":
+        stored = service.store.payments.now(listed)
+        if stored is None or stored.record.status != "failed" or listed.failed_at is None:
             return False
         finding = await follow_chain(service, stored)
-        if finding is Finding.NEVER and blocks >= service.settings.final_depth:
-            payments.set_deep(stored.attempt)
+        if finding is Finding.NEVER and is_deep(service, listed.failed_at, height):
+            service.store.payments.set_deep(stored.attempt)
         return finding is Finding.PAID
 
 
 def _settled(service: Service, listed: Stored) -> Stored | None:
     """Return a record as it is now, if it is still settled."""
-    stored = service.store.payments.attempt(listed.attempt)
+    stored = service.store.payments.now(listed)
     return stored if stored is not None and stored.record.status == "settled" else None

@@ -74,8 +74,8 @@ def follow(service: Service, listed: Stored, answer: ChainAnswer) -> None:
     whose transfer was undone is pending while the chain may still make it, and failed when it
     cannot.
     """
-    stored = service.store.payments.attempt(listed.attempt)
-    if stored is None or stored.record.payment_id != listed.record.payment_id:
+    stored = service.store.payments.now(listed)
+    if stored is None:
         return
     status = stored.record.status
     match answer.finding:
@@ -108,8 +108,8 @@ async def reconcile(service: Service) -> int:
     waits: dict[int, Wait] = {}
     try:
         for due in payments.pending(service.clock.now(), AT_MOST):
-            async with service.settling.hold(due.payment_id):
-                stored = payments.attempt(due.attempt)
+            async with service.settling.hold(due.record.payment_id):
+                stored = payments.now(due)
                 if stored is None or stored.record.status != "pending":
                     continue
                 payment = Unresolved(service, stored, in_background=True)
@@ -142,7 +142,7 @@ class Unresolved:
 
     async def ask_chain(self) -> Finding:
         """Ask the chain's node; the record follows what it says."""
-        stored = self._stored()
+        stored = self._service.store.payments.now(self._listed)
         self.finding = await follow_chain(self._service, stored) if stored else Finding.UNKNOWN
         return self.finding
 
@@ -151,7 +151,8 @@ class Unresolved:
 
         One whose money cannot move is not sent for the first time here: its endpoint has failed.
         """
-        service, stored = self._service, self._stored()
+        service = self._service
+        stored = service.store.payments.now(self._listed)
         terms = service.issuer.read(stored.record.payment_id) if stored else None
         if stored is None or terms is None:
             return self.finding
@@ -181,12 +182,6 @@ class Unresolved:
         """Delete the record."""
         self._service.store.payments.drop_claim(self._listed.attempt)
         self.is_forgotten = True
-
-    def _stored(self) -> Stored | None:
-        """Return the record as it is now; None if an older database was restored meanwhile."""
-        stored = self._service.store.payments.attempt(self._listed.attempt)
-        is_ours = stored and stored.record.payment_id == self._listed.record.payment_id
-        return stored if is_ours else None
 
 
 def pays_for(mined: OnChain, stored: Stored) -> bool:
