@@ -24,8 +24,10 @@ class OnChain(msgspec.Struct, frozen=True):
     used: tuple[tuple[Address, bytes], ...] = ()
 
 
-def read_receipt(receipt: dict[str, Any], token: Address) -> OnChain:
-    """Read a receipt; raises one of `calls.NONSENSE` if it makes no sense."""
+def read_receipt(receipt: Any, token: Address) -> OnChain | None:
+    """Read a receipt: None if there is none, or if it is in no block yet."""
+    if not receipt or receipt.get("blockNumber") is None:
+        return None
     transfers: list[tuple[Address, Address, int]] = []
     used: list[tuple[Address, bytes]] = []
     for event, indexed, data in _events(receipt.get("logs") or (), token):
