@@ -9,8 +9,6 @@ Clauses: 1/indexer, 3/indexed-status, 6/reputation, 8/indexer-batch, 8/indexer-q
 import logging
 from typing import Literal
 
-import msgspec
-
 from x402sim import events
 from x402sim.protocol.refusals import Finding
 from x402sim.service.reconcile import (
@@ -29,54 +27,34 @@ from x402sim.service.upstream.calls import Unavailable
 log = logging.getLogger("x402sim")
 
 Result = Literal["matched", "reverted", "unknown", "unanswered"]
-Shallow = tuple[list[Stored], list[Stored], list[tuple[str, str]]]
-"""Payments; failed attempts; refunds, by their sessions."""
 
 
-class IndexerRun(msgspec.Struct, frozen=True):
-    """The counts of one run: asked for, found in a block, reverted, unknown, unanswered.
-
-    `backlog` counts the records that still have no block.
-    """
-
-    asked: int = 0
-    matched: int = 0
-    reverted: int = 0
-    unknown: int = 0
-    unanswered: int = 0
-    backlog: int = 0
-
-
-async def run(service: Service) -> IndexerRun:
+async def run(service: Service) -> events.IndexerRan:
     """Complete one batch of records with their blocks (1/indexer), then the reputations.
 
     What earlier runs have stored is looked at again, after the batch: what the explorer shows now,
-    the next run asks the node about, when its block may be deep enough.
-    A payment whose transfer was undone is pending or failed, any other stays settled
+    the next run asks the node about, when its block may be deep enough. Of each, one run takes a
+    batch at most. A payment whose transfer was undone is pending or failed, any other stays settled
     (3/indexed-status).
     """
     settings, payments = service.settings, service.store.payments
-    shallow, batch = _shallow(service), payments.unindexed(settings.indexer_batch)
+    most = settings.indexer_batch
+    shallow, failures = payments.shallow(most), payments.shallow_failures(most)
+    refunds, batch = service.store.sessions.shallow_refunds(most), payments.unindexed(most)
     results = [await _index(service, stored) for stored in batch]
-    changed = await _look_again_at_all(service, *shallow)
+    changed = await _look_again_at_all(service, shallow, failures, refunds)
     if changed or "matched" in results or "reverted" in results:
         payments.update_reputation(settings.reputation)
-    counts = {name: results.count(name) for name in ("matched", "reverted", "unknown")}
-    done = IndexerRun(
+    ran = events.IndexerRan(
         asked=len(batch),
+        matched=results.count("matched"),
+        reverted=results.count("reverted"),
+        unknown=results.count("unknown"),
         unanswered=results.count("unanswered"),
         backlog=payments.backlog(),
-        **counts,
     )
-    service.record(events.IndexerRan(**msgspec.structs.asdict(done)))
-    return done
-
-
-def _shallow(service: Service) -> Shallow:
-    """Return what is not deep enough now: at most one batch of each, oldest first."""
-    limit, payments = service.settings.indexer_batch, service.store.payments
-    refunds = service.store.sessions.shallow_refunds(limit)
-    return payments.shallow(limit), payments.shallow_failures(limit), refunds
+    service.record(ran)
+    return ran
 
 
 async def _look_again_at_all(
