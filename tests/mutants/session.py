@@ -265,8 +265,8 @@ def owes_each_payer_once(recipe: Recipe) -> Recipe:
     """Refunds are kept by the payer's address: of two sessions of a payer, one is refunded."""
     kept: dict[str, str] = {}
 
-    def refunds_due(it: Any) -> list[Any]:
-        due = it.inner.refunds_due()
+    def refunds_due(it: Any, *of: Any) -> list[Any]:
+        due = it.inner.refunds_due(*of)
         return [
             each
             for each in due

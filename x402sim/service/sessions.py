@@ -9,20 +9,15 @@ import asyncio
 import logging
 import math
 
-import msgspec
+from msgspec.structs import replace
 
 from x402sim import events
 from x402sim.http.web import bad_body
-from x402sim.protocol.crypto import checksum, keccak256, parse_address, sign
+from x402sim.protocol.crypto import keccak256, parse_address, sign
 from x402sim.protocol.eip3009 import Authorization, transfer_digest
 from x402sim.protocol.header import encode_header, present
-from x402sim.protocol.messages import (
-    PaymentRequired,
-    PaymentRequirements,
-    SessionRequest,
-    SessionView,
-)
-from x402sim.protocol.money import to_base
+from x402sim.protocol.messages import PaymentRequired, SessionRequest, SessionView
+from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.refusals import Finding
 from x402sim.service.issue import SESSIONS
 from x402sim.service.policies.serving import EndedSession
@@ -49,19 +44,14 @@ def offer(service: Service, request: SessionRequest) -> PaymentRequired:
     The price is maxSpend, exactly (4.4/max-spend); amount and duration are bound into
     the payment id. Raises `Refused` 400.
     """
-    settings, decimals = service.settings, service.setup.network.decimals
+    decimals, now_s = service.setup.network.decimals, service.clock.now_s()
     try:
         deposit_base = to_base(request.max_spend, decimals, fraction_digits=2)
     except ValueError as error:
         raise bad_body(f"{error} - at `$.maxSpend`") from error
-    most_base = service.setup.session_max_base
-    if not 0 < deposit_base <= most_base:
-        limits = f"expected more than 0.00 and at most {most_base} base units"
+    if not 0 < deposit_base <= MAX_STORED:
+        limits = f"expected more than 0.00 and at most {MAX_STORED} base units"
         raise bad_body(f"{limits} - at `$.maxSpend`")
-    longest_s, unit_s = settings.session_max_duration_s, settings.decisions.duration_unit_s
-    if longest_s is not None and request.duration * unit_s > longest_s:
-        raise bad_body(f"expected at most {longest_s:g} seconds - at `$.duration`")
-    now_s = service.clock.now_s()
     return service.issuer.issue(SESSIONS, deposit_base, now_s, request.duration)
 
 
@@ -116,19 +106,18 @@ async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
 
 def _due(service: Service, owed: Refund, waits: dict[str, Wait]) -> Refund | None:
     """Return what the policy pays back now of what is owed; it is not asked again too early."""
-    session = service.store.sessions.get(owed.session_id)
-    assert session is not None
-    ended = EndedSession(deposited_base=session.deposited, unspent_base=owed.amount)
+    ended = EndedSession(deposited_base=owed.deposited, unspent_base=owed.amount)
     paid_back = service.settings.policy.refund.refund(ended)
     after_s = math.inf if paid_back is None else paid_back.after_s
-    due_s = session.expires_ms / 1000 + after_s
+    due_s = owed.expires_ms / 1000 + after_s
     if paid_back is None or (after_s and due_s > service.clock.now()):
         waits[owed.session_id] = Wait(due_s, 0.0)
         return None
-    return msgspec.structs.replace(owed, amount=paid_back.amount_base)
+    return replace(owed, amount=paid_back.amount_base)
 
 
 async def _pay_back_once(service: Service, refund: Refund, waits: dict[str, Wait]) -> bool:
+    """Pay a refund that is still due; one that fails waits. Tells whether it was paid."""
     session_id = refund.session_id
     async with service.refunding.hold(session_id):
         if not service.store.sessions.is_due(refund):
@@ -136,18 +125,12 @@ async def _pay_back_once(service: Service, refund: Refund, waits: dict[str, Wait
         try:
             return await pay_back(service, refund)
         except (Unavailable, OutcomeUnknown) as error:
-            waits[session_id] = _put_off(service, refund, str(error))
+            wait, why = after_failure(refund.wait_s, REFUND_WAIT_S, service.clock.now()), str(error)
+            waits[session_id], s = wait, int(wait.wait_s)
+            service.record(events.RefundDelayed(session_id=session_id, reason=why, retry_s=s))
+            # an id that is logged in full could be used to spend
+            log.warning("the refund of %s... waits %d s: %s", session_id[:16], s, why)
             return False
-
-
-def _put_off(service: Service, refund: Refund, reason: str) -> Wait:
-    """Try a refund again later; an id that is logged in full could be used to spend."""
-    session_id = refund.session_id
-    wait = after_failure(refund.wait_s, REFUND_WAIT_S, service.clock.now())
-    retry_s = int(wait.wait_s)
-    service.record(events.RefundDelayed(session_id=session_id, reason=reason, retry_s=retry_s))
-    log.warning("the refund of %s... waits %d s: %s", session_id[:16], retry_s, reason)
-    return wait
 
 
 async def pay_back(service: Service, refund: Refund) -> bool:
@@ -229,14 +212,9 @@ async def _transfer(service: Service, refund: Refund, nonce: bytes) -> str:
         nonce=nonce,
     )
     signature = sign(transfer_digest(auth, setup.network.domain), setup.key)
-    requirements = PaymentRequirements(
-        scheme="exact",
-        network=setup.network.name,
+    requirements = replace(
+        service.issuer.requirements(SESSIONS, refund.amount),
         pay_to=refund.to_address,
-        asset=checksum(setup.network.asset),
-        max_amount_required=str(refund.amount),
-        max_timeout_seconds=setup.settings.max_timeout_s,
-        resource=SESSIONS,
         description="Refund of a session's unspent balance",
     )
     payment = present(encode_header(auth, signature, setup.network))
