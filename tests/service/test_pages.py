@@ -200,6 +200,7 @@ def test_the_statuses_are_those_decided(choices):
     }
     quote = api["paths"]["/api/perp/quote"]["post"]["responses"]
     assert {"402", str(choices.short_session_status)} <= set(quote)
+    assert "storage-unavailable" in quote["503"]["content"]["application/json"]["examples"]
     created = api["paths"]["/api/sessions/create"]["post"]["responses"]
     assert str(choices.session_created_status) in created
     assert ("402" in api["paths"]["/api/agents"]["get"]["responses"]) is not choices.agents_free

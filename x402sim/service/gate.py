@@ -29,8 +29,7 @@ _PROOFS = frozenset(
 class Pass(msgspec.Struct, frozen=True):
     """A proof of payment for one resource: exactly one of three.
 
-    A session is debited, and what is `paid` in one step is settled. Whether a session `by_debit`
-    can pay, only its debit tells: to ask first would be one more statement.
+    A session is debited, and what is `paid` in one step is settled.
     """
 
     resource: str
@@ -38,7 +37,6 @@ class Pass(msgspec.Struct, frozen=True):
     payment_id: str | None = None
     session_id: str | None = None
     paid: x402_header.OneStep | None = None
-    by_debit: bool = False
 
 
 def shown(request: Request) -> dict[str, str]:
@@ -62,7 +60,7 @@ async def find_pass(
     payment_id, session_id = headers.get("x-payment-id"), headers.get("x-session-id")
     serve = service.settings.policy.serve
     if session_id is not None and len(headers) == 1 and type(serve) is ServeSettled:
-        return Pass(resource, amount_base, session_id=session_id, by_debit=True)
+        return Pass(resource, amount_base, session_id=session_id)  # its debit asks whether it can
     if payment_id is not None:
         payment_id = await served_id(service, payment_id, resource)
     is_first = session_id is None or service.settings.decisions.payment_id_first
@@ -77,8 +75,8 @@ async def find_pass(
 
 
 async def confirm(service: Service, granted: Pass) -> None:
-    """Look up a session that only its debit would try; raises `Unpaid` if it cannot pay."""
-    session_id = granted.session_id if granted.by_debit else None
+    """Look up a session, which only its debit may have tried; raises `Unpaid` if it cannot pay."""
+    session_id = granted.session_id
     if session_id is not None and not await can_pay(service, session_id, granted.amount_base):
         raise Unpaid
 

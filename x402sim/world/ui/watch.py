@@ -7,6 +7,7 @@ messages; they become text when somebody looks.
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
+from typing import Any
 
 import msgspec
 
@@ -28,31 +29,6 @@ PAUSE_S = 0.2
 BEAT_S = 15.0
 """Seconds after which a silent stream says that it lives."""
 _SECRET = (b"authorization", b"proxy-authorization", b"cookie")
-
-
-class Half(msgspec.Struct):
-    """A request or an answer: its headers, and the beginning of its body as text."""
-
-    headers: list[tuple[str, str]]
-    body: str
-
-
-class Exchange(msgspec.Struct, kw_only=True):
-    """A request and its answer; `status` is None if the connection was broken.
-
-    `seen` are the numbers of the journal's entries that it caused.
-    """
-
-    n: int
-    at_ms: int
-    ms: int
-    client: str
-    method: str
-    path: str
-    status: int | None
-    sent: Half
-    answered: Half
-    seen: list[int]
 
 
 class Watch:
@@ -104,7 +80,7 @@ class Watch:
                 wake.clear()
                 waiting = waiting or self._journal.since(since)
                 entries, waiting = waiting[:BATCH], waiting[BATCH:]
-                exchanges = [] if waiting else self._after(after)
+                exchanges = [] if waiting else [each for each in self._kept if each[0] > after]
                 if entries:
                     since = entries[-1].seq + 1
                     yield _event(b"journal", map(line, entries))
@@ -129,31 +105,33 @@ class Watch:
         """Return the exchanges that are kept, as JSON."""
         return [_exchange(*each) for each in self._kept]
 
-    def _after(self, number: int) -> list[tuple[int, Request]]:
-        return [kept for kept in self._kept if kept[0] > number]
-
     def _wake(self, _: Entry | None = None) -> None:
         for wake in self._wakes:
             wake.set()
 
 
 def _exchange(number: int, request: Request) -> bytes:
-    """Return a request and its answer as JSON."""
-    exchange = Exchange(
-        n=number,
-        at_ms=int(request.at_s * 1000),
-        ms=int((request.ended - request.began) * 1000),
-        client=request.client,
-        method=request.method,
-        path=request.path + (f"?{request.query.decode('latin-1')}" if request.query else ""),
-        status=request.status,
-        sent=_half(request.headers, request.sent),
-        answered=_half(request.answer_headers, request.answered),
-        seen=[entry.seq for entry in request.seen],
-    )
+    """Return a request and its answer as JSON; no status is that of a broken connection.
+
+    `seen` are the numbers of the journal's entries that it caused.
+    """
+    sent = _half(request.headers, request.sent)
+    answered = _half(request.answer_headers, request.answered)
+    exchange = {
+        "n": number,
+        "at_ms": int(request.at_s * 1000),
+        "ms": int((request.ended - request.began) * 1000),
+        "client": request.client,
+        "method": request.method,
+        "path": request.path + (f"?{request.query.decode('latin-1')}" if request.query else ""),
+        "status": request.status,
+        "sent": sent,
+        "answered": answered,
+        "seen": [entry.seq for entry in request.seen],
+    }
     text = msgspec.json.encode(exchange)
     if len(text) > MAX_EXCHANGE:
-        exchange.sent.headers = exchange.answered.headers = [("(headers)", "too long")]
+        sent["headers"] = answered["headers"] = [("(headers)", "too long")]
         text = msgspec.json.encode(exchange)
     return text
 
@@ -170,9 +148,10 @@ def _event(name: bytes, lines: Iterable[bytes]) -> bytes:
     return b"event: " + name + b"\n" + b"".join(b"data: " + each + b"\n" for each in lines) + b"\n"
 
 
-def _half(headers: Headers, body: bytes) -> Half:
+def _half(headers: Headers, body: bytes) -> dict[str, Any]:
+    """Return a request or an answer: its headers, and the beginning of its body as text."""
     texts = [
         (name.decode("latin-1"), "***" if name.lower() in _SECRET else value.decode("latin-1"))
         for name, value in headers
     ]
-    return Half(texts, body[:MAX_BODY].decode("utf-8", "replace"))
+    return {"headers": texts, "body": body[:MAX_BODY].decode("utf-8", "replace")}
