@@ -165,6 +165,7 @@ def scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
                 await rig.http.aclose()
                 await rig.parts.http.aclose()
                 rig.service.store.close()
+                rig.parts.chain.close()
 
         asyncio.run(main())
 
