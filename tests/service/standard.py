@@ -97,8 +97,7 @@ def set_up(rig: ServiceRig, *, decide: dict[str, Any] | None = None, **settings:
     old = rig.service.settings
     decisions = replace(old.decisions, **(decide or {}))
     new = replace(old, decisions=decisions, **settings)
-    for holder in (rig.service, rig.service.setup):
-        object.__setattr__(holder, "settings", new)
+    object.__setattr__(rig.service.setup, "settings", new)
 
 
 def failed(error: str) -> dict[str, Any]:

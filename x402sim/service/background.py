@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from x402sim.service import indexer, sessions
 from x402sim.service.reconcile import reconcile
 from x402sim.service.state import Service
+from x402sim.service.store.database import Waiting
 
 log = logging.getLogger("x402sim")
 
@@ -31,18 +32,18 @@ async def run_background(service: Service, phases: Phases = in_step) -> None:
     The indexer every 300 s (8/indexer-interval), the cache sweep hourly (8/cache-sweep), session
     expiry, refunds and pending payments every few seconds, and once at start.
     """
-    settings, store = service.settings, service.store
+    settings = service.settings
 
-    jobs: list[tuple[str, float, Work, Callable[[], None] | None]] = [
-        ("reconcile", settings.reconcile_interval_s, reconcile, store.payments.look_now),
-        ("expire", settings.session_sweep_s, sessions.expire, store.sessions.look_now),
+    jobs: list[tuple[str, float, Work, Waiting | None]] = [
+        ("reconcile", settings.reconcile_interval_s, reconcile, "payments"),
+        ("expire", settings.session_sweep_s, sessions.expire, "refunds"),
         ("index", settings.indexer_interval_s, indexer.run, None),
         ("sweep", settings.entitlement_sweep_s, _sweep, None),
     ]
     async with asyncio.TaskGroup() as group:
-        for name, interval_s, work, begin in jobs:
+        for name, interval_s, work, waiting in jobs:
             first_s = phases(name, interval_s) % interval_s or interval_s
-            loop = _every(service, interval_s, first_s, work, begin)
+            loop = _every(service, interval_s, first_s, work, waiting)
             group.create_task(loop, name=f"background work: {name}")
 
 
@@ -55,23 +56,23 @@ async def _every(
     interval_s: float,
     first_s: float,
     work: Work,
-    begin: Callable[[], None] | None,
+    waiting: Waiting | None,
 ) -> None:
     """Work `first_s` seconds from now, and at each interval.
 
-    Work that begins with something is also done at once, and again until that has succeeded.
+    Work on what is `waiting` is also done at once, and first the waits end.
     Missed turns are skipped. After a failure the work is done again at its next turn. A failure
     that repeats is logged once.
     """
     clock = service.clock
-    turn_s = clock.now() + first_s - (interval_s if begin else 0)
+    turn_s = clock.now() + first_s - (interval_s if waiting else 0)
     failed: str | None = None
     while True:
         await clock.sleep_until(turn_s)
         try:
-            if begin is not None:
-                begin()
-                begin = None
+            if waiting is not None:
+                service.store.end_waits(waiting)
+                waiting = None
             await work(service)
             failed = None
         except Exception as error:

@@ -39,10 +39,10 @@ async def run(service: Service) -> events.IndexerRan:
     """
     settings, payments = service.settings, service.store.payments
     most = settings.indexer_batch
-    shallow, failures = payments.shallow(most), payments.shallow_failures(most)
+    shallow = payments.shallow(most) + payments.shallow_failures(most)
     refunds, batch = service.store.sessions.shallow_refunds(most), payments.unindexed(most)
     results = [await _index(service, stored) for stored in batch]
-    changed = await _look_again_at_all(service, shallow, failures, refunds)
+    changed = await _look_again_at_all(service, shallow, refunds)
     if changed or "matched" in results or "reverted" in results:
         payments.update_reputation(settings.reputation)
     ran = events.IndexerRan(
@@ -58,21 +58,17 @@ async def run(service: Service) -> events.IndexerRan:
 
 
 async def _look_again_at_all(
-    service: Service,
-    payments: list[Stored],
-    failures: list[Stored],
-    refunds: list[tuple[str, str]],
+    service: Service, attempts: list[Stored], refunds: list[tuple[str, str]]
 ) -> bool:
-    """Look again at what was not deep enough; tell whether a payment has changed."""
-    if not payments and not failures and not refunds:
+    """Look again at what was not deep enough; tell whether the status of a payment has changed."""
+    if not attempts and not refunds:
         return False
     try:
         height = await service.rpc.height()
     except Unavailable as error:
         log.warning("the node did not answer: %s", error)
         return False
-    changes = [await _look_again(service, each, height) for each in payments]
-    changes += [await _is_paid_after_all(service, each, height) for each in failures]
+    changes = [await _look_again(service, each, height) for each in attempts]
     for session_id, tx_hash in refunds:
         await look_again_at_refund(service, session_id, tx_hash, height)
     return any(changes)
@@ -84,8 +80,8 @@ async def _index(service: Service, listed: Stored) -> Result:
     If the explorer does not show that the transaction made the payment, the chain decides.
     """
     async with service.settling.hold(listed.record.payment_id):
-        stored = _settled(service, listed)
-        if stored is None:
+        stored = service.store.payments.now(listed)
+        if stored is None or stored.record.status != "settled":
             return "unknown"
         tx_hash = str(stored.record.tx_hash)
         try:
@@ -117,38 +113,33 @@ async def _decide(service: Service, stored: Stored, *, is_mined: bool) -> Result
 
 
 async def _look_again(service: Service, listed: Stored, height: int) -> bool:
-    """Look again at one payment that has a block; tell whether it is settled no more."""
+    """Look again at a payment that has a block, or has failed; tell whether its status changes."""
+    status, payments = listed.record.status, service.store.payments
     async with service.settling.hold(listed.record.payment_id):
-        stored = _settled(service, listed)
-        if stored is None:
+        stored = payments.now(listed)
+        if stored is None or stored.record.status != status:
             return False
-        tx_hash = str(stored.record.tx_hash)
-        try:
-            found = await service.rpc.transaction(tx_hash)
-        except Unavailable as error:
-            log.warning("the node did not answer for %s: %s", tx_hash, error)
-            return False
-        if found is None or not pays_for(found, stored):
-            return await follow_chain(service, stored) in (Finding.NEVER, Finding.NOT_YET)
-        deep = is_deep(service, found.block_number, height)
-        if deep or found.block_number != stored.record.block_number:
-            set_block(service, stored, tx_hash, found.block_number, is_deep=deep)
-        return False
-
-
-async def _is_paid_after_all(service: Service, listed: Stored, height: int) -> bool:
-    """Look again at an attempt that has failed; tell whether it is settled now."""
-    async with service.settling.hold(listed.record.payment_id):
-        stored = service.store.payments.now(listed)
-        if stored is None or stored.record.status != "failed" or listed.failed_at is None:
+        if status == "settled" and not await _is_undone(service, stored, height):
             return False
         finding = await follow_chain(service, stored)
-        if finding is Finding.NEVER and is_deep(service, listed.failed_at, height):
-            service.store.payments.set_deep(stored.attempt)
+        if status == "settled":
+            return finding in (Finding.NEVER, Finding.NOT_YET)
+        if finding is Finding.NEVER and is_deep(service, listed.failed_at or 0, height):
+            payments.set_deep(stored.attempt)
         return finding is Finding.PAID
 
 
-def _settled(service: Service, listed: Stored) -> Stored | None:
-    """Return a record as it is now, if it is still settled."""
-    stored = service.store.payments.now(listed)
-    return stored if stored is not None and stored.record.status == "settled" else None
+async def _is_undone(service: Service, stored: Stored, height: int) -> bool:
+    """Tell whether the node does not show a payment's transaction; store how deep it is."""
+    tx_hash = str(stored.record.tx_hash)
+    try:
+        found = await service.rpc.transaction(tx_hash)
+    except Unavailable as error:
+        log.warning("the node did not answer for %s: %s", tx_hash, error)
+        return False
+    if found is None or not pays_for(found, stored):
+        return True
+    deep = is_deep(service, found.block_number, height)
+    if deep or found.block_number != stored.record.block_number:
+        set_block(service, stored, tx_hash, found.block_number, is_deep=deep)
+    return False

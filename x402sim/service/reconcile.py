@@ -17,7 +17,7 @@ from x402sim.protocol.messages import PaymentRecord
 from x402sim.protocol.refusals import Finding
 from x402sim.service.grant import grant, revoke, suspend
 from x402sim.service.state import Service
-from x402sim.service.store.backoff import Wait, after_failure
+from x402sim.service.store.database import Wait, after_failure
 from x402sim.service.store.payment_records import ClaimedAuthorization, Stored
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.dialect import Moved, NotMoved
@@ -105,7 +105,7 @@ async def reconcile(service: Service) -> int:
     other.
     """
     settings, payments, resolved = service.settings, service.store.payments, 0
-    waits: dict[int, Wait] = {}
+    waits: dict[int | str, Wait] = {}
     try:
         for due in payments.pending(service.clock.now(), AT_MOST):
             async with service.settling.hold(due.record.payment_id):
@@ -120,7 +120,7 @@ async def reconcile(service: Service) -> int:
                 now_s = service.clock.now()
                 waits[due.attempt] = after_failure(due.wait_s, settings.pending_wait_s, now_s)
     finally:
-        payments.look_later(waits)
+        service.store.put_off("payments", waits)
     return resolved
 
 

@@ -23,7 +23,7 @@ from x402sim.service.issue import SESSIONS
 from x402sim.service.policies.serving import EndedSession
 from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.state import Service
-from x402sim.service.store.backoff import Wait, after_failure
+from x402sim.service.store.database import Wait, after_failure
 from x402sim.service.store.session_budgets import Refund, SessionBudget
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.dialect import Moved
@@ -95,16 +95,16 @@ async def _end(service: Service) -> None:
 
 async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
     """Pay these refunds at the same time; return how many were paid."""
-    waits: dict[str, Wait] = {}
+    waits: dict[int | str, Wait] = {}
     due = [refund for each in owed if (refund := _due(service, each, waits)) is not None]
     try:
         paid = await asyncio.gather(*(_pay_back_once(service, each, waits) for each in due))
     finally:
-        service.store.sessions.look_later(waits)
+        service.store.put_off("refunds", waits)
     return sum(paid)
 
 
-def _due(service: Service, owed: Refund, waits: dict[str, Wait]) -> Refund | None:
+def _due(service: Service, owed: Refund, waits: dict[int | str, Wait]) -> Refund | None:
     """Return what the policy pays back now of what is owed; it is not asked again too early."""
     ended = EndedSession(deposited_base=owed.deposited, unspent_base=owed.amount)
     paid_back = service.settings.policy.refund.refund(ended)
@@ -116,7 +116,7 @@ def _due(service: Service, owed: Refund, waits: dict[str, Wait]) -> Refund | Non
     return replace(owed, amount=paid_back.amount_base)
 
 
-async def _pay_back_once(service: Service, refund: Refund, waits: dict[str, Wait]) -> bool:
+async def _pay_back_once(service: Service, refund: Refund, waits: dict[int | str, Wait]) -> bool:
     """Pay a refund that is still due; one that fails waits. Tells whether it was paid."""
     session_id = refund.session_id
     async with service.refunding.hold(session_id):

@@ -40,8 +40,6 @@ class Service:
     """
 
     setup: Setup
-    settings: Settings = field(init=False)
-    """The numbers and choices of its setup, which are read often."""
     clock: Clock
     store: Store
     issuer: Issuer
@@ -63,8 +61,10 @@ class Service:
     answering: set[str] = field(default_factory=set)
     """The payments in one step whose answer this process has begun, and not stored as written."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", self.setup.settings)
+    @property
+    def settings(self) -> Settings:
+        """The numbers and choices of its setup."""
+        return self.setup.settings
 
     def draw(self, about: str, name: str) -> float:
         """Return a number in [0, 1) for a policy, the same whenever it is drawn.

@@ -6,7 +6,7 @@ Clauses: 2.4/record, 2.4/block-null, 3/record-outlives-cache, 4.1/store-settled,
 5/stored-records, 6/reputation, 8/indexer-batch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -16,7 +16,6 @@ from x402sim.protocol import states
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.messages import PaymentRecord
 from x402sim.service.policies.reputation import Reputation, Track
-from x402sim.service.store.backoff import Wait
 from x402sim.service.store.database import Database
 from x402sim.service.store.session_budgets import NewSession, SessionBudgets
 
@@ -151,15 +150,6 @@ class PaymentRecords:
         """Return how many attempts have an outcome that is unknown."""
         sql = "SELECT count(*) FROM payments WHERE status = 'pending'"
         return int(self._db.one(sql)[0])
-
-    def look_now(self) -> None:
-        """End the waits of all attempts, as a start of the service does."""
-        self._db.end_waits("payments")
-
-    def look_later(self, waits: Mapping[int, Wait]) -> None:
-        """Record until when each of these attempts waits."""
-        sql = "UPDATE payments SET look_s = ?, wait_s = ? WHERE attempt = ?"
-        self._db.write_all(sql, [(*wait, attempt) for attempt, wait in waits.items()])
 
     def grants(self, payment_id: str, resource: str) -> bool:
         """Tell whether a settled record is for exactly this resource (5/stored-records).

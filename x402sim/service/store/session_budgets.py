@@ -6,13 +6,11 @@ Clauses: 2.6/remaining, 3/expiry-refund, 5/session-condition, 5/session-debit.
 """
 
 from collections import deque
-from collections.abc import Mapping
 from functools import partial
 
 import msgspec
 
 from x402sim.protocol import states
-from x402sim.service.store.backoff import Wait
 from x402sim.service.store.database import Database
 
 
@@ -208,15 +206,6 @@ class SessionBudgets:
         )
         place = (after.look_s, after.timestamp, after.session_id) if after else (-1.0, 0, "")
         return [Refund(*row) for row in self._db.execute(sql, now_s, *place, limit)]
-
-    def look_now(self) -> None:
-        """End the waits of all refunds, as a start of the service does."""
-        self._db.end_waits("refunds")
-
-    def look_later(self, waits: Mapping[str, Wait]) -> None:
-        """Record until when each of these refunds waits, by session id."""
-        sql = "UPDATE refunds SET look_s = ?, wait_s = ? WHERE session_id = ?"
-        self._db.write_all(sql, [(*wait, session_id) for session_id, wait in waits.items()])
 
     def shallow_refunds(self, limit: int) -> list[tuple[str, str]]:
         """Return (session id, hash) of refunds whose block is not deep enough yet, oldest first."""
