@@ -49,15 +49,19 @@ async def check(service: Service, attempt: Attempt) -> tuple[Stored | None, bool
     authorization is not used yet. The record is pending, or settled if the chain says only now
     that it was paid. Raises `SettlementRefused` if the id is used (7/payment-already-settled), if
     another header may still pay for it, if the authorization was used before
-    (7/nonce-already-used), or if it lasts too long.
+    (7/nonce-already-used), or if it lasts too long
+    (decision 4.1/longest-window).
     """
     sent = service.store.payments.attempts(attempt.payment_id)
     earlier = await _earlier_attempt(service, attempt, sent) if sent else None
     if earlier is not None:
         return earlier, earlier.seen_unused
     require(service, service.freshness_rules, attempt)
-    if attempt.payment.valid_before - service.clock.now_s() > service.settings.most_ahead_s:
-        raise _too_long(service, attempt)
+    until_s, now_s = attempt.payment.valid_before, service.clock.now_s()
+    if until_s - now_s > (most_s := service.settings.most_ahead_s):
+        told = times("validBefore", until_s, now_s)
+        reason = f"{told}; at most {most_s:.0f} s ahead of that are taken"
+        raise SettlementRefused(Refusal.INVALID_SIGNATURE, reason)
     return None, await _is_unused(service, attempt)
 
 
@@ -123,15 +127,6 @@ def require(service: Service, rules: Rules[Presented, Refusal], attempt: Attempt
     case = Presented(attempt.requirements, attempt.issued, expires_s=expires_s, now_s=now_s)
     if broken := first_broken(rules, case):
         raise SettlementRefused(broken.refusal, broken.reason(case))
-
-
-def _too_long(service: Service, attempt: Attempt) -> SettlementRefused:
-    """Return the refusal of an authorization that lasts too long (decision 4.1/longest-window)."""
-    until_s, now_s = attempt.payment.valid_before, service.clock.now_s()
-    most_s = f"{service.settings.most_ahead_s:.0f}"
-    told = times("validBefore", until_s, now_s)
-    reason = f"{told}; at most {most_s} s ahead of that are taken"
-    return SettlementRefused(Refusal.INVALID_SIGNATURE, reason)
 
 
 async def _earlier_attempt(

@@ -114,7 +114,7 @@ async def reconcile(service: Service) -> int:
                     continue
                 payment = Unresolved(service, stored, in_background=True)
                 await settings.policy.lost_answer.resolve(payment)
-            if payment.is_resolved:
+            if payment.is_forgotten or payment.finding in (Finding.PAID, Finding.NEVER):
                 resolved += 1
             else:
                 now_s = service.clock.now()
@@ -134,11 +134,6 @@ class Unresolved:
         self.finding = Finding.UNKNOWN
         """What is known of it by now."""
         self.is_forgotten = False
-
-    @property
-    def is_resolved(self) -> bool:
-        """Whether nothing is left to do."""
-        return self.is_forgotten or self.finding in (Finding.PAID, Finding.NEVER)
 
     async def ask_chain(self) -> Finding:
         """Ask the chain's node; the record follows what it says."""

@@ -34,8 +34,10 @@ def payment_required(
     setup, settings = service.setup, service.settings
     if why.retryable is not None:
         return refused(service, why.retryable, why.headers)
-    if settings.decisions.short_session_status != 402 and _has_session(service, request):
-        raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=settings.decisions)
+    if settings.decisions.short_session_status != 402:
+        session = service.store.sessions.get(web.header(request, b"x-session-id") or "")
+        if session is not None and session.state == "active":  # so it is short of budget
+            raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=settings.decisions)
     required = service.issuer.issue(resource, amount_base, service.clock.now_s())
     if not settings.one_step:
         return web.answer(required, 402)
@@ -48,12 +50,6 @@ def payment_required(
         flow=settings.payment_flow,
     )
     return web.answer(msgspec.Raw(body), 402, {REQUIRED_HEADER: header, **why.headers})
-
-
-def _has_session(service: Service, request: Request) -> bool:
-    """Tell whether a request names an active session: one that was refused is short of budget."""
-    session = service.store.sessions.get(web.header(request, b"x-session-id") or "")
-    return session is not None and session.state == "active"
 
 
 def refused(

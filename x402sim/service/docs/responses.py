@@ -71,26 +71,19 @@ _REQUIRED = (
 
 
 def _response(group: list[Refusal | RequestError]) -> Json:
-    examples = {
-        error.text.lower().replace(" ", "-"): {"summary": error.text, "value": plain(_body(error))}
-        for error in group
-    }
+    told, examples = [], {}
+    for error in group:
+        if isinstance(error, Refusal):
+            section, about, final = " (7)", error.row.cause, is_final(error.text)
+            body = ErrorBody(error=error.text, reason=error.row.example, final=final)
+        else:
+            section, about = "", error.meaning
+            body = ErrorBody(error=error.text, reason=error.example)
+        told.append(f"`{error.text}`{section}: {about}")
+        name = error.text.lower().replace(" ", "-")
+        examples[name] = {"summary": error.text, "value": plain(body)}
     media = {"schema": ref("ErrorBody"), "examples": examples}
-    description = " ".join(map(_description, group))
-    return {"description": description, "content": {"application/json": media}}
-
-
-def _description(error: Refusal | RequestError) -> str:
-    if isinstance(error, Refusal):
-        return f"`{error.text}` (7): {error.row.cause}"
-    return f"`{error.text}`: {error.meaning}"
-
-
-def _body(error: Refusal | RequestError) -> ErrorBody:
-    if isinstance(error, Refusal):
-        final = is_final(error.text)
-        return ErrorBody(error=error.text, reason=error.row.example, final=final)
-    return ErrorBody(error=error.text, reason=error.example)
+    return {"description": " ".join(told), "content": {"application/json": media}}
 
 
 # --- parameters ----------------------------------------------------------------------

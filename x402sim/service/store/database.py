@@ -154,18 +154,15 @@ class Database:
             raise sqlite3.DatabaseError(f"it is damaged: {health}")
         with self.transaction():  # a kill leaves all tables and their version, or nothing
             if self.one("SELECT 1 FROM sqlite_master") is None:
-                self._create()
+                for statement in (*SCHEMA.split(";"), *COUNTS):
+                    self.execute(statement)
+                self.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             (version,) = self.one("PRAGMA user_version")
             if version != SCHEMA_VERSION:
                 raise sqlite3.DatabaseError(
                     f"its tables are of version {version}, this x402sim reads version "
                     f"{SCHEMA_VERSION}: use a new file, or the x402sim that wrote this one"
                 )
-
-    def _create(self) -> None:
-        for statement in (*SCHEMA.split(";"), *COUNTS):
-            self.execute(statement)
-        self.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         """Execute one statement."""

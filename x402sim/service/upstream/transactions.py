@@ -3,7 +3,6 @@
 Receipts of the node and of the explorer are read alike; logs of other contracts are ignored.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -30,10 +29,13 @@ def read_receipt(receipt: Any, token: Address) -> OnChain | None:
         return None
     transfers: list[tuple[Address, Address, int]] = []
     used: list[tuple[Address, bytes]] = []
-    for event, indexed, data in _events(receipt.get("logs") or (), token):
+    for log in receipt.get("logs") or ():
+        if from_hex(log["address"], 20) != token or not log["topics"]:
+            continue
+        event, *indexed = (from_hex(topic, 32) for topic in log["topics"])
         if event == abi.TRANSFER_EVENT:
             sender, to = (Address(word[12:]) for word in indexed)
-            transfers.append((sender, to, int(data, 16)))
+            transfers.append((sender, to, int(log["data"], 16)))
         elif event == abi.AUTHORIZATION_USED:
             authorizer, nonce = indexed
             used.append((Address(authorizer[12:]), nonce))
@@ -51,12 +53,3 @@ def block_number(text: str) -> int:
     if not 0 <= number < 2**63:
         raise ValueError(f"block {text}")
     return number
-
-
-def _events(
-    logs: Iterable[dict[str, Any]], token: Address
-) -> Iterable[tuple[bytes, list[bytes], str]]:
-    for log in logs:
-        if from_hex(log["address"], 20) == token and log["topics"]:
-            event, *indexed = (from_hex(topic, 32) for topic in log["topics"])
-            yield event, indexed, log["data"]
