@@ -588,7 +588,7 @@ def db(tmp_path: Path) -> Path:
 def beside(rig: ServiceRig, db: Path) -> Iterator[tuple[Service, httpx.AsyncClient]]:
     """Give the service of another process on the database of the rig, and a client of it."""
     store = Store(db)
-    other = replace(rig.service, store=store, answering=set(), settling=KeyedLocks())
+    other = replace(rig.service, store=store, answering=set(), locks=KeyedLocks())
     app = httpx.ASGITransport(service_app(other))
     yield other, httpx.AsyncClient(transport=app, base_url="http://service.test")
     store.close()
@@ -707,5 +707,5 @@ async def spent(
 def crashed(rig: ServiceRig) -> None:
     """Replace what a service keeps in memory, as a restart does."""
     fresh: Service = restarted(rig.service)
-    for name in ("entitlements", "settling", "refunding", "answering"):
+    for name in ("entitlements", "locks", "answering"):
         object.__setattr__(rig.service, name, getattr(fresh, name))

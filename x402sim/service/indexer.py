@@ -79,7 +79,7 @@ async def _index(service: Service, listed: Stored) -> Result:
 
     If the explorer does not show that the transaction made the payment, the chain decides.
     """
-    async with service.settling.hold(listed.record.payment_id):
+    async with service.locks.hold(listed.record.payment_id):
         stored = service.store.payments.now(listed)
         if stored is None or stored.record.status != "settled":
             return "unknown"
@@ -115,7 +115,7 @@ async def _decide(service: Service, stored: Stored, *, is_mined: bool) -> Result
 async def _look_again(service: Service, listed: Stored, height: int) -> bool:
     """Look again at a payment that has a block, or has failed; tell whether its status changes."""
     status, payments = listed.record.status, service.store.payments
-    async with service.settling.hold(listed.record.payment_id):
+    async with service.locks.hold(listed.record.payment_id):
         stored = payments.now(listed)
         if stored is None or stored.record.status != status:
             return False

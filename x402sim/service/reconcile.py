@@ -108,7 +108,7 @@ async def reconcile(service: Service) -> int:
     waits: dict[int | str, Wait] = {}
     try:
         for due in payments.pending(service.clock.now(), AT_MOST):
-            async with service.settling.hold(due.record.payment_id):
+            async with service.locks.hold(due.record.payment_id):
                 stored = payments.now(due)
                 if stored is None or stored.record.status != "pending":
                     continue

@@ -119,7 +119,7 @@ def _due(service: Service, owed: Refund, waits: dict[int | str, Wait]) -> Refund
 async def _pay_back_once(service: Service, refund: Refund, waits: dict[int | str, Wait]) -> bool:
     """Pay a refund that is still due; one that fails waits. Tells whether it was paid."""
     session_id = refund.session_id
-    async with service.refunding.hold(session_id):
+    async with service.locks.hold(session_id):
         if not service.store.sessions.is_due(refund):
             return False
         try:
@@ -163,7 +163,7 @@ async def look_again_at_refund(
     Its nonce never changes, so the token accepts it only once, however often it is sent.
     """
     wallet, nonce = service.setup.wallet, refund_nonce(session_id)
-    async with service.refunding.hold(session_id):
+    async with service.locks.hold(session_id):
         try:
             mined = await service.rpc.transaction(tx_hash)
             if mined is not None and (wallet, nonce) in mined.used:
@@ -182,7 +182,7 @@ async def look_again_at_refund(
 
 async def _is_undone(service: Service, payment_id: str) -> bool:
     """Tell whether the chain has undone a deposit; raises `Unavailable` if it does not say."""
-    async with service.settling.hold(payment_id):
+    async with service.locks.hold(payment_id):
         stored = service.store.payments.get(payment_id)
         if stored is None or stored.record.status != "settled":
             return True

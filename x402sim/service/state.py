@@ -52,8 +52,8 @@ class Service:
     """Told what its background work raises, unless only the storage failed."""
     settlement_rules: Rules[Presented, Refusal] = SETTLEMENT
     freshness_rules: Rules[Presented, Refusal] = FRESHNESS
-    settling: KeyedLocks = field(default_factory=KeyedLocks)
-    refunding: KeyedLocks = field(default_factory=KeyedLocks)
+    locks: KeyedLocks = field(default_factory=KeyedLocks)
+    """Held for a payment id while its payment moves, and for a session id while it is refunded."""
     rng: Rng = field(default_factory=Rng)
     presented: dict[str, str] = field(default_factory=dict)
     """The payment ids with a header that may still be settled, and their resources, if the policy
@@ -93,8 +93,7 @@ def restarted(service: Service) -> Service:
     return replace(
         service,
         entitlements=Entitlements(service.settings.entitlement_lifetime_s),
-        settling=KeyedLocks(),
-        refunding=KeyedLocks(),
+        locks=KeyedLocks(),
         presented={},
         answering=set(),
     )
