@@ -32,7 +32,7 @@ from x402sim.protocol.header import PresentedPayment, json_of_header, present
 from x402sim.protocol.refusals import Refusal
 from x402sim.service.issue import AGENTS, QUOTE, SESSIONS
 from x402sim.service.state import Service
-from x402sim.service.upstream.dialect import NotMoved
+from x402sim.service.upstream.facilitator import NotMoved
 
 
 def refused(status: int, body: Callable[[str], Any], kind: str = JSON, path: str = PAY) -> Change:

@@ -14,7 +14,7 @@ from x402sim.protocol.crypto import parse_address
 from x402sim.service.policies.reputation import Reputation
 from x402sim.service.state import Service
 from x402sim.service.upstream.calls import Unavailable
-from x402sim.service.upstream.transactions import OnChain
+from x402sim.service.upstream.rpc import OnChain
 from x402sim.world.assembly.recipe import Recipe
 
 indexer = Kind("indexer")

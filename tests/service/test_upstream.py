@@ -12,7 +12,7 @@ from x402sim.protocol.header import present
 from x402sim.protocol.refusals import Refusal
 from x402sim.service.setup import Setup
 from x402sim.service.upstream.cronos import CRONOS, refusal_of
-from x402sim.service.upstream.dialect import Verdict
+from x402sim.service.upstream.facilitator import Verdict
 
 
 @pytest.mark.clause("7/insufficient-balance", "7/authorization-expired")

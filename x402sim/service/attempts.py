@@ -58,7 +58,8 @@ async def check(service: Service, attempt: Attempt) -> tuple[Stored | None, bool
         return earlier, earlier.seen_unused
     require(service, service.freshness_rules, attempt)
     until_s, now_s = attempt.payment.valid_before, service.clock.now_s()
-    if until_s - now_s > (most_s := service.settings.most_ahead_s):
+    most_s = max(service.settings.longest_window_s, 2 * service.settings.max_timeout_s)
+    if until_s - now_s > most_s:
         told = times("validBefore", until_s, now_s)
         reason = f"{told}; at most {most_s:.0f} s ahead of that are taken"
         raise SettlementRefused(Refusal.INVALID_SIGNATURE, reason)

@@ -31,7 +31,7 @@ from x402sim.service.unsettled import (
     why_not_moved,
 )
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.dialect import Moved, NotMoved
+from x402sim.service.upstream.facilitator import Moved, NotMoved
 
 _NODE_SILENT = "the chain's node did not answer, so nothing was sent to the facilitator"
 

@@ -20,9 +20,8 @@ from x402sim.service.state import Service
 from x402sim.service.store.database import Wait, after_failure
 from x402sim.service.store.payment_records import ClaimedAuthorization, Stored
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.dialect import Moved, NotMoved
-from x402sim.service.upstream.rpc import NonceUse
-from x402sim.service.upstream.transactions import OnChain
+from x402sim.service.upstream.facilitator import Moved, NotMoved
+from x402sim.service.upstream.rpc import NonceUse, OnChain
 
 AT_MOST = 100
 """The pending payments of each kind that one run asks the chain about."""

@@ -26,7 +26,7 @@ from x402sim.service.state import Service
 from x402sim.service.store.database import Wait, after_failure
 from x402sim.service.store.session_budgets import Refund, SessionBudget
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.dialect import Moved
+from x402sim.service.upstream.facilitator import Moved
 
 log = logging.getLogger("x402sim")
 

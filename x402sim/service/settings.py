@@ -120,11 +120,6 @@ class Settings:
     decisions: Decisions = field(default_factory=Decisions)
     policy: ServicePolicy = field(default_factory=ServicePolicy)
 
-    @property
-    def most_ahead_s(self) -> float:
-        """The most seconds from now until an authorization's validBefore."""
-        return max(self.longest_window_s, 2 * self.max_timeout_s)
-
     def __post_init__(self) -> None:
         _price("quote_price", self.quote_price)
         if self.payment_flow == "upfront" and self.policy.serves_first:

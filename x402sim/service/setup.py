@@ -20,9 +20,8 @@ from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.rng import Rng
 from x402sim.service.settings import Settings, settings_from_env
 from x402sim.service.upstream.cronos import CRONOS
-from x402sim.service.upstream.dialect import Dialect
 from x402sim.service.upstream.explorer import ExplorerClient
-from x402sim.service.upstream.facilitator import FacilitatorClient
+from x402sim.service.upstream.facilitator import Dialect, FacilitatorClient
 from x402sim.service.upstream.rpc import RpcClient
 
 Read = TypeVar("Read")

@@ -15,7 +15,7 @@ from x402sim.service.attempts import Attempt
 from x402sim.service.reconcile import Unresolved
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Stored
-from x402sim.service.upstream.dialect import NotMoved
+from x402sim.service.upstream.facilitator import NotMoved
 
 _LAST_DATE_S = 253_402_300_799
 """The end of the year 9999, the last date of ISO 8601."""

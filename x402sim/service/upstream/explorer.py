@@ -13,7 +13,7 @@ from x402sim.http.bounded import Limits
 from x402sim.http.exchange import Request, Transport, Url
 from x402sim.protocol.crypto import Address
 from x402sim.service.upstream.calls import json_rpc
-from x402sim.service.upstream.transactions import OnChain, read_receipt
+from x402sim.service.upstream.rpc import OnChain, read_receipt
 
 
 class ExplorerClient:
