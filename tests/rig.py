@@ -49,26 +49,12 @@ class Wire(httpx.AsyncBaseTransport):
         return await (self.fault(request, deliver) if self.fault else deliver())
 
 
-class ServiceRig:
-    """The service, the parts it calls and an HTTP client, in one process."""
+class Buyer:
+    """Alice at a service, by HTTP."""
 
-    def __init__(self, file: Path | None = None, decisions: Decisions | None = None) -> None:
-        self.now = [float(START)]
-        self.clock = Clock(lambda: self.now[0])
-        self.wires: dict[str, Wire] = {}
-
-        def link(_: str, name: str, app: Any) -> OverTransport:
-            self.wires[name] = Wire(httpx.ASGITransport(app, raise_app_exceptions=False))
-            return OverTransport(self.wires[name])
-
-        recipe = Recipe(network=TESTNET, seed=1, file=file, decisions=decisions)
-        self.parts: Parts = build(recipe, self.clock, link)
-        self.service = self.parts.service
-        wire = link("payer", "service", self.parts.service_app)
-        self.http = httpx.AsyncClient(transport=wire, base_url="http://service.test")
-        self.alice, self.bob = self.parts.accounts[:2]
-
-    # --- acts --------------------------------------------------------------------------
+    http: httpx.AsyncClient
+    clock: Clock
+    alice: Wallet
 
     async def ask(self, **headers: str) -> httpx.Response:
         return await self.http.post("/api/perp/quote", json=ORDER, headers=_names(headers))
@@ -83,11 +69,13 @@ class ServiceRig:
         wanted = required.json()["paymentRequirements"]
         return (wallet or self.alice).payment_header(requirements(wanted), self.clock.now_s())
 
+    def settlement(self, required: httpx.Response, header: str | None = None) -> dict[str, Any]:
+        """Return the body of POST /api/pay."""
+        body, header = required.json(), self.sign(required) if header is None else header
+        return settlement(body["paymentId"], header, body["paymentRequirements"])
+
     async def pay(self, required: httpx.Response, header: str | None = None) -> httpx.Response:
-        body = required.json()
-        header = self.sign(required) if header is None else header
-        body = settlement(body["paymentId"], header, body["paymentRequirements"])
-        return await self.http.post("/api/pay", json=body)
+        return await self.http.post("/api/pay", json=self.settlement(required, header))
 
     async def buy(self) -> str:
         """Pay for a quote; return the payment id."""
@@ -110,6 +98,26 @@ class ServiceRig:
     async def record(self, payment_id: str) -> dict[str, Any]:
         body: dict[str, Any] = (await self.http.get(f"/api/payments/{payment_id}")).json()
         return body
+
+
+class ServiceRig(Buyer):
+    """The service, the parts it calls and an HTTP client, in one process."""
+
+    def __init__(self, file: Path | None = None, decisions: Decisions | None = None) -> None:
+        self.now = [float(START)]
+        self.clock = Clock(lambda: self.now[0])
+        self.wires: dict[str, Wire] = {}
+
+        def link(_: str, name: str, app: Any) -> OverTransport:
+            self.wires[name] = Wire(httpx.ASGITransport(app, raise_app_exceptions=False))
+            return OverTransport(self.wires[name])
+
+        recipe = Recipe(network=TESTNET, seed=1, file=file, decisions=decisions)
+        self.parts: Parts = build(recipe, self.clock, link)
+        self.service = self.parts.service
+        wire = link("payer", "service", self.parts.service_app)
+        self.http = httpx.AsyncClient(transport=wire, base_url="http://service.test")
+        self.alice, self.bob = self.parts.accounts[:2]
 
     def restart(self) -> None:
         """Drop the state that a real process keeps only in memory."""
