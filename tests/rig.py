@@ -23,6 +23,7 @@ from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
 
 START = 1_800_000_000
+QUOTE = "/api/perp/quote"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 Fault = Callable[
     [httpx.Request, Callable[[], Awaitable[httpx.Response]]], Awaitable[httpx.Response]
@@ -56,8 +57,11 @@ class Buyer:
     clock: Clock
     alice: Wallet
 
-    async def ask(self, **headers: str) -> httpx.Response:
-        return await self.http.post("/api/perp/quote", json=ORDER, headers=_names(headers))
+    async def ask(self, path: str = QUOTE, **headers: str) -> httpx.Response:
+        """Send a request to a protected endpoint."""
+        sent = {"json": ORDER} if path == QUOTE else {}
+        method = "POST" if path == QUOTE else "GET"
+        return await self.http.request(method, path, headers=_names(headers), **sent)
 
     async def ask_session(
         self, max_spend: str = "0.05", duration: Any = 3600, **headers: str

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from tests.rig import ORDER, ServiceRig
+from tests.rig import ServiceRig
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization
@@ -73,14 +73,6 @@ def changed(text: str, claims: dict[str, Any]) -> str:
             inside = inside[each]
         inside[name] = value
     return base64.b64encode(json.dumps(said).encode()).decode()
-
-
-async def ask(rig: ServiceRig, path: str = QUOTE, **headers: str) -> httpx.Response:
-    """Send a request to a protected endpoint."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    if path == QUOTE:
-        return await rig.http.post(path, json=ORDER, headers=named)
-    return await rig.http.get(path, headers=named)
 
 
 def told(version: Version, answer: httpx.Response) -> Settlement:

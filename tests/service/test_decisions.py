@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.rig import ORDER, ServiceRig, answer, broken, lose_request, only
-from tests.service.standard import ask, sign
+from tests.service.standard import sign
 from x402sim import Wallet
 from x402sim.spec.decisions import Decisions
 
@@ -97,7 +97,7 @@ async def pending(rig: ServiceRig) -> int:
 
 async def replayed_in_one_step(rig: ServiceRig) -> list[int]:
     payment = sign(rig, 2, await rig.ask())
-    return [(await ask(rig, **payment)).status_code for _ in range(2)]
+    return [(await rig.ask(**payment)).status_code for _ in range(2)]
 
 
 async def agents(rig: ServiceRig) -> int:
