@@ -18,6 +18,7 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.networks import TESTNET
+from x402sim.service.state import restarted
 from x402sim.spec.decisions import Decisions
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
@@ -125,7 +126,9 @@ class ServiceRig(Buyer):
 
     def restart(self) -> None:
         """Drop the state that a real process keeps only in memory."""
-        self.service.entitlements.clear()
+        fresh = restarted(self.service)
+        for name in ("entitlements", "locks", "presented", "answering"):
+            object.__setattr__(self.service, name, getattr(fresh, name))
 
     # --- reads of the chain -----------------------------------------------------------
 

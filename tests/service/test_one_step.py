@@ -44,7 +44,7 @@ from x402sim.service.issue import PAY
 from x402sim.service.policies import ServicePolicy
 from x402sim.service.policies.lost_answer import SettleAgain
 from x402sim.service.reconcile import reconcile
-from x402sim.service.state import KeyedLocks, Service, restarted
+from x402sim.service.state import KeyedLocks, Service
 from x402sim.service.store import Store
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
@@ -404,9 +404,9 @@ async def test_a_client_that_closes_before_its_answer_is_written_is_served_later
 async def test_a_kill_before_an_answer_was_confirmed_costs_one_more(rig: ServiceRig) -> None:
     payment = sign(rig, 2, await rig.ask())
     await spent(rig, payment, On())
-    crashed(rig)
+    rig.restart()
     assert (await rig.ask(**payment)).status_code == 200
-    crashed(rig)
+    rig.restart()
     assert (await rig.ask(**payment)).status_code == 402
 
 
@@ -438,7 +438,7 @@ async def test_who_named_a_payment_gets_its_answer_again_and_nobody_else(rig: Se
     )
     plain = sign(rig, 2, required)[PAYMENT_HEADERS[2]]
     first = await rig.ask(**named(plain))
-    crashed(rig)
+    rig.restart()
     again = await rig.ask(**named(plain))
     assert (first.status_code, again.status_code) == (200, 200)
     assert (again.content, dict(again.headers)) == (first.content, dict(first.headers))
@@ -699,13 +699,3 @@ async def spent(
     granted = await gate.find_pass(service, headers, QUOTE, 10_000)
     await gate.spend(service, granted, content, connection)
     return content
-
-
-# --- the rig -----------------------------------------------------------------------------------
-
-
-def crashed(rig: ServiceRig) -> None:
-    """Replace what a service keeps in memory, as a restart does."""
-    fresh: Service = restarted(rig.service)
-    for name in ("entitlements", "locks", "answering"):
-        object.__setattr__(rig.service, name, getattr(fresh, name))
