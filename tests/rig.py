@@ -19,11 +19,13 @@ from x402sim.protocol.crypto import Address
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.protocol.networks import TESTNET
 from x402sim.service.settings import Settings
+from x402sim.service.state import restarted
 from x402sim.spec.decisions import Decisions
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
 
 START = 1_800_000_000
+QUOTE = "/api/perp/quote"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 Fault = Callable[
     [httpx.Request, Callable[[], Awaitable[httpx.Response]]], Awaitable[httpx.Response]
@@ -50,30 +52,18 @@ class Wire(httpx.AsyncBaseTransport):
         return await (self.fault(request, deliver) if self.fault else deliver())
 
 
-class ServiceRig:
-    """The service, the parts it calls and an HTTP client, in one process."""
+class Buyer:
+    """Alice at a service, by HTTP."""
 
-    def __init__(self, file: Path | None = None, decisions: Decisions | None = None) -> None:
-        self.now = [float(START)]
-        self.clock = Clock(lambda: self.now[0])
-        self.wires: dict[str, Wire] = {}
+    http: httpx.AsyncClient
+    clock: Clock
+    alice: Wallet
 
-        def link(_: str, name: str, app: Any) -> OverTransport:
-            self.wires[name] = Wire(httpx.ASGITransport(app, raise_app_exceptions=False))
-            return OverTransport(self.wires[name])
-
-        settings = Settings(phase=0, decisions=decisions or Decisions())
-        recipe = Recipe(network=TESTNET, seed=1, file=file, services={"service": settings})
-        self.parts: Parts = build(recipe, self.clock, link)
-        self.service = self.parts.service
-        wire = link("payer", "service", self.parts.service_app)
-        self.http = httpx.AsyncClient(transport=wire, base_url="http://service.test")
-        self.alice, self.bob = self.parts.accounts[:2]
-
-    # --- acts --------------------------------------------------------------------------
-
-    async def ask(self, **headers: str) -> httpx.Response:
-        return await self.http.post("/api/perp/quote", json=ORDER, headers=_names(headers))
+    async def ask(self, path: str = QUOTE, **headers: str) -> httpx.Response:
+        """Send a request to a protected endpoint."""
+        sent = {"json": ORDER} if path == QUOTE else {}
+        method = "POST" if path == QUOTE else "GET"
+        return await self.http.request(method, path, headers=_names(headers), **sent)
 
     async def ask_session(
         self, max_spend: str = "0.05", duration: Any = 3600, **headers: str
@@ -85,11 +75,13 @@ class ServiceRig:
         wanted = required.json()["paymentRequirements"]
         return (wallet or self.alice).payment_header(requirements(wanted), self.clock.now_s())
 
+    def settlement(self, required: httpx.Response, header: str | None = None) -> dict[str, Any]:
+        """Return the body of POST /api/pay."""
+        body, header = required.json(), self.sign(required) if header is None else header
+        return settlement(body["paymentId"], header, body["paymentRequirements"])
+
     async def pay(self, required: httpx.Response, header: str | None = None) -> httpx.Response:
-        body = required.json()
-        header = self.sign(required) if header is None else header
-        body = settlement(body["paymentId"], header, body["paymentRequirements"])
-        return await self.http.post("/api/pay", json=body)
+        return await self.http.post("/api/pay", json=self.settlement(required, header))
 
     async def buy(self) -> str:
         """Pay for a quote; return the payment id."""
@@ -113,9 +105,32 @@ class ServiceRig:
         body: dict[str, Any] = (await self.http.get(f"/api/payments/{payment_id}")).json()
         return body
 
+
+class ServiceRig(Buyer):
+    """The service, the parts it calls and an HTTP client, in one process."""
+
+    def __init__(self, file: Path | None = None, decisions: Decisions | None = None) -> None:
+        self.now = [float(START)]
+        self.clock = Clock(lambda: self.now[0])
+        self.wires: dict[str, Wire] = {}
+
+        def link(_: str, name: str, app: Any) -> OverTransport:
+            self.wires[name] = Wire(httpx.ASGITransport(app, raise_app_exceptions=False))
+            return OverTransport(self.wires[name])
+
+        settings = Settings(phase=0, decisions=decisions or Decisions())
+        recipe = Recipe(network=TESTNET, seed=1, file=file, services={"service": settings})
+        self.parts: Parts = build(recipe, self.clock, link)
+        self.service = self.parts.service
+        wire = link("payer", "service", self.parts.service_app)
+        self.http = httpx.AsyncClient(transport=wire, base_url="http://service.test")
+        self.alice, self.bob = self.parts.accounts[:2]
+
     def restart(self) -> None:
         """Drop the state that a real process keeps only in memory."""
-        self.service.entitlements.clear()
+        fresh = restarted(self.service)
+        for name in ("entitlements", "locks", "presented", "answering"):
+            object.__setattr__(self.service, name, getattr(fresh, name))
 
     # --- reads of the chain -----------------------------------------------------------
 
@@ -159,6 +174,7 @@ def scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
                 await rig.http.aclose()
                 await rig.parts.http.aclose()
                 rig.service.store.close()
+                rig.parts.chain.close()
 
         asyncio.run(main())
 

@@ -36,8 +36,7 @@ from x402sim.protocol.networks import TESTNET
 from x402sim.rng import Rng
 from x402sim.service import gate, payments, quotes
 from x402sim.service.issue import PAY, QUOTE
-from x402sim.service.upstream.dialect import Moved, Outcome, Verdict
-from x402sim.service.upstream.facilitator import FacilitatorClient
+from x402sim.service.upstream.facilitator import FacilitatorClient, Moved, Outcome, Verdict
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual

@@ -19,12 +19,11 @@ import httpx
 
 from tests.bounded.hostile_peer import HABITS
 from tests.strategies import requirements
-from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
+from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Settings, Wallet
 from x402sim.http.bounded import Limits
 from x402sim.http.exchange import OverClient, Transport
 from x402sim.protocol.header import present
 from x402sim.protocol.networks import TESTNET
-from x402sim.service.settings import Settings
 from x402sim.service.setup import Setup
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.suite.control_api import ChainView, ControlApi

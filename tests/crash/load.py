@@ -47,9 +47,7 @@ class Payer:
         """Ask, pay, and ask again with the payment id."""
         asked = self._http.post(QUOTE, json=ORDER)
         if self._expect(asked, {402}, "an unpaid quote"):
-            attempt = self._signed(asked.json())
-            if self.send(attempt):
-                self._expect(access(self._http, attempt), {200}, "a paid quote")
+            self._pay_and_use(self._signed(asked.json()), 200, "a paid quote")
 
     def open_session(self) -> None:
         """Pay a deposit. Some sessions expire within seconds, the others never."""
@@ -57,71 +55,60 @@ class Payer:
         body = {"maxSpend": f"0.{cents:02}", "duration": seconds}
         asked = self._http.post(SESSIONS, json=body)
         if self._expect(asked, {402}, "an unpaid session"):
-            attempt = self._signed(asked.json(), body)
-            if self.send(attempt):
-                self._expect(access(self._http, attempt), {201}, "a paid session")
+            self._pay_and_use(self._signed(asked.json(), body), 201, "a paid session")
 
     def spend(self) -> None:
         """Spend a session that the payer believes to be active."""
-        active = [a for a in self._attempts("deposit") if a.receipt and a.is_active]
-        if not active:
-            return self.open_session()
-        deposit = self._luck.choice(active)
-        session = access(self._http, deposit)
-        if not self._expect(session, {201}, "a paid session"):
-            return None
-        deposit.released = max(deposit.released, int(session.json()["released"]))
-        proof = {"X-Session-Id": session.json()["sessionId"]}
-        deposit.unanswered += 1
-        served = self._http.post(QUOTE, json=ORDER, headers=proof)
-        deposit.unanswered -= 1
-        if self._expect(served, {200, 402}, "a quote with a session"):
-            deposit.spent += served.status_code == 200
-            deposit.is_active = served.status_code == 200
-        return None
+        deposit = self._one_of("deposit", lambda each: each.receipt and each.is_active)
+        if deposit is None:
+            self.open_session()
+        elif self._expect(session := access(self._http, deposit), {201}, "a paid session"):
+            deposit.released = max(deposit.released, int(session.json()["released"]))
+            proof = {"X-Session-Id": session.json()["sessionId"]}
+            deposit.unanswered += 1
+            served = self._http.post(QUOTE, json=ORDER, headers=proof)
+            deposit.unanswered -= 1
+            if self._expect(served, {200, 402}, "a quote with a session"):
+                deposit.is_active = served.status_code == 200
+                deposit.spent += deposit.is_active
 
     def send_again(self) -> None:
         """Send a header again whose outcome is unknown."""
-        still_open = [a for a in self._attempts() if a.is_open and not a.is_left_alone]
-        if not still_open:
-            return self.buy()
-        self._memory.resends += 1
-        self.send(self._luck.choice(still_open))
-        return None
+        unknown = self._one_of(None, lambda each: each.is_open and not each.is_left_alone)
+        if unknown is None:
+            self.buy()
+        else:
+            self._memory.resends += 1
+            send(self._http, unknown, self._memory)
 
     def sign_another(self) -> None:
         """Misbehave: sign a second header for a payment id whose outcome is unknown."""
-        still_open = [a for a in self._attempts("quote") if a.is_open]
-        if not still_open:
-            return self.buy()
-        first = self._luck.choice(still_open).body
-        asked = {key: first[key] for key in ("paymentId", "paymentRequirements")}
-        self.send(self._signed(asked))
-        return None
+        first = self._one_of("quote", lambda each: each.is_open)
+        if first is None:
+            self.buy()
+        else:
+            send(self._http, self._signed(first.body), self._memory)
 
     def replay(self) -> None:
         """Misbehave: send a header that has paid, for another payment id."""
-        paid = [a for a in self._attempts("quote") if a.receipt]
-        if not paid:
-            return self.buy()
-        asked = self._http.post(QUOTE, json=ORDER)
-        if not self._expect(asked, {402}, "an unpaid quote"):
-            return None
-        unpaid = asked.json()
-        used = self._luck.choice(paid).body["paymentHeader"]
-        answer = self._http.post(
-            PAY, json=settlement(unpaid["paymentId"], used, unpaid["paymentRequirements"])
-        )
-        self._memory.replays += 1
-        self._expect(answer, {409}, "a header that has paid, for another payment id")
-        return None
+        paid = self._one_of("quote", lambda each: each.receipt)
+        if paid is None:
+            self.buy()
+        elif self._expect(asked := self._http.post(QUOTE, json=ORDER), {402}, "an unpaid quote"):
+            unpaid, used = asked.json(), paid.body["paymentHeader"]
+            body = settlement(unpaid["paymentId"], used, unpaid["paymentRequirements"])
+            answer = self._http.post(PAY, json=body)
+            self._memory.replays += 1
+            self._expect(answer, {409}, "a header that has paid, for another payment id")
 
-    def send(self, attempt: Attempt) -> bool:
-        """Send a header; return whether a receipt was answered."""
-        return send(self._http, attempt, self._memory)
+    def _pay_and_use(self, attempt: Attempt, status: int, what: str) -> None:
+        if send(self._http, attempt, self._memory):
+            self._expect(access(self._http, attempt), {status}, what)
 
-    def _attempts(self, resource: str | None = None) -> list[Attempt]:
-        return [a for a in self._memory.attempts if resource in (None, a.resource)]
+    def _one_of(self, resource: str | None, wanted: Callable[[Attempt], object]) -> Attempt | None:
+        """Choose an attempt among those for a resource, or all, that are as wanted."""
+        found = [a for a in self._memory.attempts if resource in (None, a.resource) and wanted(a)]
+        return self._luck.choice(found) if found else None
 
     def _signed(self, asked: dict[str, Any], body: dict[str, Any] | None = None) -> Attempt:
         """Sign a payment, and remember it before it is sent."""

@@ -19,7 +19,7 @@ from tests.explore.case import (
     Submit,
 )
 from tests.explore.laws import Law
-from tests.mutants.change import Change, all_of, decision, on_app, setting
+from tests.mutants.change import Change, Service, all_of, decision, on_app, setting
 from tests.mutants.middleware import (
     Answer,
     Request,
@@ -43,7 +43,6 @@ from x402sim.policies import (
 from x402sim.protocol.header import present
 from x402sim.protocol.messages import SettlementRequest
 from x402sim.protocol.x402 import PAYMENT_HEADERS
-from x402sim.service.state import Service
 
 PAY = "/api/pay"
 

@@ -14,14 +14,13 @@ from tests.explore.evidence import Door, Ledger, Times
 from tests.explore.laws import Law, Violation
 from tests.explore.steps import Scene, perform
 from tests.mutants.change import Change, all_of, on_app
-from x402sim import events
+from x402sim import Settings, events
 from x402sim.chain import contract
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.journal import Entry, Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.networks import TESTNET
-from x402sim.service.settings import Settings
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import Deadlock, TimeStandsStill, run_virtual

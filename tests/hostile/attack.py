@@ -137,7 +137,7 @@ async def _ask_until(world: Town, entries: int) -> None:
     Without the deadline of `Town.send`, whose timers would be counted.
     """
     wide = "😀" * 300
-    settlement = await world.settlement()
+    settlement = world.settlement(await world.ask())
     wrong = {**settlement["paymentRequirements"], "resource": wide}
     asked = [
         request("service", "POST", "/api/pay", {**settlement, "paymentRequirements": wrong}),

@@ -6,17 +6,18 @@ import resource
 import sqlite3
 import sys
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.rig import ServiceRig
+from tests.rig import ServiceRig, broken as faulty, only, scene
 from tests.serve.driver import PAY, started
 from x402sim.service import background, indexer, sessions
 from x402sim.service.reconcile import reconcile
+from x402sim.service.state import Service
 from x402sim.service.store.database import Database
 
 UNAVAILABLE = (503, "Storage unavailable")
@@ -52,15 +53,9 @@ class FailingDisk:
         return getattr(self._connection, name)
 
 
-@contextmanager
-def opened(file: Path) -> Iterator[ServiceRig]:
-    rig = ServiceRig(file)
-    try:
-        yield rig
-    finally:
-        asyncio.run(rig.http.aclose())
-        rig.service.store.close()
-        rig.parts.chain.close()
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "service.db"
 
 
 def brief(response: httpx.Response) -> tuple[int, str]:
@@ -74,63 +69,56 @@ async def answered(send: Callable[[], Awaitable[httpx.Response]]) -> httpx.Respo
         assert brief(response) == UNAVAILABLE
         assert response.json()["reason"] == "database or disk is full"
         response = await send()
+    assert response.status_code == 200
     return response
 
 
-async def worked(work: Callable[[], Awaitable[Any]]) -> Any:
+async def worked(work: Callable[[Service], Awaitable[Any]], service: Service) -> None:
     """Run a background job; if storage fails, run it again: once must do."""
     try:
-        return await work()
+        await work(service)
     except sqlite3.OperationalError:
-        return await work()
+        await work(service)
 
 
-async def a_life(rig: ServiceRig) -> None:
-    """A payment, a session that is spent once, its refund, and the indexer."""
-    required = await rig.ask()
+@scene
+async def a_life(rig: ServiceRig, db: Path, at: int, failed: list[str]) -> None:
+    """A payment, a session that is spent once, its refund, and the indexer, with one write failing."""
+    database = rig.service.store
+    disk = FailingDisk(database._connection, at)
+    database._use(disk)  # type: ignore[arg-type]
+    required, deposit = await rig.ask(), await rig.ask_session("0.05", 600)
     header = rig.sign(required)
-    assert (await answered(lambda: rig.pay(required, header))).status_code == 200
-    payment_id = required.json()["paymentId"]
-    assert (await rig.ask(x_payment_id=payment_id)).status_code == 200
-    deposit = await rig.ask_session("0.05", 600)
+    await answered(lambda: rig.pay(required, header))
+    assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
     header = rig.sign(deposit)
-    assert (await answered(lambda: rig.pay(deposit, header))).status_code == 200
+    await answered(lambda: rig.pay(deposit, header))
     created = await rig.ask_session("0.05", 600, x_payment_id=deposit.json()["paymentId"])
-    session = created.json()
+    session_id = created.json()["sessionId"]
     for released in ("10000", "20000"):
-        spent = await answered(lambda: rig.ask(x_session_id=session["sessionId"]))
-        assert spent.status_code == 200
-        shown = await rig.http.get(f"/api/sessions/{session['sessionId']}")
+        await answered(lambda: rig.ask(x_session_id=session_id))
+        shown = await rig.http.get(f"/api/sessions/{session_id}")
         assert shown.json()["released"] == released
     rig.now[0] += 700
-    service = rig.service
-    await worked(lambda: indexer.run(service))
-    await worked(lambda: reconcile(service))
-    await worked(lambda: sessions.expire(service))
-    await worked(lambda: sessions.expire(service))
-    shown = await rig.http.get(f"/api/sessions/{session['sessionId']}")
+    for work in (indexer.run, reconcile, sessions.expire, sessions.expire):
+        await worked(work, rig.service)
+    shown = await rig.http.get(f"/api/sessions/{session_id}")
     assert shown.json()["status"] == "refunded"
     for paid in (required, deposit):
         record = await rig.record(paid.json()["paymentId"])
         assert (record["status"], type(record["block_number"])) == ("settled", int)
-    assert rig.transfers(rig.alice) == 2
-    assert rig.transfers() - rig.transfers(rig.alice) == 1  # the refund
+    assert (rig.transfers(rig.alice), rig.transfers()) == (2, 3)  # one is the refund
+    assert not database._connection.in_transaction
+    failed += [disk.failed] if disk.failed else []
 
 
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.thorough)])
-def test_the_disk_is_full_at_any_one_write(tmp_path, step):
+def test_the_disk_is_full_at_any_one_write(tmp_path: Path, step: int) -> None:
     """Each write of a whole life fails in turn; sending or running again always recovers."""
-    failed = []
-    for at in range(1, 200, step):
-        with opened(tmp_path / f"{at}.db") as rig:
-            database = rig.service.store
-            disk = FailingDisk(database._connection, at)
-            database._use(disk)  # type: ignore[arg-type]
-            asyncio.run(a_life(rig))
-            assert not database._connection.in_transaction
-            if disk.failed is None:
-                break
-            failed.append(disk.failed)
+    failed: list[str] = []
+    for count, at in enumerate(range(1, 200, step)):
+        if len(failed) == count:  # the life before had as many writes
+            a_life(db=tmp_path / f"{at}.db", at=at, failed=failed)
     assert len(failed) * step >= 15
     assert "COMMIT" in failed
 
@@ -160,63 +148,51 @@ BOTH = pytest.mark.parametrize("broken", REASONS, ids=lambda broken: broken.__na
 
 
 @BOTH
-def test_every_route_that_writes_is_503_and_recovers(tmp_path, broken):
-    file = tmp_path / "service.db"
-
-    async def story(rig: ServiceRig) -> None:
-        session = await rig.open_session()
-        required = await rig.ask()
-        header = rig.sign(required)
-        with broken(file, rig):
-            refused = await rig.pay(required, header)
-            assert brief(refused) == UNAVAILABLE
-            assert refused.json()["reason"] == REASONS[broken]
-            assert refused.json()["final"] is False
-            assert (await rig.http.get("/healthz")).status_code == 200
-            assert (await rig.ask()).status_code == 402
-            spent = await rig.ask(x_session_id=session["sessionId"])
-            assert brief(spent) == UNAVAILABLE
-            shown = await rig.http.get(f"/api/sessions/{session['sessionId']}")
-            assert shown.json()["released"] == "0"
-        assert rig.transfers(rig.alice) == 1  # the deposit
-        assert (await rig.pay(required, header)).status_code == 200
-        assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
-        assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 200
-        assert rig.transfers(rig.alice) == 2
-
-    with opened(file) as rig:
-        asyncio.run(story(rig))
+@scene
+async def test_every_route_that_writes_is_503_and_recovers(
+    rig: ServiceRig, db: Path, broken: Any
+) -> None:
+    session_id = (await rig.open_session())["sessionId"]
+    required = await rig.ask()
+    header = rig.sign(required)
+    with broken(db, rig):
+        refused = await rig.pay(required, header)
+        assert brief(refused) == UNAVAILABLE
+        assert refused.json()["reason"] == REASONS[broken]
+        assert refused.json()["final"] is False
+        assert (await rig.http.get("/healthz")).status_code == 200
+        assert (await rig.ask()).status_code == 402
+        assert brief(await rig.ask(x_session_id=session_id)) == UNAVAILABLE
+        shown = await rig.http.get(f"/api/sessions/{session_id}")
+        assert shown.json()["released"] == "0"
+    assert rig.transfers(rig.alice) == 1  # the deposit
+    assert (await rig.pay(required, header)).status_code == 200
+    assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
+    assert (await rig.ask(x_session_id=session_id)).status_code == 200
+    assert rig.transfers(rig.alice) == 2
 
 
-def test_money_that_moved_while_the_disk_was_full_is_served_later(tmp_path):
+@scene
+async def test_money_that_moved_while_the_disk_was_full_is_served_later(
+    rig: ServiceRig, db: Path
+) -> None:
     """The claim is written, the money moves, the settlement is not: the header serves later."""
-    file = tmp_path / "service.db"
-
-    async def story(rig: ServiceRig) -> None:
-        required = await rig.ask()
-        header = rig.sign(required)
-        other = sqlite3.connect(file, isolation_level=None)
+    required = await rig.ask()
+    header, paid = rig.sign(required), {"x_payment_id": required.json()["paymentId"]}
+    with ExitStack() as lock:
 
         async def settle_then_lock(_: httpx.Request, deliver: Any) -> httpx.Response:
-            response = await deliver()
-            if _.url.path.endswith("/settle"):
-                other.execute("BEGIN EXCLUSIVE")
+            response: httpx.Response = await deliver()
+            lock.enter_context(locked(db, rig))
             return response
 
-        rig.wires["facilitator"].fault = settle_then_lock
-        refused = await rig.pay(required, header)
-        rig.wires["facilitator"].fault = None
-        assert brief(refused) == UNAVAILABLE
+        with faulty(rig, "facilitator", only("/settle", settle_then_lock)):
+            assert brief(await rig.pay(required, header)) == UNAVAILABLE
         assert rig.transfers(rig.alice) == 1
-        assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 402
-        other.execute("ROLLBACK")
-        other.close()
-        assert (await rig.pay(required, header)).status_code == 200
-        assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 200
-        assert rig.transfers(rig.alice) == 1
-
-    with opened(file) as rig:
-        asyncio.run(story(rig))
+        assert (await rig.ask(**paid)).status_code == 402
+    assert (await rig.pay(required, header)).status_code == 200
+    assert (await rig.ask(**paid)).status_code == 200
+    assert rig.transfers(rig.alice) == 1
 
 
 def test_a_transaction_that_fills_the_disk_is_undone_whole():
@@ -232,24 +208,22 @@ def test_a_transaction_that_fills_the_disk_is_undone_whole():
     database.close()
 
 
-def test_a_restore_of_a_locked_database_ends(tmp_path):
-    file = tmp_path / "service.db"
-    with opened(file) as rig:
-        copy = rig.service.store.copy()
-        with locked(file, rig), pytest.raises(sqlite3.OperationalError, match="locked"):
-            rig.service.store.restore(copy)
+@scene
+async def test_a_restore_of_a_locked_database_ends(rig: ServiceRig, db: Path) -> None:
+    copy = rig.service.store.copy()
+    with locked(db, rig), pytest.raises(sqlite3.OperationalError, match="locked"):
         rig.service.store.restore(copy)
-        copy.close()
+    rig.service.store.restore(copy)
+    copy.close()
 
 
-def test_a_defect_in_sql_is_no_failure_of_the_storage(tmp_path, caplog):
-    async def story(rig: ServiceRig) -> None:
-        rig.service.store.execute("DROP TABLE payments")
-        answer = await rig.http.get("/api/payments/pay_x")
-        assert brief(answer) == (500, "Internal server error")
-
-    with opened(tmp_path / "service.db") as rig:
-        asyncio.run(story(rig))
+@scene
+async def test_a_defect_in_sql_is_no_failure_of_the_storage(
+    rig: ServiceRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig.service.store.execute("DROP TABLE payments")
+    answer = await rig.http.get("/api/payments/pay_x")
+    assert brief(answer) == (500, "Internal server error")
     assert "no such table" in caplog.text
 
 
@@ -257,30 +231,27 @@ def test_a_defect_in_sql_is_no_failure_of_the_storage(tmp_path, caplog):
 
 
 @BOTH
-def test_the_background_work_lives_on_and_logs_a_cause_once(tmp_path, broken, caplog):
-    file = tmp_path / "service.db"
-
-    async def turns(rig: ServiceRig, count: int) -> None:
+@scene
+async def test_the_background_work_lives_on_and_logs_a_cause_once(
+    rig: ServiceRig, db: Path, broken: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def turns(count: int) -> None:
         for _ in range(count):
             rig.now[0] += 10
             await asyncio.sleep(0.001)
-
-    async def story(rig: ServiceRig) -> None:
-        await rig.open_session("0.05", 60)
-        rig.clock.sleep_until = lambda until_s: _slept(rig, until_s)  # type: ignore[method-assign]
-        work = asyncio.create_task(background.run_background(rig.service))
-        with broken(file, rig):
-            await turns(rig, 12)
-            assert not work.done()
-        await turns(rig, 60)
         assert not work.done()
-        work.cancel()
-        await asyncio.wait({work})
 
-    with opened(file) as rig, caplog.at_level(logging.WARNING):
-        rig.service.store.execute("PRAGMA busy_timeout = 5")
-        asyncio.run(story(rig))
-        assert rig.transfers() == 2  # the deposit and its refund
+    caplog.set_level(logging.WARNING)
+    rig.service.store.execute("PRAGMA busy_timeout = 5")
+    await rig.open_session("0.05", 60)
+    rig.clock.sleep_until = lambda until_s: _slept(rig, until_s)  # type: ignore[method-assign]
+    work = asyncio.create_task(background.run_background(rig.service))
+    with broken(db, rig):
+        await turns(12)
+    await turns(60)
+    work.cancel()
+    await asyncio.wait({work})
+    assert rig.transfers() == 2  # the deposit and its refund
     lines = [record for record in caplog.records if REASONS[broken] in record.getMessage()]
     assert len(lines) == 1
     assert lines[0].exc_info is None or lines[0].exc_info == (None, None, None)

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import httpx
 from starlette.types import ASGIApp, Message
 
 from tests.hostile.inputs import Sent, request
-from tests.rig import ORDER, requirements
-from x402sim.payer.core import settlement
+from tests.rig import ORDER, Buyer, requirements
 from x402sim.protocol import x402
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.protocol.messages import encode
@@ -53,57 +53,37 @@ async def town(file: Path | None = None) -> AsyncIterator["Town"]:
         parts.chain.close()
 
 
-class Town:
+class Town(Buyer):
     """A world, and its requests that work."""
 
     def __init__(self, parts: Parts) -> None:
-        self.parts = parts
+        self.parts, self.clock, self.alice = parts, parts.clock, parts.accounts[0]
         self.app: ASGIApp = world_app(parts, Listen())
-        self.alice = parts.accounts[0]
+        wire = httpx.ASGITransport(self.app)
+        self.http = httpx.AsyncClient(transport=wire, base_url="http://127.0.0.1:4020")
 
     async def send(self, sent: Sent) -> Answer:
         """Send a request; raises `TimeoutError` if no answer comes in `HANG_S`."""
         async with asyncio.timeout(HANG_S):
             return await send(self.app, sent)
 
-    async def ask(self, part: str, target: str, message: Any, **headers: str) -> Answer:
-        return await self.send(request(part, "POST", target, message, **headers))
-
-    async def buy(self) -> str:
-        """Pay for a quote; return the payment id."""
-        settlement = await self.settlement()
-        paid = await self.ask("service", "/api/pay", settlement)
-        assert paid.status == 200, paid.body
-        return str(settlement["paymentId"])
-
-    async def settlement(self) -> dict[str, Any]:
-        """Return a body of /api/pay that works."""
-        offer = (await self.ask("service", "/api/perp/quote", ORDER)).json()
-        return self.signed(offer)
-
-    def signed(self, offer: dict[str, Any]) -> dict[str, Any]:
-        wanted = offer["paymentRequirements"]
-        header = self.alice.payment_header(requirements(wanted), self.parts.clock.now_s())
-        return settlement(offer["paymentId"], header, wanted)
-
     async def recover(self) -> None:
         """Undo what a command of the control API has done."""
         for path in ("/_sim/faults/clear", "/_sim/reset"):
-            done = await self.ask("control", path, {})
-            assert done.status == 200, done.body
+            done = await self.http.post(path, json={})
+            assert done.status_code == 200, done.text
 
     async def working(self) -> list[Sent]:
         """Return a request for each thing that each part does, with ids that work now."""
         payment_id = await self.buy()
-        session = await self._session()
-        settlement = await self.settlement()
+        session = (await self.open_session())["sessionId"]
+        settlement = self.settlement(await self.ask())
         facilitator = {
             "x402Version": 1,
             "paymentHeader": settlement["paymentHeader"],
             "paymentRequirements": settlement["paymentRequirements"],
         }
-        record = await self.send(request("service", "GET", f"/api/payments/{payment_id}"))
-        tx_hash = record.json()["tx_hash"]
+        tx_hash = (await self.record(payment_id))["tx_hash"]
         service = [
             request("service", "POST", "/api/perp/quote", ORDER),
             request("service", "POST", "/api/perp/quote", ORDER, x_payment_id=payment_id),
@@ -142,13 +122,6 @@ class Town:
             for path in ("/facilitator/verify", "/facilitator/settle"):
                 sent += [request("facilitator", "POST", path, body)] * 2
         return sent
-
-    async def _session(self) -> str:
-        offer = (await self.ask("service", "/api/sessions/create", _SESSION)).json()
-        await self.ask("service", "/api/pay", self.signed(offer))
-        paid = {"x_payment_id": offer["paymentId"]}
-        opened = await self.ask("service", "/api/sessions/create", _SESSION, **paid)
-        return str(opened.json()["sessionId"])
 
     def _reading(self, tx_hash: str) -> list[Sent]:
         address, token = self.alice.address, "0x" + self.parts.chain.token.hex()

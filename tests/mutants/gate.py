@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.mutants.change import Change, all_of, setting
+from tests.mutants.change import Change, Service, all_of, setting
 from tests.mutants.middleware import Answer, Request, Serve, answer, let_in, middleware, requests
 from tests.mutants.mutant import Kind, at, into
+from tests.mutants.paying import QUOTE
 from tests.mutants.wrapper import Wrapper, collaborator, overriding
 from x402sim.service.entitlements import Entitlement
-from x402sim.service.issue import QUOTE
-from x402sim.service.state import Service
 from x402sim.world.assembly.recipe import Recipe
 
 gate = Kind("gate")
@@ -30,7 +29,7 @@ def ids_are_alike(key: Callable[[str], str]) -> Change:
         known: dict[str, str] = {}  # it outlives a crash, as a database does
 
         def insert_pending(it: Any, claim: Any) -> Any:
-            known[key(claim.payment_id)] = claim.payment_id
+            known[key(claim.record.payment_id)] = claim.record.payment_id
             return it.inner.insert_pending(claim)
 
         def grants(it: Any, payment_id: str, resource: str) -> bool:
@@ -91,7 +90,7 @@ def claim_opens(it: Any, claim: Any) -> Any:
     claimed = it.inner.insert_pending(claim)
     if claimed is not None:
         now_ms = it.service.clock.now_ms()
-        paid = Entitlement(claim.payment_id, claim.issued.resource, "", now_ms)
+        paid = Entitlement(claim.record.payment_id, claim.record.resource_url, "", now_ms)
         it.service.entitlements.add(paid)
     return claimed
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from tests.mutants.change import Change, all_of, setting, settlement_rule
+from tests.mutants.change import Change, Service, all_of, setting, settlement_rule
 from tests.mutants.forms import FORMS
 from tests.mutants.malformed import unreadable_if
 from tests.mutants.middleware import Answer, Request, Serve, answers, middleware, requests
@@ -20,10 +20,8 @@ from tests.mutants.paying import PAY
 from tests.mutants.reconciliation import ForgetsRefusals
 from tests.mutants.required import ids, requirements
 from tests.mutants.wrapper import Wrapper, collaborator, overriding
-from x402sim import TESTNET
+from x402sim import TESTNET, Settings
 from x402sim.protocol.refusals import Refusal
-from x402sim.service.settings import Settings
-from x402sim.service.state import Service
 from x402sim.service.upstream.rpc import NonceState
 from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.engine import folder
@@ -134,8 +132,8 @@ def asked_afterwards(recipe: Recipe) -> Recipe:
         """A store that tells which nonces are claimed."""
 
         def insert_pending(self, claim: Any) -> Any:
-            if claim.payment.authorization is not None:
-                claimed.add(claim.payment.authorization.nonce)
+            if claim.authorization is not None:
+                claimed.add(claim.authorization.nonce)
             return self.inner.insert_pending(claim)
 
     class AskedLater(Wrapper):

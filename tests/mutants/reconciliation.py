@@ -138,9 +138,7 @@ reconciliation("internal-error-is-a-failure", "kit/3/pending-resolved",
 @reconciliation.defect("pending-for-ever", "kit/3/pending-resolved", into("rpc.nonce_state"))
 async def nobody_asks(it: Any, authorizer: Any, nonce: bytes) -> Any:
     """Nobody asks the chain: a payment whose answer was lost stays pending."""
-    payments = it.service.store.payments
-    for each in payments.pending(math.inf, 10**6):
-        pending = payments.attempt(each.attempt)
+    for pending in it.service.store.payments.pending(math.inf, 10**6):
         claimed = pending.authorization
         if pending.seen_unused and claimed and claimed.nonce == nonce:
             raise Unavailable("nobody asks the chain")

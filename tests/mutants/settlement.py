@@ -15,7 +15,7 @@ from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.refusals import Refusal, SettlementRefused
 from x402sim.service.upstream.calls import Unavailable
-from x402sim.service.upstream.dialect import Moved, NotMoved, Verdict
+from x402sim.service.upstream.facilitator import Moved, NotMoved, Verdict
 
 settlement = Kind("settlement")
 RECORD = "/api/payments/"

@@ -2,17 +2,15 @@
 
 from typing import Any
 
-from tests.mutants.change import Change
+from tests.mutants.change import Change, Service
 from tests.mutants.content import content
 from tests.mutants.gate import gate
 from tests.mutants.indexer import indexer
 from tests.mutants.middleware import Answer, Request, Serve, answer, middleware
 from tests.mutants.mutant import at, into
-from tests.mutants.paying import PAY
+from tests.mutants.paying import PAY, QUOTE
 from tests.mutants.session import session
 from tests.mutants.wrapper import Wrapper, collaborator
-from x402sim.service.issue import QUOTE
-from x402sim.service.state import Service
 from x402sim.world.assembly.recipe import Recipe
 
 LARGE_USD = 100_000

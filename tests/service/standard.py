@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from tests.rig import ORDER, ServiceRig
+from tests.rig import ServiceRig
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization
@@ -75,14 +75,6 @@ def changed(text: str, claims: dict[str, Any]) -> str:
     return base64.b64encode(json.dumps(said).encode()).decode()
 
 
-async def ask(rig: ServiceRig, path: str = QUOTE, **headers: str) -> httpx.Response:
-    """Send a request to a protected endpoint."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    if path == QUOTE:
-        return await rig.http.post(path, json=ORDER, headers=named)
-    return await rig.http.get(path, headers=named)
-
-
 def told(version: Version, answer: httpx.Response) -> Settlement:
     """Return what an answer says became of the payment."""
     return read_settlement(answer.headers[RESPONSE_HEADERS[version]])
@@ -97,8 +89,7 @@ def set_up(rig: ServiceRig, *, decide: dict[str, Any] | None = None, **settings:
     old = rig.service.settings
     decisions = replace(old.decisions, **(decide or {}))
     new = replace(old, decisions=decisions, **settings)
-    for holder in (rig.service, rig.service.setup):
-        object.__setattr__(holder, "settings", new)
+    object.__setattr__(rig.service.setup, "settings", new)
 
 
 def failed(error: str) -> dict[str, Any]:

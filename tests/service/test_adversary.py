@@ -19,7 +19,7 @@ from tests.rig import (
     requirements,
     scene,
 )  # fmt: skip
-from tests.service.standard import ask, failed, sign
+from tests.service.standard import failed, sign
 from x402sim import TESTNET, Wallet
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.crypto import parse_address
@@ -84,8 +84,8 @@ async def test_a_key_without_money_leaves_no_work_for_ever(rig: ServiceRig) -> N
         ahead = f"the server's clock says {now_s}; at most 86400 s ahead of that are taken"
         assert refused.json()["reason"] == f"validBefore is {until_s}, {ahead}"
         for version in (1, 2):
-            payment = sign(rig, version, await ask(rig), nobody, valid_before=until_s)
-            in_one_step = await ask(rig, **payment)
+            payment = sign(rig, version, await rig.ask(), nobody, valid_before=until_s)
+            in_one_step = await rig.ask(**payment)
             assert in_one_step.status_code == 402
             assert ahead in in_one_step.json()["reason"]
     assert store.counts()["payments"] == 0

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.rig import ORDER, ServiceRig, answer, broken, lose_request, only
-from tests.service.standard import ask, sign
+from tests.service.standard import sign
 from x402sim import Wallet
 from x402sim.spec.decisions import Decisions
 
@@ -40,17 +40,12 @@ async def short_session(rig: ServiceRig) -> int:
     return (await rig.ask(x_session_id=session_id)).status_code
 
 
-async def session_length_s(rig: ServiceRig) -> int:
+async def created(rig: ServiceRig) -> tuple[int, int]:
+    """Return the status of a new session, and its seconds."""
     required = await rig.ask_session("0.05", 10)
     await rig.pay(required)
     made = await rig.ask_session(x_payment_id=required.json()["paymentId"])
-    return int(made.json()["expiresAt"] - rig.clock.now_ms()) // 1000
-
-
-async def created(rig: ServiceRig) -> int:
-    required = await rig.ask_session("0.05", 10)
-    await rig.pay(required)
-    return (await rig.ask_session(x_payment_id=required.json()["paymentId"])).status_code
+    return made.status_code, (made.json()["expiresAt"] - rig.clock.now_ms()) // 1000
 
 
 async def poor(rig: ServiceRig) -> int:
@@ -102,7 +97,7 @@ async def pending(rig: ServiceRig) -> int:
 
 async def replayed_in_one_step(rig: ServiceRig) -> list[int]:
     payment = sign(rig, 2, await rig.ask())
-    return [(await ask(rig, **payment)).status_code for _ in range(2)]
+    return [(await rig.ask(**payment)).status_code for _ in range(2)]
 
 
 async def agents(rig: ServiceRig) -> int:
@@ -114,8 +109,8 @@ OBSERVED: dict[str, tuple[Observe, Any, Any]] = {
     "sides": (side, (200, 400), (400, 200)),
     "payment_id_first": (released_with_both, "0", "10000"),
     "short_session_status": (short_session, 402, 403),
-    "duration_unit_s": (session_length_s, 10, 600),
-    "session_created_status": (created, 201, 200),
+    "duration_unit_s": (created, (201, 10), (201, 600)),
+    "session_created_status": (created, (201, 10), (200, 10)),
     "insufficient_balance_status": (poor, 402, 400),
     "invalid_signature_status": (forged, 400, 422),
     "authorization_expired_status": (expired, 400, 402),

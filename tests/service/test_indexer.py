@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -94,11 +96,9 @@ async def test_an_odd_answer_of_the_explorer_undoes_no_payment(
     assert (record["status"], record["block_number"]) == ("settled", block)
 
 
-@pytest.mark.clause("8/indexer-interval", "8/cache-sweep", "3/expiry-refund", "3/pending-resolved")
-@scene
-async def test_the_periodic_work_runs_on_schedule(rig: ServiceRig) -> None:
-    payment_id = await rig.buy()
-    session = await rig.open_session("0.05", duration=60)
+@asynccontextmanager
+async def at_work(rig: ServiceRig) -> AsyncIterator[Callable[[float], Awaitable[None]]]:
+    """Run the periodic work; what it gives lets so many seconds pass."""
     background = asyncio.create_task(run_background(rig.service))
 
     async def later(seconds: float) -> None:
@@ -107,20 +107,27 @@ async def test_the_periodic_work_runs_on_schedule(rig: ServiceRig) -> None:
             await asyncio.sleep(0)
 
     await later(0)
-    await later(70)
-    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
-    assert shown["status"] == "refunded"
-    await later(229.5)
-    assert (await rig.record(payment_id))["block_number"] is None
-    await later(0.5)
-    assert (await rig.record(payment_id))["block_number"] == 1
-    assert len(rig.service.entitlements) == 2
-    await later(86400 - 301)
-    assert len(rig.service.entitlements) == 2
-    await later(3600)
-    assert len(rig.service.entitlements) == 0
+    yield later
     background.cancel()
     await asyncio.gather(background, return_exceptions=True)
+
+
+@pytest.mark.clause("8/indexer-interval", "8/cache-sweep", "3/expiry-refund", "3/pending-resolved")
+@scene
+async def test_the_periodic_work_runs_on_schedule(rig: ServiceRig) -> None:
+    payment_id = await rig.buy()
+    session = await rig.open_session("0.05", duration=60)
+    async with at_work(rig) as later:
+        await later(70)
+        shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
+        assert shown["status"] == "refunded"
+        await later(229.5)
+        assert (await rig.record(payment_id))["block_number"] is None
+        await later(0.5)
+        assert (await rig.record(payment_id))["block_number"] == 1
+        for seconds, cached in ((0, 2), (86400 - 301, 2), (3600, 0)):
+            await later(seconds)
+            assert len(rig.service.entitlements) == cached
 
 
 @pytest.mark.clause("8/indexer-interval")
@@ -128,20 +135,13 @@ async def test_the_periodic_work_runs_on_schedule(rig: ServiceRig) -> None:
 async def test_a_failure_does_not_end_the_periodic_work(
     rig: ServiceRig, caplog: pytest.LogCaptureFixture
 ) -> None:
-    payment_id = await rig.buy()
-    background = asyncio.create_task(run_background(rig.service))
-    for _ in range(200):
-        await asyncio.sleep(0)
-
     async def explode(*_: Any) -> httpx.Response:
         raise RuntimeError("a bug")
 
-    for fault in (explode, None):
-        rig.wires["explorer"].fault = fault
-        rig.clock.advance(300)
-        for _ in range(200):
-            await asyncio.sleep(0)
+    payment_id = await rig.buy()
+    async with at_work(rig) as later:
+        with broken(rig, "explorer", explode):
+            await later(300)
+        await later(300)
     assert "a bug" in caplog.text
     assert (await rig.record(payment_id))["block_number"] == 1
-    background.cancel()
-    await asyncio.gather(background, return_exceptions=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import x402sim.service
 from tests.rig import ServiceRig, scene
-from tests.service.standard import ask, sign
+from tests.service.standard import sign
 
 SERVICE = Path(x402sim.service.__file__).parent
 PROJECT = tomllib.loads((SERVICE.parents[1] / "pyproject.toml").read_text())
@@ -39,7 +39,7 @@ async def test_a_paid_request_runs_under_300_lines_and_is_read_downwards(rig: Se
         payment_id = await rig.buy()
         answer = await rig.ask(x_payment_id=payment_id)
         run = len(lines)
-        in_one_step = await ask(rig, **sign(rig, 2, await ask(rig)))
+        in_one_step = await rig.ask(**sign(rig, 2, await rig.ask()))
     finally:
         sys.settrace(before)
     assert answer.status_code == in_one_step.status_code == 200

@@ -26,7 +26,7 @@ from tests.rig import (
     only,
     scene,
 )
-from tests.service.standard import MARKET, QUOTE, address, ask, changed, set_up, sign, told
+from tests.service.standard import MARKET, QUOTE, address, changed, set_up, sign, told
 from x402sim import Wallet
 from x402sim.payer.core import settlement
 from x402sim.protocol.crypto import checksum
@@ -44,7 +44,7 @@ from x402sim.service.issue import PAY
 from x402sim.service.policies import ServicePolicy
 from x402sim.service.policies.lost_answer import SettleAgain
 from x402sim.service.reconcile import reconcile
-from x402sim.service.state import KeyedLocks, Service, restarted
+from x402sim.service.state import KeyedLocks, Service
 from x402sim.service.store import Store
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
@@ -57,7 +57,7 @@ USED = {1: "invalid_transaction_state", 2: "invalid_exact_evm_nonce_already_used
 
 @scene
 async def test_a_402_offers_both_versions_beside_its_own_body(rig: ServiceRig) -> None:
-    required = await ask(rig)
+    required = await rig.ask()
     body = required.json()
     own = body["paymentRequirements"]
     assert body["error"] == "Payment Required"
@@ -93,9 +93,9 @@ async def test_a_deposit_is_offered_in_two_steps_only(rig: ServiceRig) -> None:
 @VERSIONS
 @scene
 async def test_the_setting_switches_it_off(rig: ServiceRig, version: Version) -> None:
-    payment = sign(rig, version, await ask(rig))
+    payment = sign(rig, version, await rig.ask())
     set_up(rig, one_step=False)
-    refused = await ask(rig, **payment)
+    refused = await rig.ask(**payment)
     assert refused.status_code == 402
     assert "accepts" not in refused.json()
     assert "PAYMENT-REQUIRED" not in refused.headers
@@ -111,7 +111,7 @@ async def test_the_setting_switches_it_off(rig: ServiceRig, version: Version) ->
 async def test_a_payment_is_settled_and_served_in_one_request(
     rig: ServiceRig, path: str, version: Version
 ) -> None:
-    served = await ask(rig, path, **sign(rig, version, await ask(rig, path)))
+    served = await rig.ask(path, **sign(rig, version, await rig.ask(path)))
     assert served.status_code == 200, served.text
     assert rig.earned == 10_000
     settlement = told(version, served)
@@ -128,25 +128,25 @@ async def test_a_payment_is_settled_and_served_in_one_request(
 
 @scene
 async def test_the_market_has_its_pairs(rig: ServiceRig) -> None:
-    served = await ask(rig, MARKET, **sign(rig, 2, await ask(rig, MARKET)))
+    served = await rig.ask(MARKET, **sign(rig, 2, await rig.ask(MARKET)))
     pairs = {each["pair"]: each for each in served.json()["market"]}
     assert {"BTC-USD", "ETH-USD"} <= set(pairs)
-    quote = (await ask(rig, **sign(rig, 2, await ask(rig)))).json()["quote"]
+    quote = (await rig.ask(**sign(rig, 2, await rig.ask()))).json()["quote"]
     assert pairs["BTC-USD"]["price"] == quote["entryPrice"]
     assert pairs["BTC-USD"]["bestVenue"] == quote["bestVenue"]
 
 
 @scene
 async def test_what_costs_nothing_more_is_taken_first(rig: ServiceRig) -> None:
-    payment = sign(rig, 2, await ask(rig))
+    payment = sign(rig, 2, await rig.ask())
     paid_id = await rig.buy()
-    served = await ask(rig, X_Payment_Id=paid_id, **payment)
+    served = await rig.ask(X_Payment_Id=paid_id, **payment)
     assert served.status_code == 200
     assert "PAYMENT-RESPONSE" not in served.headers
     session = await rig.open_session("0.03")
-    assert (await ask(rig, X_Session_Id=session["sessionId"], **payment)).status_code == 200
+    assert (await rig.ask(X_Session_Id=session["sessionId"], **payment)).status_code == 200
     assert rig.transfers(rig.alice) == 2
-    unknown = await ask(rig, X_Payment_Id="pay_unknown", **payment)
+    unknown = await rig.ask(X_Payment_Id="pay_unknown", **payment)
     assert (unknown.status_code, rig.transfers(rig.alice)) == (200, 3)
 
 
@@ -154,7 +154,7 @@ async def test_what_costs_nothing_more_is_taken_first(rig: ServiceRig) -> None:
 async def test_what_is_verified_and_fails_each_time_is_never_sent(rig: ServiceRig) -> None:
     policy = ServicePolicy(lost_answer=SettleAgain(wait_s=0))
     set_up(rig, payment_flow="authorization", policy=policy)
-    required = await ask(rig)
+    required = await rig.ask()
     payment = sign(rig, 2, required)
     for _ in range(2):
         failed = await rig.http.post(QUOTE, json={}, headers=payment)
@@ -166,9 +166,9 @@ async def test_what_is_verified_and_fails_each_time_is_never_sent(rig: ServiceRi
 
 @scene
 async def test_version_2_counts_if_both_are_sent(rig: ServiceRig) -> None:
-    required = await ask(rig)
+    required = await rig.ask()
     good, bad = sign(rig, 1, required), sign(rig, 2, required, value=1)
-    assert (await ask(rig, **good, **bad)).status_code == 402
+    assert (await rig.ask(**good, **bad)).status_code == 402
     assert rig.transfers() == 0
 
 
@@ -182,7 +182,7 @@ async def test_version_2_counts_if_both_are_sent(rig: ServiceRig) -> None:
 @VERSIONS
 @scene
 async def test_what_cannot_be_read_is_400(rig: ServiceRig, text: str, version: Version) -> None:
-    refused = await ask(rig, **{PAYMENT_HEADERS[version]: text})
+    refused = await rig.ask(**{PAYMENT_HEADERS[version]: text})
     assert refused.status_code == 400
     assert refused.json()["error"] == "Invalid payment"
 
@@ -243,7 +243,7 @@ WRONG: list[tuple[Version, dict[str, Any], str]] = [
 async def test_what_is_wrong_is_402_with_the_reason(
     rig: ServiceRig, version: Version, changes: dict[str, Any], code: str
 ) -> None:
-    refused = await ask(rig, **sign(rig, version, await ask(rig), **changes))
+    refused = await rig.ask(**sign(rig, version, await rig.ask(), **changes))
     assert refused.status_code == 402, refused.text
     assert refused.json()["error"] == "Payment Required"
     assert code in refused.json()["reason"]
@@ -254,36 +254,33 @@ async def test_what_is_wrong_is_402_with_the_reason(
 @VERSIONS
 @scene
 async def test_the_least_validity_is_the_facilitators(rig: ServiceRig, version: Version) -> None:
-    required, now_s = await ask(rig), rig.clock.now_s()
-    short = await ask(rig, **sign(rig, version, required, valid_before=now_s + 5))
+    required, now_s = await rig.ask(), rig.clock.now_s()
+    short = await rig.ask(**sign(rig, version, required, valid_before=now_s + 5))
     assert (short.status_code, rig.transfers()) == (402, 0)
     assert f"{now_s}; at least 6 s must be left; sign a new one" in short.json()["reason"]
     payment = sign(rig, version, required, valid_before=now_s + 6)
-    assert (await ask(rig, **payment)).status_code == 200
+    assert (await rig.ask(**payment)).status_code == 200
     rig.now[0] += 10
-    again = await ask(rig, **payment)
+    again = await rig.ask(**payment)
     assert "this authorization has been served" in again.json()["reason"], "not: it is too late"
 
 
 @scene
-async def test_what_only_informs_may_be_left_out(rig: ServiceRig) -> None:
-    domain = {"name": TESTNET.token_name, "version": TESTNET.token_version}
-    payment = sign(rig, 2, await ask(rig), claims={"accepted.extra": domain})
-    assert (await ask(rig, **payment)).status_code == 200
-
-
-@scene
-async def test_addresses_may_be_in_lower_case(rig: ServiceRig) -> None:
-    required = await ask(rig)
+async def test_what_only_informs_may_be_left_out_and_addresses_be_in_lower_case(
+    rig: ServiceRig,
+) -> None:
+    required = await rig.ask()
     first = required.json()["accepts"][0]
-    claims = {"accepted.payTo": first["payTo"].lower(), "accepted.asset": first["asset"].lower()}
-    assert (await ask(rig, **sign(rig, 2, required, claims=claims))).status_code == 200
+    lower = {f"accepted.{name}": first[name].lower() for name in ("payTo", "asset")}
+    domain = {"name": TESTNET.token_name, "version": TESTNET.token_version}
+    for claims in (lower, {"accepted.extra": domain}):
+        assert (await rig.ask(**sign(rig, 2, required, claims=claims))).status_code == 200
 
 
 @VERSIONS
 @scene
 async def test_a_payer_without_money_is_402_and_told_so(rig: ServiceRig, version: Version) -> None:
-    refused = await ask(rig, **sign(rig, version, await ask(rig), Wallet.create()))
+    refused = await rig.ask(**sign(rig, version, await rig.ask(), Wallet.create()))
     assert refused.status_code == 402
     assert "insufficient_funds" in refused.json()["reason"]
     if version == 2:
@@ -299,8 +296,8 @@ async def test_a_payer_without_money_is_402_and_told_so(rig: ServiceRig, version
 @scene
 async def test_a_replay_whose_order_fails_learns_no_payment_id(rig: ServiceRig) -> None:
     set_up(rig, payment_flow="upfront")
-    payment = sign(rig, 2, await ask(rig))
-    assert "X-Payment-Id" in (await ask(rig, **payment)).headers
+    payment = sign(rig, 2, await rig.ask())
+    assert "X-Payment-Id" in (await rig.ask(**payment)).headers
     thief = await rig.http.post(QUOTE, json={}, headers=payment)
     assert (thief.status_code, told(2, thief).success) == (400, True)
     assert "pay_" not in thief.text + str(thief.headers)  # it would be served
@@ -308,19 +305,19 @@ async def test_a_replay_whose_order_fails_learns_no_payment_id(rig: ServiceRig) 
 
 @scene
 async def test_another_spelling_is_the_same_authorization(rig: ServiceRig) -> None:
-    required = await ask(rig)
+    required = await rig.ask()
     payment = sign(rig, 2, required)
-    assert (await ask(rig, **payment)).status_code == 200
+    assert (await rig.ask(**payment)).status_code == 200
     text = payment["PAYMENT-SIGNATURE"]
     said = json.loads(base64.b64decode(text))
     authorization = said["payload"]["authorization"]
     upper = {k: v.upper().replace("0X", "0x") for k, v in authorization.items()}
     for claims in ({"payload.authorization": upper}, {"extensions": {"a": 1}}):
-        again = await ask(rig, PAYMENT_SIGNATURE=changed(text, claims))
+        again = await rig.ask(PAYMENT_SIGNATURE=changed(text, claims))
         assert (again.status_code, rig.transfers()) == (402, 1)
     first = {"x402Version": 1, "scheme": "exact", "network": "cronos-testnet"}
     first |= {"payload": said["payload"]}
-    again = await ask(rig, X_PAYMENT=base64.b64encode(json.dumps(first).encode()).decode())
+    again = await rig.ask(X_PAYMENT=base64.b64encode(json.dumps(first).encode()).decode())
     assert (again.status_code, rig.transfers()) == (402, 1)
 
 
@@ -330,17 +327,17 @@ async def test_another_spelling_is_the_same_authorization(rig: ServiceRig) -> No
 async def test_for_another_resource_it_is_refused(
     rig: ServiceRig, version: Version, is_pending: bool
 ) -> None:
-    payment = sign(rig, version, await ask(rig))
+    payment = sign(rig, version, await rig.ask())
     with broken(rig, "facilitator", only("/settle", lose_request if is_pending else deliver)):
-        assert (await ask(rig, **payment)).status_code == (502 if is_pending else 200)
+        assert (await rig.ask(**payment)).status_code == (502 if is_pending else 200)
     elsewhere = payment
     if version == 2:  # which names its resource: let it name the other one
         text = changed(payment["PAYMENT-SIGNATURE"], {"resource.url": f"http://a{MARKET}"})
         elsewhere = {"PAYMENT-SIGNATURE": text}
-    refused = await ask(rig, MARKET, **elsewhere)
+    refused = await rig.ask(MARKET, **elsewhere)
     assert refused.status_code == 402
     assert USED[version] in refused.json()["reason"]
-    assert (await ask(rig, **payment)).status_code == (200 if is_pending else 402)
+    assert (await rig.ask(**payment)).status_code == (200 if is_pending else 402)
     assert rig.transfers() == 1
 
 
@@ -358,7 +355,7 @@ async def lost(rig: ServiceRig, payment: dict[str, str]) -> httpx.Response:
     """Pay, and lose every sign of the settlement."""
     silent = after(2, lose_request)  # the node answers the first look at the nonce
     with broken(rig, "facilitator", only("/settle", lose_answer)), broken(rig, "rpc", silent):
-        answer = await ask(rig, **payment)
+        answer = await rig.ask(**payment)
     assert (answer.status_code, answer.json()["final"]) == (502, False)
     return answer
 
@@ -371,7 +368,7 @@ async def lost(rig: ServiceRig, payment: dict[str, str]) -> httpx.Response:
 async def test_a_lost_settlement_and_a_silent_node_are_resolved_by_the_same_header(
     rig: ServiceRig, version: Version
 ) -> None:
-    required = await ask(rig)
+    required = await rig.ask()
     payment = sign(rig, version, required)
     refused = await lost(rig, payment)
     assert "PAYMENT-REQUIRED" not in refused.headers  # nothing invites to sign another payment
@@ -381,7 +378,7 @@ async def test_a_lost_settlement_and_a_silent_node_are_resolved_by_the_same_head
     if version == 2:
         assert told(2, refused).error_reason == "unexpected_settle_error"
     rig.now[0] += 3600 * (version - 1)  # however late
-    served = await ask(rig, **payment)
+    served = await rig.ask(**payment)
     assert (served.status_code, rig.transfers()) == (200, 1)
 
 
@@ -392,25 +389,25 @@ async def test_a_lost_settlement_and_a_silent_node_are_resolved_by_the_same_head
 async def test_a_client_that_closes_before_its_answer_is_written_is_served_later(
     rig: ServiceRig,
 ) -> None:
-    payment = sign(rig, 2, await ask(rig))
+    payment = sign(rig, 2, await rig.ask())
     content = await spent(rig, payment, On(answered=False))
-    waiting = await ask(rig, **payment)
+    waiting = await rig.ask(**payment)
     assert (waiting.status_code, waiting.json()["final"]) == (409, False)
     assert "is being answered" in waiting.json()["reason"]
     assert content.background is not None
     await content.background()
-    assert (await ask(rig, **payment)).status_code == 200
-    assert (await ask(rig, **payment)).status_code == 402
+    assert (await rig.ask(**payment)).status_code == 200
+    assert (await rig.ask(**payment)).status_code == 402
 
 
 @scene
 async def test_a_kill_before_an_answer_was_confirmed_costs_one_more(rig: ServiceRig) -> None:
-    payment = sign(rig, 2, await ask(rig))
+    payment = sign(rig, 2, await rig.ask())
     await spent(rig, payment, On())
-    crashed(rig)
-    assert (await ask(rig, **payment)).status_code == 200
-    crashed(rig)
-    assert (await ask(rig, **payment)).status_code == 402
+    rig.restart()
+    assert (await rig.ask(**payment)).status_code == 200
+    rig.restart()
+    assert (await rig.ask(**payment)).status_code == 402
 
 
 @pytest.mark.parametrize(("answered", "status"), [(True, 409), (False, 200)])
@@ -418,13 +415,13 @@ async def test_a_kill_before_an_answer_was_confirmed_costs_one_more(rig: Service
 async def test_a_full_disk_after_the_answer_serves_nobody_again_but_who_left_before(
     rig: ServiceRig, answered: bool, status: int
 ) -> None:
-    payment = sign(rig, 2, await ask(rig))
+    payment = sign(rig, 2, await rig.ask())
     content = await spent(rig, payment, On(answered))
     assert content.background is not None
     rig.service.store.execute("PRAGMA query_only = 1")  # no statement can write
     await content.background()
     rig.service.store.execute("PRAGMA query_only = 0")
-    assert (await ask(rig, **payment)).status_code == status
+    assert (await rig.ask(**payment)).status_code == status
 
 
 def named(text: str, value: Any = "pay_0123456789abcdef") -> dict[str, str]:
@@ -435,20 +432,20 @@ def named(text: str, value: Any = "pay_0123456789abcdef") -> dict[str, str]:
 
 @scene
 async def test_who_named_a_payment_gets_its_answer_again_and_nobody_else(rig: ServiceRig) -> None:
-    required = await ask(rig)
+    required = await rig.ask()
     assert PAYMENT_IDENTIFIER in (
         read_required(required.headers["PAYMENT-REQUIRED"]).extensions or {}
     )
     plain = sign(rig, 2, required)[PAYMENT_HEADERS[2]]
-    first = await ask(rig, **named(plain))
-    crashed(rig)
-    again = await ask(rig, **named(plain))
+    first = await rig.ask(**named(plain))
+    rig.restart()
+    again = await rig.ask(**named(plain))
     assert (first.status_code, again.status_code) == (200, 200)
     assert (again.content, dict(again.headers)) == (first.content, dict(first.headers))
     assert told(2, again).success
-    thief = await ask(rig, **{PAYMENT_HEADERS[2]: plain})  # what can be read on the chain
+    thief = await rig.ask(**{PAYMENT_HEADERS[2]: plain})  # what can be read on the chain
     assert thief.status_code == 402
-    other = await ask(rig, **named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]]))
+    other = await rig.ask(**named(sign(rig, 2, await rig.ask())[PAYMENT_HEADERS[2]]))
     assert (other.status_code, other.json()["error"]) == (409, "Payment identifier in use")
     assert rig.transfers() == 1
 
@@ -457,41 +454,41 @@ async def test_who_named_a_payment_gets_its_answer_again_and_nobody_else(rig: Se
 async def test_a_named_payment_that_is_sent_twice_at_once_is_to_be_sent_again(
     rig: ServiceRig,
 ) -> None:
-    payment = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]])
+    payment = named(sign(rig, 2, await rig.ask())[PAYMENT_HEADERS[2]])
     with broken(rig, "facilitator", take_time):
-        first, second = await asyncio.gather(ask(rig, **payment), ask(rig, **payment))
+        first, second = await asyncio.gather(rig.ask(**payment), rig.ask(**payment))
     assert (first.status_code, second.status_code, second.json()["final"]) == (200, 409, False)
-    assert (await ask(rig, **payment)).content == first.content
+    assert (await rig.ask(**payment)).content == first.content
     assert rig.transfers() == 1
 
 
 @scene
 async def test_a_kept_answer_ends_with_its_authorization(rig: ServiceRig) -> None:
-    payment = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]])
-    assert (await ask(rig, **payment)).status_code == 200
+    payment = named(sign(rig, 2, await rig.ask())[PAYMENT_HEADERS[2]])
+    assert (await rig.ask(**payment)).status_code == 200
     rig.now[0] += 301
-    later = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]], "pay_another_0123456789")
-    assert (await ask(rig, **later)).status_code == 200
-    assert (await ask(rig, **payment)).status_code == 402
+    later = named(sign(rig, 2, await rig.ask())[PAYMENT_HEADERS[2]], "pay_another_0123456789")
+    assert (await rig.ask(**later)).status_code == 200
+    assert (await rig.ask(**payment)).status_code == 402
     assert rig.transfers() == 2
 
 
 @scene
 async def test_the_answer_to_a_payment_that_settled_late_is_kept_as_well(rig: ServiceRig) -> None:
-    payment = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]])
+    payment = named(sign(rig, 2, await rig.ask())[PAYMENT_HEADERS[2]])
     await lost(rig, payment)
     rig.now[0] += 3600
-    first = await ask(rig, **payment)
-    other = named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]], "pay_another_0123456789")
-    assert (await ask(rig, **other)).status_code == 200
-    again = await ask(rig, **payment)
+    first = await rig.ask(**payment)
+    other = named(sign(rig, 2, await rig.ask())[PAYMENT_HEADERS[2]], "pay_another_0123456789")
+    assert (await rig.ask(**other)).status_code == 200
+    again = await rig.ask(**payment)
     assert (again.status_code, again.content, rig.transfers()) == (200, first.content, 2)
 
 
 @pytest.mark.parametrize("value", ["short", "x" * 129, "pay 0123456789abcdef", 17, {}])
 @scene
 async def test_an_id_of_the_wrong_form_pays_nothing(rig: ServiceRig, value: Any) -> None:
-    refused = await ask(rig, **named(sign(rig, 2, await ask(rig))[PAYMENT_HEADERS[2]], value))
+    refused = await rig.ask(**named(sign(rig, 2, await rig.ask())[PAYMENT_HEADERS[2]], value))
     assert refused.status_code == 402
     assert "16 to 128" in refused.json()["reason"]
     assert rig.transfers() == 0
@@ -500,18 +497,18 @@ async def test_an_id_of_the_wrong_form_pays_nothing(rig: ServiceRig, value: Any)
 @pytest.mark.parametrize("shown", ["accepted by version 2", "beside version 1"])
 @scene
 async def test_a_payer_knows_its_payment_id_before_it_pays(rig: ServiceRig, shown: str) -> None:
-    required = await ask(rig)
+    required = await rig.ask()
     payment_id = required.json()["paymentId"]
     payment = sign(rig, 2 if "2" in shown else 1, required)
     if "1" in shown:
         payment["X_Payment_Id"] = payment_id
     assert (await rig.http.get(f"/api/payments/{payment_id}")).status_code == 404
     await spent(rig, payment, On())  # the answer is lost on the wire
-    assert (await ask(rig, X_Payment_Id=payment_id)).status_code == 200
+    assert (await rig.ask(X_Payment_Id=payment_id)).status_code == 200
     assert (await rig.record(payment_id))["status"] == "settled"
-    assert (await ask(rig, MARKET, X_Payment_Id=payment_id)).status_code == 402
+    assert (await rig.ask(MARKET, X_Payment_Id=payment_id)).status_code == 402
     rig.restart()
-    assert (await ask(rig, X_Payment_Id=payment_id)).status_code == 200
+    assert (await rig.ask(X_Payment_Id=payment_id)).status_code == 200
     assert rig.transfers() == 1
 
 
@@ -520,17 +517,17 @@ async def test_a_payer_knows_its_payment_id_before_it_pays(rig: ServiceRig, show
 async def test_authorizations_for_one_402_are_purchases_each(
     rig: ServiceRig, is_shown: bool
 ) -> None:
-    required = await ask(rig)
+    required = await rig.ask()
     payments = [sign(rig, 2, required) for _ in range(3)]
     if not is_shown:
         texts = [each[PAYMENT_HEADERS[2]] for each in payments]
         hidden = {"accepted.extra.paymentId": None}
         payments = [{PAYMENT_HEADERS[2]: changed(each, hidden)} for each in texts]
-    answers = await asyncio.gather(*(ask(rig, **each) for each in payments))
+    answers = await asyncio.gather(*(rig.ask(**each) for each in payments))
     assert [each.status_code for each in answers] == [200] * 3
     bought = {each.headers["X-Payment-Id"] for each in answers}
     assert (len(bought), rig.transfers()) == (3, 3)
-    again = [await ask(rig, X_Payment_Id=each) for each in bought]
+    again = [await rig.ask(X_Payment_Id=each) for each in bought]
     assert {each.status_code for each in again} == {200}
 
 
@@ -538,28 +535,28 @@ async def test_authorizations_for_one_402_are_purchases_each(
 async def test_the_record_shown_for_a_402_is_that_of_the_payment_that_settled(
     rig: ServiceRig,
 ) -> None:
-    required = await ask(rig)
+    required = await rig.ask()
     poor, payment_id = rig.sign(required, Wallet.create()), required.json()["paymentId"]
     refused = await rig.pay(required, poor)
     assert refused.status_code == 402
     assert refused.json()["reason"].endswith(f"or ask GET /api/payments/{payment_id}")
     assert (await rig.record(payment_id))["status"] == "pending"
-    assert (await ask(rig, **sign(rig, 2, required))).status_code == 200
+    assert (await rig.ask(**sign(rig, 2, required))).status_code == 200
     assert (await rig.record(payment_id))["status"] == "settled"
 
 
 @pytest.mark.parametrize("first", ["one step", "two steps"])
 @scene
 async def test_a_402_is_paid_in_one_step_or_in_two_but_once(rig: ServiceRig, first: str) -> None:
-    required = await ask(rig)
+    required = await rig.ask()
     in_one = sign(rig, 2, required)
     if first == "one step":
-        assert (await ask(rig, **in_one)).status_code == 200
+        assert (await rig.ask(**in_one)).status_code == 200
         second = await rig.pay(required)
         assert (second.status_code, second.json()["error"]) == (409, "Payment already settled")
     else:
         assert (await rig.pay(required)).status_code == 200
-        assert (await ask(rig, **in_one)).status_code == 402
+        assert (await rig.ask(**in_one)).status_code == 402
     assert rig.transfers() == 1
 
 
@@ -568,15 +565,15 @@ async def test_a_402_is_paid_in_one_step_or_in_two_but_once(rig: ServiceRig, fir
 async def test_a_payment_id_that_is_not_of_this_402_is_not_kept(
     rig: ServiceRig, foreign: Any
 ) -> None:
-    required = await ask(rig)
+    required = await rig.ask()
     if foreign == "of the market":
-        foreign = (await ask(rig, MARKET)).json()["paymentId"]
+        foreign = (await rig.ask(MARKET)).json()["paymentId"]
     payment = changed(
         sign(rig, 2, required)["PAYMENT-SIGNATURE"], {"accepted.extra.paymentId": foreign}
     )
-    assert (await ask(rig, PAYMENT_SIGNATURE=payment)).status_code == 200
+    assert (await rig.ask(PAYMENT_SIGNATURE=payment)).status_code == 200
     for path in (QUOTE, MARKET):
-        assert (await ask(rig, path, X_Payment_Id=str(foreign))).status_code == 402
+        assert (await rig.ask(path, X_Payment_Id=str(foreign))).status_code == 402
 
 
 # --- two processes on one database -----------------------------------------------------------
@@ -591,7 +588,7 @@ def db(tmp_path: Path) -> Path:
 def beside(rig: ServiceRig, db: Path) -> Iterator[tuple[Service, httpx.AsyncClient]]:
     """Give the service of another process on the database of the rig, and a client of it."""
     store = Store(db)
-    other = replace(rig.service, store=store, answering=set(), settling=KeyedLocks())
+    other = replace(rig.service, store=store, answering=set(), locks=KeyedLocks())
     app = httpx.ASGITransport(service_app(other))
     yield other, httpx.AsyncClient(transport=app, base_url="http://service.test")
     store.close()
@@ -614,7 +611,7 @@ def at_once(*, is_late: bool = False) -> Fault:
 async def test_what_a_process_answers_no_other_does_however_long_and_by_any_clock(
     rig: ServiceRig, db: Path
 ) -> None:
-    payment = sign(rig, 2, await ask(rig))
+    payment = sign(rig, 2, await rig.ask())
     content = await spent(rig, payment, On())
     rig.now[0] += 3600
     with beside(rig, db) as (service, other):
@@ -631,16 +628,16 @@ async def test_what_a_process_answers_no_other_does_however_long_and_by_any_cloc
 async def test_what_an_ended_process_was_answering_others_answer_at_once(
     rig: ServiceRig, db: Path
 ) -> None:
-    payments = [sign(rig, 2, await ask(rig)) for _ in range(3)]
+    payments = [sign(rig, 2, await rig.ask()) for _ in range(3)]
     with beside(rig, db) as (ended, _), beside(rig, db) as (_, lasting):
         for payment in payments:
             await spent(rig, payment, On(), ended)
         waits = await lasting.post(QUOTE, json=ORDER, headers=payments[0])
         ended.store.close()
         served = [await lasting.post(QUOTE, json=ORDER, headers=payments[0])]
-        served.append(await ask(rig, **payments[1]))  # it may take the number of the ended one
+        served.append(await rig.ask(**payments[1]))  # it may take the number of the ended one
         served.append(await lasting.post(QUOTE, json=ORDER, headers=payments[2]))
-        refused = [await ask(rig, **each) for each in payments]
+        refused = [await rig.ask(**each) for each in payments]
     assert waits.status_code == 409
     assert [each.status_code for each in served] == [200] * 3
     assert [each.status_code for each in refused] == [402] * 3
@@ -651,7 +648,7 @@ async def test_what_an_ended_process_was_answering_others_answer_at_once(
 async def test_two_processes_that_get_one_header_at_once_settle_it_once(
     rig: ServiceRig, db: Path, steps: int, is_late: bool
 ) -> None:
-    required = await ask(rig)
+    required = await rig.ask()
     body = required.json()
     if steps == 1:
         path, sent = QUOTE, {"json": ORDER, "headers": sign(rig, 2, required)}
@@ -673,7 +670,7 @@ async def test_two_processes_that_get_one_header_at_once_settle_it_once(
 async def test_two_processes_that_resolve_a_payment_at_once_settle_it_once(
     rig: ServiceRig, db: Path
 ) -> None:
-    payment = sign(rig, 2, await ask(rig))
+    payment = sign(rig, 2, await rig.ask())
     await lost(rig, payment)
     with beside(rig, db) as (other, client), broken(rig, "rpc", at_once()):
         assert await asyncio.gather(reconcile(rig.service), reconcile(other)) == [1, 1]
@@ -702,13 +699,3 @@ async def spent(
     granted = await gate.find_pass(service, headers, QUOTE, 10_000)
     await gate.spend(service, granted, content, connection)
     return content
-
-
-# --- the rig -----------------------------------------------------------------------------------
-
-
-def crashed(rig: ServiceRig) -> None:
-    """Replace what a service keeps in memory, as a restart does."""
-    fresh: Service = restarted(rig.service)
-    for name in ("entitlements", "settling", "refunding", "answering"):
-        object.__setattr__(rig.service, name, getattr(fresh, name))

@@ -14,7 +14,8 @@ from eth_account import Account
 from starlette.requests import Request
 from starlette.routing import Route
 
-from tests.rig import scene
+from tests.rig import ORDER, ServiceRig, scene
+from tests.service.standard import set_up
 from x402sim.http import page as text_page
 from x402sim.protocol import messages
 from x402sim.protocol.crypto import checksum
@@ -27,11 +28,7 @@ from x402sim.protocol.rules import VERIFICATION, Verification, first_broken
 from x402sim.service.app import service_app
 from x402sim.service.docs import pages
 from x402sim.service.docs.openapi import openapi
-from x402sim.service.docs.pages import (
-    PAGES,
-    interactive_page,
-    llms_txt,
-)
+from x402sim.service.docs.pages import PAGES, interactive_page, llms_txt
 from x402sim.spec.decisions import Decisions, alternatives, decisions
 
 BOTH = pytest.mark.parametrize("choices", [Decisions(), alternatives()], ids=["ours", "others"])
@@ -200,6 +197,7 @@ def test_the_statuses_are_those_decided(choices):
     }
     quote = api["paths"]["/api/perp/quote"]["post"]["responses"]
     assert {"402", str(choices.short_session_status)} <= set(quote)
+    assert "storage-unavailable" in quote["503"]["content"]["application/json"]["examples"]
     created = api["paths"]["/api/sessions/create"]["post"]["responses"]
     assert str(choices.session_created_status) in created
     assert ("402" in api["paths"]["/api/agents"]["get"]["responses"]) is not choices.agents_free
@@ -283,6 +281,10 @@ class Tags(HTMLParser):
         self.found.append((tag, dict(attrs)))
 
 
+def has_handler(about: dict) -> bool:
+    return any(name.startswith("on") for name in about)
+
+
 def test_the_interactive_page_loads_nothing_from_elsewhere_and_links_every_page():
     for name in ("docs.html", "docs.css", "docs.js"):
         assert not re.search(r"https?:|//[a-z]+\.|@import|url\(", shipped(name)), name
@@ -294,7 +296,8 @@ def test_the_interactive_page_loads_nothing_from_elsewhere_and_links_every_page(
     for tag, about in tags:  # it works under a strict content security policy
         assert tag != "style"
         assert tag != "script" or "src" in about
-        assert not [name for name in about if name == "style" or name.startswith("on")]
+        assert not has_handler(about)
+        assert "style" not in about
 
 
 def test_nothing_the_service_says_is_read_as_markup():
@@ -315,33 +318,21 @@ def of_a_browser(name: str) -> str:
     return bytes(told.body).decode()
 
 
-class Anchors(HTMLParser):
-    """The ids of a page and the addresses that it links to; it has no script and no handler."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.ids: set[str] = set()
-        self.links: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        assert tag != "script"
-        told = dict(attrs)
-        assert not [name for name in told if name.startswith("on")]
-        self.ids |= {told["id"]} if "id" in told else set()
-        self.links += [told["href"]] if tag == "a" else []
-
-
 def test_the_links_between_the_pages_of_the_guide_lead_somewhere():
-    names = [
-        each.name for each in (files("x402sim") / "guide").iterdir() if each.name != "__init__.py"
-    ]
-    shown = {name: Anchors(of_a_browser(f"guide/{name}")) for name in names}
-    for name, each in shown.items():
-        for link in [link for link in each.links if "://" not in link and link[0] != "/"]:
+    ids: dict[str, set[str]] = {}
+    links: list[tuple[str, str]] = []
+    for file in (files("x402sim") / "guide").iterdir():
+        if file.name == "__init__.py":
+            continue
+        tags = Tags(of_a_browser(f"guide/{file.name}")).found
+        assert not [tag for tag, about in tags if tag == "script" or has_handler(about)]
+        ids[file.name] = {about["id"] for _, about in tags if "id" in about}
+        links += [(file.name, about["href"]) for tag, about in tags if tag == "a"]
+    for name, link in links:
+        if "://" not in link and link[0] != "/":
             to, _, anchor = link.partition("#")
-            assert not anchor or anchor in shown[to or name].ids, (name, link)
-            assert (to or name) in shown, (name, link)
+            assert not anchor or anchor in ids[to or name], (name, link)
+            assert (to or name) in ids, (name, link)
 
 
 def test_html_in_a_text_is_text_and_others_get_the_text_itself():
@@ -353,3 +344,23 @@ def test_html_in_a_text_is_text_and_others_get_the_text_itself():
     assert 'href="javascript' not in shown
     plain = text_page.answer(Request({"type": "http", "headers": []}), hostile, {})
     assert (bytes(plain.body).decode(), plain.media_type) == (hostile, "text/markdown")
+
+
+# --- for indexes ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("agents_free", [True, False])
+@scene
+async def test_indexes_of_x402_find_what_is_sold(rig: ServiceRig, agents_free: bool) -> None:
+    set_up(rig, decide={"agents_free": agents_free})
+    told = (await rig.http.get("/.well-known/x402")).json()
+    assert told["version"] == 1
+    assert len(told["resources"]) == (2 if agents_free else 3)
+    assert [each["resource"] for each in told["accepts"]] == told["resources"]
+    for url, offered in zip(told["resources"], told["accepts"], strict=True):
+        is_quote = url.endswith("/quote")
+        answer = await (rig.http.post(url, json=ORDER) if is_quote else rig.http.get(url))
+        assert answer.status_code == 402, url
+        (asked,) = answer.json()["accepts"]
+        del asked["extra"]["paymentId"]
+        assert asked == offered

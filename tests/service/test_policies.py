@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.world import playing
-from tests.world.playing import Story, found, standard_payment
-from x402sim import Fault, LiveWorld, Run, Settings, World, events
+from tests.world.playing import Story, found, played, standard_payment
+from x402sim import Fault, LiveWorld, Payer, Run, Settings, World, events
 from x402sim.events import Note
 from x402sim.policies import (
     AskOnce,
@@ -25,13 +25,12 @@ from x402sim.policies import (
     SettleAgain,
     SkipVerify,
 )
-from x402sim.protocol.refusals import Finding
+from x402sim.protocol.refusals import Finding, RequestError
 from x402sim.report.summary import checks_of
 from x402sim.world.story.invariants import ORDER_ONCE, SERVED_IF_PAID
 from x402sim.world.story.payer_client import ORDER
 
 LOST = Fault(victim="facilitator", does="lose answer", path="/settle")
-UNREACHABLE = "Facilitator unreachable"
 
 
 def with_policy(**policy: Any) -> Settings:
@@ -103,20 +102,20 @@ def test_a_lost_request_is_settled_again() -> None:
     assert settlement_of(run) == ["verify", "settle", "settle", "settle"]
 
 
-def test_a_payment_that_a_crash_left_pending_is_forgotten() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        await world.fault(Fault(victim="facilitator", does="crash after", path="/settle"))
-        required = await alice.ask()
-        assert (await alice.pay(required)).status is None
-        await world.advance(60)
-        assert await alice.payment(required.payment_id) == {
-            "error": "Unknown payment",
-            "reason": "No settlement of this payment id is stored.",
-        }
-        assert await alice.balance() == 990_000
-
-    play(story, lost_answer=Forget())
+@played(service=with_policy(lost_answer=Forget()))
+async def test_a_payment_that_a_crash_left_pending_is_forgotten(
+    world: LiveWorld, alice: Payer
+) -> None:
+    await world.fault(Fault(victim="facilitator", does="crash after", path="/settle"))
+    required = await alice.ask()
+    assert (await alice.pay(required)).status is None
+    await world.advance(60)
+    unknown = RequestError.UNKNOWN_PAYMENT
+    assert await alice.payment(required.payment_id) == {
+        "error": unknown.text,
+        "reason": unknown.meaning,
+    }
+    assert await alice.balance() == 990_000
 
 
 # --- verification and the claim ----------------------------------------------------------
@@ -217,31 +216,29 @@ def test_it_serves_before_the_settlement_and_may_never_be_paid() -> None:
     assert run_with(story, serve=ServeBeforeSettle(), invariants=False).outcome == "passed"
 
 
-def test_a_failing_seller_fails_the_same_payments_again() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="9.00")
-        seen = set()
-        for _ in range(30):
-            paid = await alice.buy()
-            first, again = [(await alice.ask(payment_id=paid.payment_id)).status for _ in "12"]
-            assert first == again
-            seen.add(first)
-        assert seen == {200, 402}
-        assert await alice.balance() == 9_000_000 - 30 * 10_000
+@played(service=with_policy(serve=FailToServe(0.3)))
+async def test_a_failing_seller_fails_the_same_payments_again(
+    world: LiveWorld, alice: Payer
+) -> None:
+    seen = set()
+    for _ in range(30):
+        paid = await alice.buy()
+        first, again = [(await alice.ask(payment_id=paid.payment_id)).status for _ in "12"]
+        assert first == again
+        seen.add(first)
+    assert seen == {200, 402}
+    assert await alice.balance() == 1_000_000 - 30 * 10_000
 
-    play(story, serve=FailToServe(0.3))
 
-
-def test_a_failing_seller_fails_whole_sessions_and_refunds_them() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="9.00")
-        paid = await alice.ask_session("0.05", 60)
-        await alice.pay(paid)
-        assert (await alice.ask_session("0.05", 60, payment_id=paid.payment_id)).status == 402
-        await world.advance(100)
-        assert await alice.balance() == 9_000_000
-
-    play(story, serve=FailToServe(1))
+@played(service=with_policy(serve=FailToServe(1)))
+async def test_a_failing_seller_fails_whole_sessions_and_refunds_them(
+    world: LiveWorld, alice: Payer
+) -> None:
+    paid = await alice.ask_session("0.05", 60)
+    await alice.pay(paid)
+    assert (await alice.ask_session("0.05", 60, payment_id=paid.payment_id)).status == 402
+    await world.advance(100)
+    assert await alice.balance() == 1_000_000
 
 
 # --- a policy of the user's own ----------------------------------------------------------
@@ -257,17 +254,14 @@ class AskThrice:
             await payment.wait(60)
 
 
-def test_an_own_policy_is_an_object_with_the_method() -> None:
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        await world.fault(LOST)
-        await world.fault(Fault(victim="rpc", does="refuse", contains="eth_getLogs", times=2))
-        assert (await alice.buy()).status is None, "the payer waits for 90 s"
-        await alice.open_session("0.05", 60)
-        await world.advance(400)
-        assert await alice.balance() == 1_000_000 - 10_000 - 25_000
-
-    play(story, lost_answer=AskThrice(), refund=HalfBack())
+@played(service=with_policy(lost_answer=AskThrice(), refund=HalfBack()))
+async def test_an_own_policy_is_an_object_with_the_method(world: LiveWorld, alice: Payer) -> None:
+    await world.fault(LOST)
+    await world.fault(Fault(victim="rpc", does="refuse", contains="eth_getLogs", times=2))
+    assert (await alice.buy()).status is None, "the payer waits for 90 s"
+    await alice.open_session("0.05", 60)
+    await world.advance(400)
+    assert await alice.balance() == 1_000_000 - 10_000 - 25_000
 
 
 @pytest.mark.parametrize(

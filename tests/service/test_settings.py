@@ -116,7 +116,7 @@ def test_the_final_depth_is_a_number_of_blocks() -> None:
     [
         ({"quote_price": 0.01}, "quote_price: expected a text, got 0.01; did you mean '0.01'"),
         ({"quote_price": "0.00"}, "quote_price: expected more than 0 tokens"),
-        ({"session_max_spend": "1,00"}, "session_max_spend: expected a plain decimal"),
+        ({"quote_price": "1,00"}, "quote_price: expected a plain decimal"),
         ({"indexer_batch": 1.5}, "indexer_batch: expected a whole number above 0, got 1.5"),
         ({"indexer_interval_s": 0}, "indexer_interval_s: expected a number above 0, got 0"),
         ({"session_sweep_s": True}, "session_sweep_s: expected a number above 0, got True"),
@@ -135,21 +135,16 @@ def test_a_price_must_be_one_that_the_token_can_pay() -> None:
     connected = {"private_key": b"k" * 32, "facilitator_url": "", "explorer_url": "", "rpc_url": ""}
     price = Setup(settings=Settings(quote_price="1.5"), **connected).quote_price_base  # type: ignore[arg-type]
     assert price == 1_500_000
-    for wrong in (Settings(quote_price="0.0000001"), Settings(session_max_spend="0.0000001")):
-        with pytest.raises(ValueError, match="cronos-testnet: expected at most 6 fraction digits"):
-            Setup(settings=wrong, **connected)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="cronos-testnet: expected at most 6 fraction digits"):
+        Setup(settings=Settings(quote_price="0.0000001"), **connected)  # type: ignore[arg-type]
 
 
 def test_a_world_takes_the_settings_of_its_service() -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         assert (await alice.ask()).price_base == 250_000
-        assert (await alice.ask_session("0.51", 60)).reason.startswith("expected more than 0.00")
-        assert (await alice.ask_session("0.50", 61)).reason.startswith("expected at most 60 sec")
-        assert (await alice.ask_session("0.50", 60)).status == 402
 
-    mine = Settings(quote_price="0.25", session_max_spend="0.50", session_max_duration_s=60)
-    run = World(service=mine).play(story)
+    run = World(service=Settings(quote_price="0.25")).play(story)
     assert run.outcome == "passed", run.reason
     with pytest.raises(ValueError, match="service: expected Settings, got"):
         World(service="0.25")  # type: ignore[arg-type]

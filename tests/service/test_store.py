@@ -8,8 +8,7 @@ import pytest
 
 from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, SESSIONS
 from x402sim.service.store import Store
-from x402sim.service.store.backoff import Wait, after_failure
-from x402sim.service.store.database import Database
+from x402sim.service.store.database import Database, Wait, after_failure
 
 
 def test_a_file_is_opened_again(tmp_path):
@@ -157,11 +156,11 @@ def test_what_failed_waits_behind_what_is_new_and_is_looked_at_once_after_a_star
     """It waits for twice as long each time, from the first wait to the longest."""
     store = waiting(50)
     first, second, third, *_ = (each.attempt for each in store.payments.pending(0.0, 3))
-    store.payments.look_later({first: Wait(9.0, 4.0), second: Wait(8.0, 4.0)})
+    store.put_off("payments", {first: Wait(9.0, 4.0), second: Wait(8.0, 4.0)})
     due = [each.attempt for each in store.payments.pending(9.0, 99)]
     assert (due[0], due[-2:], len(due)) == (third, [second, first], 50)
     assert first not in {each.attempt for each in store.payments.pending(8.9, 99)}
-    store.payments.look_now()
+    store.end_waits("payments")
     assert [each.attempt for each in store.payments.pending(0.0, 2)] == [first, second]
     store.close()
     waits, last_s = [], 0.0

@@ -1,18 +1,129 @@
-"""The service's calls to others: what their answers mean."""
+"""The service's calls to others: what their answers mean, and that any answer is understood or not.
+
+Whatever facilitator, node and explorer answer, the other side is unavailable at worst.
+"""
 
 import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given, settings, strategies as st
 
-from x402sim.http.exchange import OverClient
+from tests.payer.test_reading import STATUSES, as_bytes, changed, charsets, values
+from tests.strategies import requirements
+from x402sim import Wallet
+from x402sim.http.exchange import OverClient, Transport
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.header import present
 from x402sim.protocol.refusals import Refusal
 from x402sim.service.setup import Setup
+from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.cronos import CRONOS, refusal_of
-from x402sim.service.upstream.dialect import Verdict
+from x402sim.service.upstream.facilitator import Verdict
+
+WALLET = Wallet(b"k" * 32)
+WORD = "0x" + "0" * 63 + "1"
+LOG = {"address": "0x" + "1" * 40, "topics": [WORD, WORD, WORD], "data": WORD,
+       "transactionHash": WORD, "blockNumber": "0x1"}  # fmt: skip
+RECEIPT = {"status": "0x1", "blockNumber": "0x1", "logs": [LOG], "transactionHash": WORD}
+BLOCK = {"number": "0x1", "timestamp": "0x2", "hash": WORD}
+SETTLED = {"x402Version": 1, "event": "payment.settled", "txHash": WORD, "from": WALLET.address,
+           "to": "0x" + "2" * 40, "value": "1", "blockNumber": 1, "network": "cronos-testnet",
+           "timestamp": "2026-01-01T00:00:00Z"}  # fmt: skip
+VERDICT = {"isValid": True, "invalidReason": None}
+
+
+def results(*honest: Any) -> st.SearchStrategy[bytes]:
+    """JSON-RPC answers whose result is honest, nearly so, or anything."""
+    nearly = [changed(each) for each in honest if isinstance(each, dict)]
+    found = st.one_of(values, st.sampled_from(honest), *nearly)
+    called = found.map(lambda each: {"jsonrpc": "2.0", "id": 1, "result": each})
+    return st.binary() | as_bytes(values) | as_bytes(called)
+
+
+def call(bodies: list[bytes], act: Callable[[Transport], Coroutine[Any, Any, Any]],
+         status: int = 200, charset: str = "utf-8") -> list[httpx.Request]:  # fmt: skip
+    """Call a server that gives these answers in turn; what the service documents may be raised.
+
+    Returns the requests.
+    """
+    left, seen = list(bodies), []
+
+    def serve(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
+        kind = {"Content-Type": f"application/json; charset={charset}"}
+        return httpx.Response(
+            status, content=left.pop() if len(left) > 1 else left[0], headers=kind
+        )
+
+    async def main() -> None:
+        async with httpx.AsyncClient(transport=httpx.MockTransport(serve)) as http:
+            await act(OverClient(http))
+
+    with suppress(Unavailable, OutcomeUnknown):
+        asyncio.run(main())
+    return seen
+
+
+SETUP = Setup(
+    private_key=b"k" * 32, facilitator_url="http://f", explorer_url="http://e", rpc_url="http://r"
+)
+chain = results(RECEIPT, BLOCK, [LOG], WORD, "0x0", None, {"blockNumber": "0x1"})
+
+
+facilitator = (
+    st.binary() | as_bytes(values) | as_bytes(changed(SETTLED)) | as_bytes(changed(VERDICT))
+)
+payment = present(WALLET.payment_header(requirements(), 1_800_000_000))
+CALLS: dict[str, tuple[Callable[[Transport], Coroutine[Any, Any, Any]], Any]] = {
+    "a nonce": (lambda to: SETUP.rpc(to).nonce_state(WALLET.address_bytes, bytes(32)), chain),
+    "a transaction": (lambda to: SETUP.explorer(to).transaction(WORD), chain),
+    "settle": (lambda to: SETUP.facilitator(to).settle(payment, requirements()), facilitator),
+    "verify": (lambda to: SETUP.facilitator(to).verify(payment, requirements()), facilitator),
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+@settings(max_examples=40)
+@given(st.data(), STATUSES, charsets)
+def test_others_may_answer_anything(what: str, data: Any, status: int, charset: str) -> None:
+    act, answers = CALLS[what]
+    call(data.draw(st.lists(answers, min_size=1, max_size=6)), act, status, charset)
+
+
+def test_the_honest_answers_of_these_tests_are_understood() -> None:
+    moved = []
+
+    async def settle(to: Transport) -> None:
+        wanted = requirements(max_amount_required="1")
+        paid = present(WALLET.payment_header(wanted, 1_800_000_000))
+        moved.append(await SETUP.facilitator(to).settle(paid, wanted))
+
+    call([json.dumps(SETTLED).encode()], settle)
+    assert moved[0].tx_hash == WORD
+
+
+def test_the_dialect_of_the_settings_is_spoken() -> None:
+    dialect = replace(
+        CRONOS,
+        verify_path="/v9/check",
+        request=lambda payment, requirements: payment.text.encode(),
+        read_verdict=lambda body: Verdict(is_valid=body == b"good"),
+    )
+    told = []
+
+    async def verify(to: Transport) -> None:
+        facilitator = replace(SETUP, dialect=dialect).facilitator(to)
+        told.append(await facilitator.verify(present("header"), requirements()))
+
+    (asked,) = call([b"good"], verify)
+    assert told == [Verdict(is_valid=True)]
+    assert (asked.url.path, asked.content) == ("/v9/check", b"header")
 
 
 @pytest.mark.clause("7/insufficient-balance", "7/authorization-expired")
@@ -36,28 +147,3 @@ def test_an_error_of_a_cronos_facilitator_becomes_a_text_of_section_7(error, ref
 def test_no_error_of_a_facilitator_claims_what_only_the_service_can_know():
     own = {Refusal.ALREADY_SETTLED, Refusal.MISMATCH, Refusal.PENDING, Refusal.UNREACHABLE}
     assert own.isdisjoint(refusal_of(error.value) for error in SettleError)
-
-
-def test_the_dialect_of_the_settings_is_spoken():
-    dialect = replace(
-        CRONOS,
-        verify_path="/v9/check",
-        request=lambda payment, requirements: payment.text.encode(),
-        read_verdict=lambda body: Verdict(is_valid=body == b"good"),
-    )
-    setup = Setup(
-        private_key=b"k" * 32, facilitator_url="http://f", explorer_url="", rpc_url="",
-        dialect=dialect,
-    )  # fmt: skip
-    seen = []
-
-    def answer(request):
-        seen.append((request.url.path, request.content))
-        return httpx.Response(200, content=b"good")
-
-    async def verdict():
-        async with httpx.AsyncClient(transport=httpx.MockTransport(answer)) as http:
-            return await setup.facilitator(OverClient(http)).verify(present("header"), None)
-
-    assert asyncio.run(verdict()) == Verdict(is_valid=True)
-    assert seen == [("/v9/check", b"header")]

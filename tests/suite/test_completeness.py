@@ -7,11 +7,10 @@ import httpx
 import pytest
 
 from tests.mutants.rows import MUTANTS
-from x402sim import TESTNET
+from x402sim import TESTNET, Settings
 from x402sim.clock import Clock
 from x402sim.policies import NeverRefund, ServicePolicy
 from x402sim.rng import Rng
-from x402sim.service.settings import Settings
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 from x402sim.suite.preflight import examine

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.mutants.change import Service
 from tests.mutants.middleware import Answer, Request, Serve, answer, middleware
 from x402sim import TESTNET
 from x402sim.clock import Clock
 from x402sim.http.bounded import Limits
 from x402sim.rng import Rng
-from x402sim.service.state import Service
 from x402sim.spec.ground import BINDING
 from x402sim.suite.check import check
 from x402sim.suite.engine import all_checks, run

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from tests.mutants.change import Change
+from tests.mutants.change import Change, Service
 from tests.mutants.middleware import Answer, Request, Serve, answer, middleware
-from x402sim.service.state import Service
 
 LONG = "9" * 5000
 HUGE = 10**400

@@ -21,7 +21,7 @@ from x402sim.payer.errors import PaymentFailed
 from x402sim.report.summary import checks_of
 from x402sim.rng import Rng
 from x402sim.service import attempts
-from x402sim.service.store.payment_records import Claim, PaymentRecords, Stored
+from x402sim.service.store.payment_records import PaymentRecords, Stored
 from x402sim.service.store.session_budgets import SessionBudgets
 from x402sim.spec.needs import Need
 from x402sim.world.server.listen import Listen
@@ -481,9 +481,9 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
     async def forgetful(*_: object) -> None:
         """Find no earlier attempt."""
 
-    def insert_pending(stored: PaymentRecords, wanted: Claim) -> Stored | None:
+    def insert_pending(stored: PaymentRecords, wanted: Stored) -> Stored | None:
         """Forget earlier attempts, as a service without a record would."""
-        stored._db.execute("DELETE FROM payments WHERE payment_id = ?", wanted.payment_id)
+        stored._db.execute("DELETE FROM payments WHERE payment_id = ?", wanted.record.payment_id)
         return honest(stored, wanted)
 
     async def story(world: LiveWorld) -> None:

@@ -22,7 +22,7 @@ from x402sim.protocol.messages import (
     SettlementRequest,
 )
 from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid
-from x402sim.service import gate, one_step, payments, proofs, quotes, required, sessions
+from x402sim.service import gate, one_step, payments, proofs, quotes, sessions
 from x402sim.service.agents import agents
 from x402sim.service.docs.routes import documentation
 from x402sim.service.issue import AGENTS, MARKET, PAY, QUOTE, SESSIONS
@@ -37,7 +37,12 @@ Handler = Callable[[Service, Request], Awaitable[Response]]
 async def perp_quote(service: Service, request: Request) -> Response:
     """POST /api/perp/quote: 402, or the quote (4.2/price, 4.2/quote, 1/repeat-served)."""
     body = await web.read_body(request)
-    return await sell(service, request, QUOTE, lambda: _quoted(service, body))
+
+    def quoted() -> Response:
+        order: QuoteRequest = web.parse(body, QuoteRequest)
+        return web.answer({"quote": quotes.quote(service.settings, order)})
+
+    return await sell(service, request, QUOTE, quoted)
 
 
 async def perp_market(service: Service, request: Request) -> Response:
@@ -55,7 +60,7 @@ async def sell(
     before = None if flow or settings.decisions.gate_before_body else prepare()
     shown = gate.shown(request)
     if not shown:
-        return required.payment_required(service, request, resource, price)
+        return gate.payment_required(service, request, resource, price)
     try:
         granted = await gate.find_pass(service, shown, resource, price)
         if flow is not None and granted.paid is not None:
@@ -77,14 +82,8 @@ async def sell(
             raise
         return web.answer(ErrorBody(failed.error, failed.reason), failed.status, receipt)
     except Unpaid as why:
-        return required.payment_required(service, request, resource, price, why)
+        return gate.payment_required(service, request, resource, price, why)
     return content
-
-
-def _quoted(service: Service, body: bytes) -> Response:
-    """Return the answer with the quote for the order in a body; raises `Refused` 400."""
-    order: QuoteRequest = web.parse(body, QuoteRequest)
-    return web.answer({"quote": quotes.quote(service.settings, order)})
 
 
 async def pay(service: Service, request: Request) -> Response:
@@ -94,7 +93,7 @@ async def pay(service: Service, request: Request) -> Response:
         return web.answer(await payments.pay(service, asked))
     except SettlementRefused as refused:
         record_refusal(service, asked.payment_id, refused)
-        return required.refused(service, refused)
+        return gate.refused(service, refused)
     except sqlite3.Error as failure:  # a claimed header may have been paid, any other may still be
         return web.storage_unavailable(request, failure, final=False)
 

@@ -7,15 +7,17 @@ Clauses: 5/nonce-once, 7/payment-already-settled, 7/nonce-already-used.
 
 import msgspec
 
+from x402sim.protocol.crypto import checksum
 from x402sim.protocol.differences import times
 from x402sim.protocol.header import PresentedPayment
-from x402sim.protocol.messages import PaymentRequirements
+from x402sim.protocol.messages import PaymentRecord, PaymentRequirements
+from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
 from x402sim.protocol.rules import Presented, Rules, first_broken
 from x402sim.service.issue import IssuedTerms
 from x402sim.service.reconcile import follow_chain
 from x402sim.service.state import Service
-from x402sim.service.store.payment_records import Claim, Stored
+from x402sim.service.store.payment_records import ClaimedAuthorization, Stored
 from x402sim.service.upstream.calls import Unavailable
 
 MAX_ATTEMPTS = 8
@@ -47,15 +49,20 @@ async def check(service: Service, attempt: Attempt) -> tuple[Stored | None, bool
     authorization is not used yet. The record is pending, or settled if the chain says only now
     that it was paid. Raises `SettlementRefused` if the id is used (7/payment-already-settled), if
     another header may still pay for it, if the authorization was used before
-    (7/nonce-already-used), or if it lasts too long.
+    (7/nonce-already-used), or if it lasts too long
+    (decision 4.1/longest-window).
     """
     sent = service.store.payments.attempts(attempt.payment_id)
     earlier = await _earlier_attempt(service, attempt, sent) if sent else None
     if earlier is not None:
         return earlier, earlier.seen_unused
     require(service, service.freshness_rules, attempt)
-    if attempt.payment.valid_before - service.clock.now_s() > service.settings.most_ahead_s:
-        raise _too_long(service, attempt)
+    until_s, now_s = attempt.payment.valid_before, service.clock.now_s()
+    most_s = max(service.settings.longest_window_s, 2 * service.settings.max_timeout_s)
+    if until_s - now_s > most_s:
+        told = times("validBefore", until_s, now_s)
+        reason = f"{told}; at most {most_s:.0f} s ahead of that are taken"
+        raise SettlementRefused(Refusal.INVALID_SIGNATURE, reason)
     return None, await _is_unused(service, attempt)
 
 
@@ -65,13 +72,25 @@ def claim(service: Service, attempt: Attempt, *, seen_unused: bool) -> Stored:
     Raises `SettlementRefused` if it pays for another payment id (7/nonce-already-used), if its
     402 is paid in one step and in two, or if another process on this database was faster.
     """
-    new = Claim(
+    payment, issued, auth = attempt.payment, attempt.issued, attempt.payment.authorization
+    record = PaymentRecord(
         payment_id=attempt.payment_id,
-        offered_id=attempt.offered_id,
-        payment=attempt.payment,
-        issued=attempt.issued,
-        timestamp_ms=service.clock.now_ms(),
+        tx_hash=None,
+        from_address=checksum(auth.from_) if auth else "",
+        to_address=issued.pay_to,
+        amount=issued.max_amount_required,
+        resource_url=issued.resource,
+        status="pending",
+        block_number=None,
+        timestamp=service.clock.now_ms(),
+    )
+    until_s = min(payment.valid_before, MAX_STORED)
+    new = Stored(
+        record=record,
+        authorization=ClaimedAuthorization(auth.from_, auth.nonce, until_s) if auth else None,
+        header=payment.text,
         duration=attempt.terms.duration,
+        offered_id=attempt.offered_id,
         can_pay=attempt.can_pay,
         seen_unused=seen_unused,
     )
@@ -111,15 +130,6 @@ def require(service: Service, rules: Rules[Presented, Refusal], attempt: Attempt
         raise SettlementRefused(broken.refusal, broken.reason(case))
 
 
-def _too_long(service: Service, attempt: Attempt) -> SettlementRefused:
-    """Return the refusal of an authorization that lasts too long (decision 4.1/longest-window)."""
-    until_s, now_s = attempt.payment.valid_before, service.clock.now_s()
-    most_s = f"{service.settings.most_ahead_s:.0f}"
-    told = times("validBefore", until_s, now_s)
-    reason = f"{told}; at most {most_s} s ahead of that are taken"
-    return SettlementRefused(Refusal.INVALID_SIGNATURE, reason)
-
-
 async def _earlier_attempt(
     service: Service, attempt: Attempt, earlier: list[Stored]
 ) -> Stored | None:
@@ -138,7 +148,7 @@ async def _earlier_attempt(
         finding = await follow_chain(service, stored)
         if finding is Finding.PAID:
             if is_same:
-                return payments.attempt(stored.attempt)
+                return payments.now(stored)
             raise SettlementRefused(Refusal.ALREADY_SETTLED)
         if finding is Finding.NEVER or has_failed:
             continue
@@ -164,7 +174,7 @@ def _resumed(service: Service, attempt: Attempt, earlier: Stored) -> Stored:
         if payments.rival(attempt.payment_id, attempt.offered_id) is not None:
             raise _claimed_otherwise(service, attempt)
         payments.set_may_move(earlier.attempt, True)
-    now = payments.attempt(earlier.attempt) or earlier
+    now = payments.now(earlier) or earlier
     return msgspec.structs.replace(now, may_move=earlier.may_move)
 
 

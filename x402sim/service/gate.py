@@ -1,9 +1,9 @@
-"""The payment gate: whether a request carries a valid proof of payment (section 5).
+"""The payment gate: whether a request carries a valid proof of payment (section 5), and the 402.
 
 `find_pass` looks for the proof and changes nothing; `spend` debits the session, if the proof is a
 session id, and settles the payment, if it is an authorization. Between the two the endpoint
 validates the body and prepares its answer, so that a request that is not served costs nothing.
-Clause: 5/session-debit.
+Clauses: 1/unpaid-402, 5/session-debit, 7/payment-required.
 """
 
 from collections.abc import Mapping
@@ -13,8 +13,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from x402sim import events
+from x402sim.http import web
 from x402sim.http.web import Connection
-from x402sim.protocol.refusals import Unpaid
+from x402sim.protocol.messages import ErrorBody
+from x402sim.protocol.offers import written
+from x402sim.protocol.refusals import RequestError, SettlementRefused, Unpaid, status_of
+from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.service import one_step, x402_header
 from x402sim.service.policies.serving import ServeSettled
 from x402sim.service.proofs import can_pay, served_id
@@ -29,8 +33,7 @@ _PROOFS = frozenset(
 class Pass(msgspec.Struct, frozen=True):
     """A proof of payment for one resource: exactly one of three.
 
-    A session is debited, and what is `paid` in one step is settled. Whether a session `by_debit`
-    can pay, only its debit tells: to ask first would be one more statement.
+    A session is debited, and what is `paid` in one step is settled.
     """
 
     resource: str
@@ -38,7 +41,6 @@ class Pass(msgspec.Struct, frozen=True):
     payment_id: str | None = None
     session_id: str | None = None
     paid: x402_header.OneStep | None = None
-    by_debit: bool = False
 
 
 def shown(request: Request) -> dict[str, str]:
@@ -62,7 +64,7 @@ async def find_pass(
     payment_id, session_id = headers.get("x-payment-id"), headers.get("x-session-id")
     serve = service.settings.policy.serve
     if session_id is not None and len(headers) == 1 and type(serve) is ServeSettled:
-        return Pass(resource, amount_base, session_id=session_id, by_debit=True)
+        return Pass(resource, amount_base, session_id=session_id)  # its debit asks whether it can
     if payment_id is not None:
         payment_id = await served_id(service, payment_id, resource)
     is_first = session_id is None or service.settings.decisions.payment_id_first
@@ -77,8 +79,8 @@ async def find_pass(
 
 
 async def confirm(service: Service, granted: Pass) -> None:
-    """Look up a session that only its debit would try; raises `Unpaid` if it cannot pay."""
-    session_id = granted.session_id if granted.by_debit else None
+    """Look up a session, which only its debit may have tried; raises `Unpaid` if it cannot pay."""
+    session_id = granted.session_id
     if session_id is not None and not await can_pay(service, session_id, granted.amount_base):
         raise Unpaid
 
@@ -115,3 +117,49 @@ def _debit(service: Service, granted: Pass, session_id: str) -> None:
         session_id=session_id, amount_base=amount_base, released_base=released
     )
     service.record(debited)
+
+
+# --- what answers who has not paid -------------------------------------------------------
+
+_NOTHING_SHOWN = Unpaid()
+
+
+def payment_required(
+    service: Service,
+    request: Request,
+    resource: str,
+    amount_base: int,
+    why: Unpaid = _NOTHING_SHOWN,
+) -> Response:
+    """Return the 402 with new payment requirements (1/unpaid-402, 7/payment-required).
+
+    It offers both versions of the standard, too. A payment that may still be settled is answered
+    as by POST /api/pay.
+    """
+    setup, settings = service.setup, service.settings
+    if why.retryable is not None:
+        return refused(service, why.retryable, why.headers)
+    if settings.decisions.short_session_status != 402:
+        session = service.store.sessions.get(web.header(request, b"x-session-id") or "")
+        if session is not None and session.state == "active":  # so it is short of budget
+            raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=settings.decisions)
+    required = service.issuer.issue(resource, amount_base, service.clock.now_s())
+    if not settings.one_step:
+        return web.answer(required, 402)
+    body, header = written(
+        required,
+        setup.network,
+        url=web.url_of(request),
+        error=why.code,
+        reason=why.told,
+        flow=settings.payment_flow,
+    )
+    return web.answer(msgspec.Raw(body), 402, {REQUIRED_HEADER: header, **why.headers})
+
+
+def refused(
+    service: Service, why: SettlementRefused, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return the error that answers a payment that was not settled."""
+    told = ErrorBody(error=why.refusal.text, reason=why.reason, final=why.final)
+    return web.answer(told, status_of(why.refusal, service.settings.decisions), headers or {})

@@ -9,8 +9,6 @@ Clauses: 1/indexer, 3/indexed-status, 6/reputation, 8/indexer-batch, 8/indexer-q
 import logging
 from typing import Literal
 
-import msgspec
-
 from x402sim import events
 from x402sim.protocol.refusals import Finding
 from x402sim.service.reconcile import (
@@ -29,73 +27,48 @@ from x402sim.service.upstream.calls import Unavailable
 log = logging.getLogger("x402sim")
 
 Result = Literal["matched", "reverted", "unknown", "unanswered"]
-Shallow = tuple[list[Stored], list[tuple[Stored, int]], list[tuple[str, str]]]
-"""Payments; failed attempts, each with the height that failed it; refunds, by their sessions."""
 
 
-class IndexerRun(msgspec.Struct, frozen=True):
-    """The counts of one run: asked for, found in a block, reverted, unknown, unanswered.
-
-    `backlog` counts the records that still have no block.
-    """
-
-    asked: int = 0
-    matched: int = 0
-    reverted: int = 0
-    unknown: int = 0
-    unanswered: int = 0
-    backlog: int = 0
-
-
-async def run(service: Service) -> IndexerRun:
+async def run(service: Service) -> events.IndexerRan:
     """Complete one batch of records with their blocks (1/indexer), then the reputations.
 
     What earlier runs have stored is looked at again, after the batch: what the explorer shows now,
-    the next run asks the node about, when its block may be deep enough.
-    A payment whose transfer was undone is pending or failed, any other stays settled
+    the next run asks the node about, when its block may be deep enough. Of each, one run takes a
+    batch at most. A payment whose transfer was undone is pending or failed, any other stays settled
     (3/indexed-status).
     """
     settings, payments = service.settings, service.store.payments
-    shallow, batch = _shallow(service), payments.unindexed(settings.indexer_batch)
+    most = settings.indexer_batch
+    shallow = payments.shallow(most) + payments.shallow_failures(most)
+    refunds, batch = service.store.sessions.shallow_refunds(most), payments.unindexed(most)
     results = [await _index(service, stored) for stored in batch]
-    changed = await _look_again_at_all(service, *shallow)
+    changed = await _look_again_at_all(service, shallow, refunds)
     if changed or "matched" in results or "reverted" in results:
         payments.update_reputation(settings.reputation)
-    counts = {name: results.count(name) for name in ("matched", "reverted", "unknown")}
-    done = IndexerRun(
+    ran = events.IndexerRan(
         asked=len(batch),
+        matched=results.count("matched"),
+        reverted=results.count("reverted"),
+        unknown=results.count("unknown"),
         unanswered=results.count("unanswered"),
         backlog=payments.backlog(),
-        **counts,
     )
-    service.record(events.IndexerRan(**msgspec.structs.asdict(done)))
-    return done
-
-
-def _shallow(service: Service) -> Shallow:
-    """Return what is not deep enough now: at most one batch of each, oldest first."""
-    limit, payments = service.settings.indexer_batch, service.store.payments
-    refunds = service.store.sessions.shallow_refunds(limit)
-    return payments.shallow(limit), payments.shallow_failures(limit), refunds
+    service.record(ran)
+    return ran
 
 
 async def _look_again_at_all(
-    service: Service,
-    payments: list[Stored],
-    failures: list[tuple[Stored, int]],
-    refunds: list[tuple[str, str]],
+    service: Service, attempts: list[Stored], refunds: list[tuple[str, str]]
 ) -> bool:
-    """Look again at what was not deep enough; tell whether a payment has changed."""
-    if not payments and not failures and not refunds:
+    """Look again at what was not deep enough; tell whether the status of a payment has changed."""
+    if not attempts and not refunds:
         return False
     try:
         height = await service.rpc.height()
     except Unavailable as error:
         log.warning("the node did not answer: %s", error)
         return False
-    changes = [await _look_again(service, each, height) for each in payments]
-    for stored, failed_at in failures:
-        changes.append(await _is_paid_after_all(service, stored, height - failed_at))
+    changes = [await _look_again(service, each, height) for each in attempts]
     for session_id, tx_hash in refunds:
         await look_again_at_refund(service, session_id, tx_hash, height)
     return any(changes)
@@ -106,9 +79,9 @@ async def _index(service: Service, listed: Stored) -> Result:
 
     If the explorer does not show that the transaction made the payment, the chain decides.
     """
-    async with service.settling.hold(listed.record.payment_id):
-        stored = _settled(service, listed)
-        if stored is None:
+    async with service.locks.hold(listed.record.payment_id):
+        stored = service.store.payments.now(listed)
+        if stored is None or stored.record.status != "settled":
             return "unknown"
         tx_hash = str(stored.record.tx_hash)
         try:
@@ -140,39 +113,33 @@ async def _decide(service: Service, stored: Stored, *, is_mined: bool) -> Result
 
 
 async def _look_again(service: Service, listed: Stored, height: int) -> bool:
-    """Look again at one payment that has a block; tell whether it is settled no more."""
-    async with service.settling.hold(listed.record.payment_id):
-        stored = _settled(service, listed)
-        if stored is None:
+    """Look again at a payment that has a block, or has failed; tell whether its status changes."""
+    status, payments = listed.record.status, service.store.payments
+    async with service.locks.hold(listed.record.payment_id):
+        stored = payments.now(listed)
+        if stored is None or stored.record.status != status:
             return False
-        tx_hash = str(stored.record.tx_hash)
-        try:
-            found = await service.rpc.transaction(tx_hash)
-        except Unavailable as error:
-            log.warning("the node did not answer for %s: %s", tx_hash, error)
-            return False
-        if found is None or not pays_for(found, stored):
-            return await follow_chain(service, stored) in (Finding.NEVER, Finding.NOT_YET)
-        deep = is_deep(service, found.block_number, height)
-        if deep or found.block_number != stored.record.block_number:
-            set_block(service, stored, tx_hash, found.block_number, is_deep=deep)
-        return False
-
-
-async def _is_paid_after_all(service: Service, listed: Stored, blocks: int) -> bool:
-    """Look again at an attempt that failed so many blocks ago; tell whether it is settled now."""
-    payments = service.store.payments
-    async with service.settling.hold(listed.record.payment_id):
-        stored = payments.attempt(listed.attempt)
-        if stored is None or stored.record.status != "failed":
+        if status == "settled" and not await _is_undone(service, stored, height):
             return False
         finding = await follow_chain(service, stored)
-        if finding is Finding.NEVER and blocks >= service.settings.final_depth:
+        if status == "settled":
+            return finding in (Finding.NEVER, Finding.NOT_YET)
+        if finding is Finding.NEVER and is_deep(service, listed.failed_at or 0, height):
             payments.set_deep(stored.attempt)
         return finding is Finding.PAID
 
 
-def _settled(service: Service, listed: Stored) -> Stored | None:
-    """Return a record as it is now, if it is still settled."""
-    stored = service.store.payments.attempt(listed.attempt)
-    return stored if stored is not None and stored.record.status == "settled" else None
+async def _is_undone(service: Service, stored: Stored, height: int) -> bool:
+    """Tell whether the node does not show a payment's transaction; store how deep it is."""
+    tx_hash = str(stored.record.tx_hash)
+    try:
+        found = await service.rpc.transaction(tx_hash)
+    except Unavailable as error:
+        log.warning("the node did not answer for %s: %s", tx_hash, error)
+        return False
+    if found is None or not pays_for(found, stored):
+        return True
+    deep = is_deep(service, found.block_number, height)
+    if deep or found.block_number != stored.record.block_number:
+        set_block(service, stored, tx_hash, found.block_number, is_deep=deep)
+    return False

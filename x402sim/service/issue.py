@@ -10,14 +10,15 @@ Clauses: 2.1/*, 2.2/*, 8/timeout.
 
 import hmac
 import struct
-from functools import lru_cache, partial
+from functools import lru_cache
 
 import msgspec
 from msgspec.structs import replace
 
-from x402sim.protocol.crypto import checksum
+from x402sim.protocol.crypto import Address, checksum
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import PaymentRequired, PaymentRequirements
+from x402sim.protocol.networks import Network
 from x402sim.protocol.seal import CONTENT_BYTES, Seal
 from x402sim.rng import Stream
 from x402sim.service.setup import Setup
@@ -66,19 +67,20 @@ class IssuedTerms(msgspec.Struct, frozen=True):
     duration: int = 0
 
 
-def asked(setup: Setup, resource: str, amount_base: int) -> PaymentRequired:
+def asked(
+    network: Network, pay_to: Address, max_timeout_s: int, resource: str, amount_base: int
+) -> PaymentRequired:
     """Return what a 402 asks for a resource at one price, without a payment id (2.1/requirements).
 
     Its requirements have a description (2.1/description-shown).
     """
-    pay_to = setup.wallet if resource == SESSIONS else setup.pay_to
     requirements = PaymentRequirements(
         scheme="exact",
-        network=setup.network.name,
+        network=network.name,
         pay_to=checksum(pay_to),
-        asset=checksum(setup.network.asset),
+        asset=checksum(network.asset),
         max_amount_required=str(amount_base),
-        max_timeout_seconds=setup.settings.max_timeout_s,
+        max_timeout_seconds=max_timeout_s,
         resource=resource,
         description=RESOURCES[resource].description,
     )
@@ -87,7 +89,7 @@ def asked(setup: Setup, resource: str, amount_base: int) -> PaymentRequired:
         payment_id="",
         payment_requirements=requirements,
         message=f"Payment of {amount_base} base units is required to access {resource}",
-        network=setup.network.name,
+        network=network.name,
     )
 
 
@@ -107,7 +109,7 @@ class Issuer:
             )
         )
         self._key, self._seal = key, Seal(key, context.encode())
-        self._asked = lru_cache(maxsize=64)(partial(asked, setup))
+        self._asked = lru_cache(maxsize=64)(self._ask)
 
     def issue(
         self, resource: str, amount_base: int, now_s: int, duration: int = 0
@@ -120,6 +122,11 @@ class Issuer:
         terms = IssuedTerms(resource, amount_base, expires_s, duration)
         payment_id = self._sealed(terms, self._salts.randbytes(_SALT_BYTES))
         return replace(self._asked(resource, amount_base), payment_id=payment_id)
+
+    def _ask(self, resource: str, amount_base: int) -> PaymentRequired:
+        setup = self._setup
+        pay_to = setup.wallet if resource == SESSIONS else setup.pay_to
+        return asked(setup.network, pay_to, setup.settings.max_timeout_s, resource, amount_base)
 
     def requirements(self, resource: str, amount_base: int) -> PaymentRequirements:
         """Return the payment requirements of a resource at one price."""

@@ -22,7 +22,7 @@ from x402sim.protocol.x402 import RESPONSE_HEADERS, Settlement, network_name, to
 from x402sim.service import payments
 from x402sim.service.proofs import is_entitled
 from x402sim.service.state import Service
-from x402sim.service.store.answers import KeptAnswer
+from x402sim.service.store.served import KeptAnswer
 from x402sim.service.unsettled import record_refusal
 from x402sim.service.x402_header import OneStep
 

@@ -31,7 +31,7 @@ from x402sim.service.unsettled import (
     why_not_moved,
 )
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.dialect import Moved, NotMoved
+from x402sim.service.upstream.facilitator import Moved, NotMoved
 
 _NODE_SILENT = "the chain's node did not answer, so nothing was sent to the facilitator"
 
@@ -50,7 +50,7 @@ async def pay(
     """
     policy = service.settings.policy
     attempt = await validate(service, request, offered_id)  # step 1
-    async with service.settling.hold(request.payment_id):
+    async with service.locks.hold(request.payment_id):
         stored, is_unused = await check(service, attempt)
         if stored is not None and stored.record.status == "settled":
             return stored_receipt(service, request.payment_id)
@@ -82,7 +82,7 @@ async def accept(service: Service, request: SettlementRequest, offered_id: str |
     """
     policy = service.settings.policy
     attempt = await validate(service, request, offered_id)
-    async with service.settling.hold(request.payment_id) if policy.reserves else nullcontext():
+    async with service.locks.hold(request.payment_id) if policy.reserves else nullcontext():
         stored, is_unused = await check(service, attempt)
         if stored is not None:  # `check` took it for one that is sent now
             service.store.payments.set_may_move(stored.attempt, stored.may_move)

@@ -17,12 +17,11 @@ from x402sim.protocol.messages import PaymentRecord
 from x402sim.protocol.refusals import Finding
 from x402sim.service.grant import grant, revoke, suspend
 from x402sim.service.state import Service
-from x402sim.service.store.backoff import Wait, after_failure
+from x402sim.service.store.database import Wait, after_failure
 from x402sim.service.store.payment_records import ClaimedAuthorization, Stored
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.dialect import Moved, NotMoved
-from x402sim.service.upstream.rpc import NonceUse
-from x402sim.service.upstream.transactions import OnChain
+from x402sim.service.upstream.facilitator import Moved, NotMoved
+from x402sim.service.upstream.rpc import NonceUse, OnChain
 
 AT_MOST = 100
 """The pending payments of each kind that one run asks the chain about."""
@@ -74,8 +73,8 @@ def follow(service: Service, listed: Stored, answer: ChainAnswer) -> None:
     whose transfer was undone is pending while the chain may still make it, and failed when it
     cannot.
     """
-    stored = service.store.payments.attempt(listed.attempt)
-    if stored is None or stored.record.payment_id != listed.record.payment_id:
+    stored = service.store.payments.now(listed)
+    if stored is None:
         return
     status = stored.record.status
     match answer.finding:
@@ -105,22 +104,22 @@ async def reconcile(service: Service) -> int:
     other.
     """
     settings, payments, resolved = service.settings, service.store.payments, 0
-    waits: dict[int, Wait] = {}
+    waits: dict[int | str, Wait] = {}
     try:
         for due in payments.pending(service.clock.now(), AT_MOST):
-            async with service.settling.hold(due.payment_id):
-                stored = payments.attempt(due.attempt)
+            async with service.locks.hold(due.record.payment_id):
+                stored = payments.now(due)
                 if stored is None or stored.record.status != "pending":
                     continue
                 payment = Unresolved(service, stored, in_background=True)
                 await settings.policy.lost_answer.resolve(payment)
-            if payment.is_resolved:
+            if payment.is_forgotten or payment.finding in (Finding.PAID, Finding.NEVER):
                 resolved += 1
             else:
                 now_s = service.clock.now()
                 waits[due.attempt] = after_failure(due.wait_s, settings.pending_wait_s, now_s)
     finally:
-        payments.look_later(waits)
+        service.store.put_off("payments", waits)
     return resolved
 
 
@@ -135,14 +134,9 @@ class Unresolved:
         """What is known of it by now."""
         self.is_forgotten = False
 
-    @property
-    def is_resolved(self) -> bool:
-        """Whether nothing is left to do."""
-        return self.is_forgotten or self.finding in (Finding.PAID, Finding.NEVER)
-
     async def ask_chain(self) -> Finding:
         """Ask the chain's node; the record follows what it says."""
-        stored = self._stored()
+        stored = self._service.store.payments.now(self._listed)
         self.finding = await follow_chain(self._service, stored) if stored else Finding.UNKNOWN
         return self.finding
 
@@ -151,7 +145,8 @@ class Unresolved:
 
         One whose money cannot move is not sent for the first time here: its endpoint has failed.
         """
-        service, stored = self._service, self._stored()
+        service = self._service
+        stored = service.store.payments.now(self._listed)
         terms = service.issuer.read(stored.record.payment_id) if stored else None
         if stored is None or terms is None:
             return self.finding
@@ -181,12 +176,6 @@ class Unresolved:
         """Delete the record."""
         self._service.store.payments.drop_claim(self._listed.attempt)
         self.is_forgotten = True
-
-    def _stored(self) -> Stored | None:
-        """Return the record as it is now; None if an older database was restored meanwhile."""
-        stored = self._service.store.payments.attempt(self._listed.attempt)
-        is_ours = stored and stored.record.payment_id == self._listed.record.payment_id
-        return stored if is_ours else None
 
 
 def pays_for(mined: OnChain, stored: Stored) -> bool:

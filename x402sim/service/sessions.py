@@ -9,29 +9,24 @@ import asyncio
 import logging
 import math
 
-import msgspec
+from msgspec.structs import replace
 
 from x402sim import events
 from x402sim.http.web import bad_body
-from x402sim.protocol.crypto import checksum, keccak256, parse_address, sign
+from x402sim.protocol.crypto import keccak256, parse_address, sign
 from x402sim.protocol.eip3009 import Authorization, transfer_digest
 from x402sim.protocol.header import encode_header, present
-from x402sim.protocol.messages import (
-    PaymentRequired,
-    PaymentRequirements,
-    SessionRequest,
-    SessionView,
-)
-from x402sim.protocol.money import to_base
+from x402sim.protocol.messages import PaymentRequired, SessionRequest, SessionView
+from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.protocol.refusals import Finding
 from x402sim.service.issue import SESSIONS
 from x402sim.service.policies.serving import EndedSession
 from x402sim.service.reconcile import follow_chain, is_deep
 from x402sim.service.state import Service
-from x402sim.service.store.backoff import Wait, after_failure
+from x402sim.service.store.database import Wait, after_failure
 from x402sim.service.store.session_budgets import Refund, SessionBudget
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
-from x402sim.service.upstream.dialect import Moved
+from x402sim.service.upstream.facilitator import Moved
 
 log = logging.getLogger("x402sim")
 
@@ -49,19 +44,14 @@ def offer(service: Service, request: SessionRequest) -> PaymentRequired:
     The price is maxSpend, exactly (4.4/max-spend); amount and duration are bound into
     the payment id. Raises `Refused` 400.
     """
-    settings, decimals = service.settings, service.setup.network.decimals
+    decimals, now_s = service.setup.network.decimals, service.clock.now_s()
     try:
         deposit_base = to_base(request.max_spend, decimals, fraction_digits=2)
     except ValueError as error:
         raise bad_body(f"{error} - at `$.maxSpend`") from error
-    most_base = service.setup.session_max_base
-    if not 0 < deposit_base <= most_base:
-        limits = f"expected more than 0.00 and at most {most_base} base units"
+    if not 0 < deposit_base <= MAX_STORED:
+        limits = f"expected more than 0.00 and at most {MAX_STORED} base units"
         raise bad_body(f"{limits} - at `$.maxSpend`")
-    longest_s, unit_s = settings.session_max_duration_s, settings.decisions.duration_unit_s
-    if longest_s is not None and request.duration * unit_s > longest_s:
-        raise bad_body(f"expected at most {longest_s:g} seconds - at `$.duration`")
-    now_s = service.clock.now_s()
     return service.issuer.issue(SESSIONS, deposit_base, now_s, request.duration)
 
 
@@ -105,49 +95,42 @@ async def _end(service: Service) -> None:
 
 async def _pay_some_back(service: Service, owed: list[Refund]) -> int:
     """Pay these refunds at the same time; return how many were paid."""
-    waits: dict[str, Wait] = {}
+    waits: dict[int | str, Wait] = {}
     due = [refund for each in owed if (refund := _due(service, each, waits)) is not None]
     try:
         paid = await asyncio.gather(*(_pay_back_once(service, each, waits) for each in due))
     finally:
-        service.store.sessions.look_later(waits)
+        service.store.put_off("refunds", waits)
     return sum(paid)
 
 
-def _due(service: Service, owed: Refund, waits: dict[str, Wait]) -> Refund | None:
+def _due(service: Service, owed: Refund, waits: dict[int | str, Wait]) -> Refund | None:
     """Return what the policy pays back now of what is owed; it is not asked again too early."""
-    session = service.store.sessions.get(owed.session_id)
-    assert session is not None
-    ended = EndedSession(deposited_base=session.deposited, unspent_base=owed.amount)
+    ended = EndedSession(deposited_base=owed.deposited, unspent_base=owed.amount)
     paid_back = service.settings.policy.refund.refund(ended)
     after_s = math.inf if paid_back is None else paid_back.after_s
-    due_s = session.expires_ms / 1000 + after_s
+    due_s = owed.expires_ms / 1000 + after_s
     if paid_back is None or (after_s and due_s > service.clock.now()):
         waits[owed.session_id] = Wait(due_s, 0.0)
         return None
-    return msgspec.structs.replace(owed, amount=paid_back.amount_base)
+    return replace(owed, amount=paid_back.amount_base)
 
 
-async def _pay_back_once(service: Service, refund: Refund, waits: dict[str, Wait]) -> bool:
+async def _pay_back_once(service: Service, refund: Refund, waits: dict[int | str, Wait]) -> bool:
+    """Pay a refund that is still due; one that fails waits. Tells whether it was paid."""
     session_id = refund.session_id
-    async with service.refunding.hold(session_id):
+    async with service.locks.hold(session_id):
         if not service.store.sessions.is_due(refund):
             return False
         try:
             return await pay_back(service, refund)
         except (Unavailable, OutcomeUnknown) as error:
-            waits[session_id] = _put_off(service, refund, str(error))
+            wait, why = after_failure(refund.wait_s, REFUND_WAIT_S, service.clock.now()), str(error)
+            waits[session_id], s = wait, int(wait.wait_s)
+            service.record(events.RefundDelayed(session_id=session_id, reason=why, retry_s=s))
+            # an id that is logged in full could be used to spend
+            log.warning("the refund of %s... waits %d s: %s", session_id[:16], s, why)
             return False
-
-
-def _put_off(service: Service, refund: Refund, reason: str) -> Wait:
-    """Try a refund again later; an id that is logged in full could be used to spend."""
-    session_id = refund.session_id
-    wait = after_failure(refund.wait_s, REFUND_WAIT_S, service.clock.now())
-    retry_s = int(wait.wait_s)
-    service.record(events.RefundDelayed(session_id=session_id, reason=reason, retry_s=retry_s))
-    log.warning("the refund of %s... waits %d s: %s", session_id[:16], retry_s, reason)
-    return wait
 
 
 async def pay_back(service: Service, refund: Refund) -> bool:
@@ -180,7 +163,7 @@ async def look_again_at_refund(
     Its nonce never changes, so the token accepts it only once, however often it is sent.
     """
     wallet, nonce = service.setup.wallet, refund_nonce(session_id)
-    async with service.refunding.hold(session_id):
+    async with service.locks.hold(session_id):
         try:
             mined = await service.rpc.transaction(tx_hash)
             if mined is not None and (wallet, nonce) in mined.used:
@@ -199,7 +182,7 @@ async def look_again_at_refund(
 
 async def _is_undone(service: Service, payment_id: str) -> bool:
     """Tell whether the chain has undone a deposit; raises `Unavailable` if it does not say."""
-    async with service.settling.hold(payment_id):
+    async with service.locks.hold(payment_id):
         stored = service.store.payments.get(payment_id)
         if stored is None or stored.record.status != "settled":
             return True
@@ -229,14 +212,9 @@ async def _transfer(service: Service, refund: Refund, nonce: bytes) -> str:
         nonce=nonce,
     )
     signature = sign(transfer_digest(auth, setup.network.domain), setup.key)
-    requirements = PaymentRequirements(
-        scheme="exact",
-        network=setup.network.name,
+    requirements = replace(
+        service.issuer.requirements(SESSIONS, refund.amount),
         pay_to=refund.to_address,
-        asset=checksum(setup.network.asset),
-        max_amount_required=str(refund.amount),
-        max_timeout_seconds=setup.settings.max_timeout_s,
-        resource=SESSIONS,
         description="Refund of a session's unspent balance",
     )
     payment = present(encode_header(auth, signature, setup.network))

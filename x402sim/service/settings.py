@@ -8,7 +8,6 @@ Clauses: 8/quote-price, 8/timeout, 8/cache-lifetime, 8/cache-sweep, 8/indexer-in
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from x402sim.http.bounded import MIB
 from x402sim.protocol.money import to_base
 from x402sim.protocol.supported import PaymentFlow
 from x402sim.service.policies import ServicePolicy
@@ -69,16 +68,9 @@ class Settings:
         default (15, 60).
     session_sweep_s
         Seconds between sweeps that end and refund expired sessions; default 10.
-    session_max_spend
-        The largest deposit of a session in tokens; default None, which is any.
-    session_max_duration_s
-        The longest session in seconds; default None, which is any.
     verify_timeout_s, settle_timeout_s, explorer_timeout_s
         Seconds until a call of the facilitator, or of the explorer or the node, is given up;
         default 30, 60 and 10.
-    max_answer_bytes
-        The most bytes that are read of an answer of facilitator, explorer and node; default
-        1048576.
     reputation
         What the reputations in the list of agents are: `MatchedPayments()` (the default),
         `ServedPayments()`, `ServedShare()` of `x402sim.policies`, or one of your own
@@ -116,13 +108,10 @@ class Settings:
     reconcile_interval_s: AboveZero = 15
     pending_wait_s: tuple[float, float] = (15, 60)
     session_sweep_s: AboveZero = 10
-    session_max_spend: str | None = None
-    session_max_duration_s: AboveZero | None = None
 
     verify_timeout_s: AboveZero = 30
     settle_timeout_s: AboveZero = 60
     explorer_timeout_s: AboveZero = 10
-    max_answer_bytes: WholeAboveZero = MIB
 
     reputation: Reputation = MatchedPayments()  # noqa: RUF009 - frozen, without state
     facilitator: str | None = None
@@ -131,17 +120,10 @@ class Settings:
     decisions: Decisions = field(default_factory=Decisions)
     policy: ServicePolicy = field(default_factory=ServicePolicy)
 
-    @property
-    def most_ahead_s(self) -> float:
-        """The most seconds from now until an authorization's validBefore."""
-        return max(self.longest_window_s, 2 * self.max_timeout_s)
-
     def __post_init__(self) -> None:
         _price("quote_price", self.quote_price)
         if self.payment_flow == "upfront" and self.policy.serves_first:
             raise ValueError("payment_flow: 'upfront' settles first, and the policy serve does not")
-        if self.session_max_spend is not None:
-            _price("session_max_spend", self.session_max_spend)
         _waits("pending_wait_s", self.pending_wait_s)
 
 

@@ -20,9 +20,8 @@ from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.rng import Rng
 from x402sim.service.settings import Settings, settings_from_env
 from x402sim.service.upstream.cronos import CRONOS
-from x402sim.service.upstream.dialect import Dialect
 from x402sim.service.upstream.explorer import ExplorerClient
-from x402sim.service.upstream.facilitator import FacilitatorClient
+from x402sim.service.upstream.facilitator import Dialect, FacilitatorClient
 from x402sim.service.upstream.rpc import RpcClient
 
 Read = TypeVar("Read")
@@ -55,20 +54,14 @@ class Setup:
     def __post_init__(self) -> None:
         if self.quote_price_base > MAX_STORED:
             raise ValueError(f"quote_price: {self.settings.quote_price} is too much to store")
-        _ = self.session_max_base  # an amount that the token cannot pay is refused here
 
     @cached_property
     def quote_price_base(self) -> int:
         """The price of a quote in base units of the network's token (8/quote-price)."""
-        return self._base("quote_price", self.settings.quote_price)
-
-    @cached_property
-    def session_max_base(self) -> int:
-        """The largest deposit of a session, in base units."""
-        most = self.settings.session_max_spend
-        return (
-            MAX_STORED if most is None else min(MAX_STORED, self._base("session_max_spend", most))
-        )
+        try:
+            return to_base(self.settings.quote_price, self.network.decimals)
+        except ValueError as wrong:
+            raise ValueError(f"quote_price on {self.network.name}: {wrong}") from None
 
     @cached_property
     def key(self) -> PrivateKey:
@@ -85,32 +78,23 @@ class Setup:
         """The 32 bytes that seal payment ids and session ids."""
         return hashlib.sha256(b"x402sim ids" + self.secret).digest()
 
-    def _base(self, name: str, amount: str) -> int:
-        try:
-            return to_base(amount, self.network.decimals)
-        except ValueError as wrong:
-            raise ValueError(f"{name} on {self.network.name}: {wrong}") from None
-
     def facilitator(self, to: Transport) -> FacilitatorClient:
         """Return the client of the facilitator."""
-        verify = self._limits(self.settings.verify_timeout_s)
-        settle = self._limits(self.settings.settle_timeout_s)
+        verify = Limits(deadline_s=self.settings.verify_timeout_s)
+        settle = Limits(deadline_s=self.settings.settle_timeout_s)
         return FacilitatorClient(
             to, self.facilitator_url, self.dialect, verify=verify, settle=settle
         )
 
     def explorer(self, to: Transport) -> ExplorerClient:
         """Return the client of the chain explorer."""
-        limits = self._limits(self.settings.explorer_timeout_s)
+        limits = Limits(deadline_s=self.settings.explorer_timeout_s)
         return ExplorerClient(to, self.explorer_url, self.network.asset, limits)
 
     def rpc(self, to: Transport) -> RpcClient:
         """Return the client of the node."""
-        limits = self._limits(self.settings.explorer_timeout_s)
+        limits = Limits(deadline_s=self.settings.explorer_timeout_s)
         return RpcClient(to, self.rpc_url, self.network.asset, limits)
-
-    def _limits(self, deadline_s: float) -> Limits:
-        return Limits(max_answer_bytes=self.settings.max_answer_bytes, deadline_s=deadline_s)
 
     @property
     def pay_to(self) -> Address:

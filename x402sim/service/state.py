@@ -40,8 +40,6 @@ class Service:
     """
 
     setup: Setup
-    settings: Settings = field(init=False)
-    """The numbers and choices of its setup, which are read often."""
     clock: Clock
     store: Store
     issuer: Issuer
@@ -54,8 +52,8 @@ class Service:
     """Told what its background work raises, unless only the storage failed."""
     settlement_rules: Rules[Presented, Refusal] = SETTLEMENT
     freshness_rules: Rules[Presented, Refusal] = FRESHNESS
-    settling: KeyedLocks = field(default_factory=KeyedLocks)
-    refunding: KeyedLocks = field(default_factory=KeyedLocks)
+    locks: KeyedLocks = field(default_factory=KeyedLocks)
+    """Held for a payment id while its payment moves, and for a session id while it is refunded."""
     rng: Rng = field(default_factory=Rng)
     presented: dict[str, str] = field(default_factory=dict)
     """The payment ids with a header that may still be settled, and their resources, if the policy
@@ -63,8 +61,10 @@ class Service:
     answering: set[str] = field(default_factory=set)
     """The payments in one step whose answer this process has begun, and not stored as written."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "settings", self.setup.settings)
+    @property
+    def settings(self) -> Settings:
+        """The numbers and choices of its setup."""
+        return self.setup.settings
 
     def draw(self, about: str, name: str) -> float:
         """Return a number in [0, 1) for a policy, the same whenever it is drawn.
@@ -93,8 +93,7 @@ def restarted(service: Service) -> Service:
     return replace(
         service,
         entitlements=Entitlements(service.settings.entitlement_lifetime_s),
-        settling=KeyedLocks(),
-        refunding=KeyedLocks(),
+        locks=KeyedLocks(),
         presented={},
         answering=set(),
     )

@@ -15,7 +15,7 @@ from x402sim.service.attempts import Attempt
 from x402sim.service.reconcile import Unresolved
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Stored
-from x402sim.service.upstream.dialect import NotMoved
+from x402sim.service.upstream.facilitator import NotMoved
 
 _LAST_DATE_S = 253_402_300_799
 """The end of the year 9999, the last date of ISO 8601."""
@@ -50,7 +50,9 @@ async def refuse_unless_paid(
     if not attempt.can_pay and not may_move:
         payments.drop_claim(stored.attempt)
         raise SettlementRefused(cause.refusal, cause.reason, final=True)
-    payment = Unresolved(service, _attempt(service, stored), in_background=False)
+    if (now := payments.now(stored)) is None:
+        raise gone()
+    payment = Unresolved(service, now, in_background=False)
     if cause.is_lost:
         await service.settings.policy.lost_answer.resolve(payment)
     else:
@@ -67,14 +69,6 @@ async def refuse_unless_paid(
         f"{cause.reason}; {_what_now(service, attempt, cause.refusal, finding, may_move)}",
         final=False,
     )
-
-
-def _attempt(service: Service, stored: Stored) -> Stored:
-    """Return an attempt as it is now; raises `SettlementRefused` if it is gone."""
-    now = service.store.payments.attempt(stored.attempt)
-    if now is None or now.record.payment_id != stored.record.payment_id:
-        raise gone()
-    return now
 
 
 def gone() -> SettlementRefused:

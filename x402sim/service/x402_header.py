@@ -39,7 +39,7 @@ from x402sim.protocol.x402 import (
     requirements_v2,
 )
 from x402sim.service.state import Service
-from x402sim.service.store.answers import KeptAnswer
+from x402sim.service.store.served import KeptAnswer
 
 MATCH = without(VERIFICATION, "5/signature-proves")
 """What a payment must match. Whether its payer has signed it, the facilitator judges."""

@@ -5,8 +5,9 @@ and sends.
 """
 
 import msgspec
+from msgspec.structs import replace
 
-from x402sim.protocol.crypto import checksum, parse_address
+from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header
 from x402sim.protocol.messages import (
@@ -14,7 +15,6 @@ from x402sim.protocol.messages import (
     MarketPair,
     PaymentRecord,
     PaymentRequired,
-    PaymentRequirements,
     Quote,
     QuoteRequest,
     Receipt,
@@ -27,7 +27,7 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import offers
 from x402sim.service.agents import agent
 from x402sim.service.docs.schemas import Json
-from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, SESSIONS
+from x402sim.service.issue import AGENTS, MARKET, QUOTE, SESSIONS, asked
 from x402sim.spec.decisions import Decisions
 
 PAYMENT_ID = "pay_" + "k3W7r2M5x4Qa6tZd" * 3 + "h2N5v7Cb-9_x"
@@ -51,10 +51,10 @@ def examples_of(decisions: Decisions, price_base: int, network: Network) -> Json
 def _payment_examples(price_base: int, network: Network) -> dict[str, msgspec.Struct]:
     """Return the payments required, and how that of a quote goes on."""
     quote = _required(QUOTE, price_base, network)
-    sent_back = msgspec.structs.replace(quote.payment_requirements, description=msgspec.UNSET)
+    sent_back = replace(quote.payment_requirements, description=msgspec.UNSET)
     return {
         "PaymentRequired": quote,
-        "DepositRequired": _required(SESSIONS, _deposit_base(network.decimals), network),
+        "DepositRequired": _required(SESSIONS, 10**network.decimals, network),
         "MarketRequired": _required(MARKET, price_base, network),
         "AgentsRequired": _required(AGENTS, price_base, network),
         "SettlementRequest": SettlementRequest(
@@ -106,8 +106,8 @@ def _quote_examples(decisions: Decisions, price_base: int) -> dict[str, msgspec.
 def _session_examples(
     decisions: Decisions, price_base: int, decimals: int
 ) -> dict[str, msgspec.Struct]:
-    """Return a session of an hour, of which one quote has been paid."""
-    deposit_base = _deposit_base(decimals)
+    """Return a session of 1.00 token and an hour, of which one quote has been paid."""
+    deposit_base = 10**decimals
     return {
         "SessionRequest": SessionRequest(
             max_spend=to_decimal(deposit_base, decimals), duration=3600 // decisions.duration_unit_s
@@ -123,29 +123,10 @@ def _session_examples(
     }
 
 
-def _deposit_base(decimals: int) -> int:
-    """Return the deposit of the examples: 1.00 token, in base units."""
-    return int(10**decimals)
-
-
 def _required(resource: str, amount_base: int, network: Network) -> PaymentRequired:
     """Return the 402 of a resource; a deposit is not paid in one step."""
-    required = PaymentRequired(
-        error="Payment Required",
-        payment_id=PAYMENT_ID,
-        payment_requirements=PaymentRequirements(
-            scheme="exact",
-            network=network.name,
-            pay_to=_PAY_TO,
-            asset=checksum(network.asset),
-            max_amount_required=str(amount_base),
-            max_timeout_seconds=300,
-            resource=resource,
-            description=RESOURCES[resource].description,
-        ),
-        message=f"Payment of {amount_base} base units is required to access {resource}",
-        network=network.name,
-    )
+    required = asked(network, parse_address(_PAY_TO), 300, resource, amount_base)
+    required = replace(required, payment_id=PAYMENT_ID)
     if resource == SESSIONS:
         return required
     return offers(required, network, url=f"https://api.example.com{resource}").body

@@ -4,199 +4,265 @@ Only the words for each operation are written here, with the sections they descr
 statuses come from the decisions in force.
 """
 
-from x402sim.protocol.money import to_decimal
-from x402sim.protocol.networks import Network
-from x402sim.protocol.refusals import RequestError
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from x402sim.protocol.refusals import Refusal, RequestError
 from x402sim.service.docs.examples import PAYMENT_ID, SESSION_ID
-from x402sim.service.docs.pages import decision_named, in_force
+from x402sim.service.docs.pages import PAGES, decision_named, in_force
 from x402sim.service.docs.responses import (
     PROOFS,
     answer,
-    bad_body,
     body,
     errors,
     in_path,
     object_of,
     payment_required,
     ref,
-    refusals,
-    unsettled,
 )
 from x402sim.service.docs.schemas import Json
+from x402sim.service.issue import AGENTS, MARKET, PAY, QUOTE, SESSIONS
 from x402sim.spec.decisions import Decisions
 
+_PAID, _SESSIONS, _AGENTS = "Paid requests", "Sessions", "Agents"
+_DOCUMENTATION = "Documentation and health"
 TAGS = {
-    "Paid requests": "The protected endpoints, their settlement, and the stored record.",
-    "Sessions": "A budget that is deposited once and spent request by request.",
-    "Agents": "The services for sale.",
-    "Documentation and health": "This document, the pages about it, and the health check.",
+    _PAID: "The protected endpoints, their settlement, and the stored record.",
+    _SESSIONS: "A budget that is deposited once and spent request by request.",
+    _AGENTS: "The services for sale.",
+    _DOCUMENTATION: "This document, the pages about it, and the health check.",
 }
-
-
-def api_paths(decisions: Decisions, price_base: int, network: Network, examples: Json) -> Json:
-    """Return the paths of the API; `price_base` is the quote's price in base units."""
-    return {
-        "/api/perp/quote": {"post": _quote(decisions, price_base, network, examples)},
-        "/api/perp/market": {"get": _market(decisions, price_base, network, examples)},
-        "/api/pay": {"post": _pay(decisions, examples)},
-        "/api/payments/{paymentId}": {"get": _payment(decisions, examples)},
-        "/api/sessions/create": {"post": _create_session(decisions, examples)},
-        "/api/sessions/{sessionId}": {"get": _session(decisions, examples)},
-        "/api/agents": {"get": _agents(decisions, examples)},
-    }
-
-
-def _quote(decisions: Decisions, price_base: int, network: Network, examples: Json) -> Json:
-    price = f"{price_base} base units ({to_decimal(price_base, network.decimals)} token)"
-    return {
-        "tags": ["Paid requests"],
-        "operationId": "quote",
-        "summary": "Quote a perpetual position (protected)",
-        "description": f"Requires payment of {price} (4.2, 8). Without valid proof of payment the "
-        "response is 402, whose resource is the path of this endpoint. Proof is the id of a "
-        "settled payment or of a session with enough budget (5), or a payment in the request "
-        "itself, as the x402 standard sends it.\n\n"
-        + _decided(
-            decisions, "4.2/gate-before-body", "5/precedence", "5/short-session", *_ONE_STEP
-        ),
-        "parameters": PROOFS,
-        "requestBody": body("QuoteRequest", examples),
-        "responses": {
-            "200": answer(
-                "Proof of payment accepted (4.2).",
-                object_of(quote="Quote"),
-                {"quote": examples["Quote"]},
-            ),
-            **payment_required(decisions, examples["PaymentRequired"]),
-            **bad_body(decisions, RequestError.INVALID_PAYMENT),
-            **unsettled(decisions),
-        },
-    }
-
-
+_BAD_BODY = (RequestError.INVALID_BODY, RequestError.BODY_TOO_LARGE)
+_BAD_PAYMENT = (
+    RequestError.INVALID_PAYMENT,
+    Refusal.PENDING,
+    RequestError.IDENTIFIER_TAKEN,
+    Refusal.UNREACHABLE,
+    Refusal.FAILED,
+)
+"""What answers a payment in the request that cannot be read, or may still be settled."""
+_NO_DATABASE = RequestError.STORAGE_UNAVAILABLE
 _ONE_STEP = ("5/one-step", "5/authorization-once", "5/offered-id", "5/payment-identifier")
 
 
-def _market(decisions: Decisions, price_base: int, network: Network, examples: Json) -> Json:
-    price = f"{price_base} base units ({to_decimal(price_base, network.decimals)} token)"
+class Told(msgspec.Struct, frozen=True):
+    """What the document tells of a service: its decisions, price and network, and examples."""
+
+    decisions: Decisions
+    price: str
+    network: str
+    examples: Json
+
+
+def paths(told: Told) -> Json:
+    """Return the paths of the API and of its documentation."""
     return {
-        "tags": ["Paid requests"],
-        "operationId": "market",
-        "summary": "A snapshot of the market (protected)",
-        "description": f"Requires payment of {price}, as a quote does. It has no body, so any "
-        "client of the x402 standard can ask for it.\n\n" + _decided(decisions, *_ONE_STEP),
-        "parameters": PROOFS,
-        "responses": {
-            "200": answer("Proof of payment accepted.", "Market", examples["Market"]),
-            **payment_required(decisions, examples["MarketRequired"]),
-            **errors(decisions, RequestError.INVALID_PAYMENT),
-            **unsettled(decisions),
-        },
+        QUOTE: {"post": _quote(told)},
+        MARKET: {"get": _market(told)},
+        PAY: {"post": _pay(told)},
+        "/api/payments/{paymentId}": {"get": _payment(told)},
+        SESSIONS: {"post": _create_session(told)},
+        "/api/sessions/{sessionId}": {"get": _session(told)},
+        AGENTS: {"get": _agents(told)},
+        **_documentation(told),
     }
 
 
-def _pay(decisions: Decisions, examples: Json) -> Json:
-    return {
-        "tags": ["Paid requests"],
-        "operationId": "pay",
-        "summary": "Settle a payment",
-        "description": "Send the signed payment header with the requirements of the 402, without "
+def _operation(
+    tag: str,
+    name: str,
+    summary: str,
+    responses: Json,
+    *,
+    about: str = "",
+    parameters: Sequence[Json] = (),
+    takes: Json | None = None,
+) -> Json:
+    """Return an operation; `takes` is its body."""
+    operation = {
+        "tags": [tag],
+        "operationId": name,
+        "summary": summary,
+        "description": about,
+        "parameters": parameters,
+        "requestBody": takes,
+        "responses": responses,
+    }
+    return {key: value for key, value in operation.items() if value}
+
+
+def _quote(told: Told) -> Json:
+    return _operation(
+        _PAID,
+        "quote",
+        "Quote a perpetual position (protected)",
+        answer(
+            "Proof of payment accepted (4.2).",
+            object_of(quote=ref("Quote")),
+            {"quote": told.examples["Quote"]},
+        )
+        | payment_required(told.decisions, told.examples["PaymentRequired"])
+        | errors(told.decisions, *_BAD_BODY, *_BAD_PAYMENT, _NO_DATABASE),
+        about=f"Requires payment of {told.price} (4.2, 8). Without valid proof of payment the "
+        "response is 402, whose resource is the path of this endpoint. Proof is the id of a "
+        "settled payment or of a session with enough budget (5), or a payment in the request "
+        "itself, as the x402 standard sends it.\n\n"
+        + _decided(told, "4.2/gate-before-body", "5/precedence", "5/short-session", *_ONE_STEP),
+        parameters=PROOFS,
+        takes=body("QuoteRequest", told.examples),
+    )
+
+
+def _market(told: Told) -> Json:
+    return _operation(
+        _PAID,
+        "market",
+        "A snapshot of the market (protected)",
+        answer("Proof of payment accepted.", ref("Market"), told.examples["Market"])
+        | payment_required(told.decisions, told.examples["MarketRequired"])
+        | errors(told.decisions, *_BAD_PAYMENT, _NO_DATABASE),
+        about=f"Requires payment of {told.price}, as a quote does. It has no body, so any "
+        "client of the x402 standard can ask for it.\n\n" + _decided(told, *_ONE_STEP),
+        parameters=PROOFS,
+    )
+
+
+def _pay(told: Told) -> Json:
+    return _operation(
+        _PAID,
+        "pay",
+        "Settle a payment",
+        answer("Settled on-chain (4.1).", ref("Receipt"), told.examples["Receipt"])
+        | errors(told.decisions, *Refusal, *_BAD_BODY, _NO_DATABASE),
+        about="Send the signed payment header with the requirements of the 402, without "
         "their description (4.1). The service validates the parameters, asks the facilitator to "
         "verify the signature and to settle on-chain, stores the payment record, caches the "
         "entitlement and returns the transaction hash. The amount must match exactly: overpaying "
         "and underpaying are both rejected (2.1).\n\n"
-        + _decided(decisions, "7/final", "4.1/settlement-pending"),
-        "requestBody": body("SettlementRequest", examples),
-        "responses": {
-            "200": answer("Settled on-chain (4.1).", "Receipt", examples["Receipt"]),
-            **refusals(decisions),
-        },
-    }
+        + _decided(told, "7/final", "4.1/settlement-pending"),
+        takes=body("SettlementRequest", told.examples),
+    )
 
 
-def _payment(decisions: Decisions, examples: Json) -> Json:
-    return {
-        "tags": ["Paid requests"],
-        "operationId": "getPayment",
-        "summary": "Read a payment record",
-        "description": "The stored record of a payment (2.4). block_number is null at creation; "
+def _payment(told: Told) -> Json:
+    return _operation(
+        _PAID,
+        "getPayment",
+        "Read a payment record",
+        answer("The record (2.4).", ref("PaymentRecord"), told.examples["PaymentRecord"])
+        | errors(told.decisions, RequestError.UNKNOWN_PAYMENT, _NO_DATABASE),
+        about="The stored record of a payment (2.4). block_number is null at creation; "
         "the indexer fills it in (8).",
-        "parameters": [in_path("paymentId", "The paymentId of the 402 (2.2).", PAYMENT_ID)],
-        "responses": {
-            "200": answer("The record (2.4).", "PaymentRecord", examples["PaymentRecord"]),
-            **errors(decisions, RequestError.UNKNOWN_PAYMENT),
-        },
-    }
+        parameters=[in_path("paymentId", "The paymentId of the 402 (2.2).", PAYMENT_ID)],
+    )
 
 
-def _create_session(decisions: Decisions, examples: Json) -> Json:
-    created = str(decisions.session_created_status)
-    return {
-        "tags": ["Sessions"],
-        "operationId": "createSession",
-        "summary": "Create a session",
-        "description": "The response is 402 for the session deposit. Pay it through "
+def _create_session(told: Told) -> Json:
+    examples, created = told.examples, told.decisions.session_created_status
+    return _operation(
+        _SESSIONS,
+        "createSession",
+        "Create a session",
+        answer(
+            "The session; its deposit has settled.",
+            ref("SessionView"),
+            examples["SessionView"],
+            status=created,
+        )
+        | answer(
+            "Payment of the deposit required (2.2).",
+            ref("PaymentRequired"),
+            examples["DepositRequired"],
+            status=402,
+        )
+        | errors(told.decisions, *_BAD_BODY, _NO_DATABASE),
+        about="The response is 402 for the session deposit. Pay it through "
         "`POST /api/pay`, then repeat the request with X-Payment-Id (4.4).\n\n"
-        + _decided(decisions, "4.4/created", "4.4/bad-session-body", "4.4/max-spend"),
-        "parameters": [{"$ref": "#/components/parameters/PaymentId"}],
-        "requestBody": body("SessionRequest", examples),
-        "responses": {
-            created: answer(
-                "The session; its deposit has settled.", "SessionView", examples["SessionView"]
-            ),
-            "402": answer(
-                "Payment of the deposit required (2.2).",
-                "PaymentRequired",
-                examples["DepositRequired"],
-            ),
-            **bad_body(decisions),
-        },
-    }
+        + _decided(told, "4.4/created", "4.4/bad-session-body", "4.4/max-spend"),
+        parameters=PROOFS[:1],
+        takes=body("SessionRequest", examples),
+    )
 
 
-def _session(decisions: Decisions, examples: Json) -> Json:
-    return {
-        "tags": ["Sessions"],
-        "operationId": "getSession",
-        "summary": "Read a session",
-        "description": "Remaining budget = deposited - released (2.6). On expiration the unspent "
+def _session(told: Told) -> Json:
+    unknown = RequestError.UNKNOWN_SESSION, RequestError.METHOD_NOT_ALLOWED
+    return _operation(
+        _SESSIONS,
+        "getSession",
+        "Read a session",
+        answer("The session (2.6).", ref("SessionView"), told.examples["SessionView"])
+        | errors(told.decisions, *unknown, _NO_DATABASE),
+        about="Remaining budget = deposited - released (2.6). On expiration the unspent "
         "balance is refunded (3).",
-        "parameters": [in_path("sessionId", "The id carried in X-Session-Id (2.6).", SESSION_ID)],
-        "responses": {
-            "200": answer("The session (2.6).", "SessionView", examples["SessionView"]),
-            **errors(decisions, RequestError.UNKNOWN_SESSION, RequestError.METHOD_NOT_ALLOWED),
-        },
-    }
+        parameters=[in_path("sessionId", "The id carried in X-Session-Id (2.6).", SESSION_ID)],
+    )
 
 
-def _agents(decisions: Decisions, examples: Json) -> Json:
-    schema = {
-        "type": "object",
-        "properties": {"agents": {"type": "array", "items": ref("Agent")}},
-        "required": ["agents"],
-    }
-    operation: Json = {
-        "tags": ["Agents"],
-        "operationId": "listAgents",
-        "summary": "List agents",
-        "description": "The services for sale, with price and reputation (2.7, 4.3).\n\n"
-        + _decided(decisions, "4.3/agents-free"),
-        "responses": {
-            "200": answer("The agents (4.3).", schema, {"agents": [examples["Agent"]]}),
-            **errors(decisions),
-        },
-    }
-    if not decisions.agents_free:
-        operation["parameters"] = PROOFS
-        operation["responses"] |= {
-            **payment_required(decisions, examples["AgentsRequired"]),
-            **errors(decisions, RequestError.INVALID_PAYMENT),
-            **unsettled(decisions),
-        }
-    return operation
+def _agents(told: Told) -> Json:
+    listed = object_of(agents={"type": "array", "items": ref("Agent")})
+    responses = answer("The agents (4.3).", listed, {"agents": [told.examples["Agent"]]})
+    if told.decisions.agents_free:
+        responses |= errors(told.decisions, _NO_DATABASE)
+    else:
+        responses |= payment_required(told.decisions, told.examples["AgentsRequired"])
+        responses |= errors(told.decisions, *_BAD_PAYMENT, _NO_DATABASE)
+    return _operation(
+        _AGENTS,
+        "listAgents",
+        "List agents",
+        responses,
+        about="The services for sale, with price and reputation (2.7, 4.3).\n\n"
+        + _decided(told, "4.3/agents-free"),
+        parameters=() if told.decisions.agents_free else PROOFS,
+    )
 
 
-def _decided(decisions: Decisions, *slugs: str) -> str:
+def _decided(told: Told, *slugs: str) -> str:
     """Return what the service does where the specification is silent, one line a decision."""
     named = (decision_named(slug) for slug in slugs)
-    return "\n".join(f"- {d.question} {in_force(d, decisions)} (decision {d.id})." for d in named)
+    return "\n".join(
+        f"- {d.question} {in_force(d, told.decisions)} (decision {d.id})." for d in named
+    )
+
+
+def _documentation(told: Told) -> Json:
+    """Return the paths of the documentation and of the health check."""
+    name = in_path("page", "The name of a page, as in the index.", f"{next(iter(PAGES))}.md")
+    name["schema"]["enum"] = [f"{page}.md" for page in PAGES]
+    health = object_of(status={"const": "ok"}, network={"type": "string"})
+    return {
+        "/llms.txt": _reading("llmsTxt", "Index of all documentation pages (4.5)", "text/plain"),
+        "/docs/{page}": _reading(
+            "docsPage",
+            "A documentation page",
+            "text/markdown",
+            more=errors(told.decisions, RequestError.NOT_FOUND),
+            parameters=[name],
+        ),
+        "/docs": _reading("docs", "Interactive documentation", "text/html"),
+        "/openapi.json": _reading("openapi", "This document", schema={"type": "object"}),
+        "/healthz": _reading(
+            "healthz",
+            "Health check",
+            schema=health,
+            example={"status": "ok", "network": told.network},
+        ),
+    }
+
+
+def _reading(
+    name: str,
+    summary: str,
+    media: str = "application/json",
+    *,
+    schema: Json | None = None,
+    example: Any = None,
+    more: Json | None = None,
+    parameters: Sequence[Json] = (),
+) -> Json:
+    """Return the path of something that is only read: a text, unless there is another schema."""
+    found = answer(f"{summary}.", schema or {"type": "string"}, example, media=media)
+    responses = found | (more or {})
+    return {"get": _operation(_DOCUMENTATION, name, summary, responses, parameters=parameters)}

@@ -7,27 +7,53 @@ Clauses: 4.5/llms-txt.
 """
 
 from collections.abc import Callable
+from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from x402sim.protocol import states
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import ErrorRow, Refusal, RequestError, status_of
-from x402sim.service.docs.templates import render
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decision, Decisions, decisions
 from x402sim.spec.markdown import table
 
-_ABOUT = {
-    "payment-flow": ("Payment flow", "one paid request from the 402 to the quote, with curl"),
-    "sessions": ("Sessions", "deposit a budget once, then spend it without a 402 round trip"),
-    "errors": ("Errors", "every error text with its status, cause and resolution"),
-    "states": ("States", "what becomes of a payment and of a session, and when"),
-    "decisions": ("Decisions", "what this service does where the specification is silent"),
-    "clauses": ("Clauses", "every clause of the specification and the code that implements it"),
-}
-PAGES = tuple(_ABOUT)
-"""The names of the Markdown pages, in reading order; each is served at /docs/{name}.md."""
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_TEMPLATES = files("x402sim.service.docs") / "templates"
 _GUIDE = files("x402sim") / "guide"
+
+
+class Page(NamedTuple):
+    """One page of Markdown: its title, what it is about, and the words that fill it in."""
+
+    title: str
+    about: str
+    words: Callable[[Decisions], dict[str, object]]
+
+
+def render(name: str, **words: Any) -> str:
+    """Return the file of templates/ of that name, filled in with `words`.
+
+    HTML is escaped, Markdown and plain text are not. Raises `jinja2.UndefinedError` for a
+    word that is missing.
+    """
+    return _environment().get_template(name).render(words)
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
+
+    return Environment(
+        loader=FunctionLoader(lambda name: (_TEMPLATES / name).read_text(encoding="utf-8")),
+        autoescape=select_autoescape(["html"]),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def llms_txt(base: str) -> str:
@@ -36,12 +62,12 @@ def llms_txt(base: str) -> str:
     Its form is that of llmstxt.org: a title, a summary, lists of links. The links are
     absolute, below `base`.
     """
-    return render("llms.txt", base=base.rstrip("/"), pages=_ABOUT)
+    return render("llms.txt", base=base.rstrip("/"), pages=PAGES)
 
 
 def interactive_page() -> str:
     """Return the HTML page that shows openapi.json and sends requests."""
-    return render("docs.html", pages=_ABOUT)
+    return render("docs.html", pages=PAGES)
 
 
 def page(name: str, decisions: Decisions, network: Network, base: str) -> str | None:
@@ -54,12 +80,10 @@ def page(name: str, decisions: Decisions, network: Network, base: str) -> str | 
     if slug.startswith("guide/"):
         wanted = slug.removeprefix("guide/") + ".md"
         return next((it.read_text("utf-8") for it in _GUIDE.iterdir() if it.name == wanted), None)
-    words = _WORDS.get(slug)
-    if words is None:
+    if (found := PAGES.get(slug)) is None:
         return None
-    return f"# {_ABOUT[slug][0]}\n\n" + render(
-        f"{slug}.md", base=base, network=network, **words(decisions)
-    )
+    text = render(f"{slug}.md", base=base, network=network, **found.words(decisions))
+    return f"# {found.title}\n\n{text}"
 
 
 def decision_named(slug: str) -> Decision:
@@ -171,11 +195,20 @@ def _clauses(_: Decisions) -> dict[str, object]:
     return {"clauses": table(titles, rows).rstrip()}
 
 
-_WORDS: dict[str, Callable[[Decisions], dict[str, object]]] = {
-    "payment-flow": _payment_flow,
-    "sessions": _sessions,
-    "errors": _errors,
-    "states": _states,
-    "decisions": _decisions,
-    "clauses": _clauses,
+PAGES = {
+    "payment-flow": Page(
+        "Payment flow", "one paid request from the 402 to the quote, with curl", _payment_flow
+    ),
+    "sessions": Page(
+        "Sessions", "deposit a budget once, then spend it without a 402 round trip", _sessions
+    ),
+    "errors": Page("Errors", "every error text with its status, cause and resolution", _errors),
+    "states": Page("States", "what becomes of a payment and of a session, and when", _states),
+    "decisions": Page(
+        "Decisions", "what this service does where the specification is silent", _decisions
+    ),
+    "clauses": Page(
+        "Clauses", "every clause of the specification and the code that implements it", _clauses
+    ),
 }
+"""The Markdown pages, in reading order; each is served at /docs/{name}.md."""

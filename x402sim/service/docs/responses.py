@@ -4,7 +4,6 @@ The error responses are written from the tables of `protocol.refusals`, under th
 of the decisions in force.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 from x402sim.protocol.messages import ErrorBody
@@ -20,13 +19,9 @@ def ref(name: str) -> Json:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def object_of(**properties: str) -> Json:
-    """Return the schema of an object whose properties are all required, each a named schema."""
-    return {
-        "type": "object",
-        "properties": {name: ref(schema) for name, schema in properties.items()},
-        "required": list(properties),
-    }
+def object_of(**properties: Json) -> Json:
+    """Return the schema of an object with these properties, all of them required."""
+    return {"type": "object", "properties": properties, "required": list(properties)}
 
 
 def body(schema: str, examples: Json) -> Json:
@@ -35,45 +30,33 @@ def body(schema: str, examples: Json) -> Json:
     return {"required": True, "content": {"application/json": media}}
 
 
-def answer(description: str, schema: str | Json, example: Any = None) -> Json:
-    """Return a JSON response; `schema` is a schema or the name of one."""
-    media: Json = {"schema": ref(schema) if isinstance(schema, str) else schema}
-    if example is not None:
-        media["example"] = example
-    return {"description": description, "content": {"application/json": media}}
+def answer(
+    description: str,
+    schema: Json,
+    example: Any = None,
+    *,
+    status: int = 200,
+    media: str = "application/json",
+) -> Json:
+    """Return a response, by its status."""
+    content = {"schema": schema} | ({} if example is None else {"example": example})
+    return {str(status): {"description": description, "content": {media: content}}}
 
 
 # --- errors --------------------------------------------------------------------------
 
 
-def errors(decisions: Decisions, *named: RequestError) -> Json:
-    """Return the responses with these errors, by status, and the one without a database."""
-    return by_status(decisions, (*named, _NO_DATABASE))
-
-
-def bad_body(decisions: Decisions, *more: RequestError) -> Json:
-    """Return the responses to a body that cannot be read, and the one without a database."""
-    return errors(decisions, *_BAD_BODY, *more)
-
-
-def unsettled(decisions: Decisions) -> Json:
-    """Return the responses to a payment in the request that may still be settled."""
-    return by_status(decisions, (Refusal.PENDING, _NAME_TAKEN, Refusal.UNREACHABLE, Refusal.FAILED))
-
-
-def refusals(decisions: Decisions) -> Json:
-    """Return the responses of POST /api/pay other than a receipt (7)."""
-    return by_status(decisions, (*Refusal, *_BAD_BODY, _NO_DATABASE))
-
-
-_BAD_BODY = (RequestError.INVALID_BODY, RequestError.BODY_TOO_LARGE)
-_NAME_TAKEN = RequestError.IDENTIFIER_TAKEN
-_NO_DATABASE = RequestError.STORAGE_UNAVAILABLE
+def errors(decisions: Decisions, *named: Refusal | RequestError) -> Json:
+    """Return one response a status, with the text and an example of each error it has."""
+    found: dict[str, list[Refusal | RequestError]] = {}
+    for error in named:
+        found.setdefault(str(status_of(error, decisions)), []).append(error)
+    return {status: _response(group) for status, group in sorted(found.items())}
 
 
 def payment_required(decisions: Decisions, example: Json) -> Json:
     """Return the 402 of section 2.2, and what answers a session that is short if that differs."""
-    required = {"402": answer(_REQUIRED, "PaymentRequired", example)}
+    required = answer(_REQUIRED, ref("PaymentRequired"), example, status=402)
     if decisions.short_session_status == 402:
         return required
     return required | errors(decisions, RequestError.SESSION_CANNOT_PAY)
@@ -87,35 +70,20 @@ _REQUIRED = (
 )
 
 
-def by_status(decisions: Decisions, named: Iterable[Refusal | RequestError]) -> Json:
-    """Return one response a status, with the text and an example of each error it has."""
-    found: dict[str, list[Refusal | RequestError]] = {}
-    for error in named:
-        found.setdefault(str(status_of(error, decisions)), []).append(error)
-    return {status: _response(group) for status, group in sorted(found.items())}
-
-
 def _response(group: list[Refusal | RequestError]) -> Json:
-    examples = {
-        error.text.lower().replace(" ", "-"): {"summary": error.text, "value": plain(_body(error))}
-        for error in group
-    }
+    told, examples = [], {}
+    for error in group:
+        if isinstance(error, Refusal):
+            section, about, final = " (7)", error.row.cause, is_final(error.text)
+            body = ErrorBody(error=error.text, reason=error.row.example, final=final)
+        else:
+            section, about = "", error.meaning
+            body = ErrorBody(error=error.text, reason=error.example)
+        told.append(f"`{error.text}`{section}: {about}")
+        name = error.text.lower().replace(" ", "-")
+        examples[name] = {"summary": error.text, "value": plain(body)}
     media = {"schema": ref("ErrorBody"), "examples": examples}
-    description = " ".join(map(_description, group))
-    return {"description": description, "content": {"application/json": media}}
-
-
-def _description(error: Refusal | RequestError) -> str:
-    if isinstance(error, Refusal):
-        return f"`{error.text}` (7): {error.row.cause}"
-    return f"`{error.text}`: {error.meaning}"
-
-
-def _body(error: Refusal | RequestError) -> ErrorBody:
-    if isinstance(error, Refusal):
-        final = is_final(error.text)
-        return ErrorBody(error=error.text, reason=error.row.example, final=final)
-    return ErrorBody(error=error.text, reason=error.example)
+    return {"description": " ".join(told), "content": {"application/json": media}}
 
 
 # --- parameters ----------------------------------------------------------------------

@@ -5,7 +5,6 @@ them is imported when it is asked for: it needs the whole book of clauses.
 Clauses: 4.5/llms-txt.
 """
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib.resources import files
 
@@ -18,9 +17,10 @@ from x402sim.protocol.refusals import RequestError
 from x402sim.service.state import Service
 from x402sim.version import VERSION
 
-_CSP = (
-    "default-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
+_CSP = {
+    "Content-Security-Policy": "default-src 'self'; img-src data:; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+}
 
 
 def documentation(service: Service) -> list[Route]:
@@ -29,8 +29,8 @@ def documentation(service: Service) -> list[Route]:
         Route("/", llms),
         Route("/llms.txt", llms),
         Route("/docs", interactive),
-        Route("/docs.js", _asset("docs.js", "text/javascript")),
-        Route("/docs.css", _asset("docs.css", "text/css")),
+        Route("/docs.js", partial(asset, "docs.js", "text/javascript")),
+        Route("/docs.css", partial(asset, "docs.css", "text/css")),
         Route("/docs/{name:path}", partial(markdown, service)),
         Route("/openapi.json", partial(openapi_json, service)),
         Route("/.well-known/x402", partial(well_known, service)),
@@ -51,10 +51,8 @@ async def markdown(service: Service, request: Request) -> Response:
     """GET /docs/NAME.md: one documentation page, which a browser gets as HTML."""
     from x402sim.service.docs.pages import page
 
-    setup = service.setup
-    text = page(
-        request.path_params["name"], setup.settings.decisions, setup.network, _base(request)
-    )
+    name, decisions = request.path_params["name"], service.settings.decisions
+    text = page(name, decisions, service.setup.network, _base(request))
     if text is None:
         raise web.refused(RequestError.NOT_FOUND, "see /llms.txt for the documentation pages")
     return text_page.answer(request, text, _links(request))
@@ -88,19 +86,13 @@ async def interactive(_: Request) -> Response:
     """GET /docs: the page that shows openapi.json and sends requests."""
     from x402sim.service.docs.pages import interactive_page
 
-    headers = {"Content-Security-Policy": _CSP}
-    return Response(interactive_page(), media_type="text/html", headers=headers)
+    return Response(interactive_page(), media_type="text/html", headers=_CSP)
 
 
-def _asset(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
-    """Return the handler of a file of assets/."""
+async def asset(name: str, media_type: str, _: Request) -> Response:
+    """GET /docs.js and /docs.css: the files of assets/."""
     content = (files("x402sim.service.docs") / "assets" / name).read_bytes()
-    return partial(_serve, content, media_type)
-
-
-async def _serve(content: bytes, media_type: str, _: Request) -> Response:
-    headers = {"Content-Security-Policy": _CSP}
-    return Response(content, media_type=media_type, headers=headers)
+    return Response(content, media_type=media_type, headers=_CSP)
 
 
 def _links(request: Request) -> dict[str, str]:

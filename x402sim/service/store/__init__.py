@@ -1,18 +1,17 @@
 """The service's database: what must survive a crash, in SQLite.
 
 `database.py` holds the tables and the one connection, `payment_records.py` the payment records,
-`session_budgets.py` the session budgets and their refunds, `served.py` what was served, and
-`answers.py` the answers that payers can ask for again. Every change is committed before the service
-answers, so `kill -9` loses nothing that was answered. The database itself enforces one settlement
-per payment id, one use of an authorization, one session per deposit, and released <= deposited.
+`session_budgets.py` the session budgets and their refunds, and `served.py` what was served, with
+the answers that payers can ask for again. Every change is committed before the service answers, so
+`kill -9` loses nothing that was answered. The database itself enforces one settlement per payment
+id, one use of an authorization, one session per deposit, and released <= deposited.
 """
 
 from pathlib import Path
 
-from x402sim.service.store.answers import Answers
 from x402sim.service.store.database import Database
 from x402sim.service.store.payment_records import PaymentRecords
-from x402sim.service.store.served import Processes, Served
+from x402sim.service.store.served import Answers, Processes, Served
 from x402sim.service.store.session_budgets import SessionBudgets
 
 

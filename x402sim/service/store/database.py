@@ -6,9 +6,9 @@ says what to do. A statement that fails because the disk is full or the file is 
 """
 
 import sqlite3
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock; the event loop waits too."""
@@ -99,6 +99,27 @@ them anew took longer with every payment."""
 _TABLES = ("reputation", "refunds", "debits", "sessions", "payments")
 
 
+Waiting = Literal["payments", "refunds"]
+"""A table whose rows may wait: until `look_s`, if work on them failed, and then longer each time.
+
+The waits are stored so that finding what is due costs the same however much is waiting.
+"""
+
+
+class Wait(NamedTuple):
+    """Until when a row waits, and the seconds of this wait; 0 if its work has not failed."""
+
+    until_s: float
+    wait_s: float
+
+
+def after_failure(last_s: float, bounds_s: tuple[float, float], now_s: float) -> Wait:
+    """Return the wait after a failure: twice the last one, between the first and the longest."""
+    first_s, longest_s = bounds_s
+    wait_s = min(longest_s, max(first_s, 2 * last_s))
+    return Wait(now_s + wait_s, wait_s)
+
+
 class Database:
     """One SQLite connection; without a `file` it is in memory, and what its cache of 512 KB does
     not hold is in a temporary file: each commit walks the changed pages of this cache, and with
@@ -133,7 +154,9 @@ class Database:
             raise sqlite3.DatabaseError(f"it is damaged: {health}")
         with self.transaction():  # a kill leaves all tables and their version, or nothing
             if self.one("SELECT 1 FROM sqlite_master") is None:
-                self._create()
+                for statement in (*SCHEMA.split(";"), *COUNTS):
+                    self.execute(statement)
+                self.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             (version,) = self.one("PRAGMA user_version")
             if version != SCHEMA_VERSION:
                 raise sqlite3.DatabaseError(
@@ -141,20 +164,9 @@ class Database:
                     f"{SCHEMA_VERSION}: use a new file, or the x402sim that wrote this one"
                 )
 
-    def _create(self) -> None:
-        for statement in (*SCHEMA.split(";"), *COUNTS):
-            self.execute(statement)
-        self.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-
     def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
         """Execute one statement."""
         return self._connection.execute(sql, values)
-
-    def write_all(self, sql: str, rows: Collection[tuple[Any, ...]]) -> None:
-        """Execute one statement for each of these rows, in one transaction."""
-        if rows:
-            with self.transaction():
-                self._connection.executemany(sql, rows)
 
     def one(self, sql: str, *values: Any) -> Any:
         """Return the first row of a query, or None."""
@@ -168,11 +180,19 @@ class Database:
         """Let statements call a function of one value."""
         self._connection.create_function(name, 1, function)
 
-    def end_waits(self, table: str) -> None:
-        """Make everything due at once that waits in a table."""
+    def end_waits(self, table: Waiting) -> None:
+        """Make everything due at once that waits in a table, as a start of the service does."""
         waits = "status = 'pending' AND look_s > 0"
         if self.one(f"SELECT 1 FROM {table} WHERE {waits} LIMIT 1"):
             self.execute(f"UPDATE {table} SET look_s = 0, wait_s = 0 WHERE {waits}")
+
+    def put_off(self, table: Waiting, waits: Mapping[int | str, Wait]) -> None:
+        """Record until when each of these rows waits, by their keys."""
+        key = {"payments": "attempt", "refunds": "session_id"}[table]
+        if waits:
+            sql = f"UPDATE {table} SET look_s = ?, wait_s = ? WHERE {key} = ?"
+            with self.transaction():
+                self._connection.executemany(sql, [(*wait, row) for row, wait in waits.items()])
 
     def transaction(self) -> "_Transaction":
         """Commit every statement in a `with` block, or none of them."""

@@ -6,39 +6,18 @@ Clauses: 2.4/record, 2.4/block-null, 3/record-outlives-cache, 4.1/store-settled,
 5/stored-records, 6/reputation, 8/indexer-batch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from x402sim.protocol import states
-from x402sim.protocol.crypto import Address, checksum
-from x402sim.protocol.header import PresentedPayment
-from x402sim.protocol.messages import PaymentRecord, PaymentRequirements
-from x402sim.protocol.money import MAX_STORED
+from x402sim.protocol.crypto import Address
+from x402sim.protocol.messages import PaymentRecord
 from x402sim.service.policies.reputation import Reputation, Track
-from x402sim.service.store.backoff import Wait
 from x402sim.service.store.database import Database
 from x402sim.service.store.session_budgets import NewSession, SessionBudgets
-
-
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """A payment id taken for one authorization, before the facilitator is asked anything.
-
-    `can_pay`: it makes the required transfer, so it can be claimed once only. `seen_unused`: the
-    chain said, before the claim, that it was not used yet. `offered_id` is the payment id of the
-    402 that a payment in one step answers, if its payer has shown it.
-    """
-
-    payment_id: str
-    payment: PresentedPayment
-    issued: PaymentRequirements
-    timestamp_ms: int
-    duration: int
-    can_pay: bool
-    seen_unused: bool
-    offered_id: str | None = None
 
 
 class ClaimedAuthorization(msgspec.Struct, frozen=True):
@@ -49,47 +28,46 @@ class ClaimedAuthorization(msgspec.Struct, frozen=True):
     valid_before_s: int
 
 
-class Stored(msgspec.Struct, frozen=True):
+class Stored(msgspec.Struct, frozen=True, kw_only=True):
     """The record of one attempt to pay, and what the service keeps beside it.
 
-    `authorization` is None if the header cannot be read. Others as in `Claim`. `may_move`:
-    an earlier request had it settled, and nobody has said since that no money has moved.
+    `authorization` is None if the header cannot be read. `can_pay`: it makes the required transfer,
+    so it can be claimed once only. `seen_unused`: the chain has said that it was not used yet.
+    `may_move`: an earlier request had it settled, and nobody has said since that no money has
+    moved. `offered_id` is the payment id of the 402 that a payment in one step answers, if its
+    payer has shown it. `wait_s` are the seconds that it has waited, while it is pending, since the
+    last look (0 if nobody has looked), and `failed_at` is the height of the chain that failed it.
     """
 
-    attempt: int
+    attempt: int = 0
+    """Its number in the database, or 0 before it is there."""
     record: PaymentRecord
-    header: str
     authorization: ClaimedAuthorization | None
+    header: str
     duration: int
+    offered_id: str | None
     can_pay: bool
     seen_unused: bool
-    may_move: bool
-
-
-class PendingAttempt(msgspec.Struct, frozen=True):
-    """An attempt whose outcome is unknown, and the seconds that it has waited since the last look.
-
-    0 if nobody has looked at it.
-    """
-
-    attempt: int
-    payment_id: str
-    wait_s: float
+    may_move: bool = False
+    wait_s: float = 0.0
+    failed_at: int | None = None
 
 
 _RECORD = PaymentRecord.__struct_fields__
 _CLAIMED = ClaimedAuthorization.__struct_fields__
-_NAMES = (*_RECORD, "header", "duration", "can_pay", "seen_unused", *_CLAIMED)
-_COLUMNS = ", ".join(_NAMES)
-_OFFERED = len(_NAMES) + 1
+_FLAGS = ("can_pay", "seen_unused")
+_CLAIM = (*_RECORD, *_CLAIMED, *_FLAGS, "header", "duration", "offered_id")
+"""The columns that a claim writes."""
+_READ = (*_CLAIM, "attempt", "may_move", "wait_s", "failed_at")
+_OFFERED = _CLAIM.index("offered_id") + 1
 _RIVAL = (
     "FROM payments WHERE (payment_id = ?{offered} OR offered_id = ?1) AND can_pay "
     "AND (status = 'settled' OR status = 'pending' AND may_move)"
 )
 """Another payment for the same 402: one is in one step, and the other in two."""
 _INSERT = (
-    f"INSERT INTO payments({_COLUMNS}, offered_id) "
-    f"SELECT {', '.join(f'?{n}' for n in range(1, _OFFERED + 1))} "
+    f"INSERT INTO payments({', '.join(_CLAIM)}) "
+    f"SELECT {', '.join(f'?{n}' for n in range(1, len(_CLAIM) + 1))} "
     f"WHERE NOT EXISTS(SELECT 1 {_RIVAL.format(offered=_OFFERED)}) ON CONFLICT DO NOTHING"
 )
 _SETTLE = (
@@ -97,33 +75,15 @@ _SETTLE = (
     f"is_deep = 0 WHERE attempt = ? AND status IN {states.before(states.PAYMENT, 'settled')}"
 )
 _NO_AUTH = (None, None, None)
-_SELECT = f"SELECT {_COLUMNS}, attempt, may_move FROM payments"
-_ATTEMPT = _SELECT + " WHERE attempt = ?"
-_ATTEMPTS = _SELECT + " WHERE payment_id = ? ORDER BY attempt"
-
-
-def _pending(claim: Claim) -> PaymentRecord:
-    """Return the pending record of a claim."""
-    auth, issued = claim.payment.authorization, claim.issued
-    return PaymentRecord(
-        payment_id=claim.payment_id,
-        tx_hash=None,
-        from_address=checksum(auth.from_) if auth else "",
-        to_address=issued.pay_to,
-        amount=issued.max_amount_required,
-        resource_url=issued.resource,
-        status="pending",
-        block_number=None,
-        timestamp=claim.timestamp_ms,
-    )
+_SELECT = f"SELECT {', '.join(_READ)} FROM payments WHERE "
 
 
 def _stored(row: Sequence[Any]) -> Stored:
-    record = PaymentRecord(**dict(zip(_RECORD, row, strict=False)))
-    header, duration, can_pay, unused, payer, nonce, until_s, attempt, may = row[len(_RECORD) :]
-    claimed = None if payer is None else ClaimedAuthorization(payer, nonce, until_s)
-    facts = bool(can_pay), bool(unused), bool(may)
-    return Stored(attempt, record, header, claimed, duration, *facts)
+    found = dict(zip(_READ, row, strict=True))
+    record = PaymentRecord(**{name: found.pop(name) for name in _RECORD})
+    claimed = ClaimedAuthorization(*(found.pop(name) for name in _CLAIMED))
+    found |= {name: bool(found[name]) for name in (*_FLAGS, "may_move")}
+    return Stored(record=record, authorization=claimed if claimed.nonce else None, **found)
 
 
 def _rank(stored: Stored) -> tuple[int, int]:
@@ -136,6 +96,9 @@ class PaymentRecords:
     def __init__(self, database: Database, sessions: SessionBudgets) -> None:
         self._db = database
         self._sessions = sessions
+
+    def _found(self, where: str, *values: Any) -> list[Stored]:
+        return [_stored(row) for row in self._db.execute(_SELECT + where, *values)]
 
     def get(self, payment_id: str) -> Stored | None:
         """Return the attempt that says what became of a payment id.
@@ -151,12 +114,16 @@ class PaymentRecords:
 
     def attempts(self, payment_id: str) -> list[Stored]:
         """Return every attempt to pay a payment id, oldest first."""
-        return [_stored(row) for row in self._db.execute(_ATTEMPTS, payment_id)]
+        return self._found("payment_id = ? ORDER BY attempt", payment_id)
 
     def attempt(self, attempt: int) -> Stored | None:
         """Return one attempt."""
-        row = self._db.one(_ATTEMPT, attempt)
-        return _stored(row) if row else None
+        return next(iter(self._found("attempt = ?", attempt)), None)
+
+    def now(self, stored: Stored) -> Stored | None:
+        """Return an attempt as it is now; None if an older database was restored meanwhile."""
+        found = self.attempt(stored.attempt)
+        return found if found and found.record.payment_id == stored.record.payment_id else None
 
     def answer_to(self, offered_id: str) -> str | None:
         """Return the id of a payment in one step that answers this 402: the settled, or newest."""
@@ -166,33 +133,23 @@ class PaymentRecords:
         )
         return next((str(row[0]) for row in self._db.execute(sql, offered_id)), None)
 
-    def pending(self, now_s: float, limit: int) -> list[PendingAttempt]:
+    def pending(self, now_s: float, limit: int) -> list[Stored]:
         """Return attempts whose outcome is unknown and that may be looked at now.
 
         At most `limit` of those whose money may have moved, and then as many of the others, which
         cost nothing to make. Of each, those never looked at come first, oldest first, then those
         that have waited longest. It costs the same however many there are.
         """
-        sql = (
-            "SELECT attempt, payment_id, wait_s FROM payments WHERE status = 'pending' "
-            "AND may_move = ? AND look_s <= ? ORDER BY look_s, timestamp, attempt LIMIT ?"
+        due = (
+            "status = 'pending' AND may_move = ? AND look_s <= ? "
+            "ORDER BY look_s, timestamp, attempt LIMIT ?"
         )
-        both = (self._db.execute(sql, may_move, now_s, limit) for may_move in (1, 0))
-        return [PendingAttempt(*row) for rows in both for row in rows]
+        return self._found(due, 1, now_s, limit) + self._found(due, 0, now_s, limit)
 
     def unresolved(self) -> int:
         """Return how many attempts have an outcome that is unknown."""
         sql = "SELECT count(*) FROM payments WHERE status = 'pending'"
         return int(self._db.one(sql)[0])
-
-    def look_now(self) -> None:
-        """End the waits of all attempts, as a start of the service does."""
-        self._db.end_waits("payments")
-
-    def look_later(self, waits: Mapping[int, Wait]) -> None:
-        """Record until when each of these attempts waits."""
-        sql = "UPDATE payments SET look_s = ?, wait_s = ? WHERE attempt = ?"
-        self._db.write_all(sql, [(*wait, attempt) for attempt, wait in waits.items()])
 
     def grants(self, payment_id: str, resource: str) -> bool:
         """Tell whether a settled record is for exactly this resource (5/stored-records).
@@ -212,20 +169,15 @@ class PaymentRecords:
 
     # --- the moves of protocol.states.PAYMENT ------------------------------------------
 
-    def insert_pending(self, claim: Claim) -> Stored | None:
+    def insert_pending(self, new: Stored) -> Stored | None:
         """Record a new attempt as pending; None if its authorization or its 402 is claimed already.
 
         Its block is null until the indexer finds it (2.4/block-null).
         """
-        auth, until_s = claim.payment.authorization, min(claim.payment.valid_before, MAX_STORED)
-        claimed = ClaimedAuthorization(auth.from_, auth.nonce, until_s) if auth else None
-        record, header = _pending(claim), claim.payment.text
-        facts = claim.duration, claim.can_pay, claim.seen_unused
-        nonce = astuple(claimed) if claimed else _NO_AUTH
-        new = self._db.execute(_INSERT, *astuple(record), header, *facts, *nonce, claim.offered_id)
-        if not new.rowcount or new.lastrowid is None:
-            return None
-        return Stored(new.lastrowid, record, header, claimed, *facts, may_move=False)
+        nonce = astuple(new.authorization) if new.authorization else _NO_AUTH
+        kept = new.can_pay, new.seen_unused, new.header, new.duration, new.offered_id
+        done = self._db.execute(_INSERT, *astuple(new.record), *nonce, *kept)
+        return replace(new, attempt=done.lastrowid) if done.rowcount else None
 
     def rival(self, payment_id: str, offered_id: str | None) -> str | None:
         """Return the status of a payment that claims the same 402 in the other way, or None."""
@@ -321,30 +273,24 @@ class PaymentRecords:
 
         Clause 8/indexer-batch: at most `limit` of them.
         """
-        sql = (
-            _SELECT + " WHERE block_number IS NULL AND status = 'settled' "
-            "ORDER BY timestamp DESC, attempt DESC LIMIT ?"
+        return self._found(
+            "block_number IS NULL AND status = 'settled' "
+            "ORDER BY timestamp DESC, attempt DESC LIMIT ?",
+            limit,
         )
-        return [_stored(row) for row in self._db.execute(sql, limit)]
 
     def shallow(self, limit: int) -> list[Stored]:
         """Return settled payments whose block is not deep enough yet, oldest first."""
-        sql = (
-            _SELECT + " WHERE block_number IS NOT NULL AND status = 'settled' AND NOT is_deep "
-            "ORDER BY timestamp, attempt LIMIT ?"
+        return self._found(
+            "block_number IS NOT NULL AND status = 'settled' AND NOT is_deep "
+            "ORDER BY timestamp, attempt LIMIT ?",
+            limit,
         )
-        return [_stored(row) for row in self._db.execute(sql, limit)]
 
-    def shallow_failures(self, limit: int) -> list[tuple[Stored, int]]:
-        """Return failed attempts that a reorganisation may still change, oldest first.
-
-        With each the height of the chain that failed it.
-        """
-        sql = (
-            f"SELECT {_COLUMNS}, attempt, may_move, failed_at FROM payments "
-            "WHERE status = 'failed' AND NOT is_deep ORDER BY timestamp, attempt LIMIT ?"
-        )
-        return [(_stored(row[:-1]), row[-1]) for row in self._db.execute(sql, limit)]
+    def shallow_failures(self, limit: int) -> list[Stored]:
+        """Return failed attempts that a reorganisation may still change, oldest first."""
+        oldest = "status = 'failed' AND NOT is_deep ORDER BY timestamp, attempt LIMIT ?"
+        return self._found(oldest, limit)
 
     def set_deep(self, attempt: int) -> None:
         """Record that no reorganisation is expected to change an attempt any more."""

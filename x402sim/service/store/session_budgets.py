@@ -6,13 +6,11 @@ Clauses: 2.6/remaining, 3/expiry-refund, 5/session-condition, 5/session-debit.
 """
 
 from collections import deque
-from collections.abc import Mapping
 from functools import partial
 
 import msgspec
 
 from x402sim.protocol import states
-from x402sim.service.store.backoff import Wait
 from x402sim.service.store.database import Database
 
 
@@ -55,20 +53,24 @@ class NewSession(msgspec.Struct, frozen=True):
 
 
 class Refund(msgspec.Struct, frozen=True):
-    """An unspent balance that is owed, in base units; `payment_id` is the deposit's."""
+    """An unspent balance that is owed, in base units; `payment_id` is the deposit's.
+
+    `deposited` and `expires_ms` are the session's. Its place in the queue is at `look_s` and, of
+    equal ones, at `timestamp`.
+    """
 
     session_id: str
     payment_id: str
     to_address: str
     amount: int
+    deposited: int
+    expires_ms: int
     wait_s: float
     """The seconds of its last wait; 0 if it has not failed."""
-    place: tuple[float, int, str]
-    """Its place in the queue of those that are due."""
+    look_s: float
+    timestamp: int
 
 
-_FIRST = (-1.0, 0, "")
-"""The place before all others in the queue of refunds."""
 _SELECT = (
     "SELECT s.session_id, s.payment_id, s.payer, s.deposited, s.released, s.status, "
     "s.expires_ms, s.is_canceled, r.status, r.tx_hash FROM sessions s "
@@ -194,27 +196,16 @@ class SessionBudgets:
         with the refunds that are due: CROSS JOIN keeps this order.
         """
         sql = (
-            "SELECT session_id, payment_id, r.to_address, r.amount, r.wait_s, r.look_s, "
-            "r.timestamp FROM refunds r CROSS JOIN sessions USING (session_id) "
+            "SELECT session_id, payment_id, r.to_address, r.amount, deposited, expires_ms, "
+            "r.wait_s, r.look_s, r.timestamp "
+            "FROM refunds r CROSS JOIN sessions USING (session_id) "
             "CROSS JOIN payments p USING (payment_id) "
             "WHERE r.status = 'pending' AND p.status = 'settled' AND r.look_s <= ? "
             "AND (r.look_s, r.timestamp, r.session_id) > (?, ?, ?) "
             "ORDER BY r.look_s, r.timestamp, r.session_id LIMIT ?"
         )
-        rows = self._db.execute(sql, now_s, *(after.place if after else _FIRST), limit)
-        return [
-            Refund(session_id, deposit_id, to_address, amount, wait_s, (look_s, at_ms, session_id))
-            for session_id, deposit_id, to_address, amount, wait_s, look_s, at_ms in rows
-        ]
-
-    def look_now(self) -> None:
-        """End the waits of all refunds, as a start of the service does."""
-        self._db.end_waits("refunds")
-
-    def look_later(self, waits: Mapping[str, Wait]) -> None:
-        """Record until when each of these refunds waits, by session id."""
-        sql = "UPDATE refunds SET look_s = ?, wait_s = ? WHERE session_id = ?"
-        self._db.write_all(sql, [(*wait, session_id) for session_id, wait in waits.items()])
+        place = (after.look_s, after.timestamp, after.session_id) if after else (-1.0, 0, "")
+        return [Refund(*row) for row in self._db.execute(sql, now_s, *place, limit)]
 
     def shallow_refunds(self, limit: int) -> list[tuple[str, str]]:
         """Return (session id, hash) of refunds whose block is not deep enough yet, oldest first."""

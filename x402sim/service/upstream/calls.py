@@ -3,7 +3,8 @@
 A redirect is not followed: it is an answer that makes no sense.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import httpx
 
@@ -11,8 +12,7 @@ from x402sim.http.bounded import Limits, require_size
 from x402sim.http.exchange import Headers, Request, Response, Transport, Url, within
 from x402sim.protocol.messages import BadMessage, decode
 
-NONSENSE = (LookupError, TypeError, ValueError, AttributeError)
-"""What reading an answer raises if it does not have the shape it should have."""
+Read = TypeVar("Read")
 
 
 class Unavailable(Exception):
@@ -49,8 +49,13 @@ async def send(to: Transport, request: Request, limits: Limits) -> Response:
     return response
 
 
-async def json_rpc(to: Transport, request: Request, limits: Limits) -> Any:
-    """Send a request and return the `result` of its JSON-RPC answer; raises `Unavailable`."""
+async def json_rpc(
+    to: Transport, request: Request, limits: Limits, who: str, read: Callable[[Any], Read]
+) -> Read:
+    """Send a request and return the `result` of its JSON-RPC answer, as `read` understands it.
+
+    Raises `Unavailable`, also if the result does not have the shape it should have.
+    """
     response = await send(to, request, limits)
     try:
         body = decode(response.content, Any)
@@ -61,4 +66,7 @@ async def json_rpc(to: Transport, request: Request, limits: Limits) -> Any:
         raise (Declined if is_error else Unavailable)(
             f"{request.url} answered {response.text[:200]}"
         )
-    return body["result"]
+    try:
+        return read(body["result"])
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise Unavailable(f"{who}'s answer makes no sense: {error!r}") from error

@@ -11,7 +11,7 @@ from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.protocol.refusals import Refusal
-from x402sim.service.upstream.dialect import Dialect, Moved, NotMoved, Outcome, Verdict
+from x402sim.service.upstream.facilitator import Dialect, Moved, NotMoved, Outcome, Verdict
 
 _REFUSALS = {
     SettleError.USED.value: Refusal.NONCE_USED,

@@ -3,6 +3,7 @@
 Clauses: 8/indexer-query.
 """
 
+from functools import partial
 from urllib.parse import urlencode
 
 import httpx
@@ -11,8 +12,8 @@ import msgspec
 from x402sim.http.bounded import Limits
 from x402sim.http.exchange import Request, Transport, Url
 from x402sim.protocol.crypto import Address
-from x402sim.service.upstream.calls import NONSENSE, Unavailable, json_rpc
-from x402sim.service.upstream.transactions import OnChain, read_receipt
+from x402sim.service.upstream.calls import json_rpc
+from x402sim.service.upstream.rpc import OnChain, read_receipt
 
 
 class ExplorerClient:
@@ -31,10 +32,5 @@ class ExplorerClient:
         query = urlencode(asked)
         url = msgspec.structs.replace(self._url, text=f"{self._url}?{query}", query=query.encode())
         request = Request("GET", url, [(b"host", url.netloc)])
-        receipt = await json_rpc(self._to, request, self._limits)
-        try:
-            if not receipt or receipt.get("blockNumber") is None:
-                return None
-            return read_receipt(receipt, self._token)
-        except NONSENSE as error:
-            raise Unavailable(f"the explorer's answer makes no sense: {error!r}") from error
+        read = partial(read_receipt, token=self._token)
+        return await json_rpc(self._to, request, self._limits, "the explorer", read)

@@ -1,6 +1,11 @@
-"""The service's calls to a node's JSON-RPC: the state of a nonce, and transactions."""
+"""The service's calls to a node's JSON-RPC: the state of a nonce, and transactions.
 
-from typing import Any
+Receipts of the node and of the explorer are read alike; logs of other contracts are ignored.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -10,10 +15,55 @@ from x402sim.http.exchange import Headers, Transport, Url
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, to_hex
 from x402sim.protocol.messages import encode
-from x402sim.service.upstream.calls import NONSENSE, Declined, Unavailable, json_rpc, post
-from x402sim.service.upstream.transactions import OnChain, block_number, read_receipt
+from x402sim.service.upstream.calls import Declined, json_rpc, post
 
 _HEADERS: Headers = [(b"content-type", b"application/json")]
+_USES = (abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED)
+Read = TypeVar("Read")
+
+
+class OnChain(msgspec.Struct, frozen=True):
+    """A mined transaction, and the token's events in it.
+
+    `transfers` are (from, to, base units), `used` are (authorizer, nonce of 32 bytes).
+    """
+
+    block_number: int
+    succeeded: bool
+    transfers: tuple[tuple[Address, Address, int], ...] = ()
+    used: tuple[tuple[Address, bytes], ...] = ()
+
+
+def read_receipt(receipt: Any, token: Address) -> OnChain | None:
+    """Read a receipt: None if there is none, or if it is in no block yet."""
+    if not receipt or receipt.get("blockNumber") is None:
+        return None
+    transfers: list[tuple[Address, Address, int]] = []
+    used: list[tuple[Address, bytes]] = []
+    for log in receipt.get("logs") or ():
+        if from_hex(log["address"], 20) != token or not log["topics"]:
+            continue
+        event, *indexed = (from_hex(topic, 32) for topic in log["topics"])
+        if event == abi.TRANSFER_EVENT:
+            sender, to = (Address(word[12:]) for word in indexed)
+            transfers.append((sender, to, int(log["data"], 16)))
+        elif event == abi.AUTHORIZATION_USED:
+            authorizer, nonce = indexed
+            used.append((Address(authorizer[12:]), nonce))
+    return OnChain(
+        block_number=block_number(receipt["blockNumber"]),
+        succeeded={"0x1": True, "0x0": False}[receipt["status"]],
+        transfers=tuple(transfers),
+        used=tuple(used),
+    )
+
+
+def block_number(text: str) -> int:
+    """Return a block number; raises `ValueError` if no chain could be that long."""
+    number = int(text, 16)
+    if not 0 <= number < 2**63:
+        raise ValueError(f"block {text}")
+    return number
 
 
 class NonceUse(msgspec.Struct, frozen=True):
@@ -41,21 +91,20 @@ class NonceState(msgspec.Struct, frozen=True):
 
 
 class RpcClient:
-    """One node, asked about one token."""
+    """One node, asked about one token; every method raises `Unavailable`."""
 
     def __init__(self, to: Transport, url: str, token: Address, limits: Limits) -> None:
         self._to, self._url = to, Url.of(httpx.URL(url))
         self._token, self._limits = token, limits
 
-    async def is_used(self, authorizer: Address, nonce: bytes) -> bool:
-        """Tell whether a nonce is used up in the newest state; raises `Unavailable`."""
-        try:
-            return await self._is_used(authorizer, nonce, "latest")
-        except NONSENSE as error:
-            raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
+    async def is_used(self, authorizer: Address, nonce: bytes, block: str = "latest") -> bool:
+        """Tell whether a nonce is used up in the state of a block."""
+        call = to_hex(abi.authorization_state(authorizer, nonce))
+        asked = {"to": to_hex(self._token), "data": call}
+        return await self._ask(lambda word: int(word, 16) != 0, "eth_call", asked, block)
 
     async def nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
-        """Ask the chain about a nonce; raises `Unavailable`.
+        """Ask the chain about a nonce.
 
         The token's state tells only that it was used up; its events tell how.
         """
@@ -66,72 +115,64 @@ class RpcClient:
 
     async def _nonce_state(self, authorizer: Address, nonce: bytes) -> NonceState:
         """Ask once, for the state at the head's own block: no older node can answer for it."""
-        try:
-            head = await self._rpc("eth_getBlockByNumber", "latest", False)
-            is_used = await self._is_used(authorizer, nonce, head["number"])
-            use = await self._find_use(authorizer, nonce) if is_used else None
-            head_s = int(head["timestamp"], 16)
-            return NonceState(block_number(head["number"]), head_s, is_used, use)
-        except NONSENSE as error:
-            raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
+        number, head_s = await self._ask(_head, "eth_getBlockByNumber", "latest", False)
+        is_used = await self.is_used(authorizer, nonce, number)
+        use = await self._find_use(authorizer, nonce) if is_used else None
+        return NonceState(block_number(number), head_s, is_used, use)
 
     async def transaction(self, tx_hash: str) -> OnChain | None:
-        """Return a transaction, or None if it is in no block; raises `Unavailable`."""
-        try:
-            receipt = await self._rpc("eth_getTransactionReceipt", tx_hash)
-            return read_receipt(receipt, self._token) if receipt else None
-        except NONSENSE as error:
-            raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
+        """Return a transaction, or None if it is in no block."""
+        read = partial(read_receipt, token=self._token)
+        return await self._ask(read, "eth_getTransactionReceipt", tx_hash)
 
     async def accepts(self, account: Address, digest: bytes, signature: bytes) -> bool:
-        """Tell whether a contract calls a signature its own (EIP-1271); raises `Unavailable`.
+        """Tell whether a contract calls a signature its own (EIP-1271).
 
         False for an account without a contract.
         """
         call = {"to": to_hex(account), "data": to_hex(abi.is_valid_signature(digest, signature))}
         try:
-            answer = await self._rpc("eth_call", call, "latest")
-            return from_hex(answer, (len(answer) - 2) // 2)[:32] == abi.VALID_SIGNATURE
+            return await self._ask(_is_valid, "eth_call", call, "latest")
         except Declined:  # it reverts
             return False
-        except NONSENSE as error:
-            raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
 
     async def height(self) -> int:
-        """Return the number of the newest block; raises `Unavailable`."""
-        try:
-            return block_number(await self._rpc("eth_blockNumber"))
-        except NONSENSE as error:
-            raise Unavailable(f"the RPC's answer makes no sense: {error!r}") from error
-
-    async def _is_used(self, authorizer: Address, nonce: bytes, block: str) -> bool:
-        call = to_hex(abi.authorization_state(authorizer, nonce))
-        asked = {"to": to_hex(self._token), "data": call}
-        return int(await self._rpc("eth_call", asked, block), 16) != 0
+        """Return the number of the newest block."""
+        return await self._ask(block_number, "eth_blockNumber")
 
     async def _find_use(self, authorizer: Address, nonce: bytes) -> NonceUse | None:
         """Find the event of a nonce's use, and what else its transaction did."""
-        events = [abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED]
         wanted = {
             "address": to_hex(self._token),
-            "topics": [[to_hex(e) for e in events], to_hex(abi.word(authorizer)), to_hex(nonce)],
+            "topics": [[to_hex(e) for e in _USES], to_hex(abi.word(authorizer)), to_hex(nonce)],
             "fromBlock": "0x0",
             "toBlock": "latest",
         }
-        logs = await self._rpc("eth_getLogs", wanted)
-        if not logs:
+        event = await self._ask(_first_event, "eth_getLogs", wanted)
+        mined = await self.transaction(event[1]) if event else None
+        if event is None or mined is None:
             return None
-        tx_hash = to_hex(from_hex(logs[0]["transactionHash"], 32))
-        receipt = await self._rpc("eth_getTransactionReceipt", tx_hash)
-        mined = read_receipt(receipt, self._token)
-        return NonceUse(
-            tx_hash=tx_hash,
-            canceled=from_hex(logs[0]["topics"][0], 32) == abi.AUTHORIZATION_CANCELED,
-            block_number=mined.block_number,
-            transfers=mined.transfers,
-        )
+        is_canceled = event[0] == abi.AUTHORIZATION_CANCELED
+        return NonceUse(event[1], is_canceled, mined.block_number, mined.transfers)
 
-    async def _rpc(self, method: str, *params: Any) -> Any:
+    async def _ask(self, read: Callable[[Any], Read], method: str, *params: Any) -> Read:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         request = post(self._url, encode(call), _HEADERS)
-        return await json_rpc(self._to, request, self._limits)
+        return await json_rpc(self._to, request, self._limits, "the RPC", read)
+
+
+def _head(block: Any) -> tuple[str, int]:
+    """Return a block's number, as it is sent, and its time in Unix seconds."""
+    block_number(block["number"])
+    return block["number"], int(block["timestamp"], 16)
+
+
+def _first_event(logs: Any) -> tuple[bytes, str] | None:
+    """Return the first log's event and the hash of its transaction."""
+    if not logs:
+        return None
+    return from_hex(logs[0]["topics"][0], 32), to_hex(from_hex(logs[0]["transactionHash"], 32))
+
+
+def _is_valid(answer: str) -> bool:
+    return from_hex(answer, (len(answer) - 2) // 2)[:32] == abi.VALID_SIGNATURE

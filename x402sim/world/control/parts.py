@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from x402sim.events import IndexerRan
 from x402sim.http.web import bad_body
 from x402sim.service import indexer, sessions
 from x402sim.service.reconcile import reconcile
@@ -122,7 +123,8 @@ async def crash(context: Context, service: str = "service") -> Any:
 async def run_indexer(context: Context, service: str = "service") -> Any:
     """Run the payment indexer now; return its counts, all 0 if a crash cut it short."""
     process = _process(context, service, "/indexer/run")
-    return await process.do(indexer.run) or indexer.IndexerRun()
+    ran, names = await process.do(indexer.run), IndexerRan.__struct_fields__
+    return {name: getattr(ran, name, 0) for name in names if name != "actor"}
 
 
 def _process(context: Context, service: str, action: str) -> Process:
