@@ -1,19 +1,34 @@
-"""Mining on a test node: immediately or on demand, at the world's time."""
+"""Mining on a test node: immediately or on demand, at the world's time. And sending transactions
+again with the same hash, as the node forgets those that a reorganisation or a revert removes.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from x402sim.chain.base import Block, ChainError
 from x402sim.chain.node import objects
 from x402sim.chain.node.evm import JsonRpcNode
-from x402sim.chain.node.resend import Resend, resends_of
 from x402sim.clock import Clock
-from x402sim.protocol.rpc_values import quantity, read_quantity
+from x402sim.protocol.crypto import Hash
+from x402sim.protocol.rpc_values import Json, quantity, read_hash, read_quantity
 
 MAX_BLOCKS = 10_000
 """The most blocks that one request mines."""
 MAX_LOOKS = 500
 """How often to poll for a block that is due; one poll takes a millisecond."""
+_FEES = ("gasPrice", "maxFeePerGas", "maxPriorityFeePerGas")
+_SENT_AS = ("from", "to", "value", "input", "nonce", "gas", *_FEES)
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """A transaction, and the JSON-RPC call that sends it again."""
+
+    hash: Hash
+    method: str
+    argument: Any
 
 
 class LocalMining:
@@ -96,3 +111,21 @@ class LocalMining:
         if self._automine and await self.waiting():
             await self.mine_blocks(1)
         await self._rpc.ask("evm_setAutomine", self._automine)
+
+
+async def resends_of(node: JsonRpcNode, block: int | Literal["pending"]) -> list[Resend]:
+    """Return the transactions of a block in order; "pending" has those in the mempool."""
+    which = quantity(block) if isinstance(block, int) else block
+    found = await node.ask("eth_getBlockByNumber", which, True)
+    return [await _resend(node, tx) for tx in found["transactions"]]
+
+
+async def _resend(node: JsonRpcNode, tx: Json) -> Resend:
+    """Return the request that sends a transaction again: raw if signed, else impersonated."""
+    if read_quantity(tx["r"]):
+        raw = await node.ask("eth_getRawTransactionByHash", tx["hash"])
+        return Resend(read_hash(tx["hash"]), "eth_sendRawTransaction", raw)
+    asked = {name: tx[name] for name in _SENT_AS if tx.get(name) is not None}
+    if "maxFeePerGas" in asked:
+        del asked["gasPrice"]
+    return Resend(read_hash(tx["hash"]), "eth_sendTransaction", asked)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from x402sim.chain.base import NO_SLOTS, ChainError
 from x402sim.chain.node.evm import JsonRpcNode
-from x402sim.chain.node.local_mining import LocalMining
-from x402sim.chain.node.resend import Resend, resends_of
+from x402sim.chain.node.local_mining import LocalMining, Resend, resends_of
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, to_hex
 from x402sim.protocol.rpc_values import quantity
 
