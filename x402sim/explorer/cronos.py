@@ -10,8 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim.explorer.index import Index
-from x402sim.explorer.objects import BY_HASH, ByHash, block, execution_status, ok
-from x402sim.explorer.query_fields import fields_of
+from x402sim.explorer.objects import BY_HASH, ByHash, block, execution_status, fields_of, ok
 from x402sim.http import web
 from x402sim.protocol.crypto import Hash
 from x402sim.protocol.rpc_values import BadParams, quantity, read_hash

@@ -1,7 +1,6 @@
 """Snapshots and reorganisations of a test node."""
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
 from x402sim.chain.base import NO_SLOTS, ChainError
 from x402sim.chain.node.evm import JsonRpcNode
@@ -11,14 +10,6 @@ from x402sim.protocol.rpc_values import quantity
 
 MINER = b"x402sim/mine"
 """The beginning of the coinbase of a replacement block; a number completes it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Saved:
-    """What we store of a snapshot besides the node's own: its height and the mempool."""
-
-    height: int
-    waiting: list[Resend]
 
 
 class LocalRewinding:
@@ -31,14 +22,15 @@ class LocalRewinding:
         self._rpc, self._mining = rpc, mining
         self._genesis = genesis
         self._native = {account: (0, amount_wei) for account, amount_wei in native.items()}
-        self._snapshots: dict[int, _Saved] = {}
+        self._snapshots: dict[int, tuple[int, list[Resend]]] = {}
+        """The height and the mempool of each snapshot: the node restores no mempool."""
         self._codes: dict[Address, tuple[bytes, Mapping[bytes, bytes]]] = {}
         self._reorgs = self._forced_reverts = 0
 
     async def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""
         async with self._mining.turn:
-            saved = _Saved(await self._mining.height(), await self._mining.waiting())
+            saved = await self._mining.height(), await self._mining.waiting()
             snapshot = await self._take_snapshot()
             self._snapshots[snapshot] = saved
         return snapshot
@@ -46,15 +38,14 @@ class LocalRewinding:
     async def revert(self, snapshot: int) -> None:
         """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
         async with self._mining.turn:
-            saved = self._snapshots.get(snapshot)
-            if saved is None:
+            if snapshot not in self._snapshots:
                 known = ", ".join(map(str, self._snapshots)) or "none"
                 raise ChainError(f"no snapshot {snapshot}; there are: {known}")
             await self._revert_to(snapshot)
             await self._restore_codes()
-            await self._mining.replace_mempool(saved.waiting)
+            await self._mining.replace_mempool(self._snapshots[snapshot][1])
             await self._mining.resume()
-            self._keep_snapshots(lambda number, _: number < snapshot)
+            self._snapshots = {n: it for n, it in self._snapshots.items() if n < snapshot}
         await self._mining.notify()
 
     async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
@@ -74,8 +65,9 @@ class LocalRewinding:
                 lost += await resends_of(self._rpc, number)
             lost += await mining.waiting()
             await self._rpc.ask("anvil_rollback", depth)
-            self._keep_snapshots(lambda _, saved: saved.height <= base)
-            await self._change_coinbase()
+            self._snapshots = {n: it for n, it in self._snapshots.items() if it[0] <= base}
+            self._reorgs += 1  # another coinbase, so that the new blocks differ from the old ones
+            await self._rpc.ask("anvil_setCoinbase", to_hex(MINER + self._reorgs.to_bytes(8)))
             await self._restore_native(base)
             await self._restore_codes()
             await mining.replace_mempool([])
@@ -132,11 +124,6 @@ class LocalRewinding:
         if not await self._rpc.ask("evm_revert", hex(snapshot)):
             raise ChainError(f"the node has forgotten snapshot {snapshot}")
 
-    async def _change_coinbase(self) -> None:
-        """Change the coinbase, so that new blocks differ from the blocks that they replace."""
-        self._reorgs += 1
-        await self._rpc.ask("anvil_setCoinbase", to_hex(MINER + self._reorgs.to_bytes(8)))
-
     async def _restore_native(self, base: int) -> None:
         """Set again the native balances that were set without a transaction, after block `base`."""
         for account, (height, amount_wei) in self._native.items():
@@ -157,6 +144,3 @@ class LocalRewinding:
         await self._rpc.ask("anvil_setCode", to_hex(account), to_hex(code))
         for slot, word in slots.items():
             await self._rpc.ask("anvil_setStorageAt", to_hex(account), to_hex(slot), to_hex(word))
-
-    def _keep_snapshots(self, wanted: Callable[[int, _Saved], bool]) -> None:
-        self._snapshots = {n: saved for n, saved in self._snapshots.items() if wanted(n, saved)}

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from eth_account import Account
 
 from x402sim.chain.base import ChainError
+from x402sim.chain.node import objects
 from x402sim.chain.node.evm import JsonRpcNode, NodeGone
-from x402sim.protocol.crypto import Address, Hash, checksum, parse_address, parse_key, to_hex
+from x402sim.protocol.crypto import Address, Hash, checksum, parse_address, to_hex
 from x402sim.protocol.rpc_values import Json, read_quantity
 
 GAS_HEADROOM = 1.25
@@ -82,8 +83,8 @@ class Sender:
     async def _bid(self) -> int:
         """Return the gas price to bid, in wei."""
         advised = await self._node.read(read_quantity, "eth_gasPrice")
-        base = await self._node.read(_base_fee, "eth_getBlockByNumber", "latest", False)
-        return max(advised, int(base * GAS_HEADROOM))
+        newest = await self._node.read(objects.block, "eth_getBlockByNumber", "latest", False)
+        return max(advised, int(newest.base_fee_wei * GAS_HEADROOM))
 
     async def _next_nonce(self, sender: Address) -> int:
         """Return an account's next nonce.
@@ -141,17 +142,3 @@ class Sender:
     async def _count(self, account: Address, block: str) -> int:
         asked = to_hex(account), block
         return await self._node.read(read_quantity, "eth_getTransactionCount", *asked)
-
-
-def _base_fee(block: Json) -> int:
-    """Return a block's base fee in wei; 0 on a chain without base fees."""
-    return read_quantity(block.get("baseFeePerGas") or "0x0")
-
-
-def read_keys(text: str) -> list[bytes]:
-    """Return private keys from comma-separated 0x-hex; raises `ValueError` that shows no key."""
-    keys = [key.strip() for key in text.split(",") if key.strip()]
-    try:
-        return [parse_key(key) for key in keys]
-    except ValueError:
-        raise ValueError("expected private keys as 0x and 64 hex digits, with commas") from None
