@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from x402sim.chain.base import Block, LogFilter
+from x402sim.chain.base import Block, Call
 from x402sim.chain.rpc.context import RpcContext, known_block, number, state
-from x402sim.chain.rpc.filters import FilterKind
+from x402sim.chain.rpc.filters import EVERYTHING
 from x402sim.chain.rpc.jsonrpc import read_block_number, read_call, read_log_filter
 from x402sim.chain.rpc.objects import (
     log_object,
@@ -33,7 +33,6 @@ from x402sim.protocol.rpc_values import (
 )
 from x402sim.version import VERSION
 
-NO_END = 2**256
 WHOLE = "whether to give whole transactions"
 
 
@@ -145,19 +144,19 @@ async def new_filter(rpc: RpcContext, filter: Any) -> str:  # noqa: A002 - shown
     if "blockHash" in fields:
         raise BadParams("a filter: expected fromBlock and toBlock; only eth_getLogs has blockHash")
     first = read_block_number(fields.get("fromBlock"), await rpc.chain.height())
-    last = read_block_number(fields.get("toBlock"), NO_END)
+    last = read_block_number(fields.get("toBlock"), EVERYTHING.to_block)
     wanted = read_log_filter(fields, first, last)
-    return await rpc.filters.add(rpc.chain, FilterKind.LOGS, wanted)
+    return rpc.filters.add(rpc.chain, "logs", wanted)
 
 
 async def new_block_filter(rpc: RpcContext) -> str:
     """Make a filter of new blocks."""
-    return await rpc.filters.add(rpc.chain, FilterKind.BLOCKS, LogFilter(0, NO_END))
+    return rpc.filters.add(rpc.chain, "blocks")
 
 
 async def new_transaction_filter(rpc: RpcContext) -> str:
     """Make a filter of arriving transactions."""
-    return await rpc.filters.add(rpc.chain, FilterKind.TRANSACTIONS, LogFilter(0, NO_END))
+    return rpc.filters.add(rpc.chain, "transactions")
 
 
 async def filter_changes(rpc: RpcContext, filter_id: Any) -> list[Json] | list[str]:
@@ -211,20 +210,21 @@ async def storage(rpc: RpcContext, address: Any, slot: Any, block: Any = None) -
 
 async def call(rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None) -> str:
     """Return the result of a call."""
-    asked = read_call(transaction)
-    _no_overrides(overrides)
-    return to_hex(await rpc.chain.call(asked, await state(rpc, block)))
+    return to_hex(await rpc.chain.call(*await _asked(rpc, transaction, block, overrides)))
 
 
 async def estimate_gas(
     rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None
 ) -> Any:
     """Return the gas a call needs."""
+    asked = await _asked(rpc, transaction, block, overrides)
+    return quantity(await rpc.chain.estimate_gas(*asked))
+
+
+async def _asked(
+    rpc: RpcContext, transaction: Any, block: Any, overrides: Any
+) -> tuple[Call, int | None]:
     asked = read_call(transaction)
-    _no_overrides(overrides)
-    return quantity(await rpc.chain.estimate_gas(asked, await state(rpc, block)))
-
-
-def _no_overrides(overrides: Any) -> None:
     if overrides is not None:
         raise BadParams(f"state overrides are not offered, got {shown(overrides)}")
+    return asked, await state(rpc, block)
