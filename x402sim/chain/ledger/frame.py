@@ -15,6 +15,7 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import Rule, Rules
 
 Case = TypeVar("Case")
+Key = TypeVar("Key")
 OUT_OF_GAS = "out of gas"
 DELEGATED = 23
 """The length of the code of an account that uses another's (EIP-7702)."""
@@ -113,6 +114,10 @@ class Frame(msgspec.Struct, gc=False):
             return OUT_OF_GAS, prices.wasted(data, left)
         return reason, cost
 
+    def write(self, words: dict[Key, int], key: Key, new: int) -> None:
+        """Write one word of storage, such as a balance, and charge it."""
+        self.wrote(self.state.put(words, key, new) or 0, new)
+
     def wrote(self, old: int, new: int) -> None:
         """Charge the write of one word of storage."""
         self.last = self.token.prices.amount(old, new)
@@ -142,11 +147,6 @@ class Frame(msgspec.Struct, gc=False):
         self.gas_used += self.read
         return signature
 
-    def set_balance(self, account: Address, amount_base: int) -> None:
-        """Write one balance."""
-        old_base = self.state.put(self.state.balances, account, amount_base)
-        self.wrote(old_base or 0, amount_base)
-
     def movement(self, sender: Address, to: Address, amount_base: int) -> Movement:
         """Return the input of the movement rules."""
         return Movement(self.state, self.call.sender, sender, to, amount_base)
@@ -162,8 +162,8 @@ class Frame(msgspec.Struct, gc=False):
                 self.gas_used += gas.RESTORED
                 self.refund += gas.RESTORED
         else:
-            self.set_balance(sender, balances.get(sender, 0) - amount_base)
-            self.set_balance(to, balances.get(to, 0) + amount_base)
+            self.write(balances, sender, balances.get(sender, 0) - amount_base)
+            self.write(balances, to, balances.get(to, 0) + amount_base)
         self.emit(abi.TRANSFER_EVENT, sender, to, data=abi.word(amount_base))
 
     def use(self, authorizer: Address, nonce: bytes, used: Used) -> None:

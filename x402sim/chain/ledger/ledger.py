@@ -17,10 +17,7 @@ from x402sim.chain.base import (
     ChainError,
     Log,
     LogFilter,
-    Mining,
-    Minting,
     Reverted,
-    Rewinding,
     Transaction,
     TxReceipt,
 )
@@ -209,19 +206,11 @@ class LedgerChain:
         return self.machine.automine
 
     @property
-    def minting(self) -> Minting:
-        """This chain, which can mint."""
+    def rewinding(self) -> "LedgerChain":
+        """This chain, which offers every control."""
         return self
 
-    @property
-    def mining(self) -> Mining:
-        """This chain, which can mine on demand."""
-        return self
-
-    @property
-    def rewinding(self) -> Rewinding:
-        """This chain, which can rewind."""
-        return self
+    minting = mining = rewinding
 
     def at_first(self) -> tuple[list[Block], int]:
         """Return the blocks at the time of opening, oldest first, and the supply."""
