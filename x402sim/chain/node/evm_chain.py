@@ -57,7 +57,7 @@ class EvmChain:
     @property
     def keys(self) -> list[Address]:
         """The accounts whose keys we have, in the order of the keys."""
-        return self._sender.accounts
+        return list(self._sender.keys)
 
     async def check(self, network: Network) -> None:
         """Raise `ChainError` unless the node has this network's chain and token."""

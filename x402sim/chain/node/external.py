@@ -99,7 +99,7 @@ class ExternalChain(EvmChain):
 
     async def waiting(self) -> int:
         """Return how many of our transactions are not known to be mined."""
-        return self._sender.unmined
+        return len(self._sender.sent)
 
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens with the minter's key; raises `ChainError` and `TimeoutError`."""

@@ -45,12 +45,8 @@ class LocalMining:
         self.turn = asyncio.Lock()
         self.notify = notify
         self._rpc, self._clock = rpc, clock
-        self._automine = True
-
-    @property
-    def automine(self) -> bool:
+        self.automine = True
         """Whether each transaction is mined immediately."""
-        return self._automine
 
     async def mine(self, blocks: int = 1) -> int:
         """Mine blocks; the first includes every waiting transaction. Return the new height."""
@@ -64,7 +60,7 @@ class LocalMining:
     async def set_automine(self, on: bool) -> None:
         """Mine each transaction immediately (on), or only when `mine` is called (off)."""
         async with self.turn:
-            self._automine = on
+            self.automine = on
             await self.resume()
         await self.notify()
 
@@ -96,7 +92,7 @@ class LocalMining:
     async def wait_until_mined(self) -> None:
         """Wait until the node has mined a client's transaction: it answers before."""
         for _ in range(MAX_LOOKS):
-            if not self._automine or not await self.waiting():
+            if not self.automine or not await self.waiting():
                 return
 
     async def replace_mempool(self, transactions: list[Resend]) -> None:
@@ -108,9 +104,9 @@ class LocalMining:
 
     async def resume(self) -> None:
         """Restore the automine setting; if it is on, mine the waiting transactions."""
-        if self._automine and await self.waiting():
+        if self.automine and await self.waiting():
             await self.mine_blocks(1)
-        await self._rpc.ask("evm_setAutomine", self._automine)
+        await self._rpc.ask("evm_setAutomine", self.automine)
 
 
 async def resends_of(node: JsonRpcNode, block: int | Literal["pending"]) -> list[Resend]:
