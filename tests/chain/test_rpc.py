@@ -13,12 +13,12 @@ from tests.chain.asking import (
     OWNER_KEY,
     PAYMENT,
     SHOP,
-    START_S,
     UNKNOWN,
     Http,
     Rpc,
     new_ledger,
 )
+from tests.chain.helpers import NOW_S
 from tests.strategies import json_values
 from x402sim.chain.base import Log, LogFilter
 from x402sim.chain.ledger.ledger import LedgerChain
@@ -162,7 +162,7 @@ def test_blocks_by_tag_number_and_hash(rpc: Rpc) -> None:
     tx_hash = to_hex(rpc.send())
     block = rpc.result("eth_getBlockByNumber", "0x1", False)
     assert block["transactions"] == [tx_hash]
-    assert (block["number"], block["timestamp"]) == ("0x1", hex(START_S))
+    assert (block["number"], block["timestamp"]) == ("0x1", hex(NOW_S))
     for tag in ("latest", "safe", "finalized"):
         assert rpc.result("eth_getBlockByNumber", tag, False) == block
     assert rpc.result("eth_getBlockByHash", block["hash"], False) == block
@@ -229,7 +229,7 @@ def test_a_chain_is_never_asked_for_a_range_that_ends_before_it_begins() -> None
             assert wanted.from_block <= wanted.to_block <= await self.height()
             return await super().logs(wanted)
 
-    ledger = Strict(TESTNET, Clock(lambda: float(START_S)), owner=OWNER)
+    ledger = Strict(TESTNET, Clock(lambda: float(NOW_S)), owner=OWNER)
     rpc = Rpc(ledger)
     assert rpc.result("eth_getLogs", {"fromBlock": "0x5", "toBlock": "0x9"}) == []
     assert rpc.result("eth_getLogs", {"fromBlock": "0x0", "toBlock": "0x9"}) == []
