@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,23 +38,9 @@ def file(tmp_path) -> Path:
 
 def contents(driver: LedgerDriver) -> tuple:
     """Return everything a ledger knows, for comparison."""
-    machine, state = driver.ledger.machine, driver.ledger.machine.state
-    return (
-        state.head.hash,
-        dict(state.balances),
-        dict(state.authorizations),
-        dict(state.blacklisted),
-        dict(state.switches),
-        dict(state.native),
-        dict(state.account_nonces),
-        dict(state.blocks),
-        dict(state.block_numbers),
-        dict(state.transactions),
-        dict(state.receipts),
-        dict(state.waiting),
-        dict(machine._snapshots),
-        machine.automine,
-    )
+    machine = driver.ledger.machine
+    state = {name: copy(it) for name, it in vars(machine.state).items() if name[0] != "_"}
+    return *state.values(), dict(machine._snapshots), machine.automine
 
 
 def reopened(file: Path) -> LedgerDriver:

@@ -12,7 +12,7 @@ from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.chain.reverts import Cause, cause, text_of
 from x402sim.protocol.crypto import checksum
 
-ERRORS = contract.artifact().signatures("error")
+ERRORS = contract.signatures(contract.artifact().abi, "error")
 VALUES = {
     "address": st.binary(min_size=20, max_size=20),
     "uint8": st.integers(0, 255),

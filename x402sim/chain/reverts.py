@@ -7,8 +7,8 @@ written like calls: `ERC3009UsedAuthorization(0x…, 0x…)`. `cause` gives both
 from enum import Enum
 from functools import cache
 
+from x402sim.chain import contract
 from x402sim.chain.base import Reverted
-from x402sim.chain.contract import artifact
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, to_hex
 
@@ -51,7 +51,7 @@ def _shown(kind: str, word: bytes) -> str:
 def _errors() -> dict[bytes, tuple[str, list[str]]]:
     """Return name and types of our contract's custom errors whose values are single words."""
     found = {}
-    for signature in artifact().signatures("error"):
+    for signature in contract.signatures(contract.artifact().abi, "error"):
         name, kinds = signature.removesuffix(")").split("(")
         if "string" not in kinds:
             found[abi.selector(signature)] = name, kinds.split(",") if kinds else []
