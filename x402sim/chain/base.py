@@ -1,6 +1,6 @@
 """The interfaces of a chain. `Chain` reads and sends, which is all that the facilitator,
-the explorer and the RPC use. `Minting`, `Mining` and `Rewinding` are optional controls; a
-`WorldChain` holds those that the backend offers.
+the explorer and the RPC use. `Mining` and `Rewinding` are optional controls; a `WorldChain`
+holds those that the backend offers.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -173,13 +173,6 @@ class Chain(Protocol):
         """Return the least gas limit with which a call succeeds; raises `Reverted`."""
 
 
-class Minting(Protocol):
-    """Control over the supply of the token."""
-
-    async def fund(self, account: Address, amount_base: int) -> None:
-        """Mint tokens to an account; raises `ChainError`."""
-
-
 class Mining(Protocol):
     """Control over when blocks are mined. Their time is that of the world's clock."""
 
@@ -237,10 +230,6 @@ class WorldChain(Chain, Protocol):
     """Functions to call after every operation."""
 
     @property
-    def minting(self) -> Minting | None:
-        """Minting; None without the token owner's key."""
-
-    @property
     def mining(self) -> Mining | None:
         """Mining on demand; None on a node that mines by itself."""
 
@@ -250,6 +239,9 @@ class WorldChain(Chain, Protocol):
 
     def at_first(self) -> tuple[list[Block], int]:
         """Return the blocks at the time of opening, oldest first, and the supply."""
+
+    async def fund(self, account: Address, amount_base: int) -> None:
+        """Mint tokens to an account; raises `ChainError`, for example without a minter's key."""
 
     async def supply(self) -> int:
         """Return the token's total supply, in base units."""

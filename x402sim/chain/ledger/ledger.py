@@ -210,7 +210,7 @@ class LedgerChain:
         """This chain, which offers every control."""
         return self
 
-    minting = mining = rewinding
+    mining = rewinding
 
     def at_first(self) -> tuple[list[Block], int]:
         """Return the blocks at the time of opening, oldest first, and the supply."""

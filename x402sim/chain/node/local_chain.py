@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from x402sim.chain import contract
-from x402sim.chain.base import Block, Call, ChainError, Minting
+from x402sim.chain.base import Block, Call, ChainError
 from x402sim.chain.fees import GAS_LIMIT, PLENTY_WEI, usual_gas_price
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
@@ -154,11 +154,6 @@ class LocalChain(EvmChain):
         return answer
 
     # --- what only a chain under test offers -----------------------------------------
-
-    @property
-    def minting(self) -> Minting:
-        """Minting; always offered, by this object itself."""
-        return self
 
     def at_first(self) -> tuple[list[Block], int]:
         """Return block 0 and the supply in it."""

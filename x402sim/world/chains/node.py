@@ -88,7 +88,7 @@ class Node:
             chain = run_anywhere(connect)
         except TimeoutError as late:
             raise ChainError(str(late)) from late
-        funds = {Need.FUNDS} if chain.minting else set()
+        funds = {Need.FUNDS} if chain.owner in chain.keys else set()
         return OpenChain(
             chain=chain,
             network=chain.network,
