@@ -4,7 +4,6 @@ holds those that the backend offers.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
@@ -12,8 +11,6 @@ import msgspec
 from x402sim.chain.fees import BASE_FEE_WEI
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
-
-NO_SLOTS: Mapping[bytes, bytes] = MappingProxyType({})
 
 
 class ChainError(Exception):
@@ -211,7 +208,7 @@ class Rewinding(Protocol):
         """Make the next `calls` calls of the token revert when mined."""
 
     async def set_code(
-        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] = NO_SLOTS
+        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] | None = None
     ) -> None:
         """Set an account's code and words of its storage, without a transaction. They stay until
         `reset`, whatever is undone.

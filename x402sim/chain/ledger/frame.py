@@ -6,7 +6,7 @@ import msgspec
 
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.ledger import gas
-from x402sim.chain.ledger.state import State, Used
+from x402sim.chain.ledger.state import State
 from x402sim.chain.ledger.token_rules import Movement, Spend, TokenRules
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address
@@ -166,10 +166,9 @@ class Frame(msgspec.Struct, gc=False):
             self.write(balances, to, balances.get(to, 0) + amount_base)
         self.emit(abi.TRANSFER_EVENT, sender, to, data=abi.word(amount_base))
 
-    def use(self, authorizer: Address, nonce: bytes, used: Used) -> None:
-        """Mark a nonce as used or cancelled, permanently (5/nonce-once)."""
-        self.state.put(self.state.authorizations, (authorizer, nonce), used)
-        event = abi.AUTHORIZATION_USED if used is Used.SETTLED else abi.AUTHORIZATION_CANCELED
+    def use(self, event: bytes, authorizer: Address, nonce: bytes) -> None:
+        """Mark a nonce as used or cancelled, as the event says, permanently (5/nonce-once)."""
+        self.state.put(self.state.authorizations, (authorizer, nonce), True)
         self.emit(event, authorizer, nonce)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from x402sim.chain.base import (
-    NO_SLOTS,
     Block,
     Call,
     ChainError,
@@ -63,7 +62,8 @@ class LedgerChain:
         self.chain_id = network.chain_id
         self.token = network.asset
         self.owner = owner
-        self._origin, self._accounts = origin, accounts
+        self._identity = [network.chain_id, owner, origin, *([accounts] if accounts else [])]
+        """What the file says first; without `accounts` where they are the usual ones."""
         self._has_history = has_history
         self._gas_price = gas_price
         self._clock = clock
@@ -264,10 +264,10 @@ class LedgerChain:
         await self._apply("set_native_balance", account, str(amount_wei))
 
     async def set_code(
-        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] = NO_SLOTS
+        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] | None = None
     ) -> None:
         """Set an account's code and words of its storage, without a transaction."""
-        await self._apply("code", account, code, dict(slots))
+        await self._apply("code", account, code, dict(slots or {}))
 
     async def force_revert(self, calls: int) -> None:
         """Make the next `calls` calls of the token revert when mined."""
@@ -306,8 +306,7 @@ class LedgerChain:
         """Return a new machine, and log its genesis."""
         at_s = self._clock.now_s()
         if self._log:
-            accounts = [self._accounts] if self._accounts else []
-            self._log.begin(at_s, self.chain_id, self.owner, self._origin, *accounts)
+            self._log.begin(at_s, *self._identity)
         return self._new_machine(at_s)
 
     def _replay(self, operations: list[Operation]) -> Machine:
@@ -327,13 +326,14 @@ class LedgerChain:
         new as the database.
         """
         chain_id, owner, origin, *accounts = arguments
+        _, _, our_origin, *our_accounts = self._identity
         if chain_id != self.chain_id:
             raise ChainError(f"the file holds chain {chain_id}, not {self.chain_id}")
         if owner != self.owner:
             raise ChainError("the file was made with another seed")
-        if accounts != ([self._accounts] if self._accounts else []):
+        if accounts != our_accounts:
             raise ChainError("the file was made with other accounts: another phrase or number")
-        if origin != self._origin:
+        if origin != our_origin:
             raise ChainError("the file's chain belongs to another database, or has another token")
         if self._log:
             self._log.require_as_new_as_database()

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from x402sim.chain.ledger import gas, governing, proxy
 from x402sim.chain.ledger.frame import Arguments, Frame
 from x402sim.chain.ledger.governing import Run
-from x402sim.chain.ledger.state import Used
 from x402sim.chain.ledger.token_rules import Spend
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address
@@ -45,7 +44,7 @@ def _with_authorization(receive: bool, packed: bool) -> Run:
         spend = Spend(frame.state, frame.call.sender, frame.now_s, auth, digest, signature)
         frame.require(rules, spend)
         frame.proved(auth.from_, signature)
-        frame.use(auth.from_, auth.nonce, Used.SETTLED)
+        frame.use(abi.AUTHORIZATION_USED, auth.from_, auth.nonce)
         frame.move(auth.from_, auth.to, auth.value)
         return b""
 
@@ -63,7 +62,7 @@ def _cancel(packed: bool) -> Run:
         spend = Spend(frame.state, frame.call.sender, frame.now_s, auth, digest, signature)
         frame.require(frame.token.rules.cancel, spend)
         frame.proved(authorizer, signature)
-        frame.use(authorizer, nonce, Used.CANCELED)
+        frame.use(abi.AUTHORIZATION_CANCELED, authorizer, nonce)
         return b""
 
     return run

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
-from x402sim.chain.base import NO_SLOTS, ChainError
+from x402sim.chain.base import ChainError
 from x402sim.chain.node.evm import JsonRpcNode
 from x402sim.chain.node.local_mining import LocalMining, Resend, resends_of
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, to_hex
@@ -111,11 +111,11 @@ class LocalRewinding:
         await self._write_native(account, amount_wei)
 
     async def set_code(
-        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] = NO_SLOTS
+        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] | None = None
     ) -> None:
         """Set an account's code and words of its storage, without a transaction."""
-        self._codes[account] = code, slots
-        await self._write_code(account, code, slots)
+        self._codes[account] = code, slots or {}
+        await self._write_code(account, *self._codes[account])
 
     async def _take_snapshot(self) -> int:
         return int(await self._rpc.ask("evm_snapshot"), 16)
