@@ -132,8 +132,6 @@ async def _logs(found: Filter, chain: LedgerChain, new: list[Block]) -> list[Log
         return []
     first = max(new[0].number, found.wanted.from_block)
     last = min(new[-1].number, found.wanted.to_block)
-    if first > last:
-        return []
     return await chain.logs(replace(found.wanted, from_block=first, to_block=last))
 
 
