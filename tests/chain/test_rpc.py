@@ -29,17 +29,6 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, checksum, keccak256, to_hex
 from x402sim.protocol.networks import TESTNET
 
-
-@pytest.fixture
-def rpc() -> Rpc:
-    return Rpc(new_ledger())
-
-
-@pytest.fixture
-def unlocked() -> Rpc:
-    return Rpc(new_ledger(), OWNER_KEY.secret)
-
-
 # --- HTTP ----------------------------------------------------------------------------
 
 
