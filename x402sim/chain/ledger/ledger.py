@@ -162,7 +162,9 @@ class LedgerChain:
             async with asyncio.timeout(timeout_s):
                 return await waiter
         finally:
-            self._forget_waiter(tx_hash, waiter)
+            others = [other for other in self._waiters.pop(tx_hash, []) if other is not waiter]
+            if others:
+                self._waiters[tx_hash] = others
 
     async def native_balance(self, account: Address, block: int | None = None) -> int:
         """Return an account's native balance in wei; raises `ChainError` for the block."""
@@ -346,12 +348,6 @@ class LedgerChain:
         result = OPERATIONS[name](self.machine, at_s, *arguments)
         await self._notify()
         return result
-
-    def _forget_waiter(self, tx_hash: Hash, waiter: asyncio.Future[TxReceipt]) -> None:
-        """Remove a waiter that has its receipt or timed out."""
-        others = [other for other in self._waiters.pop(tx_hash, []) if other is not waiter]
-        if others:
-            self._waiters[tx_hash] = others
 
     async def _notify(self) -> None:
         """Call the watchers, then resolve the waits for receipts."""

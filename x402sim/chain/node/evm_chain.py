@@ -203,12 +203,13 @@ class EvmChain:
         Raises `ChainError`, and `TimeoutError` if it is not mined in two minutes.
         """
         code = contract.creation_code(network, owner)
-        asked = {"from": to_hex(sender), "input": to_hex(code)}
-        needed = await self.node.read(read_quantity, "eth_estimateGas", asked)
+        call = {"from": to_hex(sender), "input": to_hex(code)}
+        needed = await self.node.read(read_quantity, "eth_estimateGas", call)
         tx_hash = await self._sender.send(sender, {"data": code, "value": 0, "gas": needed})
         if not (await self.wait(tx_hash, DEPLOY_TIMEOUT_S)).succeeded:
             raise ChainError(f"the token could not be deployed: {to_hex(tx_hash)}")
-        return await self.node.read(_created, "eth_getTransactionReceipt", to_hex(tx_hash))
+        asked = "eth_getTransactionReceipt", to_hex(tx_hash)
+        return await self.node.read(lambda made: read_address(made["contractAddress"]), *asked)
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined.
@@ -260,10 +261,6 @@ class EvmChain:
     def close(self) -> None:
         """Close the connections to the node."""
         self.node.close()
-
-
-def _created(receipt: Json) -> Address:
-    return read_address(receipt["contractAddress"])
 
 
 def _maybe(into: Callable[[Any], T]) -> Callable[[Any], T | None]:

@@ -21,7 +21,7 @@ from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, to_hex
 from x402sim.protocol.networks import Network
-from x402sim.protocol.rpc_values import Json, quantity, read_hash, read_quantity
+from x402sim.protocol.rpc_values import quantity, read_hash, read_quantity
 
 TOO_LITTLE_GAS = 100
 """The gas limit of a call that is forced to revert: it runs out of gas immediately."""
@@ -110,25 +110,25 @@ class LocalChain(EvmChain):
     async def send(self, call: Call) -> Hash:
         """Put a transaction of any account into the mempool; raises `ChainError`."""
         require_fit(call)
+        limit = GAS_LIMIT
         async with self.mining.turn:
+            if call.to == self.token and self.rewinding.forced_reverts:
+                self.rewinding.forced_reverts -= 1
+                limit = max(gas.intrinsic(call.data) + TOO_LITTLE_GAS, gas.floor(call.data))
             asked = {
                 **objects.call_object(call),
                 "nonce": quantity(await self.account_nonce(call.sender)),
-                "gas": quantity(self._gas_limit(call)),
+                "gas": quantity(limit),
                 "gasPrice": quantity(self._gas_price()),
             }
             if self.mining.automine:
                 await self.mining.set_time()
-                tx_hash = await self.node.read(_hash_in, "eth_sendTransactionSync", asked)
+                receipt = await self.node.ask("eth_sendTransactionSync", asked)
+                tx_hash = read_hash(receipt["transactionHash"])
             else:
                 tx_hash = await self.node.read(read_hash, "eth_sendTransaction", asked)
         await self.notify()
         return tx_hash
-
-    def _gas_limit(self, call: Call) -> int:
-        if call.to == self.token and self.rewinding.take_forced_revert():
-            return max(gas.intrinsic(call.data) + TOO_LITTLE_GAS, gas.floor(call.data))
-        return GAS_LIMIT
 
     async def _pause(self) -> None:
         """Wait for the next operation, or a short time, as clients may use the node directly."""
@@ -180,10 +180,6 @@ class LocalChain(EvmChain):
         await super().notify()
         for waker in self._wakers:
             _wake(waker)
-
-
-def _hash_in(receipt: Json) -> Hash:
-    return read_hash(receipt["transactionHash"])
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:

@@ -25,7 +25,7 @@ class LocalRewinding:
         self._snapshots: dict[int, tuple[int, list[Resend]]] = {}
         """The height and the mempool of each snapshot: the node restores no mempool."""
         self._codes: dict[Address, tuple[bytes, Mapping[bytes, bytes]]] = {}
-        self._reorgs = self._forced_reverts = 0
+        self._reorgs = self.forced_reverts = 0
 
     async def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""
@@ -96,14 +96,8 @@ class LocalRewinding:
         await self._mining.notify()
 
     async def force_revert(self, calls: int) -> None:
-        """Make the next `calls` calls of the token run out of gas."""
-        self._forced_reverts = calls
-
-    def take_forced_revert(self) -> bool:
-        """Whether the call of the token that is about to be sent must run out of gas."""
-        is_forced = self._forced_reverts > 0
-        self._forced_reverts -= is_forced
-        return is_forced
+        """Make the next `calls` calls of the token run out of gas, when they are sent."""
+        self.forced_reverts = calls
 
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
