@@ -17,9 +17,7 @@ from x402sim.protocol.networks import Network
 class Artifact(msgspec.Struct, frozen=True):
     """The compiler's output, with the compiler's version and the source."""
 
-    contract: str
     compiler: str
-    settings: dict[str, Any]
     openzeppelin: str
     source: str
     storage: dict[str, int]

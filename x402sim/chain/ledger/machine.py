@@ -89,8 +89,7 @@ class Machine:
 
         Raises `ChainError` if the sender cannot pay for it, or it is too large.
         """
-        if gas.intrinsic(call.data) > GAS_LIMIT:
-            raise ChainError(f"intrinsic gas too high: {len(call.data)} bytes of calldata")
+        gas.require_fit(call.data)
         cost = GAS_LIMIT * self.gas_price_wei + call.value
         held = self.state.native.get(call.sender, 0)
         if held < cost:

@@ -193,7 +193,7 @@ class EvmChain:
 
         Raises `ChainError` without a key for the account, or if the node rejects it.
         """
-        require_fit(call)
+        gas.require_fit(call.data)
         asked = {"to": checksum(call.to), "data": call.data, "value": call.value}
         return await self._sender.send(call.sender, {**asked, "gas": GAS_LIMIT})
 
@@ -275,9 +275,3 @@ def _error(trace: Json) -> str:
         return error
     calls = [call for call in trace.get("calls", ()) if call.get("error")]
     return _error(calls[-1]) if calls else ""
-
-
-def require_fit(call: Call) -> None:
-    """Raise `ChainError` if a call's data alone costs more than `GAS_LIMIT`."""
-    if gas.intrinsic(call.data) > GAS_LIMIT:
-        raise ChainError(f"intrinsic gas too high: {len(call.data)} bytes of calldata")

@@ -6,6 +6,7 @@ the world's clock, and the node sends for any account without its key.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from x402sim.chain import contract
@@ -14,7 +15,7 @@ from x402sim.chain.fees import GAS_LIMIT, PLENTY_WEI, usual_gas_price
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
 from x402sim.chain.node.anvil import AnvilNode
-from x402sim.chain.node.evm_chain import POLL_S, EvmChain, require_fit
+from x402sim.chain.node.evm_chain import POLL_S, EvmChain
 from x402sim.chain.node.local_mining import LocalMining
 from x402sim.chain.node.local_rewinding import LocalRewinding
 from x402sim.clock import Clock
@@ -68,7 +69,7 @@ class LocalChain(EvmChain):
         super().__init__(node.rpc, network, clock)
         self.owner = owner
         self._local, self._gas_price = node, gas_price
-        self._wakers: set[asyncio.Future[None]] = set()
+        self._changed = asyncio.Event()
         held, rich = dict(balances or {}), {owner: PLENTY_WEI, **(native or {})}
         ask = node.rpc.ask_now
         try:
@@ -109,7 +110,7 @@ class LocalChain(EvmChain):
 
     async def send(self, call: Call) -> Hash:
         """Put a transaction of any account into the mempool; raises `ChainError`."""
-        require_fit(call)
+        gas.require_fit(call.data)
         limit = GAS_LIMIT
         async with self.mining.turn:
             if call.to == self.token and self.rewinding.forced_reverts:
@@ -132,15 +133,9 @@ class LocalChain(EvmChain):
 
     async def _pause(self) -> None:
         """Wait for the next operation, or a short time, as clients may use the node directly."""
-        loop = asyncio.get_running_loop()
-        waker = loop.create_future()
-        self._wakers.add(waker)
-        alarm = loop.call_later(POLL_S, _wake, waker)
-        try:
-            await waker
-        finally:
-            alarm.cancel()
-            self._wakers.discard(waker)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(POLL_S):
+                await self._changed.wait()
 
     async def pass_on(self, body: bytes, *, writes: bool) -> bytes:
         """Return the node's answer to a JSON-RPC request; new blocks have the world's time."""
@@ -178,10 +173,5 @@ class LocalChain(EvmChain):
     async def notify(self) -> None:
         """Call the watchers, then resolve the waits for receipts."""
         await super().notify()
-        for waker in self._wakers:
-            _wake(waker)
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+        self._changed.set()
+        self._changed = asyncio.Event()
