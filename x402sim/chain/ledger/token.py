@@ -9,7 +9,8 @@ import operator
 from collections.abc import Callable
 
 from x402sim.chain.ledger import gas, governing, proxy
-from x402sim.chain.ledger.frame import Arguments, Frame
+from x402sim.chain.ledger.arguments import Arguments
+from x402sim.chain.ledger.frame import Frame
 from x402sim.chain.ledger.governing import Run
 from x402sim.chain.ledger.token_rules import Spend
 from x402sim.protocol import abi
