@@ -80,9 +80,7 @@ class Place:
         self.parts: Parts = build(Recipe(network=TESTNET, seed=1), Clock(lambda: START_S))
         nonces = Rng(1).stream("nonces")
         self.payer = Wallet(Rng(1).secret("payer"), nonces=lambda: nonces.randbytes(32))
-        minting = self.parts.chain.minting
-        assert minting is not None
-        run_virtual(lambda: minting.fund(self.payer.address_bytes, FUNDS_BASE))
+        run_virtual(lambda: self.parts.chain.fund(self.payer.address_bytes, FUNDS_BASE))
 
     def direct(self) -> Work:
         """Call the service's functions, which call the facilitator's; only the node is asked by HTTP."""

@@ -7,30 +7,24 @@ from typing import Any
 
 import httpx
 
+from tests.chain import helpers
+from tests.chain.helpers import NOW_S, nonce, payment
 from x402sim.chain.base import Call
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.clock import Clock
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, Hash, PrivateKey, sign, to_hex
-from x402sim.protocol.eip3009 import Authorization, transfer_digest
+from x402sim.protocol.crypto import Hash, PrivateKey, to_hex
 from x402sim.protocol.networks import TESTNET
 
-START_S = 1_800_000_000
 OWNER_KEY = PrivateKey(b"\x01" * 32)
-OWNER = OWNER_KEY.address
-ALICE_KEY = PrivateKey(b"\x0a" * 32)
-ALICE = ALICE_KEY.address
-SHOP = Address(b"\x03" * 20)
-NONCE = b"\x07" * 32
-AUTHORIZATION = Authorization(ALICE, SHOP, 10_000, START_S - 60, START_S + 300, NONCE)
-SIGNATURE = sign(transfer_digest(AUTHORIZATION, TESTNET.domain), ALICE_KEY)
-PAYMENT = Call(OWNER, TESTNET.asset, abi.transfer_with_authorization(AUTHORIZATION, SIGNATURE))
+OWNER, ALICE, SHOP = (each.address_bytes for each in (helpers.OWNER, helpers.ALICE, helpers.SHOP))
+NONCE = nonce("first")
+PAYMENT = Call(OWNER, TESTNET.asset, payment())
 UNKNOWN = to_hex(b"\xee" * 32)
 
 
 def new_ledger(**more: Any) -> LedgerChain:
-    clock = Clock(lambda: float(START_S))
+    clock = Clock(lambda: float(NOW_S))
     return LedgerChain(TESTNET, clock, owner=OWNER, balances={ALICE: 1_000_000}, **more)
 
 

@@ -5,8 +5,6 @@ Work is counted, not timed: how many balances are added up, how many blocks or e
 
 import asyncio
 
-import pytest
-
 from tests.chain.helpers import (
     ALICE,
     OWNER,
@@ -41,11 +39,6 @@ class Counted(dict):
     def __iter__(self):
         self.read += len(self)
         return super().__iter__()
-
-
-@pytest.fixture
-def driver() -> LedgerDriver:
-    return LedgerDriver()
 
 
 def pay(driver: LedgerDriver, number: int) -> None:

@@ -26,11 +26,6 @@ from x402sim.protocol.crypto import Hash
 
 
 @pytest.fixture
-def driver() -> LedgerDriver:
-    return LedgerDriver()
-
-
-@pytest.fixture
 def on_demand(driver) -> LedgerDriver:
     """A ledger that mines only when told to."""
     driver.set_automine(False)

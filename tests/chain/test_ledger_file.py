@@ -6,6 +6,8 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,27 +39,16 @@ def file(tmp_path) -> Path:
 
 def contents(driver: LedgerDriver) -> tuple:
     """Return everything a ledger knows, for comparison."""
-    machine, state = driver.ledger.machine, driver.ledger.machine.state
-    return (
-        state.head.hash,
-        dict(state.balances),
-        dict(state.authorizations),
-        dict(state.blacklisted),
-        dict(state.switches),
-        dict(state.native),
-        dict(state.account_nonces),
-        dict(state.blocks),
-        dict(state.block_numbers),
-        dict(state.transactions),
-        dict(state.receipts),
-        dict(state.waiting),
-        dict(machine._snapshots),
-        machine.automine,
-    )
+    machine = driver.ledger.machine
+    state = {name: copy(it) for name, it in vars(machine.state).items() if name[0] != "_"}
+    return *state.values(), dict(machine._snapshots), machine.automine
 
 
-def reopened(file: Path) -> LedgerDriver:
-    return LedgerDriver(file=file)
+def stored(file: Path) -> tuple:
+    """Return what a ledger knows that is opened from a file."""
+    driver = LedgerDriver(file=file)
+    with closing(driver.ledger):
+        return contents(driver)
 
 
 def test_an_opened_ledger_goes_on_as_the_first_would_have(file):
@@ -87,18 +78,13 @@ def test_kill_9_loses_nothing_that_was_acknowledged(file, seed):
     assert worker.returncode != 0
     assert done >= 1
 
-    survivor, reference = reopened(file), LedgerDriver()
+    survivor, reference = stored(file), LedgerDriver()
     steps = operate(reference)
     for _, _ in zip(range(done), steps, strict=False):
         pass
-    if contents(survivor) != contents(reference):
+    if survivor != contents(reference):
         next(steps)
-    assert contents(survivor) == contents(reference)
-    survivor.ledger.close()
-
-
-def open_as(driver: LedgerDriver, file: Path, network: Network, owner: Wallet) -> LedgerChain:
-    return LedgerChain(network, driver.clock, owner=owner.address_bytes, file=file)
+    assert survivor == contents(reference)
 
 
 @pytest.mark.parametrize(
@@ -109,17 +95,17 @@ def open_as(driver: LedgerDriver, file: Path, network: Network, owner: Wallet) -
         (TESTNET, MALLORY, "the file was made with another seed"),
     ],
 )
-def test_a_file_of_another_world_is_refused_and_left_alone(file, network, owner, text):
+def test_a_file_of_another_world_is_refused_and_left_alone(
+    file: Path, network: Network, owner: Wallet, text: str
+):
     first = LedgerDriver(file=file)
     first.send(payment())
     before = contents(first)
     first.ledger.close()
     with pytest.raises(ChainError) as refused:
-        open_as(first, file, network, owner)
+        LedgerChain(network, first.clock, owner=owner.address_bytes, file=file)
     assert str(refused.value) == text
-    second = reopened(file)
-    assert contents(second) == before
-    second.ledger.close()
+    assert stored(file) == before
 
 
 def test_reset_clears_the_file(file):
@@ -132,10 +118,7 @@ def test_reset_clears_the_file(file):
     assert first.state.head.timestamp_s == NOW_S + 60
     assert (first.balance(ALICE), first.balance(SHOP)) == (START_BASE, 0)
     first.ledger.close()
-    second = reopened(file)
-    assert contents(second) == empty
-    assert second.send(payment()).succeeded
-    second.ledger.close()
+    assert stored(file) == empty
 
 
 def test_one_file_belongs_to_one_open_ledger(file):
@@ -175,6 +158,4 @@ def test_a_full_disk_refuses_the_operation_and_loses_nothing(file):
     assert driver.send(payment("b", value=1)).succeeded
     after = contents(driver)
     driver.ledger.close()
-    second = reopened(file)
-    assert contents(second) == after
-    second.ledger.close()
+    assert stored(file) == after

@@ -78,11 +78,11 @@ def moments(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     async def main() -> None:
         rig = ServiceRig(folder / DATABASE)
         log = rig.parts.chain._log
-        for connection in (rig.service.store._connection, log._db, log._seen._db):
+        for connection in (rig.service.store._connection, log._db, log._database):
             connection.set_trace_callback(take)
         await live(rig)
         take("")
-        for connection in (rig.service.store._connection, log._db, log._seen._db):
+        for connection in (rig.service.store._connection, log._db, log._database):
             connection.set_trace_callback(None)
         await rig.http.aclose()
         await rig.parts.http.aclose()

@@ -13,34 +13,21 @@ from tests.chain.asking import (
     OWNER_KEY,
     PAYMENT,
     SHOP,
-    START_S,
     UNKNOWN,
     Http,
     Rpc,
     new_ledger,
 )
+from tests.chain.helpers import NOW_S
 from tests.strategies import json_values
-from x402sim.chain.base import Log, LogFilter
-from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.base import Log
 from x402sim.chain.ledger.machine import KEPT_STATES
 from x402sim.chain.rpc import objects
 from x402sim.chain.rpc.app import MAX_BATCH, rpc_app
 from x402sim.chain.rpc.methods import METHODS
-from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, checksum, keccak256, to_hex
 from x402sim.protocol.networks import TESTNET
-
-
-@pytest.fixture
-def rpc() -> Rpc:
-    return Rpc(new_ledger())
-
-
-@pytest.fixture
-def unlocked() -> Rpc:
-    return Rpc(new_ledger(), OWNER_KEY.secret)
-
 
 # --- HTTP ----------------------------------------------------------------------------
 
@@ -162,7 +149,7 @@ def test_blocks_by_tag_number_and_hash(rpc: Rpc) -> None:
     tx_hash = to_hex(rpc.send())
     block = rpc.result("eth_getBlockByNumber", "0x1", False)
     assert block["transactions"] == [tx_hash]
-    assert (block["number"], block["timestamp"]) == ("0x1", hex(START_S))
+    assert (block["number"], block["timestamp"]) == ("0x1", hex(NOW_S))
     for tag in ("latest", "safe", "finalized"):
         assert rpc.result("eth_getBlockByNumber", tag, False) == block
     assert rpc.result("eth_getBlockByHash", block["hash"], False) == block
@@ -221,18 +208,6 @@ def test_logs_are_filtered(rpc: Rpc, wanted: Any, count: int) -> None:
     rpc.run(rpc.ledger.fund(ALICE, 5))
     rpc.run(rpc.ledger.mine())
     assert len(rpc.result("eth_getLogs", wanted)) == count
-
-
-def test_a_chain_is_never_asked_for_a_range_that_ends_before_it_begins() -> None:
-    class Strict(LedgerChain):
-        async def logs(self, wanted: LogFilter) -> list[Log]:
-            assert wanted.from_block <= wanted.to_block <= await self.height()
-            return await super().logs(wanted)
-
-    ledger = Strict(TESTNET, Clock(lambda: float(START_S)), owner=OWNER)
-    rpc = Rpc(ledger)
-    assert rpc.result("eth_getLogs", {"fromBlock": "0x5", "toBlock": "0x9"}) == []
-    assert rpc.result("eth_getLogs", {"fromBlock": "0x0", "toBlock": "0x9"}) == []
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.chain.asking import ALICE, OWNER_KEY, PAYMENT, SHOP, Rpc, new_ledger
+from tests.chain.asking import ALICE, PAYMENT, SHOP, Rpc
 from x402sim.chain.base import Call
 from x402sim.chain.rpc import filters
 from x402sim.protocol import abi
@@ -13,11 +13,6 @@ from x402sim.protocol.networks import TESTNET
 
 TRANSFERS = {"address": to_hex(TESTNET.asset), "topics": [to_hex(abi.TRANSFER_EVENT)]}
 NOT_FOUND = {"code": -32000, "message": "filter not found"}
-
-
-@pytest.fixture
-def rpc() -> Rpc:
-    return Rpc(new_ledger(), OWNER_KEY.secret)
 
 
 def changes(rpc: Rpc, name: str) -> Any:

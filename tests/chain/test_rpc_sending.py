@@ -13,7 +13,8 @@ from x402sim.chain.fees import BASE_FEE_WEI
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.admission import MAX_BYTES
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import checksum, keccak256, to_hex
 from x402sim.protocol.networks import TESTNET
 
 BOB_KEY = b"\x0b" * 32
@@ -197,20 +198,15 @@ def test_the_server_signs_what_its_accounts_send(wallet: Rpc) -> None:
 
 
 def test_storage_is_where_circles_token_has_it(rpc: Rpc) -> None:
-    def balance_slot(account: str) -> str:
-        from eth_utils import keccak
-
-        return to_hex(
-            keccak(bytes.fromhex(account[2:].lower()).rjust(32, b"\0") + (9).to_bytes(32))
-        )
+    balance = to_hex(keccak256(abi.word(SHOP) + abi.word(9)))
 
     def word(slot: str, block: str = "latest", account: str = TOKEN) -> int:
         return int(rpc.result("eth_getStorageAt", account, slot, block), 16)
 
     rpc.result("eth_sendRawTransaction", signed())
     assert word("0xb") == 1_000_000, "the supply"
-    assert word(balance_slot(checksum(SHOP))) == 10_000
-    assert word(balance_slot(checksum(SHOP)), "0x0") == 0
+    assert word(balance) == 10_000
+    assert word(balance, "0x0") == 0
     assert word("0x" + "0" * 63 + "b") == 1_000_000
     assert word("0xb", account=BOB) == word("0x99") == 0
     assert rpc.error("eth_getStorageAt", TOKEN, "b")["code"] == -32602

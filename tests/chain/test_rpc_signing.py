@@ -38,11 +38,6 @@ TYPED: dict[str, Any] = {
 }
 
 
-@pytest.fixture
-def rpc() -> Rpc:
-    return Rpc(new_ledger(), OWNER_KEY.secret)
-
-
 def signed_by_eth_account(typed: dict[str, Any]) -> str:
     return to_hex(
         Account.sign_message(encode_typed_data(full_message=typed), OWNER_KEY.secret).signature
@@ -51,24 +46,24 @@ def signed_by_eth_account(typed: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("number", [338, "338", "0x152"])
 @pytest.mark.parametrize("write", [dict, json.dumps], ids=["object", "text"])
-def test_a_number_of_typed_data_may_be_text(rpc: Rpc, number: Any, write: Any) -> None:
+def test_a_number_of_typed_data_may_be_text(unlocked: Rpc, number: Any, write: Any) -> None:
     wanted = {**TYPED, "message": {**TYPED["message"], "value": 338}}
     asked = {
         **TYPED,
         "domain": {**TYPED["domain"], "chainId": number},
         "message": {**TYPED["message"], "value": number},
     }
-    got = rpc.result("eth_signTypedData_v4", OWNER, write(asked))
+    got = unlocked.result("eth_signTypedData_v4", OWNER, write(asked))
     assert got == signed_by_eth_account(wanted)
 
 
-def test_messages(rpc: Rpc) -> None:
+def test_messages(unlocked: Rpc) -> None:
     message = b"hello, \xff"
     wanted = to_hex(Account.sign_message(encode_defunct(message), OWNER_KEY.secret).signature)
-    assert rpc.result("eth_sign", OWNER, to_hex(message)) == wanted
-    assert rpc.result("personal_sign", to_hex(message), OWNER) == wanted
-    assert rpc.result("personal_sign", to_hex(message), OWNER, "a password") == wanted
-    assert rpc.error("personal_sign", "hello", OWNER)["code"] == -32602
+    assert unlocked.result("eth_sign", OWNER, to_hex(message)) == wanted
+    assert unlocked.result("personal_sign", to_hex(message), OWNER) == wanted
+    assert unlocked.result("personal_sign", to_hex(message), OWNER, "a password") == wanted
+    assert unlocked.error("personal_sign", "hello", OWNER)["code"] == -32602
 
 
 @pytest.mark.parametrize(
@@ -89,8 +84,8 @@ def test_messages(rpc: Rpc) -> None:
         {**TYPED, "message": {**TYPED["message"], "value": []}},
     ],
 )
-def test_typed_data_that_is_none_is_refused(rpc: Rpc, typed: Any) -> None:
-    error = rpc.error("eth_signTypedData_v4", OWNER, typed)
+def test_typed_data_that_is_none_is_refused(unlocked: Rpc, typed: Any) -> None:
+    error = unlocked.error("eth_signTypedData_v4", OWNER, typed)
     assert error["code"] == -32602, error
     assert error["message"]
 
@@ -104,8 +99,8 @@ METHODS = [
 
 
 @pytest.mark.parametrize(("method", "params"), METHODS)
-def test_nothing_is_signed_for_others(rpc: Rpc, method: str, params: list[Any]) -> None:
-    error = rpc.error(method, *params)
+def test_nothing_is_signed_for_others(unlocked: Rpc, method: str, params: list[Any]) -> None:
+    error = unlocked.error(method, *params)
     assert error["code"] == -32000
     assert "is not unlocked; see eth_accounts" in error["message"]
 

@@ -13,6 +13,7 @@ from eth_abi import encode
 
 from tests import npm
 from tests.evm.find import PACKAGES
+from x402sim.chain import contract
 from x402sim.chain.ledger.proxy import ADMIN, SLOTS
 from x402sim.chain.node.anvil import AnvilNode
 from x402sim.protocol import abi
@@ -42,12 +43,7 @@ def artifact(name: str) -> dict[str, Any]:
 
 def functions() -> set[str]:
     """Return the signatures of all functions of the implementation."""
-    entries = artifact("v2/FiatTokenV2_2")["abi"]
-    return {
-        f"{entry['name']}({','.join(part['type'] for part in entry['inputs'])})"
-        for entry in entries
-        if entry["type"] == "function"
-    }
+    return set(contract.signatures(artifact("v2/FiatTokenV2_2")["abi"], "function"))
 
 
 def code(name: str, libraries: Mapping[str, Address] | None = None) -> bytes:

@@ -45,15 +45,14 @@ def prepare(driver: ChainDriver) -> None:
 
 @dataclass(frozen=True)
 class Flow:
-    """A call; of a refusal, `row` names its gas where the reason does not. Only what is accepted
-    has `what` it is, for people.
+    """A call; of a refusal, `row` names its gas where the reason does not. Without a name it only
+    prepares the next ones.
     """
 
     name: str
     data: bytes
     sender: Wallet = RELAYER
     row: str = ""
-    what: str = ""
 
 
 def paid(
@@ -76,115 +75,58 @@ def paid(
     return transfer_call(auth, signature, receive=receive, packed=packed)
 
 
-def with_v(wanted: int, pay: Callable[[str], bytes]) -> str:
-    """Return the name of a payment whose signature ends with this `v`."""
-    return next(name for name in map(str, count()) if v_of(pay(name)) == wanted)
+V_AT = {
+    abi.TRANSFER_WITH_AUTHORIZATION: 4 + 7 * 32 - 1,
+    abi.RECEIVE_WITH_AUTHORIZATION: 4 + 7 * 32 - 1,
+    abi.CANCEL_AUTHORIZATION: 4 + 3 * 32 - 1,
+    abi.TRANSFER_WITH_AUTHORIZATION_BYTES: 4 + 8 * 32 + 64,
+    abi.RECEIVE_WITH_AUTHORIZATION_BYTES: 4 + 8 * 32 + 64,
+    abi.CANCEL_AUTHORIZATION_BYTES: 4 + 4 * 32 + 64,
+    abi.PERMIT: 4 + 5 * 32 - 1,
+    abi.PERMIT_BYTES: 4 + 6 * 32 + 64,
+}
+"""Where the `v` of a signature is in the calldata of each function that has one."""
 
 
 def v_of(data: bytes) -> int:
     """Return the `v` of a call's signature; 27 if it has none."""
-    at = {
-        abi.TRANSFER_WITH_AUTHORIZATION: 7 * 32 - 1,
-        abi.RECEIVE_WITH_AUTHORIZATION: 7 * 32 - 1,
-        abi.CANCEL_AUTHORIZATION: 3 * 32 - 1,
-        abi.TRANSFER_WITH_AUTHORIZATION_BYTES: 8 * 32 + 64,
-        abi.RECEIVE_WITH_AUTHORIZATION_BYTES: 8 * 32 + 64,
-        abi.CANCEL_AUTHORIZATION_BYTES: 4 * 32 + 64,
-        abi.PERMIT: 5 * 32 - 1,
-        abi.PERMIT_BYTES: 6 * 32 + 64,
-    }.get(data[:4])
-    return 27 if at is None else data[4 + at]
+    return data[V_AT[data[:4]]] if data[:4] in V_AT else 27
 
 
-def accepted(name: str, what: str, data: bytes, sender: Wallet = RELAYER) -> Flow:
-    """Return a flow that is accepted."""
-    return Flow(name, data, sender, what=what)
+def with_v(make: Callable[[str], bytes], v: int = 27) -> bytes:
+    """Return a call, made from some name, whose signature ends with this `v`."""
+    return next(data for name in map(str, count()) if v_of(data := make(name)) == v)
 
 
 def common(domain: Domain) -> list[Flow]:
     """Return the flows of payments, transfers and allowances, in the order they are done."""
-    alice, shop = ALICE.address_bytes, SHOP.address_bytes
+    alice, shop, mallory = ALICE.address_bytes, SHOP.address_bytes, MALLORY.address_bytes
 
     def pay(name: str, value: int = 10_000, **changes: object) -> bytes:
         return paid(name, ALICE, SHOP, value, domain=domain, **changes)  # type: ignore[arg-type]
 
-    refund, all_there_is = (
-        paid("e", SHOP, ALICE, 5_000, domain=domain),
-        paid("f", MALLORY, SHOP, 7, domain=domain),
-    )
-    to_oneself, receipt = paid("j", ALICE, ALICE, 10_000, domain=domain), pay("c", receive=True)
+    taken = abi.calldata(abi.TRANSFER_FROM, alice, shop, 10)
     return [
-        accepted("first settlement", "a payment to a payee who never had any tokens", pay("a")),
-        accepted("settlement", "a payment by transferWithAuthorization", pay("b")),
-        accepted(
-            "receipt", "a payment by receiveWithAuthorization, sent by the payee", receipt, SHOP
-        ),
-        accepted("cancellation", "a nonce cancelled", cancel_call(nonce("d"), domain=domain)),
-        accepted("refund", "a merchant's authorization to a payer", refund),
-        accepted(
-            "first transfer",
-            "a transfer to a new holder",
-            abi.transfer(MALLORY.address_bytes, 7),
-            ALICE,
-        ),
-        accepted("transfer", "ERC-20's transfer", abi.transfer(shop, 7), ALICE),
-        accepted("mint", "a mint to a holder", abi.mint(alice, 7), OWNER),
-        accepted("last settlement", "a payment of all that the payer has", all_there_is),
-        accepted("settlement of nothing", "a payment of zero", pay("i", 0)),
-        accepted("settlement to oneself", "a payment to the payer", to_oneself),
-        accepted("view", "a balance, asked by a transaction", abi.balance_of(alice)),
-        accepted("settlement, other v", "a payment whose v is 28", pay(with_v(28, pay))),
-        *allowances(),
+        Flow("first settlement", pay("a")),
+        Flow("settlement", pay("b")),
+        Flow("receipt", pay("c", receive=True), SHOP),
+        Flow("cancellation", cancel_call(nonce("d"), domain=domain)),
+        Flow("refund", paid("e", SHOP, ALICE, 5_000, domain=domain)),
+        Flow("first transfer", abi.transfer(mallory, 7), ALICE),
+        Flow("transfer", abi.transfer(shop, 7), ALICE),
+        Flow("mint", abi.mint(alice, 7), OWNER),
+        Flow("last settlement", paid("f", MALLORY, SHOP, 7, domain=domain)),
+        Flow("settlement of nothing", pay("i", 0)),
+        Flow("settlement to oneself", paid("j", ALICE, ALICE, 10_000, domain=domain)),
+        Flow("view", abi.balance_of(alice)),
+        Flow("settlement, other v", with_v(pay, 28)),
+        Flow("first approval", abi.calldata(abi.APPROVE, mallory, 900), ALICE),
+        Flow("approval", abi.calldata(abi.APPROVE, mallory, 1000), ALICE),
+        Flow("transfer from", taken, MALLORY),
+        Flow("last approval", abi.calldata(abi.APPROVE, mallory, 0), ALICE),
+        Flow("endless approval", abi.calldata(abi.APPROVE, mallory, 2**256 - 1), ALICE),
+        Flow("endless transfer from", taken, MALLORY),
     ]
-
-
-def allowances() -> list[Flow]:
-    """Return the flows of ERC-20's allowances."""
-    shop, mallory = SHOP.address_bytes, MALLORY.address_bytes
-
-    def approved(amount_base: int) -> bytes:
-        return abi.calldata(abi.APPROVE, mallory, amount_base)
-
-    taken = abi.calldata(abi.TRANSFER_FROM, ALICE.address_bytes, shop, 10)
-    endless = approved(2**256 - 1)
-    return [
-        accepted("first approval", "an allowance for a new spender", approved(900), ALICE),
-        accepted("approval", "an allowance changed", approved(1000), ALICE),
-        accepted("transfer from", "a transfer by a spender", taken, MALLORY),
-        accepted("last approval", "an allowance taken back", approved(0), ALICE),
-        accepted("endless approval", "an allowance of all there is", endless, ALICE),
-        accepted("endless transfer from", "a transfer by such a spender", taken, MALLORY),
-    ]
-
-
-def permits(domain: Domain) -> list[Flow]:
-    """Return the flows of Circle's permits, and of its changes of allowances."""
-    mallory, alice = MALLORY.address_bytes, ALICE.address_bytes
-
-    def permitted(
-        used: int, *, deadline: int = NOW_S + 300, spender: Address = mallory, **changes: Any
-    ) -> bytes:
-        permit = Permit(alice, spender, 1000 + used, used, deadline)
-        return permit_call(permit, domain=domain, **changes)
-
-    less, more = (
-        abi.calldata(function, mallory, amount_base)
-        for function, amount_base in ((abi.DECREASE_ALLOWANCE, 7), (abi.INCREASE_ALLOWANCE, 5))
-    )
-    endless = permitted(3, deadline=2**256 - 1)
-    return [
-        accepted("decrease", "an allowance decreased", less, ALICE),
-        accepted("increase", "an allowance increased", more, ALICE),
-        accepted("first permit", "the first permit of an owner", permitted(0)),
-        accepted("permit", "a permit that changes an allowance", permitted(1)),
-        accepted("permit as bytes", "a permit, signature as bytes", permitted(2, packed=True)),
-        accepted("endless permit", "a permit that never ends", endless),
-    ]
-
-
-def further(domain: Domain) -> list[Flow]:
-    """Return the flows that follow: wallets, signatures as bytes, roles and permits."""
-    return [*wallets(domain), *roles(), *permits(domain), *delegated(domain), *handed_over()]
 
 
 def wallets(domain: Domain) -> list[Flow]:
@@ -197,72 +139,46 @@ def wallets(domain: Domain) -> list[Flow]:
     def pay(name: str, **changes: Any) -> bytes:
         return paid(name, ALICE, SHOP, 10_000, domain=domain, packed=True, **changes)
 
-    signed, packed = of_wallet("wallet"), of_wallet("wallet, again", packed=True)
-    received = pay("m", receive=True)
-    canceled = cancel_call(nonce("n"), packed=True, domain=domain)
-    by, as_bytes = "a payment by a smart wallet", "signature as bytes"
     return [
-        accepted(
-            "transfer to a wallet", "tokens for a smart wallet", abi.transfer(WALLET, 50_000), ALICE
-        ),
-        accepted("settlement of a wallet", f"{by}, signed by its owner", signed),
-        accepted("settlement of a wallet as bytes", f"{by}, {as_bytes}", packed),
-        accepted("settlement as bytes", f"a payment, {as_bytes}", pay("l")),
-        accepted("receipt as bytes", f"a receipt, {as_bytes}", received, SHOP),
-        accepted("cancellation as bytes", f"a cancellation, {as_bytes}", canceled),
+        Flow("transfer to a wallet", abi.transfer(WALLET, 50_000), ALICE),
+        Flow("settlement of a wallet", of_wallet("wallet")),
+        Flow("settlement of a wallet as bytes", of_wallet("wallet, again", packed=True)),
+        Flow("settlement as bytes", pay("l")),
+        Flow("receipt as bytes", pay("m", receive=True), SHOP),
+        Flow("cancellation as bytes", cancel_call(nonce("n"), packed=True, domain=domain)),
     ]
 
 
 def roles() -> list[Flow]:
     """Return the flows of what the owner, its minter, blacklister and pauser do."""
     shop, owner = SHOP.address_bytes, OWNER.address_bytes
-
-    def done(name: str, what: str, function: bytes, *given: Any) -> Flow:
-        return accepted(name, what, abi.calldata(function, *given), OWNER)
-
     return [
-        done(
-            "minter configured", "a minter's allowance set anew", abi.CONFIGURE_MINTER, owner, 1000
-        ),
-        accepted("first mint", "a mint to a new holder", abi.mint(owner, 7), OWNER),
-        done("burn", "tokens of a minter burnt", abi.BURN, 3),
-        done("minter removed", "a minter that is none any more", abi.REMOVE_MINTER, owner),
-        done("blacklisting", "a holder blacklisted", abi.BLACKLIST, shop),
-        done("unblacklisting", "a holder no longer blacklisted", abi.UNBLACKLIST, shop),
-        done("pause", "the token paused", abi.PAUSE),
-        done("unpause", "the token no longer paused", abi.UNPAUSE),
+        Flow("minter configured", abi.calldata(abi.CONFIGURE_MINTER, owner, 1000), OWNER),
+        Flow("first mint", abi.mint(owner, 7), OWNER),
+        Flow("burn", abi.calldata(abi.BURN, 3), OWNER),
+        Flow("minter removed", abi.calldata(abi.REMOVE_MINTER, owner), OWNER),
+        Flow("blacklisting", abi.calldata(abi.BLACKLIST, shop), OWNER),
+        Flow("unblacklisting", abi.calldata(abi.UNBLACKLIST, shop), OWNER),
+        Flow("pause", abi.PAUSE, OWNER),
+        Flow("unpause", abi.UNPAUSE, OWNER),
     ]
 
 
-def delegated(domain: Domain) -> list[Flow]:
-    """Return the flows of an account that uses a smart wallet's code."""
-    what = "a payment by an account that uses a smart wallet's code (EIP-7702)"
-    data = paid("g", DELEGATE, SHOP, 10_000, domain=domain)
-    return [
-        Flow("", abi.transfer(DELEGATE.address_bytes, 50_000), ALICE),
-        accepted("settlement of a delegate", what, data),
-    ]
+def permits(domain: Domain) -> list[Flow]:
+    """Return the flows of Circle's permits, and of its changes of allowances."""
+    alice, mallory = ALICE.address_bytes, MALLORY.address_bytes
 
+    def permitted(used: int, deadline: int = NOW_S + 300, *, packed: bool = False) -> bytes:
+        permit = Permit(alice, mallory, 1000 + used, used, deadline)
+        return permit_call(permit, domain=domain, packed=packed)
 
-def handed_over() -> list[Flow]:
-    """Return the flows that give roles to others and back, and rescue tokens."""
-    mallory, owner, token = MALLORY.address_bytes, OWNER.address_bytes, TOKEN
-    given, rescued = (
-        abi.calldata(abi.TRANSFER_OWNERSHIP, mallory),
-        abi.calldata(abi.RESCUE, token, SHOP.address_bytes, 5),
-    )
     return [
-        *(
-            accepted(f"{name} changed{again}", f"a new {name}", abi.calldata(function, to), OWNER)
-            for name, function in GIVEN.items()
-            for to, again in ((mallory, ""), (owner, " again"))
-        ),
-        accepted("owner changed", "a new owner", given, OWNER),
-        Flow("", abi.calldata(abi.TRANSFER_OWNERSHIP, owner), MALLORY),
-        Flow("", abi.calldata(abi.UNBLACKLIST, token), OWNER),
-        Flow("", abi.transfer(token, 50), ALICE),
-        accepted("rescue", "tokens that the token had, moved by the rescuer", rescued, OWNER),
-        Flow("", abi.calldata(abi.BLACKLIST, token), OWNER),
+        Flow("decrease", abi.calldata(abi.DECREASE_ALLOWANCE, mallory, 7), ALICE),
+        Flow("increase", abi.calldata(abi.INCREASE_ALLOWANCE, mallory, 5), ALICE),
+        Flow("first permit", permitted(0)),
+        Flow("permit", permitted(1)),
+        Flow("permit as bytes", permitted(2, packed=True)),
+        Flow("endless permit", permitted(3, 2**256 - 1)),
     ]
 
 
@@ -274,6 +190,29 @@ GIVEN = {
 }
 
 
+def handed_over(domain: Domain) -> list[Flow]:
+    """Return the flows of an account that uses a smart wallet's code (EIP-7702), and those that
+    give roles to others and back, and rescue tokens.
+    """
+    mallory, owner, token = MALLORY.address_bytes, OWNER.address_bytes, TOKEN
+    return [
+        Flow("", abi.transfer(DELEGATE.address_bytes, 50_000), ALICE),
+        Flow("settlement of a delegate", paid("g", DELEGATE, SHOP, 10_000, domain=domain)),
+        *(
+            Flow(f"{name} changed{again}", abi.calldata(function, to), OWNER)
+            for name, function in GIVEN.items()
+            for to, again in ((mallory, ""), (owner, " again"))
+        ),
+        Flow("owner changed", abi.calldata(abi.TRANSFER_OWNERSHIP, mallory), OWNER),
+        Flow("", abi.calldata(abi.TRANSFER_OWNERSHIP, owner), MALLORY),
+        Flow("", abi.calldata(abi.UNBLACKLIST, token), OWNER),
+        Flow("", abi.transfer(token, 50), ALICE),
+        Flow("rescue", abi.calldata(abi.RESCUE, token, SHOP.address_bytes, 5), OWNER),
+        Flow("", abi.calldata(abi.BLACKLIST, token), OWNER),
+    ]
+
+
 def flows(domain: Domain) -> list[Flow]:
-    """Return all flows, in the order they are done on a new chain."""
-    return common(domain) + further(domain)
+    """Return all flows, which are accepted, in the order they are done on a new chain."""
+    further = [*wallets(domain), *roles(), *permits(domain), *handed_over(domain)]
+    return [*common(domain), *further]

@@ -18,8 +18,7 @@ from tests.evm import circle
 from x402sim.chain.base import Reverted, WorldChain
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.node.anvil import AnvilNode
-from x402sim.chain.node.genesis import install_stablecoin
-from x402sim.chain.node.local_chain import LocalChain
+from x402sim.chain.node.local_chain import LocalChain, install_stablecoin
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import TESTNET

@@ -22,35 +22,13 @@ from x402sim.protocol.crypto import to_hex
 TABLE = Path(str(files(home))) / "gas.json"
 """The committed table."""
 USUAL = {
-    "settlement": abi.TRANSFER_WITH_AUTHORIZATION,
-    "settlement as bytes": abi.TRANSFER_WITH_AUTHORIZATION_BYTES,
-    "receipt": abi.RECEIVE_WITH_AUTHORIZATION,
-    "receipt as bytes": abi.RECEIVE_WITH_AUTHORIZATION_BYTES,
-    "cancellation": abi.CANCEL_AUTHORIZATION,
-    "cancellation as bytes": abi.CANCEL_AUTHORIZATION_BYTES,
-    "transfer": abi.TRANSFER,
-    "approval": abi.APPROVE,
-    "increase": abi.INCREASE_ALLOWANCE,
-    "decrease": abi.DECREASE_ALLOWANCE,
-    "transfer from": abi.TRANSFER_FROM,
-    "permit": abi.PERMIT,
-    "permit as bytes": abi.PERMIT_BYTES,
-    "mint": abi.MINT,
-    "burn": abi.BURN,
-    "minter configured": abi.CONFIGURE_MINTER,
-    "minter removed": abi.REMOVE_MINTER,
-    "pause": abi.PAUSE,
-    "unpause": abi.UNPAUSE,
-    "blacklisting": abi.BLACKLIST,
-    "unblacklisting": abi.UNBLACKLIST,
-    "owner changed": abi.TRANSFER_OWNERSHIP,
-    "pauser changed": abi.UPDATE_PAUSER,
-    "blacklister changed": abi.UPDATE_BLACKLISTER,
-    "master minter changed": abi.UPDATE_MASTER_MINTER,
-    "rescuer changed again": abi.UPDATE_RESCUER,
-    "rescue": abi.RESCUE,
+    *("settlement", "settlement as bytes", "receipt", "receipt as bytes", "cancellation"),
+    *("cancellation as bytes", "transfer", "approval", "increase", "decrease", "transfer from"),
+    *("permit", "permit as bytes", "mint", "burn", "minter configured", "minter removed"),
+    *("pause", "unpause", "blacklisting", "unblacklisting", "owner changed", "pauser changed"),
+    *("blacklister changed", "master minter changed", "rescuer changed again", "rescue"),
 }
-"""The flow that writes what was written before: the function's row."""
+"""Of each function, the flow that writes what was written before: its row."""
 PROXYS = (
     *("admin()", "implementation()", "changeAdmin(address)", "upgradeTo(address)"),
     "upgradeToAndCall(address,bytes)",
@@ -67,15 +45,16 @@ def measure(driver: ChainDriver) -> dict[str, Any]:
     functions |= {each: {} for each in PROXYS}
     by_selector = {abi.selector(each): row for each, row in functions.items()}
     told = {}
-    for flow in flows(driver.domain):
-        if USUAL.get(flow.name) == flow.data[:4]:
+    for flow in (done := flows(driver.domain)):
+        if flow.name in USUAL:
             by_selector[flow.data[:4]] |= traced(driver, flow)
         seen = cost(driver, flow)
         if flow.name:
             told[flow.name] = seen
     other_v = told["settlement, other v"]["execution"] - told["settlement"]["execution"]
-    for name_, function in USUAL.items():
-        by_selector[function]["accepted"] -= other_v if "v" in told[name_] else 0
+    for flow in done:
+        if flow.name in USUAL and v_of(flow.data) == 28:
+            by_selector[flow.data[:4]]["accepted"] -= other_v
     for row in by_selector.values():
         row["refused"] = {}
     for flow in refusals(driver.domain):
@@ -143,11 +122,8 @@ def cost(driver: ChainDriver, flow: Flow) -> dict[str, Any]:
     """Return what one flow used: all, and what is left without the price of its calldata."""
     receipt = driver.send(flow.data, flow.sender)
     assert receipt.succeeded, f"{flow.name}: {receipt.revert_reason}"
-    seen = {
-        "what": flow.what,
-        "gas": receipt.gas_used,
-        "execution": receipt.gas_used - gas.intrinsic(flow.data),
-    }
+    used = receipt.gas_used
+    seen = {"gas": used, "execution": used - gas.intrinsic(flow.data)}
     return seen if v_of(flow.data) == 27 else {**seen, "v": 28}
 
 

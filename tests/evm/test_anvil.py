@@ -1,7 +1,6 @@
 """Anvil: where it is found, how it starts, that it ends when we do, and what is said if not."""
 
 import os
-import re
 import signal
 import socket
 import stat
@@ -30,10 +29,16 @@ def script(path: Path, text: str = "exit 0") -> Path:
 # --- where it is ---------------------------------------------------------------------
 
 
-def test_the_variable_comes_first(tmp_path: Path):
+def test_the_variable_comes_first_then_path_then_the_nearest_npm_package(tmp_path: Path):
     named, on_path = script(tmp_path / "mine"), script(tmp_path / "bin/anvil")
-    environ = {"X402SIM_ANVIL": str(named), "PATH": str(on_path.parent)}
-    assert find_anvil(environ, tmp_path) == named
+    installed, below = script(tmp_path / "node_modules/.bin/anvil"), tmp_path / "project/notebooks"
+    below.mkdir(parents=True)
+    path = {"PATH": str(on_path.parent)}
+    assert find_anvil({"X402SIM_ANVIL": str(named), **path}, below) == named
+    assert find_anvil(path, below) == on_path
+    assert find_anvil({}, below) == installed
+    nearer = script(tmp_path / "project/node_modules/.bin/anvil")
+    assert find_anvil({}, below) == nearer
 
 
 @pytest.mark.parametrize("name", ["missing", "not executable"])
@@ -43,21 +48,6 @@ def test_a_variable_without_a_program_is_an_error(tmp_path: Path, name: str):
     environ = {"X402SIM_ANVIL": str(tmp_path / name), "PATH": str(tmp_path / "bin")}
     with pytest.raises(ChainError, match=rf"X402SIM_ANVIL is '.*/{name}', which is not a program"):
         find_anvil(environ, tmp_path)
-
-
-def test_path_comes_before_npm_packages(tmp_path: Path):
-    on_path = script(tmp_path / "bin/anvil")
-    script(tmp_path / "node_modules/.bin/anvil")
-    assert find_anvil({"PATH": str(on_path.parent)}, tmp_path) == on_path
-
-
-def test_an_npm_package_is_found_from_anywhere_below_it(tmp_path: Path):
-    program = script(tmp_path / "node_modules/.bin/anvil")
-    below = tmp_path / "project/notebooks"
-    below.mkdir(parents=True)
-    assert find_anvil({}, below) == program
-    nearer = script(tmp_path / "project/node_modules/.bin/anvil")
-    assert find_anvil({}, below) == nearer
 
 
 def test_without_any_we_say_how_to_get_it(tmp_path: Path):
@@ -112,16 +102,13 @@ def test_if_another_took_the_port_it_tries_the_next(program: Path, monkeypatch: 
     [
         ("echo no room >&2; echo error: broken >&2; exit 1", "error: broken"),
         ("exit 0", "printed nothing"),
+        (None, "No such file"),
     ],
 )
 def test_a_program_that_exits_immediately_is_an_error_with_its_output(tmp_path: Path, text, said):
-    with pytest.raises(ChainError, match=f"anvil did not start: .*{re.escape(said)}"):
-        AnvilNode(338, NOW_S, script(tmp_path / "anvil", text))
-
-
-def test_a_missing_program_is_an_error(tmp_path: Path):
-    with pytest.raises(ChainError, match=r"anvil did not start: .*No such file"):
-        AnvilNode(338, NOW_S, tmp_path / "missing")
+    program = tmp_path / "missing" if text is None else script(tmp_path / "anvil", text)
+    with pytest.raises(ChainError, match=f"anvil did not start: .*{said}"):
+        AnvilNode(338, NOW_S, program)
 
 
 def test_a_program_that_never_listens_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -8,25 +8,20 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.campaign import at_length
-from tests.chain.helpers import (
-    ALICE,
-    NOW_S,
-    RELAYER,
-    SHOP,
-    authorization,
-    nonce,
-    transfer_call,
-)
+from tests.chain.helpers import ALICE, NOW_S, RELAYER, SHOP, nonce
 from tests.evm.helpers import PLAYERS, Town
-from tests.evm.test_equality import ACCOUNTS, CANCELLING, SPENDING, WINDOWS_S, event, signed, some
+from tests.evm.test_equality import (
+    ACCOUNTS,
+    CANCELLING,
+    SPENDING,
+    cancelling,
+    event,
+    some,
+    spending,
+)
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.eip3009 import (
-    RECEIVE_TYPEHASH,
-    TRANSFER_TYPEHASH,
-    cancel_digest,
-    transfer_digest,
-)
+from x402sim.protocol.networks import TESTNET
 
 Attempt = tuple[bytes, Wallet]
 
@@ -34,34 +29,16 @@ Attempt = tuple[bytes, Wallet]
 @st.composite
 def attempts(draw: Callable) -> Attempt:
     """Return a payment, receipt, cancellation or transfer, right or wrong in any way."""
-    payer, faults = draw(st.sampled_from([ALICE, ALICE, SHOP])), draw(some(SPENDING))
-    account, used = payer.address_bytes, nonce(draw(st.integers(0, 5)))
+    payer, used = draw(st.sampled_from([ALICE, ALICE, SHOP])), nonce(draw(st.integers(0, 5)))
+    faults = draw(some(SPENDING)) - {"as bytes"}
     to, amount = draw(st.sampled_from(ACCOUNTS[:-1])), draw(st.sampled_from([0, 1, 5000, 10**9]))
-    match draw(st.sampled_from(["pay", "receive", "cancel", "transfer"])):
-        case "transfer":
-            return abi.transfer(to, amount), payer
-        case "cancel":
-            wrong = faults & set(CANCELLING)
-            signature = signed(lambda domain: cancel_digest(account, used, domain), payer, wrong)
-            return abi.cancel_authorization(account, used, signature), RELAYER
-        case kind:
-            opens, closes = next((WINDOWS_S[f] for f in WINDOWS_S if f in faults), (-60, 300))
-            auth = authorization(
-                from_=account,
-                to=to,
-                value=amount,
-                valid_after=NOW_S + opens,
-                valid_before=NOW_S + closes,
-                nonce=used,
-            )
-            is_receive = (kind == "receive") != ("the other type" in faults)
-            typehash = RECEIVE_TYPEHASH if is_receive else TRANSFER_TYPEHASH
-            signature = signed(
-                lambda domain: transfer_digest(auth, domain, typehash), payer, faults
-            )
-            payee = next((w for w in PLAYERS if w.address_bytes == to), RELAYER)
-            caller = RELAYER if "a stranger calls" in faults else payee
-            return transfer_call(auth, signature, receive=kind == "receive"), caller
+    kind = draw(st.sampled_from(["pay", "receive", "cancel", "transfer"]))
+    if kind == "transfer":
+        return abi.transfer(to, amount), payer
+    if kind == "cancel":
+        return cancelling(payer, used, faults & set(CANCELLING), TESTNET.domain), RELAYER
+    place = {"now_s": NOW_S, "used": used, "domain": TESTNET.domain}
+    return spending(payer, to, amount, faults, receive=kind == "receive", **place)
 
 
 @pytest.mark.timeout(600)

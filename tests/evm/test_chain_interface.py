@@ -20,7 +20,7 @@ from tests.evm.helpers import ChainDriver, Town
 from x402sim.chain.base import Call, ChainError, Reverted, TxReceipt
 from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Hash, checksum
+from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.world.loop import run_virtual
 
 UNKNOWN = Hash(b"\x99" * 32)
@@ -51,11 +51,7 @@ def test_each_transaction_is_mined_at_once_in_a_block_of_its_own(either: ChainDr
         tx = either.transaction(tx_hash)
         assert (tx.nonce, tx.block_number, tx.index) == (number - 1, number, 0)
         assert tx.call == mined.call == pay_call(number - 1)
-        assert (tx.gas_limit, tx.gas_price, mined.gas_price) == (
-            GAS_LIMIT,
-            GAS_PRICE_WEI,
-            GAS_PRICE_WEI,
-        )
+        assert (tx.gas_limit, tx.gas_price, mined.gas_price) == (GAS_LIMIT, *[GAS_PRICE_WEI] * 2)
 
 
 def test_the_time_of_a_block_is_the_worlds_and_never_goes_back(either: ChainDriver):
@@ -78,10 +74,8 @@ def test_waiting_transactions_are_mined_together_in_order_of_arrival(either: Cha
     assert either.block(1).tx_hashes == tuple(sent)
     mined = [either.receipt(tx) for tx in sent]
     assert [r.index for r in mined] == [0, 1, 2, 3, 4]
-    assert [r.cumulative_gas_used - r.gas_used for r in mined] == [
-        0,
-        *(r.cumulative_gas_used for r in mined[:-1]),
-    ]
+    before = [0, *(r.cumulative_gas_used for r in mined[:-1])]
+    assert [r.cumulative_gas_used - r.gas_used for r in mined] == before
     assert [log.index for r in mined for log in r.logs] == list(range(10))
 
 
@@ -96,33 +90,23 @@ def test_an_invalid_number_of_blocks_is_refused(either: ChainDriver, blocks: int
 
 
 def test_the_state_after_an_older_block(either: ChainDriver):
-    chain, ask = (
-        either.chain,
-        Call(RELAYER.address_bytes, TOKEN, abi.balance_of(SHOP.address_bytes)),
-    )
-    native = [either.run(chain.native_balance(RELAYER.address_bytes))]
+    relayer, ask = RELAYER.address_bytes, abi.balance_of(SHOP.address_bytes)
+    native = [either.native_balance(relayer)]
     for n in range(3):
         either.send(payment(n))
-        native.append(either.run(chain.native_balance(RELAYER.address_bytes)))
-    numbers = [*range(4), None]
-    held = [int.from_bytes(either.run(chain.call(ask, number))) for number in numbers]
+        native.append(either.native_balance(relayer))
+    numbers, balance = [*range(4), None], Call(relayer, TOKEN, ask)
+    held = [int.from_bytes(either.call(balance, number)) for number in numbers]
     assert held == [0, 10_000, 20_000, 30_000, 30_000]
-    relayer = RELAYER.address_bytes
-    assert [either.run(chain.account_nonce(relayer, number)) for number in numbers] == [
-        0,
-        1,
-        2,
-        3,
-        3,
-    ]
-    assert [either.run(chain.native_balance(relayer, number)) for number in range(4)] == native
-    assert all(either.run(chain.code(TOKEN, number)) for number in numbers)
-    assert either.run(chain.call(pay_call(2), 2)) == b""
-    assert either.run(chain.estimate_gas(pay_call(2), 2)) > 21_000
+    assert [either.account_nonce(relayer, number) for number in numbers] == [0, 1, 2, 3, 3]
+    assert [either.native_balance(relayer, number) for number in range(4)] == native
+    assert all(either.code(TOKEN, number) for number in numbers)
+    assert either.call(pay_call(2), 2) == b""
+    assert either.estimate_gas(pay_call(2), 2) > 21_000
     with pytest.raises(Reverted):
-        either.run(chain.call(pay_call(2), 3))
+        either.call(pay_call(2), 3)
     with pytest.raises(ChainError):
-        either.run(chain.call(ask, 4))
+        either.call(balance, 4)
 
 
 # --- accounts and gas ----------------------------------------------------------------
@@ -346,7 +330,7 @@ def test_transactions_of_other_clients_are_seen_and_survive_a_reorg(anvil: Chain
         {"chainId": 338, "nonce": 0, "gas": 90_000, "gasPrice": 10**9, "to": checksum(TOKEN)}
         | {"data": abi.transfer(MALLORY.address_bytes, 0)}
     )
-    raw = "0x" + signed.raw_transaction.hex().removeprefix("0x")
+    raw = to_hex(signed.raw_transaction)
     anvil.run(anvil.chain.node.ask("eth_sendRawTransactionSync", raw))
     tx_hash = Hash(bytes(signed.hash))
     assert anvil.receipt(tx_hash).call.sender == SHOP.address_bytes

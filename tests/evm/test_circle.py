@@ -6,85 +6,65 @@ from tests.chain.helpers import (
     ALICE,
     MALLORY,
     OWNER,
-    RELAYER,
     SHOP,
     TOKEN,
     authorization,
-    cancel_call,
     nonce,
-    permit_call,
     signature_of,
     transfer_call,
 )
 from tests.evm import circle
+from tests.evm.flows import flows, prepare
 from tests.evm.helpers import ChainDriver
 from x402sim.chain.ledger import proxy
 from x402sim.chain.ledger.token import FUNCTIONS, VIEWS
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import keccak256, to_hex
-from x402sim.protocol.eip3009 import Permit
+
+ACCOUNTS = [*(w.address_bytes for w in (ALICE, SHOP, OWNER, MALLORY)), TOKEN]
 
 
-def do(two: list[ChainDriver]) -> None:
-    """Use the token on both chains, so that most of its storage is written."""
-    domain = two[0].domain
-    auth = authorization()
-    paid = transfer_call(auth, signature_of(auth, domain=domain))
-    permit = Permit(ALICE.address_bytes, MALLORY.address_bytes, 70, 0, 2**256 - 1)
-    calls = [
-        (paid, RELAYER),
-        (permit_call(permit, domain=domain), RELAYER),
-        (abi.calldata(abi.APPROVE, SHOP.address_bytes, 50), ALICE),
-        (cancel_call(nonce("second"), domain=domain), RELAYER),
-        (abi.calldata(abi.CONFIGURE_MINTER, MALLORY.address_bytes, 10), OWNER),
-        (abi.mint(SHOP.address_bytes, 7), MALLORY),
-        (abi.calldata(abi.BLACKLIST, SHOP.address_bytes), OWNER),
-        (abi.calldata(abi.UPDATE_RESCUER, SHOP.address_bytes), OWNER),
-        (abi.calldata(abi.UPDATE_PAUSER, ALICE.address_bytes), OWNER),
-        (abi.PAUSE, ALICE),
-        (abi.calldata(abi.UPDATE_BLACKLISTER, RELAYER.address_bytes), OWNER),
-        (abi.calldata(abi.UPDATE_MASTER_MINTER, MALLORY.address_bytes), OWNER),
-        (abi.calldata(abi.TRANSFER_OWNERSHIP, ALICE.address_bytes), OWNER),
+def entry(mapping: int, *keys: bytes) -> bytes:
+    """Return the slot of an entry of a mapping, or of one in it."""
+    slot = abi.word(mapping)
+    for key in keys:
+        slot = keccak256(abi.word(key) + slot)
+    return slot
+
+
+SLOTS = [
+    *(abi.word(n) for n in range(20)),
+    *proxy.SLOTS,
+    *(entry(mapping, account) for mapping in (9, 12, 13, 17) for account in ACCOUNTS),
+    *(entry(10, ALICE.address_bytes, account) for account in ACCOUNTS),
+    *(entry(16, ALICE.address_bytes, nonce(name)) for name in ("a", "d", "unused")),
+]
+GETTERS = [
+    *(abi.NAME, abi.SYMBOL, abi.VERSION, abi.selector("currency()")),
+    *(
+        abi.calldata(abi.selector(signature), *given)
+        for signature in VIEWS.keys() - {"authorizationState(address,bytes32)"}
+        for given in product(ACCOUNTS, repeat=signature.count("address"))
+    ),
+]
+
+
+def test_storage_and_getters_are_circles_after_every_call(two: list[ChainDriver]):
+    anvil, ledger = two
+    asked = [
+        *(("eth_getStorageAt", to_hex(TOKEN), to_hex(slot), "latest") for slot in SLOTS),
+        *(("eth_call", {"to": to_hex(TOKEN), "input": to_hex(it)}, "latest") for it in GETTERS),
     ]
-    for chain in two:
-        for data, sender in calls:
-            assert chain.refusal(data, sender) is None
-
-
-def entry(mapping: int, key: bytes) -> bytes:
-    return keccak256(abi.word(key) + abi.word(mapping))
-
-
-def test_the_ledger_has_circles_storage(two: list[ChainDriver]):
-    do(two)
-    anvil, ledger = (driver.chain for driver in two)
-    accounts = [w.address_bytes for w in (ALICE, SHOP, OWNER, MALLORY)] + [TOKEN]
-    used = [entry(int.from_bytes(entry(16, accounts[0])), nonce(n)) for n in ("first", "second")]
-    slots = [
-        *(abi.word(n) for n in range(20)),
-        *proxy.SLOTS,
-        *(entry(mapping, account) for mapping in (9, 12, 13) for account in accounts),
-        *used,
-        *(entry(int.from_bytes(entry(10, accounts[0])), a) for a in accounts),
-        *(entry(17, account) for account in accounts),
-    ]
-    asked = [("eth_getStorageAt", to_hex(TOKEN), to_hex(slot), "latest") for slot in slots]
-    real = two[0].run(anvil.node.ask_all(*asked))
-    ours = [to_hex(two[1].run(ledger.storage(TOKEN, slot))) for slot in slots]
-    assert ours == real
-    assert sum(int(word, 16) != 0 for word in real) > 15
-
-
-def test_every_getter_answers_the_same(two: list[ChainDriver]):
-    do(two)
-    accounts = [w.address_bytes for w in (ALICE, SHOP, OWNER, MALLORY)] + [TOKEN]
-    views = [abi.NAME, abi.SYMBOL, abi.VERSION, abi.selector("currency()")]
-    for signature in VIEWS.keys() - {"authorizationState(address,bytes32)"}:
-        given = product(accounts, repeat=signature.count("address"))
-        views += [abi.calldata(abi.selector(signature), *each) for each in given]
-    for view in views:
-        real, ours = (driver.view(view) for driver in two)
-        assert ours == real, view.hex()
+    for driver in two:
+        prepare(driver)
+    written: set[int] = set()
+    for flow in flows(anvil.domain):
+        assert {driver.refusal(flow.data, flow.sender) for driver in two} == {None}
+        real = anvil.run(anvil.chain.node.ask_all(*asked))
+        ours = [*(ledger.storage(TOKEN, slot) for slot in SLOTS), *map(ledger.view, GETTERS)]
+        assert [*map(to_hex, ours)] == real, flow
+        written |= {n for n, word in enumerate(real[: len(SLOTS)]) if int(word, 16)}
+    assert len(written) > 20
 
 
 def test_the_ledger_has_circles_functions():

@@ -57,7 +57,7 @@ def test_the_artifact_is_what_the_source_compiles_to():
 
 
 def test_the_ledger_has_the_contracts_functions():
-    functions = contract.artifact().signatures("function")
+    functions = contract.signatures(contract.artifact().abi, "function")
     on_chain = {abi.selector(signature) for signature in set(functions) - NOT_ON_THE_LEDGER}
     assert on_chain < FUNCTIONS.keys()
     assert set(functions) >= ADDED | NOT_ON_THE_LEDGER
@@ -74,18 +74,13 @@ def test_everything_about_authorizations_is_openzeppelins():
 # --- on a node -----------------------------------------------------------------------
 
 
-def read_text(answer: bytes) -> str:
-    size = int.from_bytes(answer[32:64])
-    return answer[64 : 64 + size].decode()
-
-
 def test_the_token_is_at_the_networks_address_and_says_who_it_is(anvil: ChainDriver):
     for function, expected in (
         (abi.NAME, TESTNET.token_name),
         (abi.SYMBOL, TESTNET.token_symbol),
         (abi.VERSION, TESTNET.token_version),
     ):
-        assert read_text(anvil.view(function)) == expected
+        assert abi.read_text(anvil.view(function)) == expected
     assert int.from_bytes(anvil.view(abi.DECIMALS)) == TESTNET.decimals
     assert int.from_bytes(anvil.view(abi.TOTAL_SUPPLY)) == START_BASE
     assert anvil.view(abi.selector("owner()"))[12:] == OWNER.address_bytes

@@ -55,7 +55,7 @@ from x402sim.protocol.eip3009 import (
     permit_digest,
     transfer_digest,
 )
-from x402sim.protocol.networks import MAINNET, TESTNET
+from x402sim.protocol.networks import MAINNET
 
 OPERATIONS_A_RUN = 40
 """How many there must be, at least, in one run."""
@@ -121,7 +121,7 @@ def signed(
     digest: Callable[[Domain], bytes],
     by: Wallet,
     faults: frozenset[str],
-    domain: Domain = TESTNET.domain,
+    domain: Domain,
 ) -> bytes:
     """Return a signature with what is wrong with it."""
     wrong: dict[str, Any] = next((DOMAINS[fault] for fault in DOMAINS if fault in faults), {})
@@ -131,6 +131,45 @@ def signed(
     for fault, spoil in SIGNATURES.items():
         signature = spoil(signature) if fault in faults else signature
     return signature
+
+
+def spending(
+    payer: Wallet,
+    to: Address,
+    amount: int,
+    faults: frozenset[str],
+    *,
+    receive: bool,
+    now_s: int,
+    used: bytes,
+    domain: Domain,
+) -> tuple[bytes, Wallet]:
+    """Return a payment or a receipt with what is wrong with it, and who sends it."""
+    opens, closes = next((WINDOWS_S[f] for f in WINDOWS_S if f in faults), (-60, 300))
+    auth = authorization(
+        from_=payer.address_bytes,
+        to=to,
+        value=amount,
+        valid_after=now_s + opens,
+        valid_before=now_s + closes,
+        nonce=used,
+    )
+    of_receive = receive != ("the other type" in faults)
+    typehash = RECEIVE_TYPEHASH if of_receive else TRANSFER_TYPEHASH
+    signature = signed(
+        lambda domain: transfer_digest(auth, domain, typehash), payer, faults, domain
+    )
+    payee = next((wallet for wallet in PLAYERS if wallet.address_bytes == to), RELAYER)
+    caller = payee if receive and "a stranger calls" not in faults else RELAYER
+    packed = "as bytes" in faults
+    return transfer_call(auth, signature, receive=receive, packed=packed), caller
+
+
+def cancelling(payer: Wallet, used: bytes, faults: frozenset[str], domain: Domain) -> bytes:
+    """Return a cancellation with what is wrong with it."""
+    account = payer.address_bytes
+    signature = signed(lambda domain: cancel_digest(account, used, domain), payer, faults, domain)
+    return abi.cancel_authorization(account, used, signature)
 
 
 STRANGE: dict[str, Callable[[Domain], bytes]] = {
@@ -317,33 +356,22 @@ class BothChains(RuleBasedStateMachine):
         self.spend(True, payer, to, amount, faults)
 
     def spend(self, receive, payer, to, amount, faults) -> None:
-        opens, closes = next((WINDOWS_S[f] for f in WINDOWS_S if f in faults), (-60, 300))
-        auth = authorization(
-            from_=payer.address_bytes,
-            to=to,
-            value=amount,
-            valid_after=self.now_s + opens,
-            valid_before=self.now_s + closes,
-            nonce=self.nonce(payer, "used" in faults),
+        data, caller = spending(
+            payer,
+            to,
+            amount,
+            faults,
+            receive=receive,
+            now_s=self.now_s,
+            used=self.nonce(payer, "used" in faults),
+            domain=self.domain,
         )
-        of_receive = receive != ("the other type" in faults)
-        typehash = RECEIVE_TYPEHASH if of_receive else TRANSFER_TYPEHASH
-        signature = signed(
-            lambda domain: transfer_digest(auth, domain, typehash), payer, faults, self.domain
-        )
-        payee = next((wallet for wallet in PLAYERS if wallet.address_bytes == to), RELAYER)
-        caller = payee if receive and "a stranger calls" not in faults else RELAYER
-        packed = "as bytes" in faults
-        data = transfer_call(auth, signature, receive=receive, packed=packed)
         self.send("receive" if receive else "pay", data, caller, faults)
 
     @rule(payer=players, faults=some(CANCELLING))
     def cancel(self, payer: Wallet, faults: frozenset[str]) -> None:
-        account, used = payer.address_bytes, self.nonce(payer, "used" in faults)
-        signature = signed(
-            lambda domain: cancel_digest(account, used, domain), payer, faults, self.domain
-        )
-        data = abi.cancel_authorization(account, used, signature)
+        used = self.nonce(payer, "used" in faults)
+        data = cancelling(payer, used, faults, self.domain)
         self.send("cancel", data, RELAYER, faults)
 
     @rule(name=st.sampled_from(sorted(STRANGE)), value=st.sampled_from([0, 0, 0, 1]))

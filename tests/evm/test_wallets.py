@@ -26,6 +26,7 @@ from x402sim.protocol.crypto import recover
 from x402sim.protocol.eip3009 import transfer_digest
 
 FORGED = "FiatTokenV2: invalid signature"
+USED = "FiatTokenV2: authorization is used or canceled"
 
 
 @pytest.fixture
@@ -65,20 +66,23 @@ def pay(
     return refusal(two, data, SHOP if receive else RELAYER)
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["v, r, s", "bytes"])
+@pytest.fixture(params=[False, True], ids=["v, r, s", "bytes"])
+def packed(request) -> bool:
+    """Whether the signature goes as bytes."""
+    return request.param
+
+
 @pytest.mark.parametrize("receive", [False, True], ids=["transfer", "receive"])
 def test_the_owners_signature_is_the_wallets(two, packed: bool, receive: bool):
     assert pay(two, packed=packed, receive=receive) is None
     assert [driver.balance(SHOP) for driver in two] == [10_000, 10_000]
-    again = pay(two, packed=packed, receive=receive)
-    assert again == "FiatTokenV2: authorization is used or canceled"
+    assert pay(two, packed=packed, receive=receive) == USED
 
 
-@pytest.mark.parametrize("packed", [False, True], ids=["v, r, s", "bytes"])
 def test_a_wallet_cancels(two, packed: bool):
     data = cancel_call(nonce("first"), of=WALLET, packed=packed, domain=two[0].domain)
     assert refusal(two, data) is None
-    assert pay(two) == "FiatTokenV2: authorization is used or canceled"
+    assert pay(two) == USED
 
 
 SPOILT: dict[str, Callable[[bytes], bytes]] = {
@@ -98,37 +102,25 @@ def test_what_the_wallet_refuses_the_token_refuses_in_one_word(two, name: str):
     assert pay(two, SPOILT[name]) == FORGED
 
 
-def test_another_signer_is_refused(two):
-    assert pay(two, by=MALLORY) == FORGED
-    assert pay(two, by=MALLORY, packed=False) == FORGED
+def test_another_signer_is_refused(two, packed: bool):
+    assert pay(two, by=MALLORY, packed=packed) == FORGED
 
 
-def test_a_key_that_makes_the_wallets_address_is_not_enough(two):
+@pytest.mark.parametrize(
+    "code", [b"\xef\x01\x00" + SHOP.address_bytes, b"\xfe"], ids=["delegates to nothing", "other"]
+)
+def test_a_key_that_makes_the_payers_address_is_not_enough(two, packed: bool, code: bytes):
     """An account with code is asked, and no signature of its own key counts (EIP-7702)."""
     for chain in two:
-        chain.run(chain.chain.rewinding.set_code(ALICE.address_bytes, b"\xef\x01\x00" + SHOP_CODE))
-    assert pay(two, from_=ALICE.address_bytes) == FORGED
-    assert pay(two, from_=ALICE.address_bytes, packed=False) == FORGED
+        chain.set_code(ALICE.address_bytes, code)
+    assert pay(two, from_=ALICE.address_bytes, packed=packed) == FORGED
 
 
-SHOP_CODE = SHOP.address_bytes
-"""An account without code, to which nothing can be delegated."""
-
-
-def test_an_account_that_delegates_to_a_wallets_code_signs_through_it(two):
+def test_an_account_that_delegates_to_a_wallets_code_signs_through_it(two, packed: bool):
     for chain in two:
-        rewinding = chain.chain.rewinding
-        chain.run(rewinding.set_code(CODE, contract.wallet_code()))
-        chain.run(rewinding.set_code(ALICE.address_bytes, b"\xef\x01\x00" + CODE))
-    assert pay(two, from_=ALICE.address_bytes) is None
-    assert pay(two, from_=ALICE.address_bytes, packed=False, name="second") is None
-    assert pay(two, from_=ALICE.address_bytes, by=MALLORY, name="third") == FORGED
-
-
-def test_a_contract_without_the_function_refuses(two):
-    for chain in two:
-        chain.run(chain.chain.rewinding.set_code(ALICE.address_bytes, b"\xfe"))
-    assert pay(two, from_=ALICE.address_bytes) == FORGED
+        chain.set_code(ALICE.address_bytes, b"\xef\x01\x00" + CODE)
+    assert pay(two, from_=ALICE.address_bytes, packed=packed) is None
+    assert pay(two, from_=ALICE.address_bytes, by=MALLORY, name="second") == FORGED
 
 
 def test_the_wallet_answers_for_itself(two):
@@ -139,26 +131,23 @@ def test_the_wallet_answers_for_itself(two):
     assert recover(digest, good) == ALICE.address_bytes
     for signature in (good, good[:64], b"", good[:64] + b"\x00", b"\xff" * 65):
         call = Call(RELAYER.address_bytes, WALLET, abi.is_valid_signature(digest, signature))
-        real, ours = (chain.run(chain.chain.call(call)) for chain in two)
+        real, ours = (chain.call(call) for chain in two)
         assert ours == real
         assert (real == abi.VALID_SIGNATURE) == (signature == good)
-    codes = [chain.run(chain.chain.code(WALLET)) for chain in two]
-    assert codes == [contract.wallet_code()] * 2
-    slots = [chain.run(chain.chain.code(SHOP.address_bytes)) for chain in two]
-    assert slots == [b"", b""]
+    for account, code in ((WALLET, contract.wallet_code()), (SHOP.address_bytes, b"")):
+        assert [chain.code(account) for chain in two] == [code, code]
 
 
 def test_a_wallet_outlives_what_is_undone_but_not_a_reset(two):
     for chain in two:
-        rewinding = chain.chain.rewinding
-        chain.run(rewinding.reorg(1))
-        assert chain.run(chain.chain.code(WALLET))
-        snapshot = chain.run(rewinding.snapshot())
-        chain.run(rewinding.set_code(CODE, contract.wallet_code()))
-        chain.run(rewinding.revert(snapshot))
-        assert chain.run(chain.chain.code(CODE))
-        assert chain.run(chain.chain.code(WALLET))
+        chain.reorg(1)
+        assert chain.code(WALLET)
+        snapshot = chain.snapshot()
+        chain.set_code(CODE, contract.wallet_code())
+        chain.revert(snapshot)
+        assert chain.code(CODE)
+        assert chain.code(WALLET)
     assert pay(two) is None
     for chain in two:
-        chain.run(chain.chain.rewinding.reset())
-        assert chain.run(chain.chain.code(WALLET)) == b""
+        chain.reset()
+        assert chain.code(WALLET) == b""

@@ -1,10 +1,9 @@
 """The interfaces of a chain. `Chain` reads and sends, which is all that the facilitator,
-the explorer and the RPC use. `Minting`, `Mining` and `Rewinding` are optional controls; a
-`WorldChain` holds those that the backend offers.
+the explorer and the RPC use. `Mining` and `Rewinding` are optional controls; a `WorldChain`
+holds those that the backend offers.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from types import MappingProxyType
 from typing import Protocol
 
 import msgspec
@@ -12,8 +11,6 @@ import msgspec
 from x402sim.chain.fees import BASE_FEE_WEI
 from x402sim.protocol.crypto import Address, Hash
 from x402sim.protocol.raw_transaction import LEGACY, SignedTransaction
-
-NO_SLOTS: Mapping[bytes, bytes] = MappingProxyType({})
 
 
 class ChainError(Exception):
@@ -173,13 +170,6 @@ class Chain(Protocol):
         """Return the least gas limit with which a call succeeds; raises `Reverted`."""
 
 
-class Minting(Protocol):
-    """Control over the supply of the token."""
-
-    async def fund(self, account: Address, amount_base: int) -> None:
-        """Mint tokens to an account; raises `ChainError`."""
-
-
 class Mining(Protocol):
     """Control over when blocks are mined. Their time is that of the world's clock."""
 
@@ -218,7 +208,7 @@ class Rewinding(Protocol):
         """Make the next `calls` calls of the token revert when mined."""
 
     async def set_code(
-        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] = NO_SLOTS
+        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] | None = None
     ) -> None:
         """Set an account's code and words of its storage, without a transaction. They stay until
         `reset`, whatever is undone.
@@ -237,10 +227,6 @@ class WorldChain(Chain, Protocol):
     """Functions to call after every operation."""
 
     @property
-    def minting(self) -> Minting | None:
-        """Minting; None without the token owner's key."""
-
-    @property
     def mining(self) -> Mining | None:
         """Mining on demand; None on a node that mines by itself."""
 
@@ -250,6 +236,9 @@ class WorldChain(Chain, Protocol):
 
     def at_first(self) -> tuple[list[Block], int]:
         """Return the blocks at the time of opening, oldest first, and the supply."""
+
+    async def fund(self, account: Address, amount_base: int) -> None:
+        """Mint tokens to an account; raises `ChainError`, for example without a minter's key."""
 
     async def supply(self) -> int:
         """Return the token's total supply, in base units."""

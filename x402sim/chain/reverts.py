@@ -7,8 +7,8 @@ written like calls: `ERC3009UsedAuthorization(0x…, 0x…)`. `cause` gives both
 from enum import Enum
 from functools import cache
 
+from x402sim.chain import contract
 from x402sim.chain.base import Reverted
-from x402sim.chain.contract import artifact
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, to_hex
 
@@ -31,36 +31,27 @@ def text_of(data: bytes) -> str:
         return f"Panic({hex(int.from_bytes(words[:32]))})"
     if selector in _errors():
         name, kinds = _errors()[selector]
-        return error(name, *(_read(kind, words[32 * n :]) for n, kind in enumerate(kinds)))
+        shown = (_shown(kind, words[32 * n : 32 * n + 32]) for n, kind in enumerate(kinds))
+        return f"{name}({', '.join(shown)})"
     return f"custom error {to_hex(data)}" if data else ""
 
 
-def error(name: str, *values: Address | bytes | int) -> str:
-    """Return a custom error as text, with its values as a block explorer shows them."""
-    return f"{name}({', '.join(map(_shown, values))})"
-
-
-def _shown(value: Address | bytes | int) -> str:
-    if isinstance(value, int):
-        return str(value)
-    return checksum(Address(value)) if len(value) == 20 else to_hex(value)
-
-
-def _read(kind: str, words: bytes) -> bytes | int:
+def _shown(kind: str, word: bytes) -> str:
+    """Return a value of a custom error, one word, as a block explorer shows it."""
     match kind:
         case "address":
-            return words[12:32]
+            return checksum(Address(word[12:].ljust(20, b"\0")))
         case "bytes32":
-            return words[:32]
+            return to_hex(word)
         case _:
-            return int.from_bytes(words[:32])
+            return str(int.from_bytes(word))
 
 
 @cache
 def _errors() -> dict[bytes, tuple[str, list[str]]]:
     """Return name and types of our contract's custom errors whose values are single words."""
     found = {}
-    for signature in artifact().signatures("error"):
+    for signature in contract.signatures(contract.artifact().abi, "error"):
         name, kinds = signature.removesuffix(")").split("(")
         if "string" not in kinds:
             found[abi.selector(signature)] = name, kinds.split(",") if kinds else []

@@ -5,16 +5,13 @@ It has a path of its own, since its `/api` has the names of Etherscan's and othe
 transaction that waits is not found, as an unknown one is.
 """
 
-from collections.abc import Mapping
-
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim.chain.base import Block, Log, Transaction, TxReceipt
 from x402sim.explorer.index import Index
-from x402sim.explorer.objects import OUTCOMES, ByHash, ok
-from x402sim.explorer.query_fields import fields_of
+from x402sim.explorer.objects import OUTCOMES, ByHash, Fields, fields_of, ok
 from x402sim.http import web
 from x402sim.protocol.crypto import Hash, to_hex
 from x402sim.protocol.rpc_values import BadParams, Json, read_hash
@@ -32,7 +29,7 @@ def routes(index: Index) -> list[Route]:
     return [Route(PATH, blockscout, methods=["GET", "POST"])]
 
 
-async def answered(index: Index, fields: Mapping[str, str]) -> Json:
+async def answered(index: Index, fields: Fields) -> Json:
     """Return what is answered to a request with these fields."""
     if fields.get("module") != "transaction":
         return _failed("Unknown module")

@@ -10,16 +10,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from x402sim.explorer.index import Index
-from x402sim.explorer.objects import BY_HASH, ByHash, block, execution_status, ok
-from x402sim.explorer.query_fields import fields_of
+from x402sim.explorer.objects import BY_HASH, ByHash, block, execution_status, fields_of, ok
 from x402sim.http import web
 from x402sim.protocol.crypto import Hash
-from x402sim.protocol.rpc_values import BadParams, quantity, read_hash
+from x402sim.protocol.rpc_values import BadParams, Json, quantity, read_hash
 
 _PATH = "/api/v1/ethproxy/get"
 _STATUS_PATH = "/api/v1/transaction/getStatus"
 _HASH = "txHash"
-_METHODS = ["GET", "POST"]
+Answer = Callable[[Request], Awaitable[Response]]
 
 
 def routes(index: Index) -> list[Route]:
@@ -36,25 +35,19 @@ def routes(index: Index) -> list[Route]:
         except BadParams as wrong:
             raise web.Refused(400, "Invalid block tag", str(wrong)) from wrong
 
-    async def status(request: Request) -> Response:
-        return web.answer(ok(await execution_status(index, await _hash(request))))
+    def by_hash(ask: ByHash, wrap: Callable[[Json | None], Json]) -> Answer:
+        async def answered(request: Request) -> Response:
+            return web.answer(wrap(await ask(index, await _hash(request))))
 
-    return [
-        Route(_PATH + "BlockNumber", height, methods=_METHODS),
-        Route(_PATH + "BlockByNumber", block_by_number, methods=_METHODS),
-        Route(_STATUS_PATH, status, methods=_METHODS),
-        *(
-            Route(_PATH + name, _by_hash(index, ask), methods=_METHODS)
-            for name, ask in BY_HASH.items()
-        ),
-    ]
+        return answered
 
-
-def _by_hash(index: Index, ask: ByHash) -> Callable[[Request], Awaitable[Response]]:
-    async def by_hash(request: Request) -> Response:
-        return web.answer({"result": await ask(index, await _hash(request))})
-
-    return by_hash
+    answers: dict[str, Answer] = {
+        _PATH + "BlockNumber": height,
+        _PATH + "BlockByNumber": block_by_number,
+        _STATUS_PATH: by_hash(execution_status, ok),
+        **{_PATH + name: by_hash(ask, lambda it: {"result": it}) for name, ask in BY_HASH.items()},
+    }
+    return [Route(path, answer, methods=["GET", "POST"]) for path, answer in answers.items()]
 
 
 async def _hash(request: Request) -> Hash:

@@ -17,9 +17,7 @@ from x402sim.protocol.networks import Network
 class Artifact(msgspec.Struct, frozen=True):
     """The compiler's output, with the compiler's version and the source."""
 
-    contract: str
     compiler: str
-    settings: dict[str, Any]
     openzeppelin: str
     source: str
     storage: dict[str, int]
@@ -29,13 +27,14 @@ class Artifact(msgspec.Struct, frozen=True):
     runtime: str
     """Hex; zeros stand in place of the constructor's immutable values."""
 
-    def signatures(self, kind: str) -> list[str]:
-        """Return the signatures of all of one kind: function, event or error."""
-        return [
-            f"{entry['name']}({','.join(part['type'] for part in entry['inputs'])})"
-            for entry in self.abi
-            if entry["type"] == kind
-        ]
+
+def signatures(entries: list[dict[str, Any]], kind: str) -> list[str]:
+    """Return the signatures of all of one kind in an ABI: function, event or error."""
+    return [
+        f"{entry['name']}({','.join(part['type'] for part in entry['inputs'])})"
+        for entry in entries
+        if entry["type"] == kind
+    ]
 
 
 @cache

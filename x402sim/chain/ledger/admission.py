@@ -37,11 +37,6 @@ class Arrival(msgspec.Struct, frozen=True):
         return self.signed.gas_limit * self.signed.max_fee_wei + self.signed.value
 
     @property
-    def is_known(self) -> bool:
-        """Whether it waits already."""
-        return self.rival is not None and self.rival.hash == self.signed.hash
-
-    @property
     def outbids(self) -> bool:
         """Whether it may take its rival's place, if it has one."""
         if self.rival is None:
@@ -108,7 +103,7 @@ ADMISSION: Rules[Arrival, str] = (
         "insufficient gas for floor data gas cost",
         lambda a: f"gas {a.signed.gas_limit}, minimum needed {gas.floor(a.signed.data)}",
     ),
-    Rule("tx/known", lambda a: not a.is_known, "already known"),
+    Rule("tx/known", lambda a: a.rival is None or a.rival.hash != a.signed.hash, "already known"),
     Rule(
         "tx/nonce-low",
         lambda a: a.rival is not None or a.signed.nonce >= a.next_nonce,
@@ -141,7 +136,9 @@ def admit(
 
     Raises `ChainError` for one that the mempool does not take.
     """
-    rival = _rival(state, signed)
+    waiting = (state.transactions[tx_hash] for tx_hash in state.waiting)
+    same = signed.sender, signed.nonce
+    rival = next((tx for tx in waiting if (tx.call.sender, tx.nonce) == same), None)
     case = Arrival(
         signed,
         chain_id,
@@ -158,10 +155,3 @@ def admit(
     price = signed.price_wei(base_fee_wei)
     tx = Transaction(signed.hash, call, signed.nonce, signed.gas_limit, price, signed=signed)
     return tx, rival
-
-
-def _rival(state: State, signed: SignedTransaction) -> Transaction | None:
-    """Return the waiting transaction with the sender and the nonce of another."""
-    waiting = (state.transactions[tx_hash] for tx_hash in state.waiting)
-    same = signed.sender, signed.nonce
-    return next((tx for tx in waiting if (tx.call.sender, tx.nonce) == same), None)

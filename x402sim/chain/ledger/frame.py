@@ -1,4 +1,4 @@
-"""One running call of the token: the contract, its state, its arguments, its events and its gas."""
+"""One running call of the token: the contract, its state, its events and its gas."""
 
 from typing import NoReturn, TypeVar
 
@@ -6,15 +6,16 @@ import msgspec
 
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.ledger import gas
-from x402sim.chain.ledger.state import State, Used
+from x402sim.chain.ledger.arguments import Arguments
+from x402sim.chain.ledger.state import State
 from x402sim.chain.ledger.token_rules import Movement, Spend, TokenRules
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address
-from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import Rule, Rules
 
 Case = TypeVar("Case")
+Key = TypeVar("Key")
 OUT_OF_GAS = "out of gas"
 DELEGATED = 23
 """The length of the code of an account that uses another's (EIP-7702)."""
@@ -113,6 +114,10 @@ class Frame(msgspec.Struct, gc=False):
             return OUT_OF_GAS, prices.wasted(data, left)
         return reason, cost
 
+    def write(self, words: dict[Key, int], key: Key, new: int) -> None:
+        """Write one word of storage, such as a balance, and charge it."""
+        self.wrote(self.state.put(words, key, new) or 0, new)
+
     def wrote(self, old: int, new: int) -> None:
         """Charge the write of one word of storage."""
         self.last = self.token.prices.amount(old, new)
@@ -135,17 +140,12 @@ class Frame(msgspec.Struct, gc=False):
         if payer in (self.call.sender, ZERO_ADDRESS):
             self.gas_used -= gas.KNOWN_ACCOUNT
 
-    def any_signature(self, arguments: "Arguments", position: int) -> bytes:
+    def any_signature(self, arguments: Arguments, position: int) -> bytes:
         """Return a signature of any length, whose reading is charged."""
         signature = arguments.tail(position)
         self.read = gas.COPIED_WORD * ((len(signature) + 31) // 32 - 3)
         self.gas_used += self.read
         return signature
-
-    def set_balance(self, account: Address, amount_base: int) -> None:
-        """Write one balance."""
-        old_base = self.state.put(self.state.balances, account, amount_base)
-        self.wrote(old_base or 0, amount_base)
 
     def movement(self, sender: Address, to: Address, amount_base: int) -> Movement:
         """Return the input of the movement rules."""
@@ -162,64 +162,11 @@ class Frame(msgspec.Struct, gc=False):
                 self.gas_used += gas.RESTORED
                 self.refund += gas.RESTORED
         else:
-            self.set_balance(sender, balances.get(sender, 0) - amount_base)
-            self.set_balance(to, balances.get(to, 0) + amount_base)
+            self.write(balances, sender, balances.get(sender, 0) - amount_base)
+            self.write(balances, to, balances.get(to, 0) + amount_base)
         self.emit(abi.TRANSFER_EVENT, sender, to, data=abi.word(amount_base))
 
-    def use(self, authorizer: Address, nonce: bytes, used: Used) -> None:
-        """Mark a nonce as used or cancelled, permanently (5/nonce-once)."""
-        self.state.put(self.state.authorizations, (authorizer, nonce), used)
-        event = abi.AUTHORIZATION_USED if used is Used.SETTLED else abi.AUTHORIZATION_CANCELED
+    def use(self, event: bytes, authorizer: Address, nonce: bytes) -> None:
+        """Mark a nonce as used or cancelled, as the event says, permanently (5/nonce-once)."""
+        self.state.put(self.state.authorizations, (authorizer, nonce), True)
         self.emit(event, authorizer, nonce)
-
-
-class Arguments:
-    """The argument words of a call; reading past the end reverts, unused bits are ignored."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def uint(self, position: int) -> int:
-        """Return argument `position` as an integer."""
-        return int.from_bytes(self.bytes32(position))
-
-    def bytes32(self, position: int) -> bytes:
-        """Return argument `position` as 32 bytes."""
-        chunk = self._data[32 * position : 32 * position + 32]
-        if len(chunk) < 32:
-            raise Reverted("")
-        return chunk
-
-    def address(self, position: int) -> Address:
-        """Return argument `position` as an address."""
-        return Address(self.bytes32(position)[12:])
-
-    def signature(self, position: int) -> bytes:
-        """Return (v, r, s) from argument `position` on as r || s || v."""
-        words = self._data[32 * position : 32 * position + 96]
-        if len(words) < 96:
-            raise Reverted("")
-        return words[32:] + words[31:32]
-
-    def tail(self, position: int) -> bytes:
-        """Return argument `position` as bytes of any length."""
-        start = self.uint(position)
-        size = int.from_bytes(self._data[start : start + 32]) if start < len(self._data) else 0
-        chunk = self._data[start + 32 : start + 32 + size]
-        if len(chunk) < size or start + 32 > len(self._data):
-            raise Reverted("")
-        return chunk
-
-    def authorization(self) -> Authorization:
-        """Return the first six arguments as an authorization."""
-        data = self._data
-        if len(data) < 6 * 32:
-            raise Reverted("")
-        return Authorization(
-            Address(data[12:32]),
-            Address(data[44:64]),
-            int.from_bytes(data[64:96]),
-            int.from_bytes(data[96:128]),
-            int.from_bytes(data[128:160]),
-            data[160:192],
-        )

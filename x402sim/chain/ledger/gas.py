@@ -23,6 +23,8 @@ from functools import cache
 
 import msgspec
 
+from x402sim.chain.base import ChainError
+from x402sim.chain.fees import GAS_LIMIT
 from x402sim.protocol import abi
 from x402sim.protocol.raw_transaction import SignedTransaction
 
@@ -194,6 +196,12 @@ def intrinsic(data: bytes) -> int:
     """Return a transaction's intrinsic gas, charged before any code runs."""
     zeros = data.count(0)
     return TRANSACTION + CALLDATA_ZERO * zeros + CALLDATA_NONZERO * (len(data) - zeros)
+
+
+def require_fit(data: bytes) -> None:
+    """Raise `ChainError` if a call's data alone costs more than `GAS_LIMIT`."""
+    if intrinsic(data) > GAS_LIMIT:
+        raise ChainError(f"intrinsic gas too high: {len(data)} bytes of calldata")
 
 
 def floor(data: bytes) -> int:

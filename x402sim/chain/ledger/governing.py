@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from x402sim.chain.base import Reverted
 from x402sim.chain.ledger import wallets
-from x402sim.chain.ledger.frame import Arguments, Frame
+from x402sim.chain.ledger.arguments import Arguments
+from x402sim.chain.ledger.frame import Frame
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS
 

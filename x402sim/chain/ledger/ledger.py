@@ -11,16 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from x402sim.chain.base import (
-    NO_SLOTS,
     Block,
     Call,
     ChainError,
     Log,
     LogFilter,
-    Mining,
-    Minting,
     Reverted,
-    Rewinding,
     Transaction,
     TxReceipt,
 )
@@ -66,7 +62,8 @@ class LedgerChain:
         self.chain_id = network.chain_id
         self.token = network.asset
         self.owner = owner
-        self._origin, self._accounts = origin, accounts
+        self._identity = [network.chain_id, owner, origin, *([accounts] if accounts else [])]
+        """What the file says first; without `accounts` where they are the usual ones."""
         self._has_history = has_history
         self._gas_price = gas_price
         self._clock = clock
@@ -165,7 +162,9 @@ class LedgerChain:
             async with asyncio.timeout(timeout_s):
                 return await waiter
         finally:
-            self._forget_waiter(tx_hash, waiter)
+            others = [other for other in self._waiters.pop(tx_hash, []) if other is not waiter]
+            if others:
+                self._waiters[tx_hash] = others
 
     async def native_balance(self, account: Address, block: int | None = None) -> int:
         """Return an account's native balance in wei; raises `ChainError` for the block."""
@@ -209,19 +208,11 @@ class LedgerChain:
         return self.machine.automine
 
     @property
-    def minting(self) -> Minting:
-        """This chain, which can mint."""
+    def rewinding(self) -> "LedgerChain":
+        """This chain, which offers every control."""
         return self
 
-    @property
-    def mining(self) -> Mining:
-        """This chain, which can mine on demand."""
-        return self
-
-    @property
-    def rewinding(self) -> Rewinding:
-        """This chain, which can rewind."""
-        return self
+    mining = rewinding
 
     def at_first(self) -> tuple[list[Block], int]:
         """Return the blocks at the time of opening, oldest first, and the supply."""
@@ -275,10 +266,10 @@ class LedgerChain:
         await self._apply("set_native_balance", account, str(amount_wei))
 
     async def set_code(
-        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] = NO_SLOTS
+        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] | None = None
     ) -> None:
         """Set an account's code and words of its storage, without a transaction."""
-        await self._apply("code", account, code, dict(slots))
+        await self._apply("code", account, code, dict(slots or {}))
 
     async def force_revert(self, calls: int) -> None:
         """Make the next `calls` calls of the token revert when mined."""
@@ -317,8 +308,7 @@ class LedgerChain:
         """Return a new machine, and log its genesis."""
         at_s = self._clock.now_s()
         if self._log:
-            accounts = [self._accounts] if self._accounts else []
-            self._log.begin(at_s, self.chain_id, self.owner, self._origin, *accounts)
+            self._log.begin(at_s, *self._identity)
         return self._new_machine(at_s)
 
     def _replay(self, operations: list[Operation]) -> Machine:
@@ -338,13 +328,14 @@ class LedgerChain:
         new as the database.
         """
         chain_id, owner, origin, *accounts = arguments
+        _, _, our_origin, *our_accounts = self._identity
         if chain_id != self.chain_id:
             raise ChainError(f"the file holds chain {chain_id}, not {self.chain_id}")
         if owner != self.owner:
             raise ChainError("the file was made with another seed")
-        if accounts != ([self._accounts] if self._accounts else []):
+        if accounts != our_accounts:
             raise ChainError("the file was made with other accounts: another phrase or number")
-        if origin != self._origin:
+        if origin != our_origin:
             raise ChainError("the file's chain belongs to another database, or has another token")
         if self._log:
             self._log.require_as_new_as_database()
@@ -357,12 +348,6 @@ class LedgerChain:
         result = OPERATIONS[name](self.machine, at_s, *arguments)
         await self._notify()
         return result
-
-    def _forget_waiter(self, tx_hash: Hash, waiter: asyncio.Future[TxReceipt]) -> None:
-        """Remove a waiter that has its receipt or timed out."""
-        others = [other for other in self._waiters.pop(tx_hash, []) if other is not waiter]
-        if others:
-            self._waiters[tx_hash] = others
 
     async def _notify(self) -> None:
         """Call the watchers, then resolve the waits for receipts."""

@@ -38,6 +38,8 @@ KEPT_BLOCKS = 1024
 """At least this many of the newest blocks can be reorganised."""
 KEPT_STATES = 128
 """The states after this many of the newest blocks can be read, as on a full node of geth."""
+Place = tuple[int, Hash, int]
+"""Number and hash of a block, and the index of a transaction in it."""
 
 
 class Machine:
@@ -87,8 +89,7 @@ class Machine:
 
         Raises `ChainError` if the sender cannot pay for it, or it is too large.
         """
-        if gas.intrinsic(call.data) > GAS_LIMIT:
-            raise ChainError(f"intrinsic gas too high: {len(call.data)} bytes of calldata")
+        gas.require_fit(call.data)
         cost = GAS_LIMIT * self.gas_price_wei + call.value
         held = self.state.native.get(call.sender, 0)
         if held < cost:
@@ -244,17 +245,8 @@ class Machine:
     # --- blocks ----------------------------------------------------------------------
 
     def _transaction(self, call: Call, nonce: int) -> Transaction:
-        chain_id = self.token.network.chain_id
-        identity = b"".join(
-            (
-                chain_id.to_bytes(8),
-                call.sender,
-                nonce.to_bytes(8),
-                call.to,
-                call.value.to_bytes(32),
-                call.data,
-            )
-        )
+        chain_id, value = self.token.network.chain_id.to_bytes(8), call.value.to_bytes(32)
+        identity = chain_id + call.sender + nonce.to_bytes(8) + call.to + value + call.data
         return Transaction(Hash(keccak256(identity)), call, nonce, GAS_LIMIT, self.gas_price_wei)
 
     def _in_order_of_arrival(self) -> list[Hash]:
@@ -291,13 +283,9 @@ class Machine:
         gas_used = logs = 0
         for tx_hash in waiting:
             state.remove(state.waiting, tx_hash)
-            tx = replace(
-                state.transactions[tx_hash],
-                block_number=number,
-                block_hash=block_hash,
-                index=len(included),
-            )
-            receipt = self._execute(tx, timestamp_s, gas_used, logs)
+            place, tx = (number, block_hash, len(included)), state.transactions[tx_hash]
+            tx = replace(tx, block_number=number, block_hash=block_hash, index=len(included))
+            receipt = self._execute(tx, place, timestamp_s, gas_used, logs)
             state.put(state.transactions, tx_hash, tx)
             state.put(state.receipts, tx_hash, receipt)
             self._log_index.add(receipt.logs)
@@ -325,8 +313,11 @@ class Machine:
                 self._archive.put((state.transactions.pop(tx_hash), state.receipts.pop(tx_hash)))
         self._archived = max(self._archived, oldest + 1)
 
-    def _execute(self, tx: Transaction, now_s: int, gas_before: int, logs_before: int) -> TxReceipt:
+    def _execute(
+        self, tx: Transaction, place: Place, now_s: int, gas_before: int, logs_before: int
+    ) -> TxReceipt:
         """Run one transaction; its sender pays the gas even if it reverts."""
+        number, block_hash, index = place
         state, call = self.state, tx.call
         intrinsic = gas.intrinsic_of(tx.signed) if tx.signed else gas.intrinsic(call.data)
         gas_used, reason, left = intrinsic, None, tx.gas_limit - intrinsic
@@ -355,20 +346,15 @@ class Machine:
         gas_used = max(gas_used, gas.floor(call.data))
         fee = min(gas_used * tx.gas_price, state.native.get(call.sender, 0))
         state.put(state.native, call.sender, state.native.get(call.sender, 0) - fee)
-        assert tx.block_number is not None
-        assert tx.block_hash is not None
-        assert tx.index is not None
-        place = (tx.block_number, tx.block_hash, tx.hash, tx.index)
-        emitted = frame.logs if frame else []
         logs = tuple(
-            Log(call.to, topics, data, *place, logs_before + i)
-            for i, (topics, data) in enumerate(emitted)
+            Log(call.to, topics, data, number, block_hash, tx.hash, index, logs_before + i)
+            for i, (topics, data) in enumerate(frame.logs if frame else ())
         )
         return TxReceipt(
             tx_hash=tx.hash,
-            block_number=tx.block_number,
-            block_hash=tx.block_hash,
-            index=tx.index,
+            block_number=number,
+            block_hash=block_hash,
+            index=index,
             call=call,
             gas_used=gas_used,
             gas_price=tx.gas_price,

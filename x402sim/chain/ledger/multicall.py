@@ -48,7 +48,9 @@ class Multicall(msgspec.Struct, frozen=True):
         kinds, do, results = function
         if self.is_inner and any(kind.endswith("[]") for kind in kinds):
             raise Reverted("")
-        return _encoded(results, do(self, *_decoded(kinds, data[4:])))
+        from eth_abi.abi import encode  # which takes a while
+
+        return encode(results, do(self, *_decoded(kinds, data[4:])))
 
     def _run(self, target: Address, data: bytes) -> bytes:
         if target == MULTICALL:
@@ -135,9 +137,3 @@ def _decoded(kinds: Sequence[str], data: bytes) -> Sequence[Any]:
         return decode(kinds, data, strict=False)
     except (DecodingError, OverflowError) as wrong:
         raise Reverted("") from wrong
-
-
-def _encoded(kinds: Sequence[str], values: Sequence[Any]) -> bytes:
-    from eth_abi.abi import encode
-
-    return encode(kinds, values)

@@ -23,12 +23,13 @@ Operation = tuple[int, str, list[Any]]
 class OperationLog:
     """A SQLite table of operations, one msgpack row each, committed one by one.
 
-    Their numbers only grow, also over `begin`. `database` is told each of them.
+    Their numbers only grow, also over `begin`. `database` is told each of them, in a table of its
+    own there. That does not wait for the disk: the database's next commit, which does, includes it.
     """
 
     def __init__(self, file: Path, database: Path | None) -> None:
         self._db = sqlite3.connect(file, isolation_level=None, timeout=0.5)
-        self._seen: _DatabaseMark | None = None
+        self._database: sqlite3.Connection | None = None
         try:
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")  # one process may write
             self._db.execute("PRAGMA journal_mode=WAL")
@@ -36,9 +37,15 @@ class OperationLog:
             self._db.execute(
                 "CREATE TABLE IF NOT EXISTS operations(seq INTEGER PRIMARY KEY, op BLOB)"
             )
-            self._seen = _DatabaseMark(database) if database else None
+            if database:
+                self._database = sqlite3.connect(database, isolation_level=None, timeout=0.5)
+                self._database.execute("PRAGMA synchronous=NORMAL")
+                self._database.execute(
+                    "CREATE TABLE IF NOT EXISTS chain(operations INTEGER NOT NULL)"
+                )
+                self._database.execute("PRAGMA busy_timeout=0")
         except sqlite3.Error:
-            self._db.close()
+            self.close()
             raise
 
     def write(self, at_s: int, name: str, *arguments: Any) -> None:
@@ -79,19 +86,30 @@ class OperationLog:
     def close(self) -> None:
         """Close the files."""
         self._db.close()
-        if self._seen:
-            self._seen.close()
+        if self._database:
+            self._database.close()
 
     def _last(self) -> int:
         (number,) = self._db.execute("SELECT max(seq) FROM operations").fetchone()
         return number or 0
 
     def _told(self) -> int:
-        return self._seen.operations() if self._seen else 0
+        if self._database is None:
+            return 0
+        (number,) = self._database.execute("SELECT max(operations) FROM chain").fetchone()
+        return number or 0
 
     def _tell(self, number: int) -> None:
-        if self._seen:
-            self._seen.tell(number)
+        """Tell the database of an operation, which is logged already. If the database is locked or
+        its disk is full, it learns of the next one: until then an older file may pass, and none is
+        refused wrongly.
+        """
+        if self._database is None:
+            return
+        with suppress(sqlite3.Error):
+            told = self._database.execute("UPDATE chain SET operations = ?", (number,))
+            if not told.rowcount:
+                self._database.execute("INSERT INTO chain VALUES (?)", (number,))
 
 
 def begun_with(file: Path) -> list[Any] | None:
@@ -108,38 +126,6 @@ def begun_with(file: Path) -> list[Any] | None:
         return None
     operation: Operation = msgspec.msgpack.decode(row[0])
     return operation[2]
-
-
-class _DatabaseMark:
-    """The number of the newest operation that a database has seen, in a table of its own there.
-
-    It does not wait for the disk: the database's next commit, which does, includes it.
-    """
-
-    def __init__(self, database: Path) -> None:
-        self._db = sqlite3.connect(database, isolation_level=None, timeout=0.5)
-        try:
-            self._db.execute("PRAGMA synchronous=NORMAL")
-            self._db.execute("CREATE TABLE IF NOT EXISTS chain(operations INTEGER NOT NULL)")
-            self._db.execute("PRAGMA busy_timeout=0")
-        except sqlite3.Error:
-            self._db.close()
-            raise
-
-    def operations(self) -> int:
-        row = self._db.execute("SELECT max(operations) FROM chain").fetchone()
-        return row[0] or 0
-
-    def tell(self, number: int) -> None:
-        # The operation is logged already. If the database is locked or its disk is full, it learns
-        # of the next one: until then an older file may pass, and none is refused wrongly.
-        with suppress(sqlite3.Error):
-            told = self._db.execute("UPDATE chain SET operations = ?", (number,))
-            if not told.rowcount:
-                self._db.execute("INSERT INTO chain VALUES (?)", (number,))
-
-    def close(self) -> None:
-        self._db.close()
 
 
 @contextmanager

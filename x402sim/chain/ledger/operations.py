@@ -13,10 +13,6 @@ def _send(machine: Machine, at_s: int, sender: bytes, to: bytes, data: bytes, va
     return machine.send(at_s, Call(Address(sender), Address(to), data, int(value)))
 
 
-def _send_signed(machine: Machine, at_s: int, raw: bytes) -> Hash:
-    return machine.send_signed(at_s, signed_of(raw))
-
-
 def signed_of(raw: bytes) -> SignedTransaction:
     """Return a signed transaction; raises `ChainError`."""
     try:
@@ -54,7 +50,7 @@ def _set_code(
 # These names are stored in files: renaming one makes older files unreadable.
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "send": _send,
-    "raw": _send_signed,
+    "raw": lambda machine, at_s, raw: machine.send_signed(at_s, signed_of(raw)),
     "automine": _automine,
     "mine": Machine.mine,
     "drop": lambda machine, _: machine.drop(),

@@ -5,7 +5,6 @@ token's supply is a running total of the writes of balances, so that nobody has 
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import Enum
 from typing import Any, TypeVar
 
 from x402sim.chain.base import Block, Transaction, TxReceipt
@@ -16,13 +15,6 @@ V = TypeVar("V")
 _ABSENT: Any = object()
 
 
-class Used(Enum):
-    """Why an authorization's nonce cannot be used again."""
-
-    SETTLED = "used"
-    CANCELED = "canceled"
-
-
 class State:
     """The token's storage, the accounts, the blocks and the mempool."""
 
@@ -30,7 +22,8 @@ class State:
         self.balances: dict[Address, int] = {}
         self.supply = 0
         """The token's total supply in base units: the sum of all balances."""
-        self.authorizations: dict[tuple[Address, bytes], Used] = {}
+        self.authorizations: dict[tuple[Address, bytes], bool] = {}
+        """The nonces of each payer that are used or cancelled."""
         self.blacklisted: dict[Address, bool] = {}
         self.minter_allowances: dict[Address, int] = {}
         """How much each minter of Circle's token may still mint, in base units."""

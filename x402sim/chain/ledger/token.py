@@ -1,30 +1,38 @@
-"""The token contract: ERC-20, EIP-3009 and Circle's pause and blacklist, by selector.
+"""The token contract: ERC-20, EIP-3009, EIP-2612's permits, and Circle's minters, pause and
+blacklist, by selector. `governing` has its roles.
 
 `token_rules` decides when a call is refused; this file applies accepted calls. A reverted call
 changes no state. Clauses: 5/nonce-once.
 """
 
+import operator
 from collections.abc import Callable
 
-from x402sim.chain.ledger import allowances, gas, governing, minting, proxy
-from x402sim.chain.ledger.frame import Arguments, Frame
-from x402sim.chain.ledger.state import Used
+from x402sim.chain.ledger import gas, governing, proxy
+from x402sim.chain.ledger.arguments import Arguments
+from x402sim.chain.ledger.frame import Frame
+from x402sim.chain.ledger.governing import Run
 from x402sim.chain.ledger.token_rules import Spend
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address
 from x402sim.protocol.eip3009 import (
     CANCEL_TYPEHASH,
     PERMIT_TYPEHASH,
     RECEIVE_TYPEHASH,
     TRANSFER_TYPEHASH,
     Authorization,
+    Permit,
     cancel_digest,
+    permit_digest,
     separator,
     transfer_digest,
 )
+from x402sim.protocol.money import MAX_UINT256
+
+# --- authorizations ------------------------------------------------------------------
 
 
-def _with_authorization(receive: bool, packed: bool) -> Callable[[Frame, Arguments], bytes]:
+def _with_authorization(receive: bool, packed: bool) -> Run:
     """Return transferWithAuthorization or receiveWithAuthorization, in one of its overloads."""
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
@@ -37,14 +45,14 @@ def _with_authorization(receive: bool, packed: bool) -> Callable[[Frame, Argumen
         spend = Spend(frame.state, frame.call.sender, frame.now_s, auth, digest, signature)
         frame.require(rules, spend)
         frame.proved(auth.from_, signature)
-        frame.use(auth.from_, auth.nonce, Used.SETTLED)
+        frame.use(abi.AUTHORIZATION_USED, auth.from_, auth.nonce)
         frame.move(auth.from_, auth.to, auth.value)
         return b""
 
     return run
 
 
-def _cancel(packed: bool) -> Callable[[Frame, Arguments], bytes]:
+def _cancel(packed: bool) -> Run:
     """Return cancelAuthorization, in one of its overloads; it checks no window and no blacklist."""
 
     def run(frame: Frame, arguments: Arguments) -> bytes:
@@ -55,10 +63,13 @@ def _cancel(packed: bool) -> Callable[[Frame, Arguments], bytes]:
         spend = Spend(frame.state, frame.call.sender, frame.now_s, auth, digest, signature)
         frame.require(frame.token.rules.cancel, spend)
         frame.proved(authorizer, signature)
-        frame.use(authorizer, nonce, Used.CANCELED)
+        frame.use(abi.AUTHORIZATION_CANCELED, authorizer, nonce)
         return b""
 
     return run
+
+
+# --- movements and allowances --------------------------------------------------------
 
 
 def _transfer(frame: Frame, arguments: Arguments) -> bytes:
@@ -69,7 +80,117 @@ def _transfer(frame: Frame, arguments: Arguments) -> bytes:
     return abi.word(1)
 
 
-def _pause(on: bool) -> Callable[[Frame, Arguments], bytes]:
+def _transfer_from(frame: Frame, arguments: Arguments) -> bytes:
+    """Move another's tokens, and use up the allowance."""
+    payer, to, amount_base = arguments.address(0), arguments.address(1), arguments.uint(2)
+    spender = frame.call.sender
+    frame.looked_up = spender, payer, to
+    frame.require(frame.token.rules.spend, frame.movement(payer, to, amount_base))
+    frame.move(payer, to, amount_base)
+    if spender in (payer, to):
+        frame.gas_used -= gas.KNOWN_SLOT  # whether the caller is blacklisted was read before
+    allowances = frame.state.allowances
+    left_base = allowances.get((payer, spender), 0) - amount_base
+    frame.write(allowances, (payer, spender), left_base)
+    return abi.word(1)
+
+
+def _allowance(change: Callable[[int, int], int]) -> Run:
+    """Return the function that changes an allowance of the caller's tokens by what it is given."""
+
+    def run(frame: Frame, arguments: Arguments) -> bytes:
+        owner, spender = frame.call.sender, arguments.address(0)
+        old_base = frame.state.allowances.get((owner, spender), 0)
+        new_base = change(old_base, arguments.uint(1))
+        frame.require(frame.token.rules.approve, frame.movement(owner, spender, new_base))
+        _allow(frame, owner, spender, new_base)
+        return abi.word(1)
+
+    return run
+
+
+def _permit(packed: bool) -> Run:
+    """Return permit, in one of its overloads: an owner's signature sets the allowance."""
+
+    def run(frame: Frame, arguments: Arguments) -> bytes:
+        owner, spender = arguments.address(0), arguments.address(1)
+        amount_base, deadline_s = arguments.uint(2), arguments.uint(3)
+        signature = frame.any_signature(arguments, 4) if packed else arguments.signature(4)
+        nonce = frame.state.permit_nonces.get(owner, 0)
+        asked = Permit(owner, spender, amount_base, nonce, deadline_s)
+        digest = permit_digest(asked, frame.token.network.domain)
+        frame.write(frame.state.permit_nonces, owner, nonce + 1)  # undone if it is refused
+        if deadline_s == MAX_UINT256:
+            frame.gas_used += frame.token.prices.endless_permit
+        auth = Authorization(owner, spender, amount_base, 0, deadline_s, abi.word(nonce))
+        case = Spend(frame.state, frame.call.sender, frame.now_s, auth, digest, signature)
+        frame.require(frame.token.rules.permit, case)
+        frame.proved(owner, signature)
+        _allow(frame, owner, spender, amount_base)
+        return b""
+
+    return run
+
+
+def _allow(frame: Frame, owner: Address, spender: Address, new_base: int) -> None:
+    frame.write(frame.state.allowances, (owner, spender), new_base)
+    frame.emit(abi.APPROVAL_EVENT, owner, spender, data=abi.word(new_base))
+
+
+# --- minters, pause and blacklist ----------------------------------------------------
+
+
+def _mint(frame: Frame, arguments: Arguments) -> bytes:
+    """Make tokens; uses up the minter's allowance."""
+    to, amount_base = arguments.address(0), arguments.uint(1)
+    minter, state = frame.call.sender, frame.state
+    frame.looked_up = minter, to
+    frame.require(frame.token.rules.mint, frame.movement(ZERO_ADDRESS, to, amount_base))
+    frame.wrote(state.supply, state.supply + amount_base)
+    frame.write(state.balances, to, state.balances.get(to, 0) + amount_base)
+    frame.gas_used -= gas.KNOWN_SLOT if to == minter else 0
+    left_base = state.minter_allowances[minter] - amount_base
+    frame.write(state.minter_allowances, minter, left_base)
+    frame.emit(abi.MINT_EVENT, minter, to, data=abi.word(amount_base))
+    frame.emit(abi.TRANSFER_EVENT, ZERO_ADDRESS, to, data=abi.word(amount_base))
+    return abi.word(1)
+
+
+def _burn(frame: Frame, arguments: Arguments) -> bytes:
+    """Destroy tokens that the calling minter has."""
+    minter, amount_base, state = frame.call.sender, arguments.uint(0), frame.state
+    frame.require(frame.token.rules.burn, frame.movement(minter, ZERO_ADDRESS, amount_base))
+    frame.wrote(state.supply, state.supply - amount_base)
+    frame.write(state.balances, minter, state.balances.get(minter, 0) - amount_base)
+    frame.emit(abi.BURN_EVENT, minter, data=abi.word(amount_base))
+    frame.emit(abi.TRANSFER_EVENT, minter, ZERO_ADDRESS, data=abi.word(amount_base))
+    return b""
+
+
+def _configure(frame: Frame, arguments: Arguments) -> bytes:
+    """Make an account a minter, and set its allowance."""
+    minter, allowance_base = arguments.address(0), arguments.uint(1)
+    frame.require(frame.token.rules.configure, frame.movement(minter, ZERO_ADDRESS, 0))
+    if minter not in frame.state.minter_allowances:
+        frame.gas_used += frame.token.prices.new_flag
+    frame.write(frame.state.minter_allowances, minter, allowance_base)
+    frame.emit(abi.MINTER_CONFIGURED, minter, data=abi.word(allowance_base))
+    return abi.word(1)
+
+
+def _remove(frame: Frame, arguments: Arguments) -> bytes:
+    """Make a minter an account like any other."""
+    minter, allowances = arguments.address(0), frame.state.minter_allowances
+    frame.require_role("masterMinter", "FiatToken: caller is not the masterMinter")
+    frame.wrote(int(minter in allowances), 0)
+    frame.wrote(allowances.get(minter, 0), 0)
+    if minter in allowances:
+        frame.state.remove(allowances, minter)
+    frame.emit(abi.MINTER_REMOVED, minter)
+    return abi.word(1)
+
+
+def _pause(on: bool) -> Run:
     def run(frame: Frame, _: Arguments) -> bytes:
         frame.require_role("pauser", "Pausable: caller is not the pauser")
         was = frame.state.put(frame.state.switches, "paused", on)
@@ -80,7 +201,7 @@ def _pause(on: bool) -> Callable[[Frame, Arguments], bytes]:
     return run
 
 
-def _blacklist(on: bool) -> Callable[[Frame, Arguments], bytes]:
+def _blacklist(on: bool) -> Run:
     def run(frame: Frame, arguments: Arguments) -> bytes:
         account = arguments.address(0)
         frame.require_role("blacklister", "Blacklistable: caller is not the blacklister")
@@ -110,8 +231,8 @@ VIEWS: dict[str, Callable[[Frame, Arguments], int | bytes]] = {
     "isMinter(address)": lambda f, a: int(a.address(0) in f.state.minter_allowances),
     "minterAllowance(address)": lambda f, a: f.state.minter_allowances.get(a.address(0), 0),
     "isBlacklisted(address)": lambda f, a: int(f.state.blacklisted.get(a.address(0), False)),
-    "allowance(address,address)": lambda f, a: allowances.allowance_base(
-        f, a.address(0), a.address(1)
+    "allowance(address,address)": lambda f, a: f.state.allowances.get(
+        (a.address(0), a.address(1)), 0
     ),
     "authorizationState(address,bytes32)": lambda f, a: int(
         (a.address(0), a.bytes32(1)) in f.state.authorizations
@@ -120,11 +241,11 @@ VIEWS: dict[str, Callable[[Frame, Arguments], int | bytes]] = {
 """The functions that read one word, by signature."""
 
 
-def _view(read: Callable[[Frame, Arguments], int | bytes]) -> Callable[[Frame, Arguments], bytes]:
+def _view(read: Callable[[Frame, Arguments], int | bytes]) -> Run:
     return lambda frame, arguments: abi.word(read(frame, arguments))
 
 
-FUNCTIONS: dict[bytes, Callable[[Frame, Arguments], bytes]] = {
+FUNCTIONS: dict[bytes, Run] = {
     abi.TRANSFER_WITH_AUTHORIZATION: _with_authorization(receive=False, packed=False),
     abi.TRANSFER_WITH_AUTHORIZATION_BYTES: _with_authorization(receive=False, packed=True),
     abi.RECEIVE_WITH_AUTHORIZATION: _with_authorization(receive=True, packed=False),
@@ -132,16 +253,16 @@ FUNCTIONS: dict[bytes, Callable[[Frame, Arguments], bytes]] = {
     abi.CANCEL_AUTHORIZATION: _cancel(packed=False),
     abi.CANCEL_AUTHORIZATION_BYTES: _cancel(packed=True),
     abi.TRANSFER: _transfer,
-    abi.APPROVE: allowances.approve,
-    abi.INCREASE_ALLOWANCE: allowances.increase,
-    abi.DECREASE_ALLOWANCE: allowances.decrease,
-    abi.TRANSFER_FROM: allowances.transfer_from,
-    abi.PERMIT: allowances.permit(packed=False),
-    abi.PERMIT_BYTES: allowances.permit(packed=True),
-    abi.MINT: minting.mint,
-    abi.BURN: minting.burn,
-    abi.CONFIGURE_MINTER: minting.configure,
-    abi.REMOVE_MINTER: minting.remove,
+    abi.APPROVE: _allowance(lambda _, given_base: given_base),
+    abi.INCREASE_ALLOWANCE: _allowance(operator.add),
+    abi.DECREASE_ALLOWANCE: _allowance(operator.sub),
+    abi.TRANSFER_FROM: _transfer_from,
+    abi.PERMIT: _permit(packed=False),
+    abi.PERMIT_BYTES: _permit(packed=True),
+    abi.MINT: _mint,
+    abi.BURN: _burn,
+    abi.CONFIGURE_MINTER: _configure,
+    abi.REMOVE_MINTER: _remove,
     abi.PAUSE: _pause(True),
     abi.UNPAUSE: _pause(False),
     abi.BLACKLIST: _blacklist(True),

@@ -30,11 +30,6 @@ class Spend(msgspec.Struct, frozen=True, gc=False):
     digest: bytes
     signature: bytes
 
-    def is_unused(self) -> bool:
-        """Whether this nonce of this payer was neither used nor cancelled."""
-        auth = self.authorization
-        return (auth.from_, auth.nonce) not in self.state.authorizations
-
     def signature_fault(self) -> str:
         """Return why the signature does not prove the payer's consent; empty if it does.
 
@@ -68,11 +63,6 @@ class Movement(msgspec.Struct, frozen=True, gc=False):
         """The sender's balance."""
         return self.state.balances.get(self.from_, 0)
 
-    @property
-    def allowed_base(self) -> int:
-        """What the sender allows the caller to take."""
-        return self.state.allowances.get((self.from_, self.caller), 0)
-
 
 LARGEST_BALANCE = MAX_UINT256 >> 1
 Case = TypeVar("Case", bound=Spend | Movement)
@@ -94,7 +84,9 @@ def _not_blacklisted(clause: str, account: Callable[[Case], Address]) -> Rule[Ca
 # --- authorizations ------------------------------------------------------------------
 
 _UNUSED: Rule[Spend, str] = Rule(
-    "5/nonce-once", Spend.is_unused, "FiatTokenV2: authorization is used or canceled"
+    "5/nonce-once",
+    lambda c: (c.authorization.from_, c.authorization.nonce) not in c.state.authorizations,
+    "FiatTokenV2: authorization is used or canceled",
 )
 _SIGNED: Rule[Spend, str] = Rule(
     "5/signature-proves",
@@ -223,7 +215,7 @@ SPEND: Rules[Movement, str] = (
     *_PARTIES,
     Rule(
         "token/allowance",
-        lambda m: m.amount_base <= m.allowed_base,
+        lambda m: m.amount_base <= m.state.allowances.get((m.from_, m.caller), 0),
         "ERC20: transfer amount exceeds allowance",
     ),
 )

@@ -5,6 +5,7 @@ the smart wallet of `chain/contract`, which an account has itself or by delegati
 
 from x402sim.chain import contract
 from x402sim.chain.base import Reverted
+from x402sim.chain.ledger.arguments import Arguments
 from x402sim.chain.ledger.state import State
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, BadSignature, recover
@@ -23,7 +24,8 @@ def call(state: State, account: Address, data: bytes) -> bytes:
         return b""
     if code != contract.wallet_code() or data[:4] != abi.IS_VALID_SIGNATURE:
         raise Reverted("")
-    digest, signature = _arguments(data[4:])
+    arguments = Arguments(data[4:])
+    digest, signature = arguments.bytes32(0), arguments.tail(1)
     owner = state.slots.get((account, bytes(32)), bytes(32))[12:]
     try:
         signer = recover(digest, signature)
@@ -39,13 +41,3 @@ def accepts(state: State, account: Address, digest: bytes, signature: bytes) -> 
     except Reverted:
         return False
     return answer[:32] == abi.VALID_SIGNATURE
-
-
-def _arguments(data: bytes) -> tuple[bytes, bytes]:
-    """Return digest and signature; raises `Reverted` if they are cut short."""
-    start = int.from_bytes(data[32:64])
-    size = int.from_bytes(data[start : start + 32]) if start < len(data) else 0
-    signature = data[start + 32 : start + 32 + size]
-    if len(data) < 96 or len(signature) < size or start + 32 > len(data):
-        raise Reverted("")
-    return data[:32], signature

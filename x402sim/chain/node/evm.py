@@ -4,8 +4,9 @@ Every request has a timeout. A slow, unreachable or malformed answer is a `Chain
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -37,12 +38,11 @@ class JsonRpcNode:
         parts = urlsplit(url)
         self.name = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         """The node without path and password, which are often secret."""
-        self._session = requests.Session()
+        self._url, self._session = url, requests.Session()
         self._session.trust_env = parts.hostname not in ("127.0.0.1", "localhost")  # no proxy
         self._provider = HTTPProvider(
             url, {"timeout": timeout_s}, self._session, exception_retry_configuration=None
         )
-        self._url, self._timeout_s = url, timeout_s
         self._threads = (
             ThreadPoolExecutor(parallel, thread_name_prefix="x402sim-node") if parallel else None
         )
@@ -53,7 +53,12 @@ class JsonRpcNode:
 
     async def ask_all(self, *questions: Question) -> list[Any]:
         """Return the results of several methods, asked in one batch; raises as `ask`."""
-        return await self._in_thread(self._ask_all_now, questions)
+        asked = [(RPCEndpoint(method), parameters) for method, *parameters in questions]
+        send = partial(self._provider.make_batch_request, asked)
+        answers = await self._in_thread(self._send, "a batch", send)
+        if not isinstance(answers, list):
+            raise ChainError(f"{self.name} answered a batch with {shown(answers)}")
+        return [_result(answer) for answer in answers]
 
     async def read(self, into: Callable[[Any], T], method: str, *parameters: Any) -> T:
         """Return a method's result, parsed by `into`; raises `ChainError` if that fails."""
@@ -68,32 +73,21 @@ class JsonRpcNode:
 
     async def forward(self, body: bytes) -> bytes:
         """Return the node's answer to a JSON-RPC request unchanged; raises `NodeGone`."""
-        return await self._in_thread(self._forward_now, body)
 
-    def _forward_now(self, body: bytes) -> bytes:
         def post() -> bytes:
-            kind = {"Content-Type": "application/json"}
-            return self._session.post(
-                self._url, body, headers=kind, timeout=self._timeout_s
-            ).content
+            how = self._provider.get_request_kwargs()
+            return self._session.post(self._url, body, **how).content
 
-        answered: bytes = self._post("a request", post)
-        return answered
+        return await self._in_thread(self._send, "a request", post)
 
     def ask_now(self, method: str, *parameters: Any) -> Any:
         """Call a method as `ask` does, and block until the answer arrives."""
-        return _result(self._post(method, self._provider.make_request, method, parameters))
+        send = partial(self._provider.make_request, RPCEndpoint(method), parameters)
+        return _result(self._send(method, send))
 
-    def _ask_all_now(self, questions: Sequence[Question]) -> list[Any]:
-        asked = [(RPCEndpoint(method), parameters) for method, *parameters in questions]
-        answers = self._post("a batch", self._provider.make_batch_request, asked)
-        if not isinstance(answers, list):
-            raise ChainError(f"{self.name} answered a batch with {shown(answers)}")
-        return [_result(answer) for answer in answers]
-
-    def _post(self, what: str, send: Callable[..., Any], *arguments: Any) -> Any:
+    def _send(self, what: str, send: Callable[[], T]) -> T:
         try:
-            return send(*arguments)
+            return send()
         except (OSError, ValueError) as error:
             seen = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
             if seen == "JSONDecodeError":

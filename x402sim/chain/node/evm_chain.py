@@ -57,7 +57,7 @@ class EvmChain:
     @property
     def keys(self) -> list[Address]:
         """The accounts whose keys we have, in the order of the keys."""
-        return self._sender.accounts
+        return list(self._sender.keys)
 
     async def check(self, network: Network) -> None:
         """Raise `ChainError` unless the node has this network's chain and token."""
@@ -193,7 +193,7 @@ class EvmChain:
 
         Raises `ChainError` without a key for the account, or if the node rejects it.
         """
-        require_fit(call)
+        gas.require_fit(call.data)
         asked = {"to": checksum(call.to), "data": call.data, "value": call.value}
         return await self._sender.send(call.sender, {**asked, "gas": GAS_LIMIT})
 
@@ -203,12 +203,13 @@ class EvmChain:
         Raises `ChainError`, and `TimeoutError` if it is not mined in two minutes.
         """
         code = contract.creation_code(network, owner)
-        asked = {"from": to_hex(sender), "input": to_hex(code)}
-        needed = await self.node.read(read_quantity, "eth_estimateGas", asked)
+        call = {"from": to_hex(sender), "input": to_hex(code)}
+        needed = await self.node.read(read_quantity, "eth_estimateGas", call)
         tx_hash = await self._sender.send(sender, {"data": code, "value": 0, "gas": needed})
         if not (await self.wait(tx_hash, DEPLOY_TIMEOUT_S)).succeeded:
             raise ChainError(f"the token could not be deployed: {to_hex(tx_hash)}")
-        return await self.node.read(_created, "eth_getTransactionReceipt", to_hex(tx_hash))
+        asked = "eth_getTransactionReceipt", to_hex(tx_hash)
+        return await self.node.read(lambda made: read_address(made["contractAddress"]), *asked)
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined.
@@ -262,10 +263,6 @@ class EvmChain:
         self.node.close()
 
 
-def _created(receipt: Json) -> Address:
-    return read_address(receipt["contractAddress"])
-
-
 def _maybe(into: Callable[[Any], T]) -> Callable[[Any], T | None]:
     """Return a parser that passes null through."""
     return lambda given: None if given is None else into(given)
@@ -278,9 +275,3 @@ def _error(trace: Json) -> str:
         return error
     calls = [call for call in trace.get("calls", ()) if call.get("error")]
     return _error(calls[-1]) if calls else ""
-
-
-def require_fit(call: Call) -> None:
-    """Raise `ChainError` if a call's data alone costs more than `GAS_LIMIT`."""
-    if gas.intrinsic(call.data) > GAS_LIMIT:
-        raise ChainError(f"intrinsic gas too high: {len(call.data)} bytes of calldata")

@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
-from x402sim.chain.base import Block, Call, ChainError, Minting, Reverted, TxReceipt
+from x402sim.chain.base import Block, Call, ChainError, Reverted, TxReceipt
 from x402sim.chain.node import objects
 from x402sim.chain.node.evm import JsonRpcNode
 from x402sim.chain.node.evm_chain import EvmChain
 from x402sim.clock import Clock
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, checksum
 from x402sim.protocol.networks import Network
 from x402sim.protocol.rpc_values import read_bytes
 
@@ -81,11 +81,6 @@ class ExternalChain(EvmChain):
             return ZERO_ADDRESS
 
     @property
-    def minting(self) -> Minting | None:
-        """This chain if we have a minter's key, else None."""
-        return self if self.owner in self.keys else None
-
-    @property
     def mining(self) -> None:
         """None: the node mines by itself."""
 
@@ -99,10 +94,13 @@ class ExternalChain(EvmChain):
 
     async def waiting(self) -> int:
         """Return how many of our transactions are not known to be mined."""
-        return self._sender.unmined
+        return len(self._sender.sent)
 
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens with the minter's key; raises `ChainError` and `TimeoutError`."""
+        if self.owner not in self.keys:
+            owner, token = checksum(self.owner), checksum(self.token)
+            raise ChainError(f"only {owner} can mint {token}, and its key is not configured")
         call = Call(self.owner, self.token, abi.mint(account, amount_base))
         receipt = await self.wait(await self.send(call), MINED_WITHIN_S)
         if receipt.revert_reason is not None:

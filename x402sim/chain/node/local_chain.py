@@ -1,31 +1,48 @@
 """A chain on a test node of the world's own, with full control over it.
 
-It begins as a ledger does: block 0 holds the token and the balances (`genesis`). Each
-block has the time of the world's clock, and the node sends for any account without its
-key.
+It begins as a ledger does: block 0 holds the token and the balances. Each block has the time of
+the world's clock, and the node sends for any account without its key.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
-from x402sim.chain.base import Block, Call, ChainError, Mining, Minting, Rewinding
+from x402sim.chain import contract
+from x402sim.chain.base import Block, Call, ChainError
 from x402sim.chain.fees import GAS_LIMIT, PLENTY_WEI, usual_gas_price
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
 from x402sim.chain.node.anvil import AnvilNode
-from x402sim.chain.node.evm_chain import POLL_S, EvmChain, require_fit
-from x402sim.chain.node.genesis import Install, install_stablecoin, write_genesis
+from x402sim.chain.node.evm_chain import POLL_S, EvmChain
 from x402sim.chain.node.local_mining import LocalMining
 from x402sim.chain.node.local_rewinding import LocalRewinding
 from x402sim.clock import Clock
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, Hash
+from x402sim.protocol.crypto import Address, Hash, to_hex
 from x402sim.protocol.networks import Network
-from x402sim.protocol.rpc_values import Json, quantity, read_hash, read_quantity
+from x402sim.protocol.rpc_values import quantity, read_hash, read_quantity
 
 TOO_LITTLE_GAS = 100
 """The gas limit of a call that is forced to revert: it runs out of gas immediately."""
+Install = Callable[[AnvilNode, Network, Address, Mapping[Address, int]], None]
+"""Writes a network's token, its owner and the balances into a node's block 0; blocks until done."""
+
+
+def install_stablecoin(
+    node: AnvilNode, network: Network, owner: Address, balances: Mapping[Address, int]
+) -> None:
+    """Write the contract of `chain/contract`, an `Install`.
+
+    The constructor runs at the token's address, as an `eth_call`, because the code that it
+    returns contains that address (in the EIP-712 domain).
+    """
+    ask, token = node.rpc.ask_now, to_hex(network.asset)
+    ask("anvil_setCode", token, to_hex(contract.creation_code(network, owner)))
+    ask("anvil_setCode", token, ask("eth_call", {"to": token}, "latest"))
+    for slot, word in contract.storage(network, owner, dict(balances)).items():
+        ask("anvil_setStorageAt", token, to_hex(slot), to_hex(word))
 
 
 class LocalChain(EvmChain):
@@ -52,18 +69,22 @@ class LocalChain(EvmChain):
         super().__init__(node.rpc, network, clock)
         self.owner = owner
         self._local, self._gas_price = node, gas_price
-        self._wakers: set[asyncio.Future[None]] = set()
+        self._changed = asyncio.Event()
         held, rich = dict(balances or {}), {owner: PLENTY_WEI, **(native or {})}
+        ask = node.rpc.ask_now
         try:
-            first, genesis = write_genesis(
-                node, network, owner, balances=held, native=rich, install=install
-            )
+            install(node, network, owner, held)
+            ask("anvil_setCode", to_hex(contract.MULTICALL), to_hex(contract.multicall_code()))
+            for account, amount_wei in rich.items():
+                ask("anvil_setBalance", to_hex(account), quantity(amount_wei))
+            genesis = int(ask("evm_snapshot"), 16)
+            first = objects.block(ask("eth_getBlockByNumber", "0x0", False))
         except BaseException:
             self.close()
             raise
         self._first = [first], sum(held.values())
-        self._mining = LocalMining(node.rpc, clock, self.notify)
-        self._rewinding = LocalRewinding(node.rpc, self._mining, genesis=genesis, native=rich)
+        self.mining = LocalMining(node.rpc, clock, self.notify)
+        self.rewinding = LocalRewinding(node.rpc, self.mining, genesis=genesis, native=rich)
 
     @property
     def url(self) -> str:
@@ -78,8 +99,8 @@ class LocalChain(EvmChain):
         """
         if block is not None:
             return await super()._state(block)
-        head = await self._mining.head()
-        time_s = self._mining.next_time_s(head)
+        head = await self.mining.head()
+        time_s = self.mining.next_time_s(head)
         now = {"number": quantity(head.number + 1), "time": quantity(time_s)}
         return "latest", {}, now
 
@@ -89,66 +110,45 @@ class LocalChain(EvmChain):
 
     async def send(self, call: Call) -> Hash:
         """Put a transaction of any account into the mempool; raises `ChainError`."""
-        require_fit(call)
-        async with self._mining.turn:
+        gas.require_fit(call.data)
+        limit = GAS_LIMIT
+        async with self.mining.turn:
+            if call.to == self.token and self.rewinding.forced_reverts:
+                self.rewinding.forced_reverts -= 1
+                limit = max(gas.intrinsic(call.data) + TOO_LITTLE_GAS, gas.floor(call.data))
             asked = {
                 **objects.call_object(call),
                 "nonce": quantity(await self.account_nonce(call.sender)),
-                "gas": quantity(self._gas_limit(call)),
+                "gas": quantity(limit),
                 "gasPrice": quantity(self._gas_price()),
             }
-            if self._mining.automine:
-                await self._mining.set_time()
-                tx_hash = await self.node.read(_hash_in, "eth_sendTransactionSync", asked)
+            if self.mining.automine:
+                await self.mining.set_time()
+                receipt = await self.node.ask("eth_sendTransactionSync", asked)
+                tx_hash = read_hash(receipt["transactionHash"])
             else:
                 tx_hash = await self.node.read(read_hash, "eth_sendTransaction", asked)
         await self.notify()
         return tx_hash
 
-    def _gas_limit(self, call: Call) -> int:
-        if call.to == self.token and self._rewinding.take_forced_revert():
-            return max(gas.intrinsic(call.data) + TOO_LITTLE_GAS, gas.floor(call.data))
-        return GAS_LIMIT
-
     async def _pause(self) -> None:
         """Wait for the next operation, or a short time, as clients may use the node directly."""
-        loop = asyncio.get_running_loop()
-        waker = loop.create_future()
-        self._wakers.add(waker)
-        alarm = loop.call_later(POLL_S, _wake, waker)
-        try:
-            await waker
-        finally:
-            alarm.cancel()
-            self._wakers.discard(waker)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(POLL_S):
+                await self._changed.wait()
 
     async def pass_on(self, body: bytes, *, writes: bool) -> bytes:
         """Return the node's answer to a JSON-RPC request; new blocks have the world's time."""
         if not writes:
             return await super().pass_on(body, writes=False)
-        async with self._mining.turn:
-            await self._mining.set_time()
+        async with self.mining.turn:
+            await self.mining.set_time()
             answer = await self.node.forward(body)
-            await self._mining.wait_until_mined()
+            await self.mining.wait_until_mined()
         await self.notify()
         return answer
 
     # --- what only a chain under test offers -----------------------------------------
-
-    @property
-    def minting(self) -> Minting:
-        """Minting; always offered, by this object itself."""
-        return self
-
-    @property
-    def mining(self) -> Mining:
-        """Mining; always offered."""
-        return self._mining
-
-    @property
-    def rewinding(self) -> Rewinding:
-        """Rewinding; always offered."""
-        return self._rewinding
 
     def at_first(self) -> tuple[list[Block], int]:
         """Return block 0 and the supply in it."""
@@ -173,14 +173,5 @@ class LocalChain(EvmChain):
     async def notify(self) -> None:
         """Call the watchers, then resolve the waits for receipts."""
         await super().notify()
-        for waker in self._wakers:
-            _wake(waker)
-
-
-def _hash_in(receipt: Json) -> Hash:
-    return read_hash(receipt["transactionHash"])
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+        self._changed.set()
+        self._changed = asyncio.Event()

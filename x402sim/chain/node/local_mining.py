@@ -1,19 +1,34 @@
-"""Mining on a test node: immediately or on demand, at the world's time."""
+"""Mining on a test node: immediately or on demand, at the world's time. And sending transactions
+again with the same hash, as the node forgets those that a reorganisation or a revert removes.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from x402sim.chain.base import Block, ChainError
 from x402sim.chain.node import objects
 from x402sim.chain.node.evm import JsonRpcNode
-from x402sim.chain.node.resend import Resend, resends_of
 from x402sim.clock import Clock
-from x402sim.protocol.rpc_values import quantity, read_quantity
+from x402sim.protocol.crypto import Hash
+from x402sim.protocol.rpc_values import Json, quantity, read_hash, read_quantity
 
 MAX_BLOCKS = 10_000
 """The most blocks that one request mines."""
 MAX_LOOKS = 500
 """How often to poll for a block that is due; one poll takes a millisecond."""
+_FEES = ("gasPrice", "maxFeePerGas", "maxPriorityFeePerGas")
+_SENT_AS = ("from", "to", "value", "input", "nonce", "gas", *_FEES)
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """A transaction, and the JSON-RPC call that sends it again."""
+
+    hash: Hash
+    method: str
+    argument: Any
 
 
 class LocalMining:
@@ -30,12 +45,8 @@ class LocalMining:
         self.turn = asyncio.Lock()
         self.notify = notify
         self._rpc, self._clock = rpc, clock
-        self._automine = True
-
-    @property
-    def automine(self) -> bool:
+        self.automine = True
         """Whether each transaction is mined immediately."""
-        return self._automine
 
     async def mine(self, blocks: int = 1) -> int:
         """Mine blocks; the first includes every waiting transaction. Return the new height."""
@@ -49,7 +60,7 @@ class LocalMining:
     async def set_automine(self, on: bool) -> None:
         """Mine each transaction immediately (on), or only when `mine` is called (off)."""
         async with self.turn:
-            self._automine = on
+            self.automine = on
             await self.resume()
         await self.notify()
 
@@ -81,7 +92,7 @@ class LocalMining:
     async def wait_until_mined(self) -> None:
         """Wait until the node has mined a client's transaction: it answers before."""
         for _ in range(MAX_LOOKS):
-            if not self._automine or not await self.waiting():
+            if not self.automine or not await self.waiting():
                 return
 
     async def replace_mempool(self, transactions: list[Resend]) -> None:
@@ -93,6 +104,24 @@ class LocalMining:
 
     async def resume(self) -> None:
         """Restore the automine setting; if it is on, mine the waiting transactions."""
-        if self._automine and await self.waiting():
+        if self.automine and await self.waiting():
             await self.mine_blocks(1)
-        await self._rpc.ask("evm_setAutomine", self._automine)
+        await self._rpc.ask("evm_setAutomine", self.automine)
+
+
+async def resends_of(node: JsonRpcNode, block: int | Literal["pending"]) -> list[Resend]:
+    """Return the transactions of a block in order; "pending" has those in the mempool."""
+    which = quantity(block) if isinstance(block, int) else block
+    found = await node.ask("eth_getBlockByNumber", which, True)
+    return [await _resend(node, tx) for tx in found["transactions"]]
+
+
+async def _resend(node: JsonRpcNode, tx: Json) -> Resend:
+    """Return the request that sends a transaction again: raw if signed, else impersonated."""
+    if read_quantity(tx["r"]):
+        raw = await node.ask("eth_getRawTransactionByHash", tx["hash"])
+        return Resend(read_hash(tx["hash"]), "eth_sendRawTransaction", raw)
+    asked = {name: tx[name] for name in _SENT_AS if tx.get(name) is not None}
+    if "maxFeePerGas" in asked:
+        del asked["gasPrice"]
+    return Resend(read_hash(tx["hash"]), "eth_sendTransaction", asked)

@@ -1,25 +1,15 @@
 """Snapshots and reorganisations of a test node."""
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 
-from x402sim.chain.base import NO_SLOTS, ChainError
+from x402sim.chain.base import ChainError
 from x402sim.chain.node.evm import JsonRpcNode
-from x402sim.chain.node.local_mining import LocalMining
-from x402sim.chain.node.resend import Resend, resends_of
+from x402sim.chain.node.local_mining import LocalMining, Resend, resends_of
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, to_hex
 from x402sim.protocol.rpc_values import quantity
 
 MINER = b"x402sim/mine"
 """The beginning of the coinbase of a replacement block; a number completes it."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Saved:
-    """What we store of a snapshot besides the node's own: its height and the mempool."""
-
-    height: int
-    waiting: list[Resend]
 
 
 class LocalRewinding:
@@ -32,14 +22,15 @@ class LocalRewinding:
         self._rpc, self._mining = rpc, mining
         self._genesis = genesis
         self._native = {account: (0, amount_wei) for account, amount_wei in native.items()}
-        self._snapshots: dict[int, _Saved] = {}
+        self._snapshots: dict[int, tuple[int, list[Resend]]] = {}
+        """The height and the mempool of each snapshot: the node restores no mempool."""
         self._codes: dict[Address, tuple[bytes, Mapping[bytes, bytes]]] = {}
-        self._reorgs = self._forced_reverts = 0
+        self._reorgs = self.forced_reverts = 0
 
     async def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""
         async with self._mining.turn:
-            saved = _Saved(await self._mining.height(), await self._mining.waiting())
+            saved = await self._mining.height(), await self._mining.waiting()
             snapshot = await self._take_snapshot()
             self._snapshots[snapshot] = saved
         return snapshot
@@ -47,15 +38,14 @@ class LocalRewinding:
     async def revert(self, snapshot: int) -> None:
         """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
         async with self._mining.turn:
-            saved = self._snapshots.get(snapshot)
-            if saved is None:
+            if snapshot not in self._snapshots:
                 known = ", ".join(map(str, self._snapshots)) or "none"
                 raise ChainError(f"no snapshot {snapshot}; there are: {known}")
             await self._revert_to(snapshot)
             await self._restore_codes()
-            await self._mining.replace_mempool(saved.waiting)
+            await self._mining.replace_mempool(self._snapshots[snapshot][1])
             await self._mining.resume()
-            self._keep_snapshots(lambda number, _: number < snapshot)
+            self._snapshots = {n: it for n, it in self._snapshots.items() if n < snapshot}
         await self._mining.notify()
 
     async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
@@ -75,8 +65,9 @@ class LocalRewinding:
                 lost += await resends_of(self._rpc, number)
             lost += await mining.waiting()
             await self._rpc.ask("anvil_rollback", depth)
-            self._keep_snapshots(lambda _, saved: saved.height <= base)
-            await self._change_coinbase()
+            self._snapshots = {n: it for n, it in self._snapshots.items() if it[0] <= base}
+            self._reorgs += 1  # another coinbase, so that the new blocks differ from the old ones
+            await self._rpc.ask("anvil_setCoinbase", to_hex(MINER + self._reorgs.to_bytes(8)))
             await self._restore_native(base)
             await self._restore_codes()
             await mining.replace_mempool([])
@@ -105,14 +96,8 @@ class LocalRewinding:
         await self._mining.notify()
 
     async def force_revert(self, calls: int) -> None:
-        """Make the next `calls` calls of the token run out of gas."""
-        self._forced_reverts = calls
-
-    def take_forced_revert(self) -> bool:
-        """Whether the call of the token that is about to be sent must run out of gas."""
-        is_forced = self._forced_reverts > 0
-        self._forced_reverts -= is_forced
-        return is_forced
+        """Make the next `calls` calls of the token run out of gas, when they are sent."""
+        self.forced_reverts = calls
 
     async def set_native_balance(self, account: Address, amount_wei: int) -> None:
         """Set an account's native balance, without a transaction."""
@@ -120,11 +105,11 @@ class LocalRewinding:
         await self._write_native(account, amount_wei)
 
     async def set_code(
-        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] = NO_SLOTS
+        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] | None = None
     ) -> None:
         """Set an account's code and words of its storage, without a transaction."""
-        self._codes[account] = code, slots
-        await self._write_code(account, code, slots)
+        self._codes[account] = code, slots or {}
+        await self._write_code(account, *self._codes[account])
 
     async def _take_snapshot(self) -> int:
         return int(await self._rpc.ask("evm_snapshot"), 16)
@@ -132,11 +117,6 @@ class LocalRewinding:
     async def _revert_to(self, snapshot: int) -> None:
         if not await self._rpc.ask("evm_revert", hex(snapshot)):
             raise ChainError(f"the node has forgotten snapshot {snapshot}")
-
-    async def _change_coinbase(self) -> None:
-        """Change the coinbase, so that new blocks differ from the blocks that they replace."""
-        self._reorgs += 1
-        await self._rpc.ask("anvil_setCoinbase", to_hex(MINER + self._reorgs.to_bytes(8)))
 
     async def _restore_native(self, base: int) -> None:
         """Set again the native balances that were set without a transaction, after block `base`."""
@@ -158,6 +138,3 @@ class LocalRewinding:
         await self._rpc.ask("anvil_setCode", to_hex(account), to_hex(code))
         for slot, word in slots.items():
             await self._rpc.ask("anvil_setStorageAt", to_hex(account), to_hex(slot), to_hex(word))
-
-    def _keep_snapshots(self, wanted: Callable[[int, _Saved], bool]) -> None:
-        self._snapshots = {n: saved for n, saved in self._snapshots.items() if wanted(n, saved)}

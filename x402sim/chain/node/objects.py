@@ -68,23 +68,21 @@ def receipt(given: Json, asked: Call, revert_reason: str | None) -> TxReceipt:
     )
 
 
-def log(given: Json) -> Log:
-    """Return an event; raises `BadParams`."""
-    return Log(
-        address=read_address(given["address"]),
-        topics=tuple(map(read_hash, given["topics"])),
-        data=read_bytes(given["data"]),
-        block_number=read_quantity(given["blockNumber"]),
-        block_hash=read_hash(given["blockHash"]),
-        tx_hash=read_hash(given["transactionHash"]),
-        tx_index=read_quantity(given["transactionIndex"]),
-        index=read_quantity(given["logIndex"]),
-    )
-
-
 def logs(given: list[Json]) -> list[Log]:
     """Return events; raises `BadParams`."""
-    return list(map(log, given))
+    return [
+        Log(
+            address=read_address(each["address"]),
+            topics=tuple(map(read_hash, each["topics"])),
+            data=read_bytes(each["data"]),
+            block_number=read_quantity(each["blockNumber"]),
+            block_hash=read_hash(each["blockHash"]),
+            tx_hash=read_hash(each["transactionHash"]),
+            tx_index=read_quantity(each["transactionIndex"]),
+            index=read_quantity(each["logIndex"]),
+        )
+        for each in given
+    ]
 
 
 def call_object(asked: Call) -> Json:

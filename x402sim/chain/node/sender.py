@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from eth_account import Account
 
 from x402sim.chain.base import ChainError
+from x402sim.chain.node import objects
 from x402sim.chain.node.evm import JsonRpcNode, NodeGone
-from x402sim.protocol.crypto import Address, Hash, checksum, parse_address, parse_key, to_hex
+from x402sim.protocol.crypto import Address, Hash, checksum, parse_address, to_hex
 from x402sim.protocol.rpc_values import Json, read_quantity
 
 GAS_HEADROOM = 1.25
@@ -42,48 +43,39 @@ class Sender:
 
     def __init__(self, node: JsonRpcNode, chain_id: int, keys: Iterable[bytes]) -> None:
         self._node, self._chain_id = node, chain_id
-        self._keys = {parse_address(Account.from_key(key).address): key for key in keys}
+        self.keys = {parse_address(Account.from_key(key).address): key for key in keys}
         self._turn = asyncio.Lock()
         """Held from taking a nonce until its transaction is sent."""
         self._nonces: dict[Address, int] = {}
-        self._sent: dict[Hash, _Sent] = {}
-
-    @property
-    def accounts(self) -> list[Address]:
-        """The accounts whose keys we have, in the order of the keys."""
-        return list(self._keys)
-
-    @property
-    def unmined(self) -> int:
-        """How many transactions are sent and not known to be mined."""
-        return len(self._sent)
+        self.sent: dict[Hash, _Sent] = {}
+        """The transactions that are not known to be mined."""
 
     async def send(self, sender: Address, asked: Json) -> Hash:
         """Sign a transaction and send it to the node; return its hash.
 
         Raises `ChainError` without a key for the account, or if the node rejects it.
         """
-        if sender not in self._keys:
+        if sender not in self.keys:
             raise ChainError(f"no key for {checksum(sender)}, so it cannot send")
         async with self._turn:
             price = await self._bid()
             for _ in range(NONCE_TRIES):
                 nonce = await self._next_nonce(sender)
                 place = {"chainId": self._chain_id, "nonce": nonce, "gasPrice": price}
-                signed = Account.sign_transaction({**asked, **place}, self._keys[sender])
+                signed = Account.sign_transaction({**asked, **place}, self.keys[sender])
                 tx_hash, raw = Hash(bytes(signed.hash)), to_hex(signed.raw_transaction)
                 accepted = await self._offer(raw)
                 self._nonces[sender] = nonce + 1
                 if accepted:
-                    self._sent[tx_hash] = _Sent(sender, nonce, raw)
+                    self.sent[tx_hash] = _Sent(sender, nonce, raw)
                     return tx_hash
         raise ChainError(f"{NONCE_TRIES} nonces of {checksum(sender)} in a row are used")
 
     async def _bid(self) -> int:
         """Return the gas price to bid, in wei."""
         advised = await self._node.read(read_quantity, "eth_gasPrice")
-        base = await self._node.read(_base_fee, "eth_getBlockByNumber", "latest", False)
-        return max(advised, int(base * GAS_HEADROOM))
+        newest = await self._node.read(objects.block, "eth_getBlockByNumber", "latest", False)
+        return max(advised, int(newest.base_fee_wei * GAS_HEADROOM))
 
     async def _next_nonce(self, sender: Address) -> int:
         """Return an account's next nonce.
@@ -92,7 +84,7 @@ class Sender:
         nonces.
         """
         known = await self._count(sender, "pending")
-        for sent in [s for s in self._sent.values() if s.sender == sender and s.nonce >= known]:
+        for sent in [s for s in self.sent.values() if s.sender == sender and s.nonce >= known]:
             with suppress(ChainError):
                 await self._offer(sent.raw)
         return max(known, self._nonces.get(sender, 0))
@@ -119,7 +111,7 @@ class Sender:
         was replaced. One answer does not prove that, as one address often serves several nodes,
         and one may lag.
         """
-        sent = self._sent.get(tx_hash)
+        sent = self.sent.get(tx_hash)
         if sent is None:
             return
         if await self._node.ask("eth_getTransactionByHash", to_hex(tx_hash)):
@@ -136,22 +128,8 @@ class Sender:
 
     def forget(self, tx_hash: Hash) -> None:
         """Stop tracking a transaction: it is mined."""
-        self._sent.pop(tx_hash, None)
+        self.sent.pop(tx_hash, None)
 
     async def _count(self, account: Address, block: str) -> int:
         asked = to_hex(account), block
         return await self._node.read(read_quantity, "eth_getTransactionCount", *asked)
-
-
-def _base_fee(block: Json) -> int:
-    """Return a block's base fee in wei; 0 on a chain without base fees."""
-    return read_quantity(block.get("baseFeePerGas") or "0x0")
-
-
-def read_keys(text: str) -> list[bytes]:
-    """Return private keys from comma-separated 0x-hex; raises `ValueError` that shows no key."""
-    keys = [key.strip() for key in text.split(",") if key.strip()]
-    try:
-        return [parse_key(key) for key in keys]
-    except ValueError:
-        raise ValueError("expected private keys as 0x and 64 hex digits, with commas") from None

@@ -56,71 +56,66 @@ def documentation() -> str:
     )
 
 
+_declared = cache(inspect.signature)
+
+
 def _parameters(method: Method) -> str:
-    return ", ".join(p.name + ("" if p.default is p.empty else "?") for p in _declared(method))
+    """Return the parameters of a method, which all have a place, after the context."""
+    declared = [*_declared(method).parameters.values()][1:]
+    return ", ".join(p.name + ("" if p.default is p.empty else "?") for p in declared)
 
 
 # --- JSON-RPC 2.0 --------------------------------------------------------------------
 
 
-@cache
-def _declared(method: Method) -> list[inspect.Parameter]:
-    """Return the parameters of a method, which all have a place, after the context."""
-    return list(inspect.signature(method).parameters.values())[1:]
+class _Unknown(Exception):
+    """There is no such method."""
 
 
-@cache
-def _least(method: Method) -> int:
-    return sum(p.default is p.empty for p in _declared(method))
-
-
-def _bind(method: Method, context: RpcContext, params: Any) -> Awaitable[Any]:
-    """Return the call of a method; raises `BadParams` for too few or too many parameters."""
+def _begun(context: RpcContext, name: str, params: Any) -> Awaitable[Any]:
+    """Return the call of a method; raises `BadParams`, `ChainError` and `_Unknown`."""
+    develops = name.startswith(DEVELOPMENT)
+    if develops and context.develop is None:
+        raise ChainError(f"{name} needs control of the world, under the same rules as /_sim")
+    if not develops and name not in METHODS:
+        raise _Unknown(f"no method {shown(name)}; a GET of this address lists those offered")
     given = [] if params is None else params
     if not isinstance(given, list):
-        raise BadParams(f"expected params as an array, got {shown(given)}")
-    if not _least(method) <= len(given) <= len(_declared(method)):
+        raise BadParams(f"expected params as an array, got {shown(params)}")
+    if develops and context.develop:
+        return context.develop(context, name, given)
+    method = METHODS[name]
+    try:
+        _declared(method).bind(context, *given)
+    except TypeError:
         text = f"expected parameters ({_parameters(method)}), got {len(given)} of them"
-        raise BadParams(text)
+        raise BadParams(text) from None
     return method(context, *given)
+
+
+def _id_of(request: Any) -> Any:
+    """Return the id of a request; None if it has none that an answer can have."""
+    given = request.get("id") if isinstance(request, dict) else None
+    return given if is_id(given) else None
 
 
 async def _answer_one(context: RpcContext, request: Any) -> Json | None:
     """Return the answer to one request; None for a notification."""
-    problem = why_invalid(request)
-    seen_id = request.get("id") if isinstance(request, dict) else None
-    if problem:
-        return error(seen_id if is_id(seen_id) else None, INVALID_REQUEST, problem)
-    reply = await _perform(context, seen_id, request)
-    return reply if "id" in request else None
-
-
-def _develop(context: RpcContext, request: Json) -> Awaitable[Any]:
-    """Return the call of a development method; raises `BadParams` and `ChainError`."""
-    name, params = request["method"], request.get("params", [])
-    if context.develop is None:
-        raise ChainError(f"{name} needs control of the world, under the same rules as /_sim")
-    if not isinstance(params, list):
-        raise BadParams(f"expected params as an array, got {shown(params)}")
-    return context.develop(context, name, params)
-
-
-async def _perform(context: RpcContext, request_id: Any, request: Json) -> Json:
-    name = request["method"]
+    seen_id = _id_of(request)
+    if problem := why_invalid(request):
+        return error(seen_id, INVALID_REQUEST, problem)
     try:
-        if name.startswith(DEVELOPMENT):
-            return result(request_id, await _develop(context, request))
-        if name not in METHODS:
-            text = f"no method {shown(name)}; a GET of this address lists those offered"
-            return error(request_id, UNKNOWN_METHOD, text)
-        return result(request_id, await _bind(METHODS[name], context, request.get("params")))
+        reply = result(seen_id, await _begun(context, request["method"], request.get("params")))
+    except _Unknown as unknown:
+        reply = error(seen_id, UNKNOWN_METHOD, str(unknown))
     except BadParams as wrong:
-        return error(request_id, BAD_PARAMS, str(wrong))
+        reply = error(seen_id, BAD_PARAMS, str(wrong))
     except ChainError as refused:
-        return error(request_id, REFUSED, str(refused))
+        reply = error(seen_id, REFUSED, str(refused))
     except Reverted as reverted:
         text = ": ".join(filter(None, ("execution reverted", str(reverted))))
-        return error(request_id, REVERTED, text, to_hex(reverts.data_of(reverted)))
+        reply = error(seen_id, REVERTED, text, to_hex(reverts.data_of(reverted)))
+    return reply if "id" in request else None
 
 
 async def _answer(context: RpcContext, body: bytes) -> Json | list[Raw] | None:
@@ -141,9 +136,8 @@ async def _answer_batch(context: RpcContext, requests: list[Any]) -> list[Raw]:
     replies, size = [], 0
     for request in requests:
         if size > MAX_BATCH_BYTES:
-            seen_id = request.get("id") if isinstance(request, dict) else None
             text = f"the batch has passed {MAX_BATCH_BYTES} bytes; send this request again"
-            reply: Json | None = error(seen_id if is_id(seen_id) else None, TOO_LARGE, text)
+            reply: Json | None = error(_id_of(request), TOO_LARGE, text)
         else:
             reply = await _answer_one(context, request)
         if reply is not None:

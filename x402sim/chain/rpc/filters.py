@@ -8,8 +8,7 @@ one, and every one that nobody asked about for `MAX_AGE_S` seconds.
 """
 
 import asyncio
-from enum import Enum
-from typing import assert_never
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -25,14 +24,9 @@ MAX_AGE_S = 300
 """Five minutes, as on geth."""
 KEPT_BLOCKS = 64
 """How many of the newest blocks a filter remembers."""
-
-
-class FilterKind(Enum):
-    """What a filter tells of."""
-
-    LOGS = "logs"
-    BLOCKS = "blocks"
-    TRANSACTIONS = "arriving transactions"
+FilterKind = Literal["logs", "blocks", "transactions"]
+"""What a filter tells of: logs, blocks, or arriving transactions."""
+EVERYTHING = LogFilter(0, 2**256)
 
 
 class Filter(msgspec.Struct):
@@ -56,19 +50,16 @@ class Filters:
         self._filters: dict[str, Filter] = {}
         self._made = 0
 
-    async def add(self, chain: LedgerChain, kind: FilterKind, wanted: LogFilter) -> str:
+    def add(self, chain: LedgerChain, kind: FilterKind, wanted: LogFilter = EVERYTHING) -> str:
         """Make a filter that tells of what comes from now on; return its id."""
         now_s = _now_s()
         self._forget_old(now_s)
         while len(self._filters) >= MAX_FILTERS:
             del self._filters[min(self._filters, key=lambda key: self._filters[key].asked_s)]
         self._made += 1
-        name = hex(self._made)
-        head = await chain.height()
-        made = Filter(kind, wanted, next_block=head + 1, asked_s=now_s)
-        newest = await chain.block(head)
-        made.told = [(newest, [])] if newest else []
-        made.waiting = set(chain.machine.state.waiting)
+        name, state = hex(self._made), chain.machine.state
+        made = Filter(kind, wanted, next_block=state.head.number + 1, asked_s=now_s)
+        made.told, made.waiting = [(state.head, [])], set(state.waiting)
         self._filters[name] = made
         return name
 
@@ -80,7 +71,7 @@ class Filters:
     def logs(self, name: str) -> LogFilter:
         """Return the logs that a filter wants; raises `ChainError` if there is none of logs."""
         found = self._find(name)
-        if found.kind is not FilterKind.LOGS:
+        if found.kind != "logs":
             raise ChainError("filter not found")
         return found.wanted
 
@@ -92,16 +83,12 @@ class Filters:
         new = [block for n in numbers if (block := await chain.block(n))]
         logs = await _logs(found, chain, new)
         _remember(found, new, logs)
-        match found.kind:
-            case FilterKind.LOGS:
-                removed = [{**log_object(log), "removed": True} for log in gone]
-                return removed + [log_object(log) for log in logs]
-            case FilterKind.BLOCKS:
-                return [to_hex(block.hash) for block in new]
-            case FilterKind.TRANSACTIONS:
-                return _arrived(found, chain, new)
-            case _:
-                assert_never(found.kind)
+        if found.kind == "blocks":
+            return [to_hex(block.hash) for block in new]
+        if found.kind == "transactions":
+            return _arrived(found, chain, new)
+        removed = [{**log_object(log), "removed": True} for log in gone]
+        return removed + [log_object(log) for log in logs]
 
     def _find(self, name: str) -> Filter:
         now_s = _now_s()
@@ -141,12 +128,10 @@ async def _undo(found: Filter, chain: LedgerChain) -> list[Log]:
 
 async def _logs(found: Filter, chain: LedgerChain, new: list[Block]) -> list[Log]:
     """Return the logs in new blocks that a filter of logs wants."""
-    if not new or found.kind is not FilterKind.LOGS:
+    if not new or found.kind != "logs":
         return []
     first = max(new[0].number, found.wanted.from_block)
     last = min(new[-1].number, found.wanted.to_block)
-    if first > last:
-        return []
     return await chain.logs(replace(found.wanted, from_block=first, to_block=last))
 
 

@@ -16,7 +16,7 @@ from x402sim.chain.rpc import jsonrpc
 from x402sim.chain.rpc.methods import READS
 from x402sim.http.web import answer, application, read_body
 from x402sim.protocol.messages import BadMessage, decode, encode
-from x402sim.protocol.rpc_values import Json, shown
+from x402sim.protocol.rpc_values import shown
 
 SENDS = "eth_sendRawTransaction"
 """What anybody may send: its sender has signed it, and pays for it."""
@@ -34,7 +34,9 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
             asked = decode(body, Any)
         except BadMessage as wrong:
             return answer(jsonrpc.error(None, PARSE_ERROR, f"cannot be read as JSON: {wrong}"))
-        writes = [each for each in _calls(asked) if each.get("method") not in READS]
+        several = asked if isinstance(asked, list) else [asked]
+        calls = [each for each in several if isinstance(each, dict)]
+        writes = [each for each in calls if each.get("method") not in READS]
         controls = [each for each in writes if each.get("method") != SENDS]
         if controls and not may_write:
             named = shown(controls[0].get("method"))
@@ -49,10 +51,3 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
         return Response(forwarded, media_type="application/json")
 
     return application([Route("/", rpc, methods=["GET", "POST"])])
-
-
-def _calls(asked: Any) -> list[Json]:
-    """Return the calls in a request, one or a batch; the node rejects anything else."""
-    return [
-        each for each in (asked if isinstance(asked, list) else [asked]) if isinstance(each, dict)
-    ]

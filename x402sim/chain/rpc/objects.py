@@ -17,10 +17,6 @@ _EMPTY_TRIE = to_hex(keccak256(b"\x80"))
 _HEADER_BYTES = 540
 
 
-def _data(value: bytes | None) -> str | None:
-    return None if value is None else to_hex(value)
-
-
 def bloom(logs: Sequence[Log]) -> bytes:
     """Return the 2048-bit bloom filter of some logs: three bits per address and per topic."""
     bits = 0
@@ -40,7 +36,7 @@ def transaction_object(tx: Transaction, chain_id: int) -> Json:
     return {
         "hash": to_hex(tx.hash),
         "nonce": quantity(tx.nonce),
-        "blockHash": _data(tx.block_hash),
+        "blockHash": None if tx.block_hash is None else to_hex(tx.block_hash),
         "blockNumber": quantity(tx.block_number),
         "transactionIndex": quantity(tx.index),
         "from": to_hex(tx.call.sender),

@@ -1,15 +1,16 @@
-"""The methods that read: the chain, its blocks, transactions, logs and accounts, and calls.
+"""The methods that read: the chain, its fees, accounts, blocks, transactions and logs, and calls.
+A function has the name of its method. Tips are what was bid above the base fee.
 
 The chain has the states of its newest blocks: a request for an older one is an error.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from msgspec.structs import replace
-
-from x402sim.chain.base import Block, LogFilter
+from x402sim.chain.base import Block, Call, ChainError
+from x402sim.chain.fees import BLOCK_GAS_LIMIT
 from x402sim.chain.rpc.context import RpcContext, known_block, number, state
-from x402sim.chain.rpc.filters import FilterKind
+from x402sim.chain.rpc.filters import EVERYTHING
 from x402sim.chain.rpc.jsonrpc import read_block_number, read_call, read_log_filter
 from x402sim.chain.rpc.objects import (
     log_object,
@@ -27,20 +28,22 @@ from x402sim.protocol.rpc_values import (
     read_bool,
     read_hash,
     read_object,
+    read_quantity,
     read_slot,
     read_text,
     shown,
 )
 from x402sim.version import VERSION
 
-NO_END = 2**256
+MAX_FEE_HISTORY = 1024
+MAX_PERCENTILES = 100
 WHOLE = "whether to give whole transactions"
 
 
 # --- the chain -----------------------------------------------------------------------
 
 
-async def client_version(rpc: RpcContext) -> str:
+async def web3_clientVersion(rpc: RpcContext) -> str:
     """Return the name and version of this server."""
     return f"x402sim/{VERSION}"
 
@@ -50,25 +53,129 @@ async def net_version(rpc: RpcContext) -> str:
     return str(rpc.chain.chain_id)
 
 
-async def chain_id(rpc: RpcContext) -> Any:
+async def eth_chainId(rpc: RpcContext) -> Any:
     """Return the chain id."""
     return quantity(rpc.chain.chain_id)
 
 
-async def syncing(rpc: RpcContext) -> bool:
+async def eth_syncing(rpc: RpcContext) -> bool:
     """Return false: the chain is always in sync."""
     return False
 
 
-async def height(rpc: RpcContext) -> Any:
+async def eth_blockNumber(rpc: RpcContext) -> Any:
     """Return the number of the newest block."""
     return quantity(await rpc.chain.height())
+
+
+# --- fees ----------------------------------------------------------------------------
+
+
+async def eth_gasPrice(rpc: RpcContext) -> Any:
+    """Return the price of one unit of gas in wei; it is all base fee."""
+    return quantity(await rpc.chain.gas_price())
+
+
+async def eth_maxPriorityFeePerGas(rpc: RpcContext) -> Any:
+    """Return zero: a tip is not needed."""
+    return quantity(0)
+
+
+async def eth_feeHistory(rpc: RpcContext, count: Any, newest: Any, percentiles: Any = None) -> Json:
+    """Return base fees, how full the blocks were, and the tips at some percentiles of gas."""
+    size = count if type(count) is int else read_quantity(count, "count")
+    if not 1 <= size <= MAX_FEE_HISTORY:
+        raise BadParams(f"count: expected 1 to {MAX_FEE_HISTORY}, got {size}")
+    wanted = _percentiles(percentiles)
+    last = await number(rpc, newest)
+    head = await rpc.chain.height()
+    if last > head:
+        raise ChainError(f"block {last} is not mined yet; the newest is block {head}")
+    numbers = range(max(0, last - size + 1), last + 1)
+    blocks = [block for n in numbers if (block := await rpc.chain.block(n))]
+    after = await rpc.chain.block(last + 1) or rpc.chain.pending_block()
+    tips = {} if wanted is None else {"reward": [await _tips(rpc, b, wanted) for b in blocks]}
+    return {
+        "oldestBlock": quantity(numbers.start),
+        "baseFeePerGas": [quantity(b.base_fee_wei) for b in (*blocks, after)],
+        "gasUsedRatio": [b.gas_used / BLOCK_GAS_LIMIT for b in blocks],
+        **tips,
+    }
+
+
+def _percentiles(given: Any) -> list[float] | None:
+    """Return percentiles, from 0 to 100 and ascending; raises `BadParams`."""
+    if given is None:
+        return None
+    several = given if isinstance(given, list) else [None]
+    numbers = [p for p in several if isinstance(p, int | float) and not isinstance(p, bool)]
+    is_fit = len(numbers) == len(several) <= MAX_PERCENTILES and numbers == sorted(numbers)
+    if not is_fit or any(not 0 <= p <= 100 for p in numbers):
+        raise BadParams(
+            f"percentiles: expected a list of at most {MAX_PERCENTILES} numbers from 0 to 100, "
+            f"ascending, got {shown(given)}"
+        )
+    return numbers
+
+
+async def _tips(rpc: RpcContext, block: Block, percentiles: Sequence[float]) -> list[Any]:
+    """Return the tip of the transaction in which each percentile of a block's gas falls."""
+    found = [await rpc.chain.receipt(tx_hash) for tx_hash in block.tx_hashes]
+    paid = sorted((each.gas_price - block.base_fee_wei, each.gas_used) for each in found if each)
+    return [quantity(_tip(paid, block.gas_used * p / 100)) for p in percentiles]
+
+
+def _tip(paid: list[tuple[int, int]], threshold: float) -> int:
+    together = 0
+    for tip_wei, gas_used in paid:
+        together += gas_used
+        if together >= threshold:
+            return tip_wei
+    return 0
+
+
+# --- accounts ------------------------------------------------------------------------
+
+
+async def eth_accounts(rpc: RpcContext) -> list[str]:
+    """Return the accounts of this server; a wallet would ask its user first."""
+    return [to_hex(account) for account in rpc.keys]
+
+
+eth_requestAccounts = eth_accounts
+
+
+async def eth_getBalance(rpc: RpcContext, address: Any, block: Any = None) -> Any:
+    """Return an account's native balance in wei."""
+    account = read_address(address)
+    return quantity(await rpc.chain.native_balance(account, await state(rpc, block)))
+
+
+async def eth_getTransactionCount(rpc: RpcContext, address: Any, block: Any = None) -> Any:
+    """Return how many transactions an account has sent; with `pending`, the waiting ones too."""
+    account = read_address(address)
+    which = await state(rpc, block)
+    if which is None and block != "pending":
+        which = await rpc.chain.height()
+    return quantity(await rpc.chain.account_nonce(account, which))
+
+
+async def eth_getCode(rpc: RpcContext, address: Any, block: Any = None) -> str:
+    """Return a contract's code; 0x for any other account."""
+    account = read_address(address)
+    return to_hex(await rpc.chain.code(account, await state(rpc, block)))
+
+
+async def eth_getStorageAt(rpc: RpcContext, address: Any, slot: Any, block: Any = None) -> str:
+    """Return a word of the token's storage, where Circle's FiatToken v2.2 has it."""
+    account, position = read_address(address), read_slot(slot)
+    return to_hex(await rpc.chain.storage(account, position, await state(rpc, block)))
 
 
 # --- blocks and transactions ---------------------------------------------------------
 
 
-async def block_by_number(rpc: RpcContext, block: Any, full: Any = False) -> Json | None:
+async def eth_getBlockByNumber(rpc: RpcContext, block: Any, full: Any = False) -> Json | None:
     """Return a block by tag or number, null if not mined; `pending` is the next one."""
     if block == "pending":
         return await pending_block(
@@ -77,7 +184,7 @@ async def block_by_number(rpc: RpcContext, block: Any, full: Any = False) -> Jso
     return await _block_object(rpc, await rpc.chain.block(await number(rpc, block)), full)
 
 
-async def block_by_hash(rpc: RpcContext, block_hash: Any, full: Any = False) -> Json | None:
+async def eth_getBlockByHash(rpc: RpcContext, block_hash: Any, full: Any = False) -> Json | None:
     """Return a block by hash, null if unknown."""
     return await _block_object(rpc, await rpc.chain.block(read_hash(block_hash)), full)
 
@@ -87,25 +194,7 @@ async def _block_object(rpc: RpcContext, block: Block | None, full: Any) -> Json
     return None if block is None else await mined_block(rpc.chain, block, full=whole)
 
 
-async def transaction(rpc: RpcContext, tx_hash: Any) -> Json | None:
-    """Return a transaction, null if unknown; v=r=s=0 if the chain sent it without a signature."""
-    tx = await rpc.chain.transaction(read_hash(tx_hash))
-    return transaction_object(tx, rpc.chain.chain_id) if tx else None
-
-
-async def raw_transaction(rpc: RpcContext, tx_hash: Any) -> str | None:
-    """Return a signed transaction as it was sent."""
-    tx = await rpc.chain.transaction(read_hash(tx_hash))
-    return to_hex(tx.signed.raw) if tx and tx.signed else None
-
-
-async def receipt(rpc: RpcContext, tx_hash: Any) -> Json | None:
-    """Return the receipt of a transaction, null until it is mined."""
-    found = await rpc.chain.receipt(read_hash(tx_hash))
-    return receipt_object(found) if found else None
-
-
-async def block_receipts(rpc: RpcContext, block: Any) -> list[Json] | None:
+async def eth_getBlockReceipts(rpc: RpcContext, block: Any) -> list[Json] | None:
     """Return the receipts of a block's transactions, in order, null if it is not mined."""
     is_hash = isinstance(block, str) and len(block) == 66
     which = read_hash(block) if is_hash else await state(rpc, block)
@@ -116,18 +205,32 @@ async def block_receipts(rpc: RpcContext, block: Any) -> list[Json] | None:
     return [receipt_object(each) for each in found if each]
 
 
+async def eth_getTransactionByHash(rpc: RpcContext, tx_hash: Any) -> Json | None:
+    """Return a transaction, null if unknown; v=r=s=0 if the chain sent it without a signature."""
+    tx = await rpc.chain.transaction(read_hash(tx_hash))
+    return transaction_object(tx, rpc.chain.chain_id) if tx else None
+
+
+async def eth_getRawTransactionByHash(rpc: RpcContext, tx_hash: Any) -> str | None:
+    """Return a signed transaction as it was sent."""
+    tx = await rpc.chain.transaction(read_hash(tx_hash))
+    return to_hex(tx.signed.raw) if tx and tx.signed else None
+
+
+async def eth_getTransactionReceipt(rpc: RpcContext, tx_hash: Any) -> Json | None:
+    """Return the receipt of a transaction, null until it is mined."""
+    found = await rpc.chain.receipt(read_hash(tx_hash))
+    return receipt_object(found) if found else None
+
+
 # --- logs ----------------------------------------------------------------------------
 
 
-async def logs(rpc: RpcContext, filter: Any) -> list[Json]:  # noqa: A002 - shown on the page
+async def eth_getLogs(rpc: RpcContext, filter: Any) -> list[Json]:  # noqa: A002 - shown on the page
     """Return events, by fromBlock and toBlock or blockHash, address, topics."""
     fields = read_object(filter, "a filter")
     wanted = read_log_filter(fields, *await _range(rpc, fields))
-    head = await rpc.chain.height()
-    if wanted.from_block > head:
-        return []
-    found = await rpc.chain.logs(replace(wanted, to_block=min(wanted.to_block, head)))
-    return [log_object(log) for log in found]
+    return [log_object(log) for log in await rpc.chain.logs(wanted)]
 
 
 async def _range(rpc: RpcContext, fields: Json) -> tuple[int, int]:
@@ -139,92 +242,65 @@ async def _range(rpc: RpcContext, fields: Json) -> tuple[int, int]:
     return await number(rpc, fields.get("fromBlock")), await number(rpc, fields.get("toBlock"))
 
 
-async def new_filter(rpc: RpcContext, filter: Any) -> str:  # noqa: A002 - shown on the page
+async def eth_newFilter(rpc: RpcContext, filter: Any) -> str:  # noqa: A002 - shown on the page
     """Make a filter of new events; it ends after 5 idle minutes."""
     fields = read_object(filter, "a filter")
     if "blockHash" in fields:
         raise BadParams("a filter: expected fromBlock and toBlock; only eth_getLogs has blockHash")
     first = read_block_number(fields.get("fromBlock"), await rpc.chain.height())
-    last = read_block_number(fields.get("toBlock"), NO_END)
+    last = read_block_number(fields.get("toBlock"), EVERYTHING.to_block)
     wanted = read_log_filter(fields, first, last)
-    return await rpc.filters.add(rpc.chain, FilterKind.LOGS, wanted)
+    return rpc.filters.add(rpc.chain, "logs", wanted)
 
 
-async def new_block_filter(rpc: RpcContext) -> str:
+async def eth_newBlockFilter(rpc: RpcContext) -> str:
     """Make a filter of new blocks."""
-    return await rpc.filters.add(rpc.chain, FilterKind.BLOCKS, LogFilter(0, NO_END))
+    return rpc.filters.add(rpc.chain, "blocks")
 
 
-async def new_transaction_filter(rpc: RpcContext) -> str:
+async def eth_newPendingTransactionFilter(rpc: RpcContext) -> str:
     """Make a filter of arriving transactions."""
-    return await rpc.filters.add(rpc.chain, FilterKind.TRANSACTIONS, LogFilter(0, NO_END))
+    return rpc.filters.add(rpc.chain, "transactions")
 
 
-async def filter_changes(rpc: RpcContext, filter_id: Any) -> list[Json] | list[str]:
+async def eth_getFilterChanges(rpc: RpcContext, filter_id: Any) -> list[Json] | list[str]:
     """Return what is new for a filter since the last call."""
     return await rpc.filters.changes(rpc.chain, read_text(filter_id, "a filter's id"))
 
 
-async def filter_logs(rpc: RpcContext, filter_id: Any) -> list[Json]:
+async def eth_getFilterLogs(rpc: RpcContext, filter_id: Any) -> list[Json]:
     """Return every event that passes a filter of events."""
     wanted = rpc.filters.logs(read_text(filter_id, "a filter's id"))
     return [log_object(log) for log in await rpc.chain.logs(wanted)]
 
 
-async def uninstall_filter(rpc: RpcContext, filter_id: Any) -> bool:
+async def eth_uninstallFilter(rpc: RpcContext, filter_id: Any) -> bool:
     """Forget a filter; false if it is unknown."""
     return rpc.filters.remove(read_text(filter_id, "a filter's id"))
-
-
-# --- accounts ------------------------------------------------------------------------
-
-
-async def balance(rpc: RpcContext, address: Any, block: Any = None) -> Any:
-    """Return an account's native balance in wei."""
-    account = read_address(address)
-    return quantity(await rpc.chain.native_balance(account, await state(rpc, block)))
-
-
-async def transaction_count(rpc: RpcContext, address: Any, block: Any = None) -> Any:
-    """Return how many transactions an account has sent; with `pending`, the waiting ones too."""
-    account = read_address(address)
-    which = await state(rpc, block)
-    if which is None and block != "pending":
-        which = await rpc.chain.height()
-    return quantity(await rpc.chain.account_nonce(account, which))
-
-
-async def code(rpc: RpcContext, address: Any, block: Any = None) -> str:
-    """Return a contract's code; 0x for any other account."""
-    account = read_address(address)
-    return to_hex(await rpc.chain.code(account, await state(rpc, block)))
-
-
-async def storage(rpc: RpcContext, address: Any, slot: Any, block: Any = None) -> str:
-    """Return a word of the token's storage, where Circle's FiatToken v2.2 has it."""
-    account, position = read_address(address), read_slot(slot)
-    return to_hex(await rpc.chain.storage(account, position, await state(rpc, block)))
 
 
 # --- calls ---------------------------------------------------------------------------
 
 
-async def call(rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None) -> str:
+async def eth_call(
+    rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None
+) -> str:
     """Return the result of a call."""
-    asked = read_call(transaction)
-    _no_overrides(overrides)
-    return to_hex(await rpc.chain.call(asked, await state(rpc, block)))
+    return to_hex(await rpc.chain.call(*await _asked(rpc, transaction, block, overrides)))
 
 
-async def estimate_gas(
+async def eth_estimateGas(
     rpc: RpcContext, transaction: Any, block: Any = None, overrides: Any = None
 ) -> Any:
     """Return the gas a call needs."""
+    asked = await _asked(rpc, transaction, block, overrides)
+    return quantity(await rpc.chain.estimate_gas(*asked))
+
+
+async def _asked(
+    rpc: RpcContext, transaction: Any, block: Any, overrides: Any
+) -> tuple[Call, int | None]:
     asked = read_call(transaction)
-    _no_overrides(overrides)
-    return quantity(await rpc.chain.estimate_gas(asked, await state(rpc, block)))
-
-
-def _no_overrides(overrides: Any) -> None:
     if overrides is not None:
         raise BadParams(f"state overrides are not offered, got {shown(overrides)}")
+    return asked, await state(rpc, block)

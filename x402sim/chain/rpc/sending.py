@@ -11,12 +11,12 @@ from x402sim.protocol.crypto import PrivateKey, to_hex
 from x402sim.protocol.rpc_values import BadParams, Json, read_bytes, read_object, read_quantity
 
 
-async def send_raw_transaction(rpc: RpcContext, data: Any) -> str:
+async def eth_sendRawTransaction(rpc: RpcContext, data: Any) -> str:
     """Put a signed transaction of type 0 (EIP-155) or 2 into the mempool; return its hash."""
     return to_hex(await rpc.chain.send_signed(read_bytes(data, "a signed transaction")))
 
 
-async def send_transaction(rpc: RpcContext, transaction: Any) -> str:
+async def eth_sendTransaction(rpc: RpcContext, transaction: Any) -> str:
     """Send a transaction of an unlocked account, signed here, or of an impersonated one; return
     its hash.
     """

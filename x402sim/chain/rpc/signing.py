@@ -29,12 +29,7 @@ def key_of(rpc: RpcContext, account: Address) -> PrivateKey:
     return PrivateKey(rpc.keys[account])
 
 
-async def accounts(rpc: RpcContext) -> list[str]:
-    """Return the accounts of this server; a wallet would ask its user first."""
-    return [to_hex(account) for account in rpc.keys]
-
-
-async def sign_message(rpc: RpcContext, address: Any, data: Any) -> str:
+async def eth_sign(rpc: RpcContext, address: Any, data: Any) -> str:
     """Sign bytes with an account, as a message of EIP-191."""
     key = key_of(rpc, read_address(address))
     message = read_bytes(data, "a message")
@@ -44,10 +39,10 @@ async def sign_message(rpc: RpcContext, address: Any, data: Any) -> str:
 
 async def personal_sign(rpc: RpcContext, data: Any, address: Any, password: Any = None) -> str:
     """Sign bytes as eth_sign does: the parameters are in the other order."""
-    return await sign_message(rpc, address, data)
+    return await eth_sign(rpc, address, data)
 
 
-async def sign_typed_data(rpc: RpcContext, address: Any, typed_data: Any) -> str:
+async def eth_signTypedData_v4(rpc: RpcContext, address: Any, typed_data: Any) -> str:
     """Sign typed data of EIP-712 with an account; it is an object or its JSON text."""
     key = key_of(rpc, read_address(address))
     return to_hex(sign(_digest(_typed(typed_data)), key))

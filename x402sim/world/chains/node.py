@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from x402sim.chain.base import ChainError
 from x402sim.chain.fees import usual_gas_price
-from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.crypto import parse_address, parse_key
 from x402sim.protocol.networks import Network
 from x402sim.spec.needs import Need
 from x402sim.world.chains.backend import ChainRequest, OpenChain, require_evm
@@ -88,7 +88,7 @@ class Node:
             chain = run_anywhere(connect)
         except TimeoutError as late:
             raise ChainError(str(late)) from late
-        funds = {Need.FUNDS} if chain.minting else set()
+        funds = {Need.FUNDS} if chain.owner in chain.keys else set()
         return OpenChain(
             chain=chain,
             network=chain.network,
@@ -103,13 +103,12 @@ class Node:
 
 def keys_of(given: tuple[str, ...], environ: Mapping[str, str]) -> list[bytes]:
     """Return the given private keys, or those in `KEYS`. Raises `ChainError` that shows no key."""
-    from x402sim.chain.node.sender import read_keys
-
+    text = ",".join(given) if given else environ.get(KEYS, "")
     try:
-        keys = read_keys(",".join(given) if given else environ.get(KEYS, ""))
-    except ValueError as wrong:
-        where = "keys" if given else KEYS
-        raise ChainError(f"{where}: {wrong}") from None
+        keys = [parse_key(key.strip()) for key in text.split(",") if key.strip()]
+    except ValueError:
+        where, wanted = "keys" if given else KEYS, "private keys as 0x and 64 hex digits"
+        raise ChainError(f"{where}: expected {wanted}, with commas") from None
     if not keys:
         raise ChainError(f"{KEYS} must hold private keys: the first pays for gas on the node")
     return keys

@@ -1,6 +1,6 @@
 """What the actions of the control API share: the world, its snapshots, and the chain's controls.
 
-`minting`, `mining` and `rewinding` raise `ChainError`, answered as 409, on a chain without that
+`mining` and `rewinding` raise `ChainError`, answered as 409, on a chain without that
 control.
 """
 
@@ -11,10 +11,10 @@ import msgspec
 from msgspec.structs import replace
 from starlette.requests import Request
 
-from x402sim.chain.base import Call, ChainError, Mining, Minting, Rewinding
+from x402sim.chain.base import Call, ChainError, Mining, Rewinding
 from x402sim.http.web import Refused, bad_body
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, checksum, parse_address
+from x402sim.protocol.crypto import Address, parse_address
 from x402sim.service.entitlements import Entitlement
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
@@ -74,15 +74,6 @@ def merchant(parts: Parts) -> Address:
     if parts.recipe.has_service:
         return parts.service.setup.pay_to
     return parts.accounts[-1].address_bytes
-
-
-def minting(parts: Parts) -> Minting:
-    """Return the chain's minting; raises `ChainError` if it offers none."""
-    offered = parts.chain.minting
-    if offered is None:
-        owner, token = checksum(parts.chain.owner), checksum(parts.chain.token)
-        raise ChainError(f"only {owner} can mint {token}, and its key is not configured")
-    return offered
 
 
 def mining(parts: Parts) -> Mining:

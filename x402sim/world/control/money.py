@@ -15,7 +15,6 @@ from x402sim.world.control.context import (
     account_of,
     balance_of,
     mine_now,
-    minting,
     rewinding,
 )
 from x402sim.world.control.messages import Sent, Transfer
@@ -38,7 +37,7 @@ async def faucet(context: Context, address: str, amount: str = "100.00") -> Any:
         raise bad_body(str(error)) from error
     if not 0 < amount_base <= max(MAX_STORED, MAX_MINTED * 10**decimals):
         raise bad_body(f"cannot mint {amount_base} base units")
-    await minting(parts).fund(account, amount_base)
+    await parts.chain.fund(account, amount_base)
     await mine_now(parts)
     return {"address": address, "balance": str(await balance_of(parts, account))}
 
