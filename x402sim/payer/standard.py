@@ -150,7 +150,7 @@ def choose(required: AnyRequired, network: Network, over_caps: OverCaps) -> Stan
     ways: list[AnyRequirements] = sorted(required.accepts[:MOST_WAYS], key=_is_settled_first)
     for number, each in enumerate(ways, 1):
         why = _objection(each, network)
-        amount_base = 0 if why else parse_base(_amount(each))
+        amount_base = 0 if why else parse_base(each.amount)
         over = over_caps(amount_base)
         if not why and not over:
             later = "another way to pay comes first"
@@ -193,7 +193,7 @@ def _objection(offered: AnyRequirements, network: Network) -> str:
         return f"it allows {offered.max_timeout_seconds} seconds to pay; at least 1 is needed"
     try:
         parse_address(offered.pay_to)
-        parse_base(_amount(offered))
+        parse_base(offered.amount)
     except ValueError as wrong:
         return str(wrong)
     return ""
@@ -202,14 +202,8 @@ def _objection(offered: AnyRequirements, network: Network) -> str:
 _DOMAIN = ("name", "version")
 
 
-def _amount(offered: AnyRequirements) -> str:
-    if isinstance(offered, RequirementsV1):
-        return offered.max_amount_required
-    return offered.amount
-
-
 def _in_words(offered: AnyRequirements) -> str:
-    what = f"{_amount(offered)[:30]} of {offered.asset[:42]}"
+    what = f"{offered.amount[:30]} of {offered.asset[:42]}"
     return f"{offered.scheme[:20]} {what} on {offered.network[:40]}"
 
 

@@ -50,6 +50,11 @@ class RequirementsV1(Wire, frozen=True, omit_defaults=True):
     output_schema: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None
 
+    @property
+    def amount(self) -> str:
+        """The amount, as version 2 calls it."""
+        return self.max_amount_required
+
 
 class RequirementsV2(Wire, frozen=True, omit_defaults=True):
     """One way to pay, as a 402 of version 2 offers it, and as its payer accepted it."""
