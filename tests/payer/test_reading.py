@@ -7,7 +7,7 @@ import httpx
 from hypothesis import given, strategies as st
 
 from tests.bounded.hostile_peer import RECEIPT, wanted
-from tests.strategies import json_values
+from tests.strategies import authorizations, json_values, uint256
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
 from x402sim.payer.reading import AlreadyPaid, Sent, read_settlement
 from x402sim.protocol.messages import Receipt
@@ -74,9 +74,7 @@ def require_printable(failed: PaymentFailed) -> None:
     assert str(failed).isprintable()
 
 
-sents = st.builds(
-    Sent, is_repeated=st.booleans(), left_s=st.sampled_from([-1, 0, 1, 375]), question=st.just("?")
-)
+sents = st.builds(Sent, auth=authorizations, now_s=uint256, is_repeated=st.booleans())
 
 
 @given(STATUSES, answers, charsets, sents)

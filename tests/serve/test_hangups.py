@@ -36,7 +36,7 @@ def signed(payer: Payer, version: Version, required: httpx.Response) -> dict[str
     offered = read_standard(required, version)
     assert offered is not None
     offer = choose(offered, TESTNET, lambda _: "")
-    text = sign(offer, payer.wallet, TESTNET, payer.server.now_s(), AFTER_SIGNING_S)
+    _, text = sign(offer, payer.wallet, TESTNET, payer.server.now_s(), AFTER_SIGNING_S)
     return {PAYMENT_HEADERS[version]: text}
 
 

@@ -53,7 +53,14 @@ def routes(facilitator: Facilitator) -> list[Route]:
     """Return the routes of this dialect."""
 
     async def healthcheck(_: Request) -> Response:
-        return web.answer(_health(facilitator))
+        uptime_s = facilitator.clock.now() - facilitator.started_s
+        results = cronos.Uptime(
+            uptime=round(uptime_s, 2),
+            response_time=(int(uptime_s), int(uptime_s % 1 * 1e9)),
+            message="OK",
+            timestamp=facilitator.clock.now_ms(),
+        )
+        return web.answer(cronos.Health(status="success", results=results))
 
     async def supported(_: Request) -> Response:
         kind = cronos.Kind(
@@ -117,30 +124,16 @@ def _settle_answer(
                 timestamp=iso(facilitator.clock.now_ms()),
             )
         case NotTransferred():
-            return _failed(facilitator, _ERRORS.get(outcome.why, SettleError.FAILED).value)
+            error = _ERRORS.get(outcome.why, SettleError.FAILED).value
         case InvalidPayment(why=Invalid.SIGNATURE):  # settle and verify have different texts for it
-            return _failed(facilitator, SettleError.SIGNATURE.value)
+            error = SettleError.SIGNATURE.value
         case InvalidPayment():
-            return _failed(facilitator, cronos.invalid_reason(outcome.why, outcome.value))
+            error = cronos.invalid_reason(outcome.why, outcome.value)
         case _:
             assert_never(outcome)
-
-
-def _failed(facilitator: Facilitator, error: str) -> cronos.Failed:
     return cronos.Failed(
         x402_version=cronos.VERSION,
         network=facilitator.network.name,
         timestamp=iso(facilitator.clock.now_ms()),
         error=error,
     )
-
-
-def _health(facilitator: Facilitator) -> cronos.Health:
-    uptime_s = facilitator.clock.now() - facilitator.started_s
-    results = cronos.Uptime(
-        uptime=round(uptime_s, 2),
-        response_time=(int(uptime_s), int(uptime_s % 1 * 1e9)),
-        message="OK",
-        timestamp=facilitator.clock.now_ms(),
-    )
-    return cronos.Health(status="success", results=results)

@@ -85,7 +85,11 @@ class Catalogue:
         if not words:
             raise ValueError("query must have a word to search for")
         limit = _number(query, "limit", DEFAULT_LIMIT, 1, MOST)
-        hits = [(_hits(item, words), item) for item in self._filtered(query)]
+        said = [
+            (f"{item.resource} {item.description or ''}".lower(), item)
+            for item in self._filtered(query)
+        ]
+        hits = [(sum(word in text for word in words), item) for text, item in said]
         found = [item for count, item in sorted(hits, key=lambda hit: -hit[0]) if count]
         return Found(2, found[:limit], partial_results=len(found) > limit)
 
@@ -133,12 +137,6 @@ def _passes(item: Item, query: Mapping[str, str]) -> bool:
         and asks("network", *(way.network for way in ways))
         and asks("extensions", *(item.extensions or {}))
     )
-
-
-def _hits(item: Item, words: list[str]) -> int:
-    """Return how many of some words stand in what a resource says of itself."""
-    said = f"{item.resource} {item.description or ''}".lower()
-    return sum(word in said for word in words)
 
 
 def _number(query: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:

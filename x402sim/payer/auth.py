@@ -4,7 +4,7 @@
 standard the repeated request itself pays. It signs no more than its caps allow, and nothing for a
 resource while an earlier payment for it may still be made or has bought nothing yet. Whether an
 authorization is sent again is decided by `reading.read_settlement` and `standard.read_refusal`, by
-the error that the server answered and by `purchases.EXPIRY_MARGIN_S`.
+the error that the server answered and by `reading.EXPIRY_MARGIN_S`.
 Clauses: 1/sign-settle-repeat.
 """
 
@@ -17,14 +17,15 @@ from msgspec.structs import replace
 
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB, Limits
-from x402sim.payer.core import proofs
+from x402sim.payer.core import proofs, signed_header
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
 from x402sim.payer.flow import Flow, FlowAuth, Maybe, Send, post, send
-from x402sim.payer.purchases import Payment, Purchases, bought_by, not_served
+from x402sim.payer.purchases import Payment, Purchases, bought_by
 from x402sim.payer.reading import (
     UNKNOWN,
     AlreadyPaid,
     AttemptOver,
+    question,
     read_settlement,
     says_nothing,
 )
@@ -171,7 +172,7 @@ class PaymentAuth(FlowAuth):
         wanted = PaidRequest(Send(request, ours), thing[0], bought, is_served)
         response, shown = None, bought.granted
         if shown is not None or not bought.unserved:
-            response = yield from _show(wanted, shown)
+            response = yield from _send(wanted, proofs(shown))
             if response.status_code != 402:
                 return response
         yield bought.turn
@@ -189,11 +190,11 @@ class PaymentAuth(FlowAuth):
         """Show what is paid for already; return the newest answer, by default `response`."""
         bought = wanted.bought
         if bought.granted not in (None, shown):  # another request has paid meanwhile
-            response = yield from _show(wanted, bought.granted)
+            response = yield from _send(wanted, proofs(bought.granted))
         elif bought.unserved:
             response = yield from self._show_unserved(wanted)
         elif response is None:  # another request was served meanwhile
-            response = yield from _show(wanted, None)
+            response = yield from _send(wanted, {})
         return response
 
     def _buy(self, wanted: PaidRequest, response: httpx.Response) -> Flow:
@@ -219,7 +220,7 @@ class PaymentAuth(FlowAuth):
     def _show_unserved(self, wanted: PaidRequest) -> Flow:
         """Show the newest payment that bought nothing yet."""
         payment = wanted.bought.unserved[-1]
-        response = yield from _send(wanted, payment.proof, NOT_MORE)
+        response = yield from _send(wanted, payment.proof)
         payment.was_refused = response.status_code == 402
         self._note_served(wanted, payment, response)
         return response
@@ -231,9 +232,20 @@ class PaymentAuth(FlowAuth):
                 wanted.bought.granted = payment.offer.payment_id
 
     def _not_served(self, wanted: PaidRequest) -> PaidNotServed:
+        """Return the error of a server that took a payment and answers 402 again."""
         payment = wanted.bought.unserved[-1]
-        return not_served(
-            wanted.resource, payment, self._tokens(payment.amount_base), self.max_unserved
+        paid = f"{self._tokens(payment.auth.value)} with {payment.shown_id}"
+        if payment.receipt is not None:
+            paid = f"was paid {paid} (transaction {payment.receipt.tx_hash[:80]})"
+        else:
+            paid = (
+                f"seems to have been paid {paid} (the server answered {payment.hint}; the token "
+                f"tells for certain: {question(payment.auth)})"
+            )
+        return PaidNotServed(
+            f"{wanted.resource} {paid}, and answers 402 again; nothing more was signed. "
+            "Repeat the request: it shows the same payment again. To pay once more, raise "
+            f"max_unserved (now {self.max_unserved})"
         )
 
     def _sign(self, wanted: PaidRequest, required: PaymentRequired | AnyRequired) -> Payment:
@@ -241,31 +253,26 @@ class PaymentAuth(FlowAuth):
         with self._lock:
             try:
                 if isinstance(required, PaymentRequired):
-                    payment = self._sign_header(required)
+                    payment = self._sign_two_steps(required)
                 else:
-                    payment = self._sign_standard(wanted, required)
+                    offer = choose(required, self.network, self._over_caps)
+                    self.choices.append(Choice(wanted.resource, offer.chosen, offer.rejected))
+                    now_s, most_s = self.clock.now_s(), self.max_window_s
+                    payment = Payment(offer, *sign(offer, self.wallet, self.network, now_s, most_s))
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
-            self.signed_base += payment.amount_base
+            self.signed_base += payment.auth.value
         return payment
 
-    def _sign_header(self, offer: PaymentRequired) -> Payment:
-        requirements, now_s = offer.payment_requirements, self.clock.now_s()
+    def _sign_two_steps(self, offer: PaymentRequired) -> Payment:
+        requirements = offer.payment_requirements
         amount_base = parse_base(requirements.max_amount_required)
         if over := self._over_caps(amount_base):
             raise SpendingCapExceeded(f"the 402 asks for {self._tokens(amount_base)}; {over}")
         allowed_s = min(requirements.max_timeout_seconds, self.max_window_s)
         requirements = replace(requirements, max_timeout_seconds=allowed_s)
-        header = self.wallet.payment_header(
-            requirements, now_s, network=self.network, spelling=self._spelling
-        )
-        return Payment(offer, header, amount_base)
-
-    def _sign_standard(self, wanted: PaidRequest, required: AnyRequired) -> Payment:
-        offer = choose(required, self.network, self._over_caps)
-        self.choices.append(Choice(wanted.resource, offer.chosen, offer.rejected))
-        header = sign(offer, self.wallet, self.network, self.clock.now_s(), self.max_window_s)
-        return Payment(offer, header, offer.amount_base)
+        auth = self.wallet.authorize(requirements, self.clock.now_s())
+        return Payment(offer, auth, signed_header(auth, self.wallet, self.network, self._spelling))
 
     def _over_caps(self, amount_base: int) -> str:
         """Return why this amount is more than is allowed; "" if it is not."""
@@ -307,7 +314,7 @@ class PaymentAuth(FlowAuth):
         """Show a payment that the server says was not made; it stays unless the answer tells."""
         bought = wanted.bought
         bought.unknown.append(payment)
-        response = yield from _send(wanted, payment.proof, NOT_MORE)
+        response = yield from _send(wanted, payment.proof)
         if not says_nothing(response):
             bought.unknown.remove(payment)
             if response.status_code != 402:
@@ -357,12 +364,7 @@ class PaymentAuth(FlowAuth):
         return None
 
 
-def _show(wanted: PaidRequest, payment_id: str | None) -> Flow:
-    """Send the caller's request, with a payment id if there is one."""
-    return _send(wanted, proofs(payment_id), NOT_MORE)
-
-
-def _send(wanted: PaidRequest, proof: dict[str, str], then: str) -> Flow:
+def _send(wanted: PaidRequest, proof: dict[str, str], then: str = NOT_MORE) -> Flow:
     """Send the caller's request with a proof of payment; `then` is said if it is not answered."""
     request = wanted.ask.request
     request.headers.update(proof)

@@ -9,35 +9,22 @@ import httpx
 import msgspec
 
 from x402sim.payer.core import proofs, settlement
-from x402sim.payer.errors import PaidNotServed
 from x402sim.payer.flow import Turn
 from x402sim.payer.reading import Sent
 from x402sim.payer.redirects import origin_of
-from x402sim.payer.standard import StandardOffer, authorization_in, proof, shortened
-from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.payer.standard import StandardOffer, proof, shortened
+from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import read_header
 from x402sim.protocol.messages import PaymentRequired, Receipt
 from x402sim.protocol.ways import object_in
-
-CLOCK_SKEW_S = 60
-BLOCK_S = 15
-EXPIRY_MARGIN_S = CLOCK_SKEW_S + BLOCK_S
-"""Seconds after validBefore until a payer takes it that an authorization cannot be used any more.
-
-The token compares validBefore with the time of a block, not with the payer's clock, which may be a
-minute fast; and a block is mined a little later than its time says. Even then the authorization may
-have been used before, and a chain that stood still may go on with an old time: so the margin alone
-ends nothing, a refusal of the server after it does.
-"""
 
 
 class Payment(msgspec.Struct):
     """A signed payment; `receipt` is there once the server has given one."""
 
     offer: PaymentRequired | StandardOffer
+    auth: Authorization
     header: str
-    amount_base: int
     receipt: Receipt | None = None
     is_sent: bool = False
     """Whether it was sent to the server, which may have got it."""
@@ -50,7 +37,7 @@ class Payment(msgspec.Struct):
     def shown_id(self) -> str:
         """The beginning of the payment id, which is a proof of payment in full, or of the nonce."""
         if isinstance(self.offer, StandardOffer):
-            return f"authorization {to_hex(self._authorization.nonce)[:12]}…"
+            return f"authorization {to_hex(self.auth.nonce)[:12]}…"
         return f"payment id {self.offer.payment_id[:12]}…"
 
     @property
@@ -66,50 +53,10 @@ class Payment(msgspec.Struct):
         requirements = msgspec.to_builtins(self.offer.payment_requirements)
         return settlement(self.offer.payment_id, self.header, requirements)
 
-    @property
-    def question(self) -> str:
-        """The call of the token that tells whether the authorization was used."""
-        return _question(self._authorization)
-
-    @property
-    def _authorization(self) -> Authorization:
-        if isinstance(self.offer, StandardOffer):
-            return authorization_in(self.offer, self.header)
-        return read_header(self.header).authorization
-
     def sent(self, now_s: int) -> Sent:
         """Return what is known of the authorization at a time, before it is sent (again)."""
-        auth = self._authorization
-        left_s = auth.valid_before + EXPIRY_MARGIN_S - now_s
-        note = shortened(self.offer, auth) if isinstance(self.offer, StandardOffer) else ""
-        return Sent(
-            is_repeated=self.is_sent,
-            left_s=left_s,
-            question=_question(auth),
-            is_open=now_s + CLOCK_SKEW_S < auth.valid_before,
-            note=note,
-        )
-
-
-def not_served(resource: str, payment: Payment, tokens: str, max_unserved: int) -> PaidNotServed:
-    """Return the error of a server that took a payment and answers 402 again."""
-    paid = f"{tokens} with {payment.shown_id}"
-    if payment.receipt is not None:
-        paid = f"was paid {paid} (transaction {payment.receipt.tx_hash[:80]})"
-    else:
-        paid = (
-            f"seems to have been paid {paid} (the server answered {payment.hint}; the token "
-            f"tells for certain: {payment.question})"
-        )
-    return PaidNotServed(
-        f"{resource} {paid}, and answers 402 again; nothing more was signed. "
-        "Repeat the request: it shows the same payment again. To pay once more, raise "
-        f"max_unserved (now {max_unserved})"
-    )
-
-
-def _question(auth: Authorization) -> str:
-    return f"authorizationState({checksum(auth.from_)}, {to_hex(auth.nonce)})"
+        note = shortened(self.offer, self.auth) if isinstance(self.offer, StandardOffer) else ""
+        return Sent(auth=self.auth, now_s=now_s, is_repeated=self.is_sent, note=note)
 
 
 class Purchases(msgspec.Struct):

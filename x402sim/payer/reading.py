@@ -10,11 +10,22 @@ import httpx
 import msgspec
 
 from x402sim.payer.errors import PaymentFailed
-from x402sim.protocol.crypto import checksum
+from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, decode
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal, refusal_named
 
+CLOCK_SKEW_S = 60
+BLOCK_S = 15
+EXPIRY_MARGIN_S = CLOCK_SKEW_S + BLOCK_S
+"""Seconds after validBefore until a payer takes it that an authorization cannot be used any more.
+
+The token compares validBefore with the time of a block, not with the payer's clock, which may be a
+minute fast; and a block is mined a little later than its time says. Even then the authorization may
+have been used before, and a chain that stood still may go on with an old time: so the margin alone
+ends nothing, a refusal of the server after it does.
+"""
 UNKNOWN = "it is not known whether the payment was made"
 _HEADER_VALUE = re.compile(r"[!-~]{1,256}")
 _HINTS = re.compile(
@@ -31,25 +42,28 @@ class AttemptOver(PaymentFailed):
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an authorization, before an answer to it is read.
+    """An authorization at a time by the payer's clock, before an answer to it is read.
 
-    `is_repeated` says that it was sent before without a clear answer. For `left_s` seconds it may
-    be used; none are left long after validBefore. `question` asks the token whether it was used.
-    `is_open`: by the payer's clock, validBefore is more than a minute away. `note` is what else to
-    say if it is refused.
+    `is_repeated` says that it was sent before without a clear answer; `note` is what else to say if
+    it is refused.
     """
 
+    auth: Authorization
+    now_s: int
     is_repeated: bool
-    left_s: int
-    question: str
-    is_open: bool = False
     note: str = ""
+
+    @property
+    def left_s(self) -> int:
+        """For how many seconds it may be used; none are left long after validBefore."""
+        return self.auth.valid_before + EXPIRY_MARGIN_S - self.now_s
 
     @property
     def clocks(self) -> str:
         """What to say if the server calls it expired; empty if it may be so."""
         differ = " By this payer's clock it has not expired: the two clocks differ, and until they "
-        return f"{differ}agree, whatever else it signs is refused, too." if self.is_open else ""
+        is_open = self.now_s + CLOCK_SKEW_S < self.auth.valid_before
+        return f"{differ}agree, whatever else it signs is refused, too." if is_open else ""
 
     @property
     def is_expired(self) -> bool:
@@ -64,8 +78,14 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
             return f"{repeat}; it may be used for another {self.left_s} s.{self.note}"
         return (
             f"{repeat} until the server refuses that one. It cannot be used any more; whether it "
-            f"was, the token tells: {self.question}. If it was not, a new PaymentAuth may pay."
+            f"was, the token tells: {question(self.auth)}. If it was not, a new PaymentAuth may "
+            "pay."
         )
+
+
+def question(auth: Authorization) -> str:
+    """Return the call of the token that tells whether an authorization was used."""
+    return f"authorizationState({checksum(auth.from_)}, {to_hex(auth.nonce)})"
 
 
 class AlreadyPaid(msgspec.Struct, frozen=True):

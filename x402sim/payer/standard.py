@@ -47,7 +47,6 @@ from x402sim.protocol.x402 import (
     domain_of,
     encode_payment,
     network_name,
-    read_payment,
     read_required as read_header,
     read_settlement,
 )
@@ -145,7 +144,9 @@ def choose(required: AnyRequired, network: Network, over_caps: OverCaps) -> Stan
     One that is settled before the server works comes after the others.
     """
     version: Version = 1 if isinstance(required, RequiredV1) else 2
-    about = required.resource if isinstance(required, RequiredV2) else None
+    about, takes_names = None, False
+    if isinstance(required, RequiredV2):
+        about, takes_names = required.resource, PAYMENT_IDENTIFIER in (required.extensions or {})
     rejected: list[Rejected] = []
     ways: list[AnyRequirements] = sorted(required.accepts[:MOST_WAYS], key=_is_settled_first)
     for number, each in enumerate(ways, 1):
@@ -155,7 +156,7 @@ def choose(required: AnyRequired, network: Network, over_caps: OverCaps) -> Stan
         if not why and not over:
             later = "another way to pay comes first"
             others = (*rejected, *(Rejected(_in_words(way), later) for way in ways[number:]))
-            return StandardOffer(version, each, amount_base, about, others, _takes_names(required))
+            return StandardOffer(version, each, amount_base, about, others, takes_names)
         rejected.append(Rejected(_in_words(each), why or over, is_too_much=not why))
     listed = "; ".join(f"{number}. {each}" for number, each in enumerate(rejected, 1))
     is_over = any(each.is_too_much for each in rejected)
@@ -163,12 +164,6 @@ def choose(required: AnyRequired, network: Network, over_caps: OverCaps) -> Stan
         "the 402 offers no way to pay that this payer can take; nothing was signed. "
         + (listed or "It offers none at all")
     )
-
-
-def _takes_names(required: AnyRequired) -> bool:
-    """Tell whether a 402 offers the extension payment-identifier."""
-    extensions = required.extensions if isinstance(required, RequiredV2) else None
-    return PAYMENT_IDENTIFIER in (extensions or {})
 
 
 def _is_settled_first(offered: AnyRequirements) -> bool:
@@ -216,8 +211,8 @@ def sign(
     *,
     by: Wallet | None = None,
     changes: Mapping[str, Any] | None = None,
-) -> str:
-    """Return the payment header for an offer, with a new authorization; raises `ValueError`.
+) -> tuple[Authorization, str]:
+    """Return a new authorization for an offer, and its payment header; raises `ValueError`.
 
     Its window ends when the server says, but at most `max_window_s` from now. A defective payer
     makes `changes` to the authorization, or lets another wallet sign: `by`.
@@ -231,12 +226,7 @@ def sign(
     auth = changed(auth, changes or {})
     extensions = named(wallet.name_of(auth)) if offer.takes_names else None
     signature = (by or wallet).sign(auth, network.domain)
-    return encode_payment(auth, signature, offer.accepted, offer.about, extensions)
-
-
-def authorization_in(offer: StandardOffer, header: str) -> Authorization:
-    """Return the authorization that a payment header of ours holds."""
-    return read_payment(offer.version, header).signed.authorization
+    return auth, encode_payment(auth, signature, offer.accepted, offer.about, extensions)
 
 
 def shortened(offer: StandardOffer, auth: Authorization) -> str:

@@ -180,12 +180,13 @@ class PayerClient:
     def _sign_one_step(self, required: Answer, by: Wallet | None, wrong: dict[str, Any]) -> str:
         if required.standard_offer is None:
             raise PaymentFailed(f"no payment in one step is offered: {required.error}")
-        network = self.network
-        offer = standard.choose(read_required(required.standard_offer), network, lambda _: "")
-        now_s = self.now_s()
-        return standard.sign(
-            offer, self.wallet, network, now_s, AFTER_SIGNING_S, by=by, changes=wrong
+        required_v2 = read_required(required.standard_offer)
+        offer = standard.choose(required_v2, self.network, lambda _: "")
+        now_s, most_s = self.now_s(), AFTER_SIGNING_S
+        _, header = standard.sign(
+            offer, self.wallet, self.network, now_s, most_s, by=by, changes=wrong
         )
+        return header
 
     def forge(self, header: str, *, spelling: Spelling = "hex", **changed: Any) -> str:
         """Return a header with fields of `wrong` (see `sign`) changed *after* signing."""
