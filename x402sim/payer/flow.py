@@ -258,9 +258,7 @@ def _guard(step: Send, extensions: dict[str, Any], deadline: Deadline | None) ->
     """Watch a request on its way; a deadline is one for a thread."""
     request, timeouts = step.request, extensions.get("timeout", {})
     origin = origin_of(request.url) if step.has_proof else None
-    guard = Guard(
-        extensions.get("trace"), origin=origin, deadline=deadline, is_async=deadline is None
-    )
+    guard = Guard(extensions.get("trace"), origin, deadline)
     request.extensions = extensions | {"trace": guard}
     if deadline is not None:
         request.extensions["timeout"] = {

@@ -23,19 +23,13 @@ class Guard:
     """Watches one request on its way, redirects included.
 
     With an `origin`, it refuses to send it to another one, or on more than three redirects. With a
-    `deadline`, every timeout ends there, until `release`. `inner` is the caller's own trace.
+    `deadline`, which is for a thread, every timeout ends there, until `release`. `inner` is the
+    caller's own trace.
     """
 
-    def __init__(
-        self,
-        inner: Trace | None,
-        *,
-        origin: str | None,
-        deadline: Deadline | None,
-        is_async: bool,
-    ) -> None:
+    def __init__(self, inner: Trace | None, origin: str | None, deadline: Deadline | None) -> None:
         self._inner, self._origin, self._deadline = inner, origin, deadline
-        self._is_async, self._sent = is_async, 0
+        self._sent = 0
         self._sending: Any = None
 
     def __call__(self, event: str, info: dict[str, Any]) -> Coroutine[Any, Any, Any] | None:
@@ -50,7 +44,7 @@ class Guard:
         if self._inner is not None:
             found: Coroutine[Any, Any, Any] | None = self._inner(event, info)
             return found
-        return _nothing() if self._is_async else None
+        return _nothing() if self._deadline is None else None
 
     def release(self, extensions: dict[str, Any]) -> None:
         """Leave the rest, the body of the answer, to the timeouts of the caller's client."""
