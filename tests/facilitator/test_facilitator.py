@@ -208,14 +208,6 @@ def test_the_version_in_the_head_is_read(desk, path, named, status):
         assert response.json() == said
 
 
-def test_another_version_inside_the_payment_header_is_refused(desk):
-    """Decision 2.3/other-version."""
-    body = asking(altered(x402Version=2))
-    assert desk.post(VERIFY, body) == invalid("Invalid Base64 paymentHeader")
-    assert desk.post(SETTLE, body) == failed("Invalid Base64 paymentHeader")
-    assert_untouched(desk.driver)
-
-
 # --- verify --------------------------------------------------------------------------
 
 
@@ -266,6 +258,7 @@ BAD_HEADERS = [
     pytest.param("", id="empty"),
     pytest.param(base64.b64encode(b"{").decode(), id="half a JSON"),
     pytest.param(altered(value="-1"), id="negative value"),
+    pytest.param(altered(x402Version=2), id="version 2"),  # decision 2.3/other-version
     pytest.param(altered(signature="0x0x" + "00" * 65), id="signature 0x0x"),
 ]
 
@@ -359,19 +352,10 @@ def test_settle_translates_the_tokens_revert_reason(desk, before, auth, reason):
         desk.driver.send(before)
     else:
         desk.driver.now[0] += before
-    assert_refused(desk, auth, reason)
-
-
-def assert_refused(desk: Desk, auth: Authorization, reason: str) -> None:
     sent, balances = len(desk.driver.state.transactions), dict(desk.driver.state.balances)
-    answer = desk.post(
-        SETTLE,
-        asking(header(auth), payTo=checksum(auth.to), maxAmountRequired=str(auth.value)),
-    )
-    del answer["timestamp"]
-    expected = failed(reason)
-    del expected["timestamp"]
-    assert answer == expected
+    wanted = {"payTo": checksum(auth.to), "maxAmountRequired": str(auth.value)}
+    answer = desk.post(SETTLE, asking(header(auth), **wanted))
+    assert answer == failed(reason) | {"timestamp": answer["timestamp"]}
     assert desk.driver.state.balances == balances
     assert len(desk.driver.state.transactions) == sent  # tried first, so a refusal costs no gas
 
@@ -400,12 +384,6 @@ def test_a_replaced_transaction_fails_on_chain(desk, monkeypatch):
     assert desk.post(SETTLE, asking()) == failed("Transaction failed on-chain")
 
 
-async def until_all_wait() -> None:
-    """Let every task run until it waits for something."""
-    for _ in range(100):
-        await asyncio.sleep(0)
-
-
 @pytest.mark.clause("5/nonce-once")
 def test_the_same_payment_settled_twice_at_once_moves_money_once():
     desk = Desk()
@@ -413,7 +391,8 @@ def test_the_same_payment_settled_twice_at_once_moves_money_once():
 
     async def twice() -> list[httpx.Response]:
         asks = [asyncio.create_task(desk.ask("POST", SETTLE, json=asking())) for _ in range(2)]
-        await until_all_wait()
+        for _ in range(100):  # until each of them waits for the block
+            await asyncio.sleep(0)
         assert len(desk.driver.state.waiting) == 2
         await desk.driver.ledger.mine()
         return await asyncio.gather(*asks)
