@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.payer.shop import Reply, Shop, payer
+from tests.payer.shop import Reply, Shop, opened, payer
 from tests.rig import ServiceRig, scene
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
 
@@ -122,14 +122,7 @@ def test_any_other_body_is_paid_for_with_its_path(body: bytes) -> None:
 def test_a_session_payer_whose_budget_is_changed_asks_for_that() -> None:
     """Its first deposit has opened no session yet."""
     troubles: list[Reply] = [(503, {})]
-    shop = Shop()
-
-    def serve(proof: str | None) -> Reply | None:
-        if proof is None or proof.startswith("session_"):
-            return (200, {}) if proof else None
-        return troubles.pop() if troubles else (201, {"sessionId": f"session_{proof}"})
-
-    shop.serves = serve
+    shop = Shop(serves=lambda proof: troubles.pop() if proof and troubles else opened(proof))
     auth = SessionAuth(Wallet.create(), max_spend="1.00", max_sessions=2)
     with shop.client(auth) as http:
         with pytest.raises(PaymentFailed, match="not opened"):

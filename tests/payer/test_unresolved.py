@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.bounded.hostile_peer import wanted
-from tests.payer.shop import URL, Reply, Shop, all_at_once, receipt, served
+from tests.payer.shop import LOST, URL, Reply, Shop, all_at_once, opened, receipt, served
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, SpendingCapExceeded, Wallet
 from x402sim.clock import Clock
 from x402sim.payer.errors import PaidNotServed
@@ -47,12 +47,10 @@ class Till:
         """The payment ids that were settled."""
         self.shop = Shop(serves=served, settles=self._settle)
 
-    def _settle(self, body: dict[str, Any]) -> Reply:
+    def _settle(self, body: dict[str, Any]) -> Reply | Exception:
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if answer is None:
-            raise httpx.ReadTimeout("lost")
         if answer != PAID:
-            return answer
+            return answer or LOST
         self.paid.add(body["paymentId"])
         return receipt(body)
 
@@ -285,13 +283,7 @@ def test_a_payment_id_without_an_answer_is_not_over(status: int, settlements: in
 
 def test_a_connection_that_breaks_while_the_id_is_shown_keeps_the_payment() -> None:
     till = Till(None, STALE)
-
-    def lose(proof: str | None) -> Reply | None:
-        if proof:
-            raise httpx.ReadTimeout("lost")
-        return None
-
-    till.shop.serves = lose
+    till.shop.serves = lambda proof: LOST if proof else None
     till.ask()
     for _ in range(2):
         till.wait()
@@ -310,13 +302,6 @@ def test_many_tasks_at_once_sign_one_other_at_most(answer: Reply, signed: int) -
 
 
 # --- sessions ---------------------------------------------------------------------------------
-
-
-def opened(proof: str | None) -> Reply | None:
-    """Open a session for any payment id, and serve any session."""
-    if proof is None:
-        return None
-    return (200, {}) if proof.startswith("session_") else (201, {"sessionId": f"session_{proof}"})
 
 
 @pytest.mark.parametrize(
