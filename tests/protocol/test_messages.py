@@ -100,9 +100,8 @@ WIRE = {
     cronos.FacilitatorRequest: {
         "x402Version": 1,
         "paymentHeader": "e30=",
-        "paymentRequirements": REQUIREMENTS,
+        "paymentRequirements": CORE,
     },
-    cronos.VerifyRequest: {"x402Version": 1, "paymentHeader": "e30=", "paymentRequirements": CORE},
     cronos.VerifyAnswer: {"isValid": True, "invalidReason": None},
     cronos.Settled: {
         "event": "payment.settled",

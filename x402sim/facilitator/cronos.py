@@ -31,7 +31,9 @@ from x402sim.protocol.messages import wire_name
 from x402sim.protocol.rules import Invalid
 from x402sim.text.times import iso
 
-_FIELDS = ", ".join(field.encode_name for field in msgspec.structs.fields(cronos.VerifyRequest))
+_FIELDS = ", ".join(
+    field.encode_name for field in msgspec.structs.fields(cronos.FacilitatorRequest)
+)
 INDEX = f"""\
 A facilitator, as the public Cronos facilitator documents it.
 GET  {cronos.HEALTH_PATH}
@@ -99,9 +101,11 @@ async def _asked(request: Request) -> Asked:
     if named is not None and named != str(cronos.VERSION):
         wanted = f"wanted {cronos.VERSION}, got {named[:40]}"
         raise web.Refused(400, f"Unsupported {cronos.VERSION_HEADER}", wanted)
-    body: cronos.VerifyRequest = web.parse(await web.read_body(request), cronos.VerifyRequest)
+    body: cronos.FacilitatorRequest = web.parse(
+        await web.read_body(request), cronos.FacilitatorRequest
+    )
     if body.x402_version != cronos.VERSION:
-        name = wire_name(cronos.VerifyRequest, "x402_version")
+        name = wire_name(cronos.FacilitatorRequest, "x402_version")
         wanted = f"wanted {cronos.VERSION}, got {body.x402_version}"
         raise web.Refused(400, f"Unsupported {name}", wanted)
     return Asked(present(body.payment_header).signed, body.payment_requirements)

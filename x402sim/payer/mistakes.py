@@ -21,12 +21,12 @@ from x402sim.protocol.networks import MAINNET, TESTNET, Network
 from x402sim.protocol.ways import Dialect
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
-    AnyRequirements,
-    RequirementsV1,
     Version,
-    encode_payment,
+    exact_payload,
+    from_base64,
     network_name,
     read_payment,
+    to_base64,
 )
 from x402sim.text.times import moment
 
@@ -249,39 +249,26 @@ def dialect_of(request: httpx.Request) -> Dialect:
 def request_of(draft: Draft, request: httpx.Request) -> httpx.Request:
     """Return the request with the payment of a draft instead of its own, newly signed."""
     signature = draft.signer.sign(draft.auth, draft.signed_for.domain)
-    if draft.dialect is Dialect.TWO_STEPS:
-        return _in_two_steps(draft, request, signature)
-    name = PAYMENT_HEADERS[version := _version(draft.dialect)]
-    payment = read_payment(version, request.headers[name])
-    network, asset = network_name(version, draft.named), checksum(draft.named.asset)
-    accepted: AnyRequirements = RequirementsV1(  # of which version 1 sends scheme and network
-        scheme=payment.signed.scheme,
-        network=network,
-        max_amount_required="",
-        asset=asset,
-        pay_to="",
-        max_timeout_seconds=0,
-    )
-    if payment.accepted is not None:
-        accepted = structs.replace(payment.accepted, network=network, asset=asset)
-    about = payment.resource and structs.replace(payment.resource, url=draft.resource)
-    header = encode_payment(draft.auth, signature, accepted, about)
     headers = httpx.Headers(request.headers)
-    headers[name] = header
-    return _copy(request, headers, request.content)
-
-
-def _in_two_steps(draft: Draft, request: httpx.Request, signature: bytes) -> httpx.Request:
-    body: dict[str, Any] = decode(request.content, dict[str, Any])
-    spelling: Spelling = "hex" if body["paymentHeader"].startswith("0x") else "base64"
-    header = encode_header(draft.auth, signature, draft.named, spelling)
-    wanted, changes = body["paymentRequirements"], {"resource": draft.resource}
-    said = settlement(draft.payment_id, header, wanted, changes)
-    return _copy(request, request.headers, encode(said))
-
-
-def _copy(request: httpx.Request, headers: httpx.Headers, content: bytes) -> httpx.Request:
-    kept = [(name, each) for name, each in headers.items() if name.lower() != "content-length"]
+    if draft.dialect is Dialect.TWO_STEPS:
+        body: dict[str, Any] = decode(request.content, dict[str, Any])
+        spelling: Spelling = "hex" if body["paymentHeader"].startswith("0x") else "base64"
+        header = encode_header(draft.auth, signature, draft.named, spelling)
+        wanted, changes = body["paymentRequirements"], {"resource": draft.resource}
+        content = encode(settlement(draft.payment_id, header, wanted, changes))
+    else:
+        name = PAYMENT_HEADERS[version := _version(draft.dialect)]
+        said: dict[str, Any] = decode(from_base64(headers[name]), dict[str, Any])
+        said["payload"] = exact_payload(draft.auth, signature)
+        said.pop("extensions", None)  # they name the right payment
+        terms = said if version == 1 else said["accepted"]
+        terms["network"] = network_name(version, draft.named)
+        if version == 2:
+            terms["asset"] = checksum(draft.named.asset)
+        if "resource" in said:
+            said["resource"]["url"] = draft.resource
+        headers[name], content = to_base64(said), request.content
+    headers.pop("Content-Length", None)  # httpx counts anew
     return httpx.Request(
-        request.method, request.url, headers=kept, content=content, extensions=request.extensions
+        request.method, request.url, headers=headers, content=content, extensions=request.extensions
     )

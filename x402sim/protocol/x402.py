@@ -361,7 +361,7 @@ class Supported(Wire, frozen=True):
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
-def to_base64(message: Wire) -> str:
+def to_base64(message: Any) -> str:
     """Return a message as the text of a header."""
     return base64.b64encode(encode(message)).decode()
 
