@@ -16,9 +16,9 @@ from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.flow import PROOFS, FlowAuth
+from x402sim.payer.guard import origin_of
 from x402sim.payer.mistakes import Draft, Mistake, dialect_of, draft_of, request_of
 from x402sim.payer.reading import UNKNOWN
-from x402sim.payer.redirects import origin_of
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.wallet import Wallet
 from x402sim.payer.watched import Exchange, Watched, pays
@@ -29,7 +29,7 @@ from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.protocol.phrase import KNOWN, keys_of
-from x402sim.protocol.refusals import is_final, refusal_named
+from x402sim.protocol.refusals import Refusal, is_final
 from x402sim.protocol.ways import Dialect, Way, object_in, ways_in
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
@@ -291,7 +291,7 @@ def failure(failed: PaymentFailed | httpx.HTTPError, purchase: Purchase) -> str:
     body = {} if answer is None else _body(answer)
     error, final = str(body.get("error")), body.get("final")
     if answer is not None and is_final(error, final if isinstance(final, bool) else None):
-        refusal = refusal_named(error)
+        refusal = Refusal.named(error)
         remedy = refusal.row.remedy if refusal else ""
         return why if remedy in why else f"{why}. {remedy}"
     if isinstance(failed, httpx.HTTPError):

@@ -10,8 +10,8 @@ import msgspec
 
 from x402sim.payer.core import proofs, settlement
 from x402sim.payer.flow import Turn
+from x402sim.payer.guard import origin_of
 from x402sim.payer.reading import Sent
-from x402sim.payer.redirects import origin_of
 from x402sim.payer.standard import StandardOffer, proof, shortened
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.eip3009 import Authorization

@@ -14,7 +14,7 @@ from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, decode
 from x402sim.protocol.networks import Network
-from x402sim.protocol.refusals import Refusal, refusal_named
+from x402sim.protocol.refusals import Refusal
 
 CLOCK_SKEW_S = 60
 BLOCK_S = 15
@@ -224,7 +224,7 @@ def _read_error(response: httpx.Response, body: Any) -> _Error:
         for refusal in Refusal
         if any(refusal.text in value if anywhere else refusal.text == value for value in values)
     }
-    refusal = refusal_named(text) if isinstance(text, str) else None
+    refusal = Refusal.named(text) if isinstance(text, str) else None
     if refusal is None and len(found) == 1:
         refusal = found.pop()
     if success is True:

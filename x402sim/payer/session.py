@@ -14,8 +14,8 @@ from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import proofs
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
 from x402sim.payer.flow import PROOFS, Flow, FlowAuth, Send, Steps, Turn, post, send
+from x402sim.payer.guard import origin_of
 from x402sim.payer.reading import is_header_value, quoted
-from x402sim.payer.redirects import origin_of
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import BadMessage, SessionRequest, Wire, decode
 from x402sim.protocol.money import to_base, to_decimal
