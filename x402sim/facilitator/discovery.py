@@ -102,15 +102,16 @@ class Catalogue:
 def _item(payment: StandardPayment, accepted: AnyRequirements, at: str) -> Item | None:
     """Return the entry of what was paid for; None if it does not declare itself."""
     if isinstance(accepted, RequirementsV1):
-        sent = (accepted.output_schema or {}).get("input")
-        if not (isinstance(sent, dict) and sent.get("discoverable", True)):
-            return None
-        url, about, mime = accepted.resource, accepted.description, accepted.mime_type
-        extensions, kind = None, sent.get("type")
+        match accepted.output_schema:
+            case {"input": dict(sent)} if sent.get("discoverable", True):
+                url, about, mime = accepted.resource, accepted.description, accepted.mime_type
+                extensions, kind = None, sent.get("type")
+            case _:
+                return None
     else:
-        if payment.resource is None or (extensions := declared_in(payment.extensions)) is None:
+        named, extensions = payment.resource, declared_in(payment.extensions)
+        if named is None or extensions is None:
             return None
-        named = payment.resource
         url, about, mime = named.url, named.description, named.mime_type
         kind = extensions[BAZAAR]["info"]["input"]["type"]
     return Item(
