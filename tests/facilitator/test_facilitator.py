@@ -157,28 +157,10 @@ def test_supported_lists_the_one_kind_of_payment(desk):
 both = pytest.mark.parametrize("path", [VERIFY, SETTLE])
 
 
-def lacking(name: str) -> dict:
-    body = asking()
-    del (body if name in body else body["paymentRequirements"])[name]
-    return body
-
-
 @both
 @pytest.mark.parametrize(
     "content",
-    [
-        pytest.param(b"", id="nothing"),
-        pytest.param(b"{", id="half a JSON"),
-        pytest.param(b"[]", id="an array"),
-        pytest.param(b"\xff", id="no UTF-8"),
-        *(
-            pytest.param(json.dumps(lacking(name)).encode(), id=f"no {name}")
-            for name in ("x402Version", "paymentHeader", "paymentRequirements", *REQUIREMENTS)
-        ),
-        pytest.param(json.dumps(asking(maxAmountRequired=10000)).encode(), id="amount a number"),
-        pytest.param(json.dumps(asking(maxTimeoutSeconds="300")).encode(), id="timeout a string"),
-        pytest.param(json.dumps(asking() | {"paymentHeader": None}).encode(), id="header null"),
-    ],
+    [b"", b"{", b"[]", b"\xff", b"{}", json.dumps(asking(maxTimeoutSeconds="300")).encode()],
 )
 def test_a_malformed_body_is_a_400(desk, path, content):
     response = desk.request("POST", path, content=content)
@@ -254,16 +236,16 @@ def test_every_row_of_verification_has_a_case():
     assert {rule.clause for rule in VERIFICATION} == set(UNFIT)
 
 
-BAD_HEADERS = [
-    pytest.param("", id="empty"),
-    pytest.param(base64.b64encode(b"{").decode(), id="half a JSON"),
-    pytest.param(altered(value="-1"), id="negative value"),
-    pytest.param(altered(x402Version=2), id="version 2"),  # decision 2.3/other-version
-    pytest.param(altered(signature="0x0x" + "00" * 65), id="signature 0x0x"),
-]
-
-
-@pytest.mark.parametrize("bad", BAD_HEADERS)
+@pytest.mark.parametrize(
+    "bad",
+    [
+        pytest.param("", id="empty"),
+        pytest.param(base64.b64encode(b"{").decode(), id="half a JSON"),
+        pytest.param(altered(value="-1"), id="negative value"),
+        pytest.param(altered(x402Version=2), id="version 2"),  # decision 2.3/other-version
+        pytest.param(altered(signature="0x0x" + "00" * 65), id="signature 0x0x"),
+    ],
+)
 def test_a_malformed_header_has_its_own_reason(desk, bad):
     body = asking() | {"paymentHeader": bad}
     assert desk.post(VERIFY, body) == invalid("Invalid Base64 paymentHeader")

@@ -125,47 +125,42 @@ async def test_an_existing_session_is_spent_first(rig: ServiceRig) -> None:
 # --- hostile servers ---------------------------------------------------------------------
 
 
+CHANGED: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"maxAmountRequired": "100001"}, SpendingCapExceeded, r"asks for 0\.100001 .* 0\.10 "),
+    ({"maxAmountRequired": "1" + "0" * 70}, SpendingCapExceeded, "max_amount"),
+    ({"maxAmountRequired": "1e4"}, PaymentFailed, "1e4"),
+    ({"maxAmountRequired": "-1"}, PaymentFailed, "-1"),
+    ({"scheme": "upto"}, PaymentFailed, "scheme 'upto'"),
+    ({"network": "cronos-mainnet"}, PaymentFailed, "network 'cronos-mainnet'"),
+    ({"asset": "0x" + "1" * 40}, PaymentFailed, "asset"),
+    ({"resource": "/elsewhere"}, PaymentFailed, "resource '/elsewhere'"),
+    ({"payTo": "0x12"}, PaymentFailed, "0x12"),
+    ({"payTo": None}, PaymentFailed, "payTo"),
+    ({"maxTimeoutSeconds": -(10**12)}, PaymentFailed, "seconds to pay"),
+    ({"maxTimeoutSeconds": 0}, PaymentFailed, "seconds to pay"),
+    ({"maxTimeoutSeconds": 10**30}, PaymentFailed, "seconds to pay"),
+]
+UNREADABLE = [b"", b"<html>", b"{}", b"[]", b'{"x402Version": 1, "accepts": 5}']
+
+
+def offering(changed: dict[str, Any], payment_id: str = "pay_1") -> bytes:
+    offer = wanted("/x") | {"paymentId": payment_id}
+    offer["paymentRequirements"] |= changed
+    return json.dumps(offer).encode()
+
+
 @pytest.mark.parametrize(
-    ("changed", "error", "text"),
+    ("offer", "error", "text"),
     [
-        ({"maxAmountRequired": "100001"}, SpendingCapExceeded, r"asks for 0\.100001 .* 0\.10 "),
-        ({"maxAmountRequired": "1" + "0" * 70}, SpendingCapExceeded, "max_amount"),
-        ({"maxAmountRequired": "1e4"}, PaymentFailed, "1e4"),
-        ({"maxAmountRequired": "-1"}, PaymentFailed, "-1"),
-        ({"scheme": "upto"}, PaymentFailed, "scheme 'upto'"),
-        ({"network": "cronos-mainnet"}, PaymentFailed, "network 'cronos-mainnet'"),
-        ({"asset": "0x" + "1" * 40}, PaymentFailed, "asset"),
-        ({"resource": "/elsewhere"}, PaymentFailed, "resource '/elsewhere'"),
-        ({"payTo": "0x12"}, PaymentFailed, "0x12"),
-        ({"payTo": None}, PaymentFailed, "payTo"),
-        ({"maxTimeoutSeconds": -(10**12)}, PaymentFailed, "seconds to pay"),
-        ({"maxTimeoutSeconds": 0}, PaymentFailed, "seconds to pay"),
-        ({"maxTimeoutSeconds": 10**30}, PaymentFailed, "seconds to pay"),
+        *((offering(changed), error, text) for changed, error, text in CHANGED),
+        *((body, PaymentFailed, "no readable payment requirements") for body in UNREADABLE),
+        *(
+            (offering({}, no_header), PaymentFailed, "no usable payment id")
+            for no_header in ("\u00e9\u0131", "a\r\nX: y", "")
+        ),
     ],
 )
-def test_a_hostile_402_gets_no_signature(
-    changed: dict[str, Any], error: type[Exception], text: str
-) -> None:
-    offer = wanted("/x")
-    offer["paymentRequirements"] |= changed
-    refuses(json.dumps(offer).encode(), error, text)
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"<html>", b"{}", b"[]", b'{"x402Version": 1, "accepts": 5}']
-)
-def test_an_unreadable_402_says_so(body: bytes) -> None:
-    refuses(body, PaymentFailed, "no readable payment requirements")
-
-
-@pytest.mark.parametrize("payment_id", ["\u00e9\u0131", "a\r\nX: y", ""])
-def test_an_id_that_is_no_header_is_not_paid_for(payment_id: str) -> None:
-    offer = json.dumps(wanted("/x") | {"paymentId": payment_id}).encode()
-    refuses(offer, PaymentFailed, "no usable payment id")
-
-
-def refuses(offer: bytes, error: type[Exception], text: str) -> None:
-    """A 402 gets no signature."""
+def test_a_hostile_402_gets_no_signature(offer: bytes, error: type[Exception], text: str) -> None:
     shop, auth = Shop(serves=lambda _: (402, offer)), PaymentAuth(Wallet.create())
     with shop.client(auth) as http, pytest.raises(error, match=text):
         http.get(SHOP_URL)
@@ -187,16 +182,18 @@ async def test_other_answers_pass_through(rig: ServiceRig) -> None:
 
 
 @pytest.mark.parametrize(
-    "auth",
+    ("kind", "options", "payments"),
     [
-        lambda wallet: PaymentAuth(wallet, max_total="0.20"),
-        lambda wallet: PaymentAuth(wallet, max_total="0.20", reuse=False),
-        lambda wallet: SessionAuth(wallet, max_spend="0.20"),
+        (PaymentAuth, {"max_total": "0.20"}, 1),
+        (PaymentAuth, {"max_total": "0.20", "reuse": False}, 20),
+        (SessionAuth, {"max_spend": "0.20"}, 1),
     ],
-    ids=["one payment", "many payments", "one session"],
 )
-def test_one_object_serves_many_tasks_loop_after_loop(server: LocalServer, auth: Any) -> None:
-    pays = auth(server.wallets[4])
+def test_one_object_serves_many_tasks_loop_after_loop(
+    server: LocalServer, kind: Any, options: dict[str, Any], payments: int
+) -> None:
+    wallet = server.wallets[4]
+    pays, before = kind(wallet, **options), len(server.transfers(wallet.address))
 
     async def main() -> list[int]:
         limits = httpx.Limits(max_connections=20)
@@ -205,6 +202,7 @@ def test_one_object_serves_many_tasks_loop_after_loop(server: LocalServer, auth:
             return [response.status_code for response in await asyncio.gather(*asked)]
 
     assert [asyncio.run(main()) for _ in range(2)] == [[200] * 10] * 2
+    assert len(server.transfers(wallet.address)) - before == payments
 
 
 def test_one_session_serves_many_threads_at_once(server: LocalServer) -> None:

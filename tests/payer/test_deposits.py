@@ -38,25 +38,6 @@ async def test_each_session_has_the_terms_that_were_asked_for(rig: ServiceRig) -
     assert rig.earned == auth.signed_base == 70_000
 
 
-@scene
-async def test_without_reuse_each_request_opens_a_session(rig: ServiceRig) -> None:
-    auth = PaymentAuth(rig.alice, clock=rig.clock, reuse=False)
-    assert (await create(rig, auth, SMALL))["sessionId"] != (await create(rig, auth, SMALL))[
-        "sessionId"
-    ]
-    assert auth.signed_base == 20_000
-
-
-@scene
-async def test_a_quote_is_served_by_one_payment_whatever_its_body(rig: ServiceRig) -> None:
-    auth = PaymentAuth(rig.alice, clock=rig.clock)
-    for side in ("long", "short"):
-        order = {"pair": "BTC-USD", "side": side, "leverage": 10, "sizeUsd": 1000}
-        answer = await rig.http.post("/api/perp/quote", json=order, auth=auth)
-        assert answer.status_code == 200
-    assert auth.signed_base == 10_000
-
-
 def ids(shop: Shop) -> list[str | None]:
     return [proof for _, proof in shop.asked]
 

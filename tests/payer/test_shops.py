@@ -75,13 +75,6 @@ def threads_and_tasks_pay_once() -> None:
     assert len(shop.headers) == 1
 
 
-def test_many_tasks_at_once_share_one_payment_if_it_is_reused() -> None:
-    auth = payer()
-    answers = all_at_once(Shop(serves=served), auth, 10)
-    assert [answer.status_code for answer in answers] == [200] * 10
-    assert auth.signed_base == 10_000
-
-
 def test_a_payment_that_was_served_is_followed_by_another_when_it_has_expired() -> None:
     good: set[str | None] = set()
     shop, auth = Shop(serves=lambda proof: (200, {}) if proof in good else None), payer()
