@@ -292,35 +292,28 @@ class PaymentAuth(FlowAuth):
         return f"{to_decimal(amount_base, self.network.decimals)} {self.network.token_symbol}"
 
     def _resend(self, wanted: PaidRequest) -> Maybe:
-        """Send the payments again whose outcome is not known, until one is settled.
+        """Send the payment again whose outcome is not known; it is settled, over, or raised.
 
         One that is over is shown once, in case the server has it after all; returns the answer to
         that, unless it is a 402.
         """
-        while wanted.bought.unknown:
-            payment = wanted.bought.unknown.pop()
-            try:
-                return (yield from self._settle(wanted, payment))
-            except AttemptOver:
-                if isinstance(payment.offer, StandardOffer):
-                    continue
-                shown = yield from self._show_last(wanted, payment)
-                if shown.status_code == 402:
-                    continue
-                return shown
-        return None
-
-    def _show_last(self, wanted: PaidRequest, payment: Payment) -> Flow:
-        """Show a payment that the server says was not made; it stays unless the answer tells."""
         bought = wanted.bought
-        bought.unknown.append(payment)
+        if (payment := bought.unknown) is None:
+            return None
+        try:
+            return (yield from self._settle(wanted, payment))
+        except AttemptOver:
+            if isinstance(payment.offer, StandardOffer):
+                return None
+        bought.unknown = payment  # it stays unless the answer tells
         response = yield from _send(wanted, payment.proof)
         if not says_nothing(response):
-            bought.unknown.remove(payment)
-            if response.status_code != 402:
-                payment.hint = f"{response.status_code} when it was shown"
-                bought.unserved.append(payment)
-                self._note_served(wanted, payment, response)
+            bought.unknown = None
+            if response.status_code == 402:
+                return None
+            payment.hint = f"{response.status_code} when it was shown"
+            bought.unserved.append(payment)
+            self._note_served(wanted, payment, response)
         return response
 
     def _settle(self, wanted: PaidRequest, payment: Payment) -> Maybe:
@@ -333,13 +326,13 @@ class PaymentAuth(FlowAuth):
         """
         bought, sent = wanted.bought, payment.sent(self.clock.now_s())
         payment.is_sent = True
-        bought.unknown.append(payment)
+        bought.unknown = payment
         try:
             if isinstance(payment.offer, StandardOffer):
                 response = yield from _send(wanted, payment.proof, f"{UNKNOWN}. {sent.again}")
                 if response.status_code != 402:
                     if wanted.is_served(response):
-                        bought.unknown.remove(payment)
+                        bought.unknown = None
                     said = settlement_in(response, payment.offer.version)
                     if said is not None and said.success:
                         self.settlements.append(said)
@@ -352,9 +345,9 @@ class PaymentAuth(FlowAuth):
         except httpx.HTTPError as error:
             raise PaymentFailed(f"{UNKNOWN}: {error}. {sent.again}") from error
         except AttemptOver:
-            bought.unknown.remove(payment)
+            bought.unknown = None
             raise
-        bought.unknown.remove(payment)
+        bought.unknown = None
         bought.unserved.append(payment)
         if isinstance(answer, Receipt):
             payment.receipt = answer

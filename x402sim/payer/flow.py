@@ -109,8 +109,6 @@ What makes an answer unreadable is raised where its request was yielded.
 """
 Maybe = Generator[Step, httpx.Response | None, httpx.Response | None]
 """A part of a flow that may have its last answer to return."""
-Steps = Generator[Step, httpx.Response | None, None]
-"""A part of a flow that has no answer to return."""
 
 
 def send(step: Send) -> Flow:

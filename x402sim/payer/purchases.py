@@ -65,8 +65,8 @@ class Purchases(msgspec.Struct):
     turn: Turn = msgspec.field(default_factory=Turn)
     granted: str | None = None
     """A payment id that was served, to be used again."""
-    unknown: list[Payment] = msgspec.field(default_factory=list)
-    """Payments that were sent to the server, and may have been made or may still be."""
+    unknown: Payment | None = None
+    """The payment that was sent to the server, and may have been made or may still be."""
     unserved: list[Payment] = msgspec.field(default_factory=list)
     """Payments that were made, and bought nothing yet."""
 
