@@ -25,7 +25,7 @@ from x402sim.payer.watched import Exchange, Watched, pays
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.findings import in_units
-from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.messages import decode
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.protocol.phrase import KNOWN, keys_of
@@ -37,7 +37,7 @@ from x402sim.protocol.x402 import (
     RESPONSE_HEADERS,
     VERSIONS,
     Version,
-    from_base64,
+    json_in,
 )
 from x402sim.text.times import distance, moment, readable
 from x402sim.world.control.messages import Account, Who, network_of
@@ -267,10 +267,8 @@ def _body(response: httpx.Response) -> dict[str, Any]:
 
 
 def _in_header(response: httpx.Response, name: str) -> dict[str, Any]:
-    try:
-        return object_in(from_base64(response.headers.get(name, ""))) or {}
-    except BadMessage:
-        return {}
+    said = json_in(response.headers.get(name))
+    return said if isinstance(said, dict) else {}
 
 
 def _receipt(response: httpx.Response) -> dict[str, Any]:

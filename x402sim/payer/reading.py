@@ -12,7 +12,7 @@ import msgspec
 from x402sim.payer.errors import PaymentFailed
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, decode
+from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, decode, decoded
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
 
@@ -150,13 +150,12 @@ def read_settlement(response: httpx.Response, sent: Sent) -> Receipt | AlreadyPa
     Raises `AttemptOver` if the payment was refused and is over, and `PaymentFailed` if it was not
     made or may still be, and the same header should be sent again.
     """
-    body = _json(response)
+    body = decoded(response.content)
     if response.status_code == 200 and isinstance(body, dict) and body.get("success") is True:
-        try:
-            receipt: Receipt = decode(response.content, Receipt)
-        except BadMessage:
+        receipt: Receipt | None = decoded(response.content, Receipt)
+        if receipt is None:
             seen = f"200 {quoted(response)}"
-            raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {sent.again}") from None
+            raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {sent.again}")
         return receipt
     error = _read_error(response, body)
     if _is_made(error, sent):
@@ -251,14 +250,6 @@ def _read_error(response: httpx.Response, body: Any) -> _Error:
 def says_nothing(response: httpx.Response) -> bool:
     """Tell whether an answer says nothing of the payment: a 5xx, or a refusal of any request."""
     return response.is_server_error or response.status_code in _SAYS_NOTHING
-
-
-def _json(response: httpx.Response) -> Any:
-    """Return the JSON of a body; None if it is something else."""
-    try:
-        return decode(response.content, Any)
-    except BadMessage:
-        return None
 
 
 def _strings(response: httpx.Response, body: Any) -> list[str]:

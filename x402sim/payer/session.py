@@ -18,7 +18,7 @@ from x402sim.payer.flow import PROOFS, Flow, FlowAuth, Send, Step, Turn, post, s
 from x402sim.payer.guard import origin_of
 from x402sim.payer.reading import is_header_value, quoted
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.messages import BadMessage, SessionRequest, Wire, decode
+from x402sim.protocol.messages import SessionRequest, Wire, decoded
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.text.arguments import explained
@@ -185,13 +185,12 @@ def _session_id(response: httpx.Response) -> str:
             f"the session was not opened: the server answered {response.status_code} "
             f"{quoted(response)}. {todo}"
         )
-    try:
-        view: _SessionAnswer = decode(response.content, _SessionAnswer)
-    except BadMessage as error:
+    view: _SessionAnswer | None = decoded(response.content, _SessionAnswer)
+    if view is None:
         raise PaymentFailed(
             f"the answer names no session: the server answered {response.status_code} "
             f"{quoted(response)}"
-        ) from error
+        )
     if not is_header_value(view.session_id):
         raise PaymentFailed(
             f"the session has no usable id: {view.session_id[:80]!r} cannot be sent as a header"

@@ -5,6 +5,7 @@ of it. A server may be hostile or broken, so every field is checked before it is
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -268,7 +269,10 @@ def read_refusal(response: httpx.Response, offer: StandardOffer, sent: Sent) -> 
     this payment can have used it. Raises `AttemptOver` if it has expired, and `PaymentFailed` if it
     may still be used: a server that refuses a payment has it all the same.
     """
-    settlement, reason = settlement_in(response, offer.version), _reason(response, offer)
+    settlement, reason = settlement_in(response, offer.version), ""
+    with suppress(BadMessage):
+        required = read_standard(response, offer.version)
+        reason = (required.error if required else None) or ""
     if settlement is not None:
         reason = settlement.error_reason or reason
     details = (settlement.error_message if settlement else None) or ""
@@ -283,12 +287,3 @@ def read_refusal(response: httpx.Response, offer: StandardOffer, sent: Sent) -> 
     if is_unclear or sent.is_repeated:
         raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {sent.again}")
     raise PaymentFailed(f"the payment was refused: {seen}. {sent.again}")
-
-
-def _reason(response: httpx.Response, offer: StandardOffer) -> str:
-    """Return why a 402 says that a payment is not accepted."""
-    try:
-        required = read_standard(response, offer.version)
-    except BadMessage:
-        return ""
-    return (required.error if required else None) or ""

@@ -8,7 +8,7 @@ from x402sim.events import ServiceName
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.shops import Choose, Shop
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.messages import AgentList, BadMessage, decode
+from x402sim.protocol.messages import AgentList, decoded
 from x402sim.protocol.networks import Network
 from x402sim.rng import Stream
 from x402sim.text.printable import described
@@ -74,11 +74,8 @@ async def look_around(clients: dict[ServiceName, PayerClient], order: Stream) ->
 
 
 def _shop(name: ServiceName, answer: Answer) -> Shop | None:
-    if answer.status != 200:
-        return None
-    try:
-        listed: AgentList = decode(answer.text.encode(), AgentList)
-    except BadMessage:
+    listed: AgentList | None = decoded(answer.text.encode(), AgentList)
+    if answer.status != 200 or listed is None:
         return None
     sellers = (each for each in listed.agents if each.resource == QUOTE)
     agent = next(sellers, None)

@@ -25,6 +25,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
+from x402sim.protocol.ways import object_in
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment, read_required
 from x402sim.world.control.messages import Sent
 from x402sim.world.stages.stage import OpenStage
@@ -78,7 +79,7 @@ class PayerClient:
             answer = Answer(None, {}, request.extensions["exchange"], broken=type(error).__name__)
         else:
             exchange = request.extensions["exchange"]
-            said, text = _object(response.content), response.text
+            said, text = object_in(response.content) or {}, response.text
             answer = Answer(response.status, said, exchange, text, headers=response.headers)
         self.stage.last_exchange = answer.exchange
         return answer
@@ -246,12 +247,3 @@ class PayerClient:
 
     async def _call(self, data: bytes) -> Sent:
         return await self.stage.transact(self._first_network, self.address, to_hex(data))
-
-
-def _object(content: bytes) -> dict[str, Any]:
-    """Return the JSON object of an answer; empty if the answer is not one."""
-    try:
-        body = decode(content, Any)
-    except BadMessage:
-        return {}
-    return body if isinstance(body, dict) else {}
