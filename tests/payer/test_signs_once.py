@@ -11,7 +11,7 @@ from tests.payer.shop import LOST, URL, Reply, Shop
 from tests.strategies import words
 from x402sim import PaymentAuth, PaymentFailed, Wallet
 from x402sim.clock import Clock
-from x402sim.payer.reading import EXPIRY_MARGIN_S
+from x402sim.payer.purchases import EXPIRY_MARGIN_S
 from x402sim.protocol.header import read_header
 
 NOT_PAID = ["Insufficient USDC balance", "Invalid signature", "Authorization expired"]

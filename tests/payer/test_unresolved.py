@@ -15,7 +15,7 @@ from tests.payer.shop import LOST, URL, Reply, Shop, all_at_once, opened, receip
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, SpendingCapExceeded, Wallet
 from x402sim.clock import Clock
 from x402sim.payer.errors import PaidNotServed
-from x402sim.payer.reading import EXPIRY_MARGIN_S
+from x402sim.payer.purchases import EXPIRY_MARGIN_S
 
 BALANCE = "Insufficient USDC balance"
 SIGNATURE = "Invalid signature"

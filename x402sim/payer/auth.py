@@ -4,7 +4,7 @@
 standard the repeated request itself pays. It signs no more than its caps allow, and nothing for a
 resource while an earlier payment for it may still be made or has bought nothing yet. Whether an
 authorization is sent again is decided by `reading.read_settlement` and `standard.read_refusal`, by
-the error that the server answered and by `reading.EXPIRY_MARGIN_S`.
+the error that the server answered and by `purchases.EXPIRY_MARGIN_S`.
 Clauses: 1/sign-settle-repeat.
 """
 
@@ -17,15 +17,13 @@ from msgspec.structs import replace
 
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB, Limits
-from x402sim.payer.core import proofs, signed_header
+from x402sim.payer.core import PAYMENT_ID, proofs, settlement, signed_header
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
 from x402sim.payer.flow import Flow, FlowAuth, Maybe, Send, post, send
 from x402sim.payer.purchases import Payment, Purchases, bought_by
 from x402sim.payer.reading import (
     UNKNOWN,
-    AlreadyPaid,
     AttemptOver,
-    question,
     read_settlement,
     says_nothing,
 )
@@ -33,12 +31,15 @@ from x402sim.payer.standard import (
     Choice,
     StandardOffer,
     choose,
+    proof,
     read_refusal,
     read_required,
     settlement_in,
+    shortened,
     sign,
 )
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
+from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import Spelling
 from x402sim.protocol.messages import PaymentRequired, Receipt
 from x402sim.protocol.money import parse_base, to_base, to_decimal
@@ -228,19 +229,19 @@ class PaymentAuth(FlowAuth):
     def _note_served(self, wanted: PaidRequest, payment: Payment, response: httpx.Response) -> None:
         if wanted.is_served(response):
             wanted.bought.unserved.remove(payment)
-            if self._reuse and isinstance(payment.offer, PaymentRequired):
-                wanted.bought.granted = payment.offer.payment_id
+            if self._reuse and payment.version is None:
+                wanted.bought.granted = payment.proof[PAYMENT_ID]
 
     def _not_served(self, wanted: PaidRequest) -> PaidNotServed:
         """Return the error of a server that took a payment and answers 402 again."""
         payment = wanted.bought.unserved[-1]
-        paid = f"{self._tokens(payment.auth.value)} with {payment.shown_id}"
+        paid = f"{self._tokens(payment.auth.value)} with {payment.shown}"
         if payment.receipt is not None:
             paid = f"was paid {paid} (transaction {payment.receipt.tx_hash[:80]})"
         else:
             paid = (
                 f"seems to have been paid {paid} (the server answered {payment.hint}; the token "
-                f"tells for certain: {question(payment.auth)})"
+                f"tells for certain: {payment.question})"
             )
         return PaidNotServed(
             f"{wanted.resource} {paid}, and answers 402 again; nothing more was signed. "
@@ -257,8 +258,7 @@ class PaymentAuth(FlowAuth):
                 else:
                     offer = choose(required, self.network, self._over_caps)
                     self.choices.append(Choice(wanted.resource, offer.chosen, offer.rejected))
-                    now_s, most_s = self.clock.now_s(), self.max_window_s
-                    payment = Payment(offer, *sign(offer, self.wallet, self.network, now_s, most_s))
+                    payment = self._sign_one_step(offer)
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
             self.signed_base += payment.auth.value
@@ -272,7 +272,25 @@ class PaymentAuth(FlowAuth):
         allowed_s = min(requirements.max_timeout_seconds, self.max_window_s)
         requirements = replace(requirements, max_timeout_seconds=allowed_s)
         auth = self.wallet.authorize(requirements, self.clock.now_s())
-        return Payment(offer, auth, signed_header(auth, self.wallet, self.network, self._spelling))
+        header = signed_header(auth, self.wallet, self.network, self._spelling)
+        sent_back = msgspec.to_builtins(offer.payment_requirements)
+        return Payment(
+            auth=auth,
+            proof=proofs(offer.payment_id),
+            shown=f"payment id {offer.payment_id[:12]}…",
+            settlement=settlement(offer.payment_id, header, sent_back),
+        )
+
+    def _sign_one_step(self, offer: StandardOffer) -> Payment:
+        now_s, most_s = self.clock.now_s(), self.max_window_s
+        auth, header = sign(offer, self.wallet, self.network, now_s, most_s)
+        return Payment(
+            auth=auth,
+            proof=proof(offer, header),
+            shown=f"authorization {to_hex(auth.nonce)[:12]}…",
+            version=offer.version,
+            note=shortened(offer, auth),
+        )
 
     def _over_caps(self, amount_base: int) -> str:
         """Return why this amount is more than is allowed; "" if it is not."""
@@ -303,7 +321,7 @@ class PaymentAuth(FlowAuth):
         try:
             return (yield from self._settle(wanted, payment))
         except AttemptOver:
-            if isinstance(payment.offer, StandardOffer):
+            if payment.version is not None:
                 return None
         bought.unknown = payment  # it stays unless the answer tells
         response = yield from _send(wanted, payment.proof)
@@ -324,26 +342,26 @@ class PaymentAuth(FlowAuth):
         The payment is kept and sent again later unless the answer is final. That includes a
         connection that breaks: httpx then closes this generator.
         """
-        bought, sent = wanted.bought, payment.sent(self.clock.now_s())
-        payment.is_sent = True
+        bought = wanted.bought
+        payment.sent, payment.sent_s = payment.sent + 1, self.clock.now_s()
         bought.unknown = payment
         try:
-            if isinstance(payment.offer, StandardOffer):
-                response = yield from _send(wanted, payment.proof, f"{UNKNOWN}. {sent.again}")
+            if payment.version is not None:
+                response = yield from _send(wanted, payment.proof, f"{UNKNOWN}. {payment.again}")
                 if response.status_code != 402:
                     if wanted.is_served(response):
                         bought.unknown = None
-                    said = settlement_in(response, payment.offer.version)
+                    said = settlement_in(response, payment.version)
                     if said is not None and said.success:
                         self.settlements.append(said)
                     return response
-                answer: Receipt | AlreadyPaid = read_refusal(response, payment.offer, sent)
+                answer: Receipt | str = read_refusal(response, payment.version, payment)
             else:
-                request = post(wanted.ask.request, self._pay_path, payment.settlement())
+                request = post(wanted.ask.request, self._pay_path, payment.settlement)
                 response = yield from send(Send(request, True))
-                answer = read_settlement(response, sent)
+                answer = read_settlement(response, payment)
         except httpx.HTTPError as error:
-            raise PaymentFailed(f"{UNKNOWN}: {error}. {sent.again}") from error
+            raise PaymentFailed(f"{UNKNOWN}: {error}. {payment.again}") from error
         except AttemptOver:
             bought.unknown = None
             raise
@@ -353,7 +371,7 @@ class PaymentAuth(FlowAuth):
             payment.receipt = answer
             self.receipts.append(answer)
         else:
-            payment.hint = answer.seen
+            payment.hint = answer
         return None
 
 

@@ -10,22 +10,12 @@ import httpx
 import msgspec
 
 from x402sim.payer.errors import PaymentFailed
-from x402sim.protocol.crypto import checksum, to_hex
-from x402sim.protocol.eip3009 import Authorization
+from x402sim.payer.purchases import Payment
+from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, decode, decoded
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
 
-CLOCK_SKEW_S = 60
-BLOCK_S = 15
-EXPIRY_MARGIN_S = CLOCK_SKEW_S + BLOCK_S
-"""Seconds after validBefore until a payer takes it that an authorization cannot be used any more.
-
-The token compares validBefore with the time of a block, not with the payer's clock, which may be a
-minute fast; and a block is mined a little later than its time says. Even then the authorization may
-have been used before, and a chain that stood still may go on with an old time: so the margin alone
-ends nothing, a refusal of the server after it does.
-"""
 UNKNOWN = "it is not known whether the payment was made"
 _HEADER_VALUE = re.compile(r"[!-~]{1,256}")
 _HINTS = re.compile(
@@ -39,59 +29,6 @@ _SAYS_NOTHING = (408, 425, 429)
 
 class AttemptOver(PaymentFailed):
     """The server says that this payment was not made, and its authorization has expired."""
-
-
-class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """An authorization at a time by the payer's clock, before an answer to it is read.
-
-    `is_repeated` says that it was sent before without a clear answer; `note` is what else to say if
-    it is refused.
-    """
-
-    auth: Authorization
-    now_s: int
-    is_repeated: bool
-    note: str = ""
-
-    @property
-    def left_s(self) -> int:
-        """For how many seconds it may be used; none are left long after validBefore."""
-        return self.auth.valid_before + EXPIRY_MARGIN_S - self.now_s
-
-    @property
-    def clocks(self) -> str:
-        """What to say if the server calls it expired; empty if it may be so."""
-        differ = " By this payer's clock it has not expired: the two clocks differ, and until they "
-        is_open = self.now_s + CLOCK_SKEW_S < self.auth.valid_before
-        return f"{differ}agree, whatever else it signs is refused, too." if is_open else ""
-
-    @property
-    def is_expired(self) -> bool:
-        """Whether it cannot be used any more; it may have been used before."""
-        return self.left_s <= 0
-
-    @property
-    def again(self) -> str:
-        """What to do while it is not known whether the payment was made."""
-        repeat = "Repeat the request: it sends the same authorization again and signs no other"
-        if not self.is_expired:
-            return f"{repeat}; it may be used for another {self.left_s} s.{self.note}"
-        return (
-            f"{repeat} until the server refuses that one. It cannot be used any more; whether it "
-            f"was, the token tells: {question(self.auth)}. If it was not, a new PaymentAuth may "
-            "pay."
-        )
-
-
-def question(auth: Authorization) -> str:
-    """Return the call of the token that tells whether an authorization was used."""
-    return f"authorizationState({checksum(auth.from_)}, {to_hex(auth.nonce)})"
-
-
-class AlreadyPaid(msgspec.Struct, frozen=True):
-    """The server says that the payment is made, without a receipt: `seen` is its answer."""
-
-    seen: str
 
 
 class _Error(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,8 +81,8 @@ def read_offer(
     return offer
 
 
-def read_settlement(response: httpx.Response, sent: Sent) -> Receipt | AlreadyPaid:
-    """Return the receipt of a settled payment, or what says that it is made.
+def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str:
+    """Return the receipt of a settled payment, or else the answer that says that it is made.
 
     Raises `AttemptOver` if the payment was refused and is over, and `PaymentFailed` if it was not
     made or may still be, and the same header should be sent again.
@@ -155,25 +92,25 @@ def read_settlement(response: httpx.Response, sent: Sent) -> Receipt | AlreadyPa
         receipt: Receipt | None = decoded(response.content, Receipt)
         if receipt is None:
             seen = f"200 {quoted(response)}"
-            raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {sent.again}")
+            raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {payment.again}")
         return receipt
     error = _read_error(response, body)
-    if _is_made(error, sent):
-        return AlreadyPaid(error.seen)
+    if _is_made(error, payment):
+        return error.seen
     remedy = f" {error.refusal.row.remedy}" if error.refusal else ""
-    if _is_over(error, sent):
+    if _is_over(error, payment):
         raise AttemptOver(f"the payment was refused: {error.seen}.{remedy}")
     lacks_funds = error.refusal is Refusal.INSUFFICIENT_BALANCE
-    clocks = sent.clocks if error.refusal is Refusal.EXPIRED else ""
-    does_what = f"{remedy if lacks_funds else clocks} {sent.again}"
+    clocks = payment.clocks if error.refusal is Refusal.EXPIRED else ""
+    does_what = f"{remedy if lacks_funds else clocks} {payment.again}"
     if error.final is False and lacks_funds:
         raise PaymentFailed(f"the payment was not made yet: {error.seen}.{does_what}")
-    if _is_refusal(error) and not sent.is_repeated:
+    if _is_refusal(error) and not payment.is_repeated:
         raise PaymentFailed(f"the payment was refused: {error.seen}.{does_what}")
     raise PaymentFailed(f"{UNKNOWN}: the server answered {error.seen}.{does_what}")
 
 
-def _is_made(error: _Error, sent: Sent) -> bool:
+def _is_made(error: _Error, payment: Payment) -> bool:
     """Tell whether an error says that the payment is made; then no other is ever signed for it.
 
     That the nonce is used does, even if the server calls it final: the payer has drawn it at
@@ -186,7 +123,7 @@ def _is_made(error: _Error, sent: Sent) -> bool:
         case Refusal.NONCE_USED:
             return error.final is not False
         case _:
-            return sent.is_expired and error.final is None and error.is_no and error.hints
+            return payment.is_expired and error.final is None and error.is_no and error.hints
 
 
 def _is_refusal(error: _Error) -> bool:
@@ -196,12 +133,12 @@ def _is_refusal(error: _Error) -> bool:
     return error.refusal is not None and error.refusal.row.final is True
 
 
-def _is_over(error: _Error, sent: Sent) -> bool:
+def _is_over(error: _Error, payment: Payment) -> bool:
     """Tell whether a refusal ends a payment: only when its authorization has expired.
 
     Before, whoever refuses it can use it all the same, whatever is said of it.
     """
-    if not sent.is_expired:
+    if not payment.is_expired:
         return False
     to_resend = error.refusal is not None and error.refusal.row.resend
     return _is_refusal(error) or (error.final is None and error.is_no and not to_resend)

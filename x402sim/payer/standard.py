@@ -13,11 +13,10 @@ import msgspec
 
 from x402sim.payer.core import changed, proofs
 from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
+from x402sim.payer.purchases import Payment
 from x402sim.payer.reading import (
     UNKNOWN,
-    AlreadyPaid,
     AttemptOver,
-    Sent,
     is_header_value,
     read_offer,
     says_used,
@@ -262,28 +261,28 @@ def settlement_in(response: httpx.Response, version: Version) -> Settlement | No
         return None
 
 
-def read_refusal(response: httpx.Response, offer: StandardOffer, sent: Sent) -> AlreadyPaid:
-    """Read a 402 to a request that pays.
+def read_refusal(response: httpx.Response, version: Version, payment: Payment) -> str:
+    """Return the 402 to a request that pays, if it says that the authorization was used.
 
-    `AlreadyPaid` if it says that the authorization was used: its nonce was drawn at random, so only
-    this payment can have used it. Raises `AttemptOver` if it has expired, and `PaymentFailed` if it
-    may still be used: a server that refuses a payment has it all the same.
+    Its nonce was drawn at random, so only this payment can have used it. Raises `AttemptOver` if it
+    has expired, and `PaymentFailed` if it may still be used: a server that refuses a payment has it
+    all the same.
     """
-    settlement, reason = settlement_in(response, offer.version), ""
+    settlement, reason = settlement_in(response, version), ""
     with suppress(BadMessage):
-        required = read_standard(response, offer.version)
+        required = read_standard(response, version)
         reason = (required.error if required else None) or ""
     if settlement is not None:
         reason = settlement.error_reason or reason
     details = (settlement.error_message if settlement else None) or ""
     seen = f"402 {reason[:200]}: {details[:200]}".strip(" :")
     if says_used(reason) or reason == x402_reasons.STATE:
-        return AlreadyPaid(seen)
-    if sent.is_expired:
-        raise AttemptOver(f"the payment was refused: {seen}.{sent.note}")
+        return seen
+    if payment.is_expired:
+        raise AttemptOver(f"the payment was refused: {seen}.{payment.note}")
     if reason == x402_reasons.VALID_BEFORE:
-        seen += f".{sent.clocks}" if sent.clocks else ""
+        seen += f".{payment.clocks}" if payment.clocks else ""
     is_unclear = reason in _UNCLEAR or (settlement is not None and settlement.transaction)
-    if is_unclear or sent.is_repeated:
-        raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {sent.again}")
-    raise PaymentFailed(f"the payment was refused: {seen}. {sent.again}")
+    if is_unclear or payment.is_repeated:
+        raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {payment.again}")
+    raise PaymentFailed(f"the payment was refused: {seen}. {payment.again}")
