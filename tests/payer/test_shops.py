@@ -183,18 +183,6 @@ def virtually(auth: httpx.Auth, shop: Silence, act: Callable[[httpx.AsyncClient]
     return run_virtual(main)
 
 
-def test_a_settlement_has_a_deadline_and_the_same_header_follows() -> None:
-    shop, auth = Shop(serves=served), payer(deadline_s=120)
-
-    async def act(http: httpx.AsyncClient) -> None:
-        with pytest.raises(PaymentFailed, match=r"not known whether .* deadline_s = 120"):
-            await http.get(URL)
-        assert (await http.get(URL)).status_code == 200
-
-    assert virtually(auth, Silence(shop, 100_000.0), act) == pytest.approx(120, abs=1)
-    assert (len(shop.headers), auth.signed_base) == (1, 10_000)
-
-
 @pytest.mark.parametrize("deadline_s", [120, 30], ids=["before ours", "at the same moment"])
 def test_the_callers_own_deadline_has_priority(deadline_s: float) -> None:
     auth = payer(deadline_s=deadline_s)

@@ -115,20 +115,12 @@ def test_a_header_that_is_neither_hex_nor_base64_of_json_is_refused(text):
 
 
 NOT_OBJECTS = {
-    "array": [],
-    "no-version": {k: v for k, v in WIRE.items() if k != "x402Version"},
-    "no-payload": {k: v for k, v in WIRE.items() if k != "payload"},
-    "version-as-text": WIRE | {"x402Version": "1"},
-    "value-as-number": with_payload(value=10_000),
-    "valid-after-as-text": with_payload(validAfter="1700000000"),
-    "valid-after-fractional": with_payload(validAfter=1.5),
     "valid-after-negative": with_payload(validAfter=-1),
     "invalid-utf-8": b'{"scheme":"\xff"}',
     "two-values": b"{}{}",
     "bom": b"\xef\xbb\xbf{}",
     "huge-integer": b'{"x402Version":' + b"9" * 5000 + b"}",
     "deep-array": b"[" * 100_000,
-    "deep-unknown-field": b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
 }
 
 
