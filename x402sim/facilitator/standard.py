@@ -8,7 +8,6 @@ Decision: 4.1/standard-reasons.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -34,9 +33,10 @@ from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.differences import times, too_late
 from x402sim.protocol.discovery import BAZAAR
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.messages import BadMessage, RequiredPayment, decode
+from x402sim.protocol.messages import BadMessage, RequiredPayment, decode, decoded
 from x402sim.protocol.rules import StandardTerms
 from x402sim.protocol.supported import SCHEME, Unsupported, unsupported_in
+from x402sim.protocol.ways import network_called, object_in
 from x402sim.protocol.x402 import (
     AnyRequirements,
     RequirementsV1,
@@ -68,11 +68,14 @@ class _Unread(Exception):
 class _Read(msgspec.Struct, frozen=True):
     """A request in one version."""
 
-    version: Version
     asked: Asked
-    payer: str
     payment: StandardPayment
     wanted: AnyRequirements
+
+    @property
+    def payer(self) -> str:
+        """The payer's address."""
+        return checksum(self.payment.signed.authorization.from_)
 
 
 def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Route]:
@@ -81,13 +84,21 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
     async def supported(_: Request) -> Response:
         return web.answer(_supported(facilitators))
 
+    async def asked(request: Request) -> tuple[Facilitator, x402.FacilitatorRequest]:
+        """Read a body, and choose the facilitator on its network; the first refuses any other."""
+        body: x402.FacilitatorRequest
+        body = web.parse(await web.read_body(request), x402.FacilitatorRequest)
+        said = object_in(bytes(body.payment_requirements)) if len(facilitators) > 1 else None
+        known = {each.network.name: each.network for each in facilitators}
+        named = network_called((said or {}).get("network"), known)
+        chosen = (each for each in facilitators if each.network == named)
+        return next(chosen, facilitators[0]), body
+
     async def verify(request: Request) -> Response:
-        body = await _body(request)
-        return web.answer(await _verified(_chosen(facilitators, body), body))
+        return web.answer(await _verified(*await asked(request)))
 
     async def settle(request: Request) -> Response:
-        body = await _body(request)
-        return web.answer(await _settled(_chosen(facilitators, body), body, catalogue))
+        return web.answer(await _settled(*await asked(request), catalogue))
 
     async def listed(look: Callable[[Mapping[str, str]], object], request: Request) -> Response:
         try:
@@ -106,29 +117,6 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
         Route(discovery.PATH, partial(listed, catalogue.page), methods=["GET"]),
         Route(discovery.SEARCH_PATH, partial(listed, catalogue.search), methods=["GET"]),
     ]
-
-
-async def _body(request: Request) -> x402.FacilitatorRequest:
-    """Read the body of verify or settle; raises `Refused` 400."""
-    body: x402.FacilitatorRequest = web.parse(await web.read_body(request), x402.FacilitatorRequest)
-    return body
-
-
-class _OnNetwork(msgspec.Struct, frozen=True):
-    """The network in the requirements of a request."""
-
-    network: str = ""
-
-
-def _chosen(facilitators: Sequence[Facilitator], body: x402.FacilitatorRequest) -> Facilitator:
-    """Return the facilitator on the network of the requirements; the first refuses any other."""
-    if len(facilitators) > 1:
-        with suppress(BadMessage):
-            named: _OnNetwork = decode(bytes(body.payment_requirements), _OnNetwork)
-            for each in facilitators:
-                if named.network in (each.network.name, each.network.caip2):
-                    return each
-    return facilitators[0]
 
 
 def _supported(facilitators: Sequence[Facilitator]) -> x402.Supported:
@@ -203,13 +191,13 @@ async def _why(
 ) -> tuple[str, str | None]:
     """Return the standard's word for a refusal, and both values; the balance is the chain's."""
     if isinstance(refused, InvalidPayment):
-        return x402_reasons.invalid_reason(read.version, refused.why), refused.difference
+        return x402_reasons.invalid_reason(read.payment.version, refused.why), refused.difference
     auth, now_s = read.payment.signed.authorization, facilitator.clock.now_s()
     match refused.why:
         case Cause.BALANCE:
             reason, told = x402_reasons.FUNDS, await _balance(facilitator, auth)
         case Cause.NONCE:
-            reason = x402_reasons.nonce_used(read.version)
+            reason = x402_reasons.nonce_used(read.payment.version)
             told = f"nonce: {to_hex(auth.nonce)} is used or cancelled already"
         case Cause.EARLY:
             reason, told = x402_reasons.VALID_AFTER, times("validAfter", auth.valid_after, now_s)
@@ -273,15 +261,12 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
             may_exceed=version == 1, domain=wanted.extra or {}, now_s=facilitator.clock.now_s()
         ),
     )
-    return _Read(version, asked, checksum(signed.authorization.from_), payment, wanted)
+    return _Read(asked, payment, wanted)
 
 
 def _version(body: x402.FacilitatorRequest) -> int | None:
     """Return the version that a request names, or else the payment in it."""
     if body.x402_version is not None:
         return body.x402_version
-    try:
-        named: x402.Versioned = decode(bytes(body.payment_payload), x402.Versioned)
-    except BadMessage:
-        return None
-    return named.x402_version
+    named: x402.Versioned | None = decoded(bytes(body.payment_payload), x402.Versioned)
+    return None if named is None else named.x402_version
