@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from msgspec import structs
+from msgspec import structs, to_builtins
 
 from tests.chain.asking import Http
 from tests.chain.helpers import (
@@ -24,6 +24,7 @@ from tests.chain.helpers import (
     nonce,
     signature_of,
 )
+from tests.strategies import requirements
 from x402sim.chain.base import ChainError
 from x402sim.clock import Clock
 from x402sim.facilitator.app import facilitator_app
@@ -41,14 +42,7 @@ from x402sim.spec.clauses import CLAUSES
 VERIFY, SETTLE = "/v2/x402/verify", "/v2/x402/settle"
 OTHER = "0x" + "99" * 20
 VALID = {"isValid": True, "invalidReason": None}
-REQUIREMENTS = {
-    "scheme": "exact",
-    "network": "cronos-testnet",
-    "payTo": SHOP.address,
-    "asset": "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0",
-    "maxAmountRequired": "10000",
-    "maxTimeoutSeconds": 300,
-}
+REQUIREMENTS = to_builtins(requirements(pay_to=SHOP.address))
 
 
 def invalid(reason: str) -> dict:
