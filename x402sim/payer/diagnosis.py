@@ -157,7 +157,7 @@ def _sign(case: _Case, way: Way | None, network: Network, version: Version | Non
     if isinstance(required, PaymentRequired):
         wallet.payment_header(required.payment_requirements, case.now_s, network=network)
     else:
-        offer = choose(required, network, lambda _: "")
+        offer = choose(required, network)
         sign(offer, wallet, network, case.now_s, offer.accepted.max_timeout_seconds)
 
 

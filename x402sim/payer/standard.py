@@ -21,7 +21,7 @@ from x402sim.payer.reading import (
     read_offer,
     says_used,
 )
-from x402sim.payer.wallet import Wallet
+from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import x402_reasons
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization
@@ -138,7 +138,9 @@ _OURS = ("paymentId", "paymentRequirements")
 """What a body of section 2.2 has, well-formed or not."""
 
 
-def choose(required: AnyRequired, network: Network, over_caps: OverCaps) -> StandardOffer:
+def choose(
+    required: AnyRequired, network: Network, over_caps: OverCaps = lambda _: ""
+) -> StandardOffer:
     """Return the first way to pay that this payer can take; raises `PaymentFailed` if none.
 
     One that is settled before the server works comes after the others.
@@ -207,7 +209,7 @@ def sign(
     wallet: Wallet,
     network: Network,
     now_s: int,
-    max_window_s: int,
+    max_window_s: int = AFTER_SIGNING_S,
     *,
     by: Wallet | None = None,
     changes: Mapping[str, Any] | None = None,

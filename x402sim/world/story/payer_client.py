@@ -11,7 +11,7 @@ import msgspec
 from x402sim.clock import Clock
 from x402sim.payer import core, standard
 from x402sim.payer.errors import PaymentFailed
-from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
+from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
@@ -181,11 +181,9 @@ class PayerClient:
     def _sign_one_step(self, required: Answer, by: Wallet | None, wrong: dict[str, Any]) -> str:
         if required.standard_offer is None:
             raise PaymentFailed(f"no payment in one step is offered: {required.error}")
-        required_v2 = read_required(required.standard_offer)
-        offer = standard.choose(required_v2, self.network, lambda _: "")
-        now_s, most_s = self.now_s(), AFTER_SIGNING_S
+        offer = standard.choose(read_required(required.standard_offer), self.network)
         _, header = standard.sign(
-            offer, self.wallet, self.network, now_s, most_s, by=by, changes=wrong
+            offer, self.wallet, self.network, self.now_s(), by=by, changes=wrong
         )
         return header
 
