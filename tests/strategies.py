@@ -1,9 +1,11 @@
 """What tests draw from: keys, addresses, domains, authorizations, requirements."""
 
 import string
+from typing import Any
 
 from eth_account import Account
 from hypothesis import settings, strategies as st
+from msgspec.structs import astuple, replace
 
 from x402sim.protocol.crypto import Address, PrivateKey
 from x402sim.protocol.eip3009 import Authorization, Domain
@@ -39,13 +41,7 @@ authorizations = st.builds(
     nonce=bytes32,
 )
 headers_authorizations = st.builds(
-    Authorization,
-    from_=addresses,
-    to=addresses,
-    value=uint256,
-    valid_after=st.integers(0, 2**53),
-    valid_before=st.integers(0, 2**53),
-    nonce=bytes32,
+    replace, authorizations, valid_after=st.integers(0, 2**53), valid_before=st.integers(0, 2**53)
 )
 """Authorizations whose times fit a JSON number exactly."""
 
@@ -73,32 +69,27 @@ def requirements(**changes: object) -> PaymentRequirements:
     return PaymentRequirements(**(fields | changes))  # type: ignore[arg-type]
 
 
-TERMS = {
-    "TransferWithAuthorization": [
-        {"name": "from", "type": "address"},
-        {"name": "to", "type": "address"},
-        {"name": "value", "type": "uint256"},
-        {"name": "validAfter", "type": "uint256"},
-        {"name": "validBefore", "type": "uint256"},
-        {"name": "nonce", "type": "bytes32"},
-    ]
-}
+TERMS = [
+    {"name": "from", "type": "address"},
+    {"name": "to", "type": "address"},
+    {"name": "value", "type": "uint256"},
+    {"name": "validAfter", "type": "uint256"},
+    {"name": "validBefore", "type": "uint256"},
+    {"name": "nonce", "type": "bytes32"},
+]
+
+
+def domain_data(domain: Domain) -> dict[str, Any]:
+    values = domain.name, domain.version, domain.chain_id, domain.verifying_contract
+    return dict(zip(("name", "version", "chainId", "verifyingContract"), values, strict=True))
+
+
+def message_data(auth: Authorization) -> dict[str, Any]:
+    return dict(zip((term["name"] for term in TERMS), astuple(auth), strict=True))
 
 
 def signed_elsewhere(auth: Authorization, domain: Domain, key: PrivateKey) -> bytes:
     """Return the signature that eth-account gives: none of our code has a hand in it."""
-    about = {
-        "name": domain.name,
-        "version": domain.version,
-        "chainId": domain.chain_id,
-        "verifyingContract": domain.verifying_contract,
-    }
-    message = {
-        "from": auth.from_,
-        "to": auth.to,
-        "value": auth.value,
-        "validAfter": auth.valid_after,
-        "validBefore": auth.valid_before,
-        "nonce": auth.nonce,
-    }
-    return bytes(Account.sign_typed_data(key.secret, about, TERMS, message).signature)
+    kinds = {"TransferWithAuthorization": TERMS}
+    about, message = domain_data(domain), message_data(auth)
+    return bytes(Account.sign_typed_data(key.secret, about, kinds, message).signature)

@@ -26,8 +26,7 @@ from tests.crash.ledger import read_ledger
 from tests.serve.driver import ORDER, QUOTE
 from x402sim import Wallet
 from x402sim.payer.core import proofs
-from x402sim.payer.standard import authorization_in, choose, read_standard, sign
-from x402sim.payer.wallet import AFTER_SIGNING_S
+from x402sim.payer.standard import choose, read_standard, sign
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.x402 import (
@@ -218,10 +217,10 @@ class _Load:
         version: Version = self.luck.choice(self.versions)
         standard = read_standard(required, version)
         assert standard is not None
-        offer = choose(standard, TESTNET, lambda _: "")
+        offer = choose(standard, TESTNET)
         wallet, now_s = self.luck.choice(self._wallets), int(time.time())
-        text = sign(offer, wallet, TESTNET, now_s, AFTER_SIGNING_S)
-        nonce = to_hex(authorization_in(offer, text).nonce)
+        auth, text = sign(offer, wallet, TESTNET, now_s)
+        nonce = to_hex(auth.nonce)
         payment_id = required.json()["paymentId"]
         return Order(version, nonce, {PAYMENT_HEADERS[version]: text}, payment_id)
 

@@ -7,9 +7,8 @@ import pytest
 
 from tests.chain.helpers import ALICE, MALLORY, SHOP, authorization, nonce, signature_of
 from tests.facilitator.test_facilitator import SETTLE, VERIFY, Desk, asking, header
-from tests.facilitator.test_standard import asking as asking_standard
+from tests.facilitator.test_standard import Away, asking as asking_standard
 from x402sim.chain import contract
-from x402sim.chain.base import Call, ChainError
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address
 
@@ -68,21 +67,8 @@ def test_the_standard_has_the_same_verdicts(desk: Desk, version: int):
     assert desk.post("/settle", good)["success"]
 
 
-class Silent:
-    """A chain whose node does not say whether an account has code."""
-
-    def __init__(self, desk: Desk) -> None:
-        self.ledger = desk.driver.ledger
-
-    async def code(self, account: Address) -> bytes:
-        raise ChainError("no answer from http://node to eth_getCode")
-
-    async def call(self, call: Call) -> bytes:
-        return await self.ledger.call(call)
-
-
 def test_without_an_answer_of_the_chain_only_an_accounts_own_signature_is_verified(desk: Desk):
-    silent = Desk(chain=Silent(desk))
+    silent = Desk(chain=Away(desk, "code"))
     assert silent.post(VERIFY, asking())["isValid"]
     answer = silent.request("POST", VERIFY, json=asking(header(PAID)))
     assert (answer.status_code, answer.json()["error"]) == (503, "Chain unavailable")

@@ -15,29 +15,34 @@ from x402sim import PaymentAuth, Wallet
 
 URL = "http://shop/x"
 Reply = tuple[int, Any]
+LOST = httpx.ReadTimeout("lost")
 
 
 @dataclass
 class Shop:
     """A shop whose 402s have new payment ids; `serves` and `settles` say what it does.
 
-    `serves` gets the payment id or session id that was shown (or None), `settles` the body.
+    `serves` gets the payment id or session id that was shown (or None), `settles` the body. What
+    they return is answered; an exception is raised, as if the answer were lost.
     """
 
-    serves: Callable[[str | None], Reply | None] = lambda proof: None
-    settles: Callable[[dict[str, Any]], Reply] = lambda body: receipt(body)
+    serves: Callable[[str | None], Reply | Exception | None] = lambda proof: None
+    settles: Callable[[dict[str, Any]], Reply | Exception] = lambda body: receipt(body)
     asked: list[tuple[str, str | None]] = field(default_factory=list)
     settled: list[dict[str, Any]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         with self.lock:
-            status, body = self._answer(request)
+            answer = self._answer(request)
+        if isinstance(answer, Exception):
+            raise answer
+        status, body = answer
         if isinstance(body, bytes):
             return httpx.Response(status, content=body)
         return httpx.Response(status, json=body)
 
-    def _answer(self, request: httpx.Request) -> Reply:
+    def _answer(self, request: httpx.Request) -> Reply | Exception:
         if request.url.path == "/api/pay":
             body = json.loads(request.content)
             self.settled.append(body)
@@ -64,6 +69,13 @@ def receipt(body: dict[str, Any]) -> Reply:
 
 def served(proof: str | None) -> Reply | None:
     return (200, {}) if proof else None
+
+
+def opened(proof: str | None) -> Reply | None:
+    """Open a session for any payment id, and serve any session."""
+    if proof is None:
+        return None
+    return (200, {}) if proof.startswith("session_") else (201, {"sessionId": f"session_{proof}"})
 
 
 def payer(**options: Any) -> PaymentAuth:

@@ -1,13 +1,11 @@
 """A payment of one session is not shown for another one."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import httpx
 import pytest
 
-from tests.payer.shop import Reply, Shop, payer
+from tests.payer.shop import Reply, Shop, opened, payer
 from tests.rig import ServiceRig, scene
 from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
 
@@ -38,25 +36,6 @@ async def test_each_session_has_the_terms_that_were_asked_for(rig: ServiceRig) -
     assert rig.earned == auth.signed_base == 70_000
 
 
-@scene
-async def test_without_reuse_each_request_opens_a_session(rig: ServiceRig) -> None:
-    auth = PaymentAuth(rig.alice, clock=rig.clock, reuse=False)
-    assert (await create(rig, auth, SMALL))["sessionId"] != (await create(rig, auth, SMALL))[
-        "sessionId"
-    ]
-    assert auth.signed_base == 20_000
-
-
-@scene
-async def test_a_quote_is_served_by_one_payment_whatever_its_body(rig: ServiceRig) -> None:
-    auth = PaymentAuth(rig.alice, clock=rig.clock)
-    for side in ("long", "short"):
-        order = {"pair": "BTC-USD", "side": side, "leverage": 10, "sizeUsd": 1000}
-        answer = await rig.http.post("/api/perp/quote", json=order, auth=auth)
-        assert answer.status_code == 200
-    assert auth.signed_base == 10_000
-
-
 def ids(shop: Shop) -> list[str | None]:
     return [proof for _, proof in shop.asked]
 
@@ -85,26 +64,11 @@ def test_an_authorization_for_other_terms_is_not_sent_again_for_these() -> None:
 
 
 def test_the_terms_of_a_body_that_is_read_once_count_too() -> None:
-    shop, auth = Shop(serves=lambda proof: (201, {}) if proof else None), payer()
+    shop = Shop(serves=opened)
     bodies = [b'{"maxSpend":"0.01",', b'"duration":60}'], [b'{"maxSpend":"0.05","duration":60}']
-
-    def parts(body: list[bytes]) -> Iterator[bytes]:
-        yield from body
-
-    async def async_parts(body: list[bytes]) -> AsyncIterator[bytes]:
-        for part in body:
-            yield part
-
-    async def main() -> None:
-        async with httpx.AsyncClient(transport=httpx.MockTransport(shop), auth=auth) as http:
-            for body in bodies:
-                assert (await http.post(ROUTE, content=async_parts(body))).status_code == 201
-
-    with shop.client(auth) as http:
+    with shop.client(payer()) as http:
         for body in bodies:
-            assert http.post(ROUTE, content=parts(body)).status_code == 201
-    assert len(shop.headers) == 2
-    asyncio.run(main())
+            assert http.post(ROUTE, content=iter(body)).status_code == 201
     assert len(shop.headers) == 2
 
 
@@ -122,14 +86,7 @@ def test_any_other_body_is_paid_for_with_its_path(body: bytes) -> None:
 def test_a_session_payer_whose_budget_is_changed_asks_for_that() -> None:
     """Its first deposit has opened no session yet."""
     troubles: list[Reply] = [(503, {})]
-    shop = Shop()
-
-    def serve(proof: str | None) -> Reply | None:
-        if proof is None or proof.startswith("session_"):
-            return (200, {}) if proof else None
-        return troubles.pop() if troubles else (201, {"sessionId": f"session_{proof}"})
-
-    shop.serves = serve
+    shop = Shop(serves=lambda proof: troubles.pop() if proof and troubles else opened(proof))
     auth = SessionAuth(Wallet.create(), max_spend="1.00", max_sessions=2)
     with shop.client(auth) as http:
         with pytest.raises(PaymentFailed, match="not opened"):

@@ -34,27 +34,25 @@ REFUSED = "redirected a request with a proof of payment to"
 
 
 @CLIENTS
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_signed_payment_is_not_sent_elsewhere(get: Get, status: int, peers: Peers) -> None:
+@pytest.mark.parametrize(
+    ("path", "pay_path"),
+    [
+        *(("/pays/x", f"/away/{status}") for status in (301, 302, 303, 307, 308)),
+        ("/seller/x", "/seller/pay"),
+    ],
+    ids=["301", "302", "303", "307", "308", "payment id"],
+)
+def test_neither_a_signed_payment_nor_its_id_is_sent_elsewhere(
+    get: Get, path: str, pay_path: str, peers: Peers
+) -> None:
     shop, elsewhere = peers
-    auth = PaymentAuth(Wallet.create(), pay_path=f"/away/{status}")
-    with pytest.raises(PaymentFailed, match=REFUSED):
-        get(f"{shop.url}/pays/x", auth)
-    assert elsewhere.seen == []
-    header = shop.seen[-1][2]
-    with pytest.raises(PaymentFailed, match=REFUSED):
-        get(f"{shop.url}/pays/x", auth)
-    assert shop.seen[-1][2] == header, "the same authorization is sent again"
-    assert auth.signed_base == 10_000
-
-
-@CLIENTS
-def test_a_payment_id_is_not_sent_elsewhere(get: Get, peers: Peers) -> None:
-    shop, elsewhere = peers
-    auth = PaymentAuth(Wallet.create(), pay_path="/seller/pay")
+    auth = PaymentAuth(Wallet.create(), pay_path=pay_path)
+    sent = []
     for _ in range(2):
         with pytest.raises(PaymentFailed, match=REFUSED):
-            get(f"{shop.url}/seller/x", auth)
+            get(f"{shop.url}{path}", auth)
+        sent.append(shop.seen[-1][2])
+    assert sent[0] == sent[1], "the same authorization is sent again"
     assert (elsewhere.seen, auth.signed_base) == ([], 10_000)
 
 

@@ -3,19 +3,13 @@
 import pytest
 from eth_account import Account
 
-from tests.rig import requirements
+from tests.strategies import requirements
 from x402sim import TESTNET, Wallet
 from x402sim.protocol.crypto import recover
 from x402sim.protocol.eip3009 import cancel_digest, transfer_digest
 from x402sim.protocol.header import authorization_of, decode_header
 
-WANTED = requirements(
-    {
-        "scheme": "exact", "network": "cronos-testnet", "payTo": "0x" + "22" * 20,
-        "asset": "0xc01efAaF7C5C61bEbFAeb358E1161b537b8bC0e0", "maxAmountRequired": "10000",
-        "maxTimeoutSeconds": 300, "resource": "/api/perp/quote",
-    }
-)  # fmt: skip
+WANTED = requirements()
 JUNK = "test test test test test test test test test test test junk"
 
 

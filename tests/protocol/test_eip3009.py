@@ -9,7 +9,9 @@ from tests.strategies import (
     addresses,
     authorizations,
     bytes32,
+    domain_data,
     domains,
+    message_data,
     private_keys,
     signed_elsewhere,
 )
@@ -24,32 +26,11 @@ from x402sim.protocol.eip3009 import (
     transfer_digest,
 )
 
-(TRANSFER,) = TERMS.values()
 CANCEL = [{"name": "authorizer", "type": "address"}, {"name": "nonce", "type": "bytes32"}]
 
 
-def domain_data(domain: Domain) -> dict:
-    return {
-        "name": domain.name,
-        "version": domain.version,
-        "chainId": domain.chain_id,
-        "verifyingContract": checksum(domain.verifying_contract),
-    }
-
-
-def message_data(auth: Authorization) -> dict:
-    return {
-        "from": checksum(auth.from_),
-        "to": checksum(auth.to),
-        "value": auth.value,
-        "validAfter": auth.valid_after,
-        "validBefore": auth.valid_before,
-        "nonce": auth.nonce,
-    }
-
-
 def typed(auth: Authorization, domain: Domain, primary: str = "TransferWithAuthorization"):
-    return encode_typed_data(domain_data(domain), {primary: TRANSFER}, message_data(auth))
+    return encode_typed_data(domain_data(domain), {primary: TERMS}, message_data(auth))
 
 
 def digest_of(signable) -> bytes:

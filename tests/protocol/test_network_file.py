@@ -80,25 +80,21 @@ def test_a_file_that_is_nested_too_deeply_is_refused(file: Path, deep: str) -> N
         choose_network(None, file)
 
 
-def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
-    for command in (
-        ["serve"],
-        ["service"],
-        ["demo"],
-        ["run", "replay"],
-        ["conformance", "http://h"],
-    ):
-        done = CliRunner().invoke(app, [*command, "--network-file", str(tmp_path / "none.toml")])
-        assert done.exit_code == 2, done.output
-        assert done.stderr.count("\n") == 1
-        assert "none.toml: No such file" in done.stderr
+@pytest.mark.parametrize(
+    "command", ["serve", "service", "demo", "run replay", "conformance http://h"]
+)
+def test_a_missing_file_is_one_line(tmp_path: Path, command: str) -> None:
+    given = [*command.split(), "--network-file", str(tmp_path / "none.toml")]
+    done = CliRunner().invoke(app, given)
+    assert done.exit_code == 2, done.output
+    assert done.stderr.count("\n") == 1
+    assert "none.toml: No such file" in done.stderr
 
 
 def test_run_plays_on_a_network_and_says_how_to_repeat_it(file: Path) -> None:
-    done = CliRunner().invoke(app, ["run", "replay", "--network-file", str(file), "--json"])
-    assert done.exit_code == 0, done.output
-    done = CliRunner().invoke(app, ["run", "replay", "--network", "base-sepolia"])
-    assert done.exit_code == 0, done.output
+    for given in (["--network-file", str(file), "--json"], ["--network", "base-sepolia"]):
+        done = CliRunner().invoke(app, ["run", "replay", *given])
+        assert done.exit_code == 0, done.output
     done = CliRunner().invoke(app, ["run", "replay", "--network", "bas"])
     assert (done.exit_code, "base-sepolia" in done.stderr) == (2, True)
 
@@ -108,14 +104,8 @@ def test_the_suite_pays_with_no_key_in_tokens_that_its_budget_does_not_count(fil
     file.write_text(ROW.replace("decimals = 18", "decimals = 2").replace("4711", "31337"))
     with LocalServer(network=choose_network(None, file)) as server:
         key = server.wallets[0].private_key
-        judged = [
-            "conformance",
-            server.url,
-            "--network-file",
-            str(file),
-            "--only",
-            "1/sign-settle-repeat",
-        ]
+        named = ["--network-file", str(file), "--only", "1/sign-settle-repeat"]
+        judged = ["conformance", server.url, *named]
         done = CliRunner().invoke(app, judged, env={"X402SIM_PAYER_KEY": key})
         assert server.info.accounts[0].balance == "100000"
     assert done.exit_code == 2, done.output

@@ -9,11 +9,7 @@ from msgspec.structs import replace
 from tests.strategies import requirements
 from x402sim import BASE_SEPOLIA, Wallet
 from x402sim.protocol import x402
-from x402sim.protocol.messages import (
-    BadMessage,
-    PaymentRequired,
-    encode,
-)
+from x402sim.protocol.messages import BadMessage, PaymentRequired, encode
 from x402sim.protocol.offers import offers, written
 from x402sim.protocol.x402 import RequirementsV2
 
@@ -33,6 +29,10 @@ def plain(message: object) -> dict:
     return json.loads(encode(message))
 
 
+def read(header: str) -> dict:
+    return json.loads(base64.b64decode(header))
+
+
 def test_requirements_are_named_as_each_version_names_them() -> None:
     domain = {"name": "USDC", "version": "2", "decimals": 6}
     assert plain(FIRST) == {
@@ -49,7 +49,7 @@ def test_requirements_are_named_as_each_version_names_them() -> None:
 @BOTH
 def test_a_payment_is_read_as_it_was_written(version, accepted) -> None:
     text = x402.encode_payment(AUTH, SIGNATURE, accepted, x402.Resource(url=URL))
-    sent = json.loads(base64.b64decode(text))
+    sent = read(text)
     assert set(sent["payload"]) == {"signature", "authorization"}
     assert {type(each) for each in sent["payload"]["authorization"].values()} == {str}
     assert sent["payload"]["authorization"]["validBefore"] == str(AUTH.valid_before)
@@ -75,16 +75,13 @@ def test_url_safe_base64_is_read_too(version, accepted) -> None:
 
 def spoilt(version: int, place: str, value: object) -> str:
     accepted = FIRST if version == 1 else SECOND
-    sent = json.loads(base64.b64decode(x402.encode_payment(AUTH, SIGNATURE, accepted)))
-    here = sent
+    here = sent = read(x402.encode_payment(AUTH, SIGNATURE, accepted))
     *path, last = place.split(".")
     for name in path:
         here = here[name]
-    if value is None:
-        del here[last]
-    else:
-        here[last] = value
-    return base64.b64encode(json.dumps(sent).encode()).decode()
+    del here[last]
+    here |= {} if value is None else {last: value}
+    return base64.b64encode(encode(sent)).decode()
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -126,12 +123,12 @@ def test_absent_fields_are_left_out_and_null_is_read() -> None:
     assert plain(x402.Settlement(success=False, error_reason="x")) == {
         "success": False, "transaction": "", "network": "", "errorReason": "x",
     }  # fmt: skip
-    told = {**plain(SECOND), "extra": None}
-    assert x402.payment_of(
-        2, json.dumps({"x402Version": 2, "accepted": told, "payload": json.loads(
-            base64.b64decode(x402.encode_payment(AUTH, SIGNATURE, SECOND)))["payload"],
-            "extensions": None, "resource": None}).encode(),
-    ).accepted.extra is None  # fmt: skip
+    sent = read(x402.encode_payment(AUTH, SIGNATURE, SECOND)) | {
+        "extensions": None,
+        "resource": None,
+    }
+    sent["accepted"]["extra"] = None
+    assert x402.payment_of(2, encode(sent)).accepted.extra is None
 
 
 def test_a_402_is_written_as_its_messages_are_encoded() -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from tests.serve.driver import ORDER, QUOTE, Payer, Server
 from x402sim.payer.standard import choose, read_standard, sign
-from x402sim.payer.wallet import AFTER_SIGNING_S
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.x402 import PAYMENT_HEADERS, Version
 
@@ -32,8 +31,8 @@ def signed(payer: Payer, version: Version, required: httpx.Response) -> dict[str
     """Return the header of a payment for a 402, which has a name in version 2."""
     offered = read_standard(required, version)
     assert offered is not None
-    offer = choose(offered, TESTNET, lambda _: "")
-    text = sign(offer, payer.wallet, TESTNET, payer.server.now_s(), AFTER_SIGNING_S)
+    offer = choose(offered, TESTNET)
+    _, text = sign(offer, payer.wallet, TESTNET, payer.server.now_s())
     return {PAYMENT_HEADERS[version]: text}
 
 

@@ -103,10 +103,10 @@ def test_a_kept_answer_is_no_second_order_and_any_other_is(is_named: bool, state
         async with world.client(alice) as http:
             required = read_standard(await http.get(MARKET), 2)
             assert required is not None
-            offer = choose(required, TESTNET, lambda _: "")
+            offer = choose(required, TESTNET)
             if not is_named:
                 offer = replace(offer, takes_names=False)
-            text = sign(offer, alice.wallet, TESTNET, world.clock.now_s(), 300)
+            _, text = sign(offer, alice.wallet, TESTNET, world.clock.now_s())
             for _ in range(2):
                 answer = await http.get(MARKET, headers={PAYMENT_HEADERS[2]: text})
                 assert answer.status_code == 200

@@ -16,20 +16,20 @@ from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.flow import PROOFS, FlowAuth
+from x402sim.payer.guard import origin_of
 from x402sim.payer.mistakes import Draft, Mistake, dialect_of, draft_of, request_of
 from x402sim.payer.reading import UNKNOWN
-from x402sim.payer.redirects import origin_of
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.wallet import Wallet
 from x402sim.payer.watched import Exchange, Watched, pays
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.findings import in_units
-from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.messages import decode
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.protocol.phrase import KNOWN, keys_of
-from x402sim.protocol.refusals import is_final, refusal_named
+from x402sim.protocol.refusals import Refusal, is_final
 from x402sim.protocol.ways import Dialect, Way, object_in, ways_in
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
@@ -37,7 +37,7 @@ from x402sim.protocol.x402 import (
     RESPONSE_HEADERS,
     VERSIONS,
     Version,
-    from_base64,
+    json_in,
 )
 from x402sim.service.issue import PAY
 from x402sim.text.times import distance, moment, readable
@@ -258,10 +258,8 @@ def _body(response: httpx.Response) -> dict[str, Any]:
 
 
 def _in_header(response: httpx.Response, name: str) -> dict[str, Any]:
-    try:
-        return object_in(from_base64(response.headers.get(name, ""))) or {}
-    except BadMessage:
-        return {}
+    said = json_in(response.headers.get(name))
+    return said if isinstance(said, dict) else {}
 
 
 def _receipt(response: httpx.Response) -> dict[str, Any]:
@@ -282,7 +280,7 @@ def failure(failed: PaymentFailed | httpx.HTTPError, purchase: Purchase) -> str:
     body = {} if answer is None else _body(answer)
     error, final = str(body.get("error")), body.get("final")
     if answer is not None and is_final(error, final if isinstance(final, bool) else None):
-        refusal = refusal_named(error)
+        refusal = Refusal.named(error)
         remedy = refusal.row.remedy if refusal else ""
         return why if remedy in why else f"{why}. {remedy}"
     if isinstance(failed, httpx.HTTPError):

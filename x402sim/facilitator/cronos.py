@@ -31,7 +31,9 @@ from x402sim.protocol.messages import wire_name
 from x402sim.protocol.rules import Invalid
 from x402sim.text.times import iso
 
-_FIELDS = ", ".join(field.encode_name for field in msgspec.structs.fields(cronos.VerifyRequest))
+_FIELDS = ", ".join(
+    field.encode_name for field in msgspec.structs.fields(cronos.FacilitatorRequest)
+)
 INDEX = f"""\
 A facilitator, as the public Cronos facilitator documents it.
 GET  {cronos.HEALTH_PATH}
@@ -53,7 +55,14 @@ def routes(facilitator: Facilitator) -> list[Route]:
     """Return the routes of this dialect."""
 
     async def healthcheck(_: Request) -> Response:
-        return web.answer(_health(facilitator))
+        uptime_s = facilitator.clock.now() - facilitator.started_s
+        results = cronos.Uptime(
+            uptime=round(uptime_s, 2),
+            response_time=(int(uptime_s), int(uptime_s % 1 * 1e9)),
+            message="OK",
+            timestamp=facilitator.clock.now_ms(),
+        )
+        return web.answer(cronos.Health(status="success", results=results))
 
     async def supported(_: Request) -> Response:
         kind = cronos.Kind(
@@ -92,9 +101,11 @@ async def _asked(request: Request) -> Asked:
     if named is not None and named != str(cronos.VERSION):
         wanted = f"wanted {cronos.VERSION}, got {named[:40]}"
         raise web.Refused(400, f"Unsupported {cronos.VERSION_HEADER}", wanted)
-    body: cronos.VerifyRequest = web.parse(await web.read_body(request), cronos.VerifyRequest)
+    body: cronos.FacilitatorRequest = web.parse(
+        await web.read_body(request), cronos.FacilitatorRequest
+    )
     if body.x402_version != cronos.VERSION:
-        name = wire_name(cronos.VerifyRequest, "x402_version")
+        name = wire_name(cronos.FacilitatorRequest, "x402_version")
         wanted = f"wanted {cronos.VERSION}, got {body.x402_version}"
         raise web.Refused(400, f"Unsupported {name}", wanted)
     return Asked(present(body.payment_header).signed, body.payment_requirements)
@@ -117,30 +128,16 @@ def _settle_answer(
                 timestamp=iso(facilitator.clock.now_ms()),
             )
         case NotTransferred():
-            return _failed(facilitator, _ERRORS.get(outcome.why, SettleError.FAILED).value)
+            error = _ERRORS.get(outcome.why, SettleError.FAILED).value
         case InvalidPayment(why=Invalid.SIGNATURE):  # settle and verify have different texts for it
-            return _failed(facilitator, SettleError.SIGNATURE.value)
+            error = SettleError.SIGNATURE.value
         case InvalidPayment():
-            return _failed(facilitator, cronos.invalid_reason(outcome.why, outcome.value))
+            error = cronos.invalid_reason(outcome.why, outcome.value)
         case _:
             assert_never(outcome)
-
-
-def _failed(facilitator: Facilitator, error: str) -> cronos.Failed:
     return cronos.Failed(
         x402_version=cronos.VERSION,
         network=facilitator.network.name,
         timestamp=iso(facilitator.clock.now_ms()),
         error=error,
     )
-
-
-def _health(facilitator: Facilitator) -> cronos.Health:
-    uptime_s = facilitator.clock.now() - facilitator.started_s
-    results = cronos.Uptime(
-        uptime=round(uptime_s, 2),
-        response_time=(int(uptime_s), int(uptime_s % 1 * 1e9)),
-        message="OK",
-        timestamp=facilitator.clock.now_ms(),
-    )
-    return cronos.Health(status="success", results=results)

@@ -85,7 +85,11 @@ class Catalogue:
         if not words:
             raise ValueError("query must have a word to search for")
         limit = _number(query, "limit", DEFAULT_LIMIT, 1, MOST)
-        hits = [(_hits(item, words), item) for item in self._filtered(query)]
+        said = [
+            (f"{item.resource} {item.description or ''}".lower(), item)
+            for item in self._filtered(query)
+        ]
+        hits = [(sum(word in text for word in words), item) for text, item in said]
         found = [item for count, item in sorted(hits, key=lambda hit: -hit[0]) if count]
         return Found(2, found[:limit], partial_results=len(found) > limit)
 
@@ -98,15 +102,16 @@ class Catalogue:
 def _item(payment: StandardPayment, accepted: AnyRequirements, at: str) -> Item | None:
     """Return the entry of what was paid for; None if it does not declare itself."""
     if isinstance(accepted, RequirementsV1):
-        sent = (accepted.output_schema or {}).get("input")
-        if not (isinstance(sent, dict) and sent.get("discoverable", True)):
-            return None
-        url, about, mime = accepted.resource, accepted.description, accepted.mime_type
-        extensions, kind = None, sent.get("type")
+        match accepted.output_schema:
+            case {"input": dict(sent)} if sent.get("discoverable", True):
+                url, about, mime = accepted.resource, accepted.description, accepted.mime_type
+                extensions, kind = None, sent.get("type")
+            case _:
+                return None
     else:
-        if payment.resource is None or (extensions := declared_in(payment.extensions)) is None:
+        named, extensions = payment.resource, declared_in(payment.extensions)
+        if named is None or extensions is None:
             return None
-        named = payment.resource
         url, about, mime = named.url, named.description, named.mime_type
         kind = extensions[BAZAAR]["info"]["input"]["type"]
     return Item(
@@ -133,12 +138,6 @@ def _passes(item: Item, query: Mapping[str, str]) -> bool:
         and asks("network", *(way.network for way in ways))
         and asks("extensions", *(item.extensions or {}))
     )
-
-
-def _hits(item: Item, words: list[str]) -> int:
-    """Return how many of some words stand in what a resource says of itself."""
-    said = f"{item.resource} {item.description or ''}".lower()
-    return sum(word in said for word in words)
 
 
 def _number(query: Mapping[str, str], name: str, default: int, least: int, most: int) -> int:

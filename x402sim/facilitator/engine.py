@@ -252,19 +252,14 @@ async def _wait(
 
 
 async def _cause(facilitator: Facilitator, auth: Authorization, reason: str) -> Cause:
-    """Return what a revert reason is about."""
-    seen = cause(reason)
-    if seen is Cause.WINDOW:  # this token does not distinguish early and late
-        return await _early_or_late(facilitator, auth)
-    return seen
-
-
-async def _early_or_late(facilitator: Facilitator, auth: Authorization) -> Cause:
-    """Return whether an authorization is early or late.
+    """Return what a revert reason is about; of a token that does not say so, if early or late.
 
     If it is late in the newest block, it stays late. Otherwise our clock decides, which may differ
     from the chain's: if the window is open by our clock, the nearer end counts.
     """
+    seen = cause(reason)
+    if seen is not Cause.WINDOW:
+        return seen
     chain, now_s = facilitator.chain, facilitator.clock.now_s()
     head = await chain.block(await chain.height())
     if head and is_late(auth, head.timestamp_s):

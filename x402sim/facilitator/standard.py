@@ -8,9 +8,7 @@ Decision: 4.1/standard-reasons.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
-from typing import assert_never
 
 import msgspec
 from starlette.requests import Request
@@ -27,7 +25,6 @@ from x402sim.facilitator.engine import (
     InvalidPayment,
     NotTransferred,
     PendingTransfer,
-    SettleResult,
     Transferred,
 )
 from x402sim.http import web
@@ -35,9 +32,11 @@ from x402sim.protocol import abi, x402, x402_reasons
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.differences import times, too_late
 from x402sim.protocol.discovery import BAZAAR
-from x402sim.protocol.messages import BadMessage, RequiredPayment, decode
+from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.messages import BadMessage, RequiredPayment, decode, decoded
 from x402sim.protocol.rules import StandardTerms
 from x402sim.protocol.supported import SCHEME, Unsupported, unsupported_in
+from x402sim.protocol.ways import network_called, object_in
 from x402sim.protocol.x402 import (
     AnyRequirements,
     RequirementsV1,
@@ -62,21 +61,21 @@ POST {SETTLE_PATH}   the same body
 """
 
 
-class _Unread(msgspec.Struct, frozen=True):
+class _Unread(Exception):
     """A request with a part that cannot be read: the word for it, and what is wrong there."""
-
-    reason: str
-    message: str
 
 
 class _Read(msgspec.Struct, frozen=True):
     """A request in one version."""
 
-    version: Version
     asked: Asked
-    payer: str
     payment: StandardPayment
     wanted: AnyRequirements
+
+    @property
+    def payer(self) -> str:
+        """The payer's address."""
+        return checksum(self.payment.signed.authorization.from_)
 
 
 def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Route]:
@@ -85,13 +84,21 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
     async def supported(_: Request) -> Response:
         return web.answer(_supported(facilitators))
 
+    async def asked(request: Request) -> tuple[Facilitator, x402.FacilitatorRequest]:
+        """Read a body, and choose the facilitator on its network; the first refuses any other."""
+        body: x402.FacilitatorRequest
+        body = web.parse(await web.read_body(request), x402.FacilitatorRequest)
+        said = object_in(bytes(body.payment_requirements)) if len(facilitators) > 1 else None
+        known = {each.network.name: each.network for each in facilitators}
+        named = network_called((said or {}).get("network"), known)
+        chosen = (each for each in facilitators if each.network == named)
+        return next(chosen, facilitators[0]), body
+
     async def verify(request: Request) -> Response:
-        body = await _body(request)
-        return web.answer(await _verified(_chosen(facilitators, body), body))
+        return web.answer(await _verified(*await asked(request)))
 
     async def settle(request: Request) -> Response:
-        body = await _body(request)
-        return web.answer(await _settled(_chosen(facilitators, body), body, catalogue))
+        return web.answer(await _settled(*await asked(request), catalogue))
 
     async def listed(look: Callable[[Mapping[str, str]], object], request: Request) -> Response:
         try:
@@ -112,29 +119,6 @@ def routes(facilitators: Sequence[Facilitator], catalogue: Catalogue) -> list[Ro
     ]
 
 
-async def _body(request: Request) -> x402.FacilitatorRequest:
-    """Read the body of verify or settle; raises `Refused` 400."""
-    body: x402.FacilitatorRequest = web.parse(await web.read_body(request), x402.FacilitatorRequest)
-    return body
-
-
-class _OnNetwork(msgspec.Struct, frozen=True):
-    """The network in the requirements of a request."""
-
-    network: str = ""
-
-
-def _chosen(facilitators: Sequence[Facilitator], body: x402.FacilitatorRequest) -> Facilitator:
-    """Return the facilitator on the network of the requirements; the first refuses any other."""
-    if len(facilitators) > 1:
-        with suppress(BadMessage):
-            named: _OnNetwork = decode(bytes(body.payment_requirements), _OnNetwork)
-            for each in facilitators:
-                if named.network in (each.network.name, each.network.caip2):
-                    return each
-    return facilitators[0]
-
-
 def _supported(facilitators: Sequence[Facilitator]) -> x402.Supported:
     kinds = [
         x402.SupportedKind(
@@ -151,192 +135,138 @@ def _supported(facilitators: Sequence[Facilitator]) -> x402.Supported:
 
 
 async def _verified(facilitator: Facilitator, body: x402.FacilitatorRequest) -> x402.Verified:
-    read = _read(facilitator, body)
-    if isinstance(read, _Unread):
-        return x402.Verified(
-            is_valid=False, invalid_reason=read.reason, invalid_message=read.message
-        )
+    payer = None
     try:
+        read = _read(facilitator, body)
+        payer = read.payer
         refused = await engine.verify_and_simulate(facilitator, read.asked)
+    except _Unread as unread:
+        reason, message = unread.args
     except ChainUnavailable as error:
-        reason = x402_reasons.UNEXPECTED_VERIFY
-        return x402.Verified(
-            is_valid=False, invalid_reason=reason, invalid_message=str(error), payer=read.payer
-        )
-    if refused is None:
-        return x402.Verified(is_valid=True, payer=read.payer)
+        reason, message = x402_reasons.UNEXPECTED_VERIFY, str(error)
+    else:
+        if refused is None:
+            return x402.Verified(is_valid=True, payer=payer)
+        reason, message = await _why(facilitator, read, refused)
     return x402.Verified(
-        is_valid=False,
-        invalid_reason=_reason(read.version, refused),
-        invalid_message=await _message(facilitator, read.asked, refused),
-        payer=read.payer,
+        is_valid=False, invalid_reason=reason, invalid_message=message, payer=payer
     )
 
 
 async def _settled(
     facilitator: Facilitator, body: x402.FacilitatorRequest, catalogue: Catalogue
 ) -> x402.Settlement:
-    read = _read(facilitator, body)
-    if isinstance(read, _Unread):
-        version: Version = 1 if _version(body) == 1 else 2
-        return x402.Settlement(
-            success=False,
-            network=x402.network_name(version, facilitator.network),
-            error_reason=read.reason,
-            error_message=read.message,
-        )
+    version: Version = 1 if _version(body) == 1 else 2
+    payer, mined = None, None
+    reason: str | None = None
+    message: str | None = None
     try:
+        read = _read(facilitator, body)
+        payer = read.payer
         outcome = await engine.settle(facilitator, read.asked)
+    except _Unread as unread:
+        reason, message = unread.args
     except ChainUnavailable as error:  # nothing was sent
-        return _settlement(facilitator, read, x402_reasons.UNEXPECTED_SETTLE, message=str(error))
-    if isinstance(outcome, Transferred):
-        catalogue.add(read.payment, read.wanted)
-    return await _outcome(facilitator, read, outcome)
-
-
-async def _outcome(facilitator: Facilitator, read: _Read, outcome: SettleResult) -> x402.Settlement:
-    match outcome:
-        case Transferred(tx_hash=tx_hash):
-            return _settlement(facilitator, read, None, transaction=to_hex(tx_hash))
-        case PendingTransfer(tx_hash=tx_hash):
-            return _settlement(
-                facilitator, read, x402_reasons.PENDING, transaction=to_hex(tx_hash), message=WAITS
-            )
-        case NotTransferred() | InvalidPayment():
-            mined = outcome.tx_hash if isinstance(outcome, NotTransferred) else None
-            return _settlement(
-                facilitator,
-                read,
-                _reason(read.version, outcome),
-                transaction="" if mined is None else to_hex(mined),
-                message=await _message(facilitator, read.asked, outcome),
-            )
-        case _:
-            assert_never(outcome)
-
-
-def _settlement(
-    facilitator: Facilitator,
-    read: _Read,
-    reason: str | None,
-    *,
-    transaction: str = "",
-    message: str | None = None,
-) -> x402.Settlement:
+        reason, message = x402_reasons.UNEXPECTED_SETTLE, str(error)
+    else:
+        mined = None if isinstance(outcome, InvalidPayment) else outcome.tx_hash
+        if isinstance(outcome, Transferred):
+            catalogue.add(read.payment, read.wanted)
+        elif isinstance(outcome, PendingTransfer):
+            reason, message = x402_reasons.PENDING, WAITS
+        else:
+            reason, message = await _why(facilitator, read, outcome)
     return x402.Settlement(
         success=reason is None,
-        transaction=transaction,
-        network=x402.network_name(read.version, facilitator.network),
-        payer=read.payer,
+        transaction="" if mined is None else to_hex(mined),
+        network=x402.network_name(version, facilitator.network),
+        payer=payer,
         error_reason=reason,
         error_message=message,
     )
 
 
-def _reason(version: Version, refused: InvalidPayment | NotTransferred) -> str:
-    """Return the standard's word for a refusal."""
+async def _why(
+    facilitator: Facilitator, read: _Read, refused: InvalidPayment | NotTransferred
+) -> tuple[str, str | None]:
+    """Return the standard's word for a refusal, and both values; the balance is the chain's."""
     if isinstance(refused, InvalidPayment):
-        return x402_reasons.invalid_reason(version, refused.why)
+        return x402_reasons.invalid_reason(read.payment.version, refused.why), refused.difference
+    auth, now_s = read.payment.signed.authorization, facilitator.clock.now_s()
     match refused.why:
         case Cause.BALANCE:
-            return x402_reasons.FUNDS
+            reason, told = x402_reasons.FUNDS, await _balance(facilitator, auth)
         case Cause.NONCE:
-            return x402_reasons.nonce_used(version)
-        case Cause.SIGNATURE:
-            return x402_reasons.SIGNATURE
+            reason = x402_reasons.nonce_used(read.payment.version)
+            told = f"nonce: {to_hex(auth.nonce)} is used or cancelled already"
         case Cause.EARLY:
-            return x402_reasons.VALID_AFTER
+            reason, told = x402_reasons.VALID_AFTER, times("validAfter", auth.valid_after, now_s)
         case Cause.LATE:
-            return x402_reasons.VALID_BEFORE
-        case _:
-            return x402_reasons.STATE
+            reason, told = x402_reasons.VALID_BEFORE, too_late(auth.valid_before, now_s)
+        case Cause.SIGNATURE:
+            reason, told = x402_reasons.SIGNATURE, refused.why.value
+        case other:
+            reason, told = x402_reasons.STATE, other.value
+    return reason, told
 
 
-async def _message(
-    facilitator: Facilitator, asked: Asked, refused: InvalidPayment | NotTransferred
-) -> str | None:
-    """Return a refusal with both values; the chain is asked for the payer's balance."""
-    if isinstance(refused, InvalidPayment) or asked.payment is None:
-        return refused.difference if isinstance(refused, InvalidPayment) else None
-    auth, chain = asked.payment.authorization, facilitator.chain
-    if refused.why is Cause.BALANCE:
-        reads = Call(facilitator.account, chain.token, abi.balance_of(auth.from_))
-        try:
-            held = int.from_bytes(await chain.call(reads), "big")
-        except ChainError:
-            return str(refused.why.value)
-        return f"balance of {checksum(auth.from_)}: wanted {auth.value}, got {held}"
-    if refused.why is Cause.EARLY:
-        return times("validAfter", auth.valid_after, facilitator.clock.now_s())
-    if refused.why is Cause.LATE:
-        return too_late(auth.valid_before, facilitator.clock.now_s())
-    if refused.why is Cause.NONCE:
-        return f"nonce: {to_hex(auth.nonce)} is used or cancelled already"
-    return str(refused.why.value)
+async def _balance(facilitator: Facilitator, auth: Authorization) -> str:
+    """Return how much the payer lacks, if the chain tells."""
+    chain = facilitator.chain
+    reads = Call(facilitator.account, chain.token, abi.balance_of(auth.from_))
+    try:
+        held = int.from_bytes(await chain.call(reads), "big")
+    except ChainError:
+        return str(Cause.BALANCE.value)
+    return f"balance of {checksum(auth.from_)}: wanted {auth.value}, got {held}"
 
 
 # --- reading -------------------------------------------------------------------------
 
 
-def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read | _Unread:
-    """Read the parts of a request, in the version that it names."""
+def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
+    """Read the parts of a request, in the version that it names; raises `_Unread`."""
     named = _version(body)
     version = next((each for each in x402.VERSIONS if each == named), None)
     if version is None:
-        return _Unread(x402_reasons.INVALID_VERSION, f"x402Version: wanted 1 or 2, got {named}")
+        wrong_version = f"x402Version: wanted 1 or 2, got {named}"
+        raise _Unread(x402_reasons.INVALID_VERSION, wrong_version)
     try:
         payment = x402.payment_of(version, bytes(body.payment_payload))
-    except Unsupported as other:
-        return _Unread(other.reason, str(other))
     except BadMessage as wrong:
-        return _Unread(x402_reasons.INVALID_PAYLOAD, str(wrong))
+        reason = wrong.reason if isinstance(wrong, Unsupported) else x402_reasons.INVALID_PAYLOAD
+        raise _Unread(reason, str(wrong)) from None
+    kind = RequirementsV1 if version == 1 else RequirementsV2
     try:
-        wanted = _requirements(version, bytes(body.payment_requirements))
+        wanted: AnyRequirements = decode(bytes(body.payment_requirements), kind)
     except BadMessage as wrong:
-        return _Unread(x402_reasons.INVALID_REQUIREMENTS, str(wrong))
+        raise _Unread(x402_reasons.INVALID_REQUIREMENTS, str(wrong)) from None
     if (asked_for := unsupported_in(wanted.extra)) is not None:
-        return _Unread(asked_for.reason, str(asked_for))
+        raise _Unread(asked_for.reason, str(asked_for))
     signed = payment.signed
     if version == 1:  # a payment of version 1 does not name its token: its signature binds it
         signed = msgspec.structs.replace(signed, asset=wanted.asset)
     asked = Asked(
         signed,
-        _common(wanted),
+        RequiredPayment(
+            scheme=wanted.scheme,
+            network=wanted.network,
+            pay_to=wanted.pay_to,
+            asset=wanted.asset,
+            max_amount_required=wanted.amount,
+            max_timeout_seconds=wanted.max_timeout_seconds,
+        ),
         x402.network_name(version, facilitator.network),
         StandardTerms(
             may_exceed=version == 1, domain=wanted.extra or {}, now_s=facilitator.clock.now_s()
         ),
     )
-    return _Read(version, asked, checksum(signed.authorization.from_), payment, wanted)
+    return _Read(asked, payment, wanted)
 
 
 def _version(body: x402.FacilitatorRequest) -> int | None:
     """Return the version that a request names, or else the payment in it."""
     if body.x402_version is not None:
         return body.x402_version
-    try:
-        named: x402.Versioned = decode(bytes(body.payment_payload), x402.Versioned)
-    except BadMessage:
-        return None
-    return named.x402_version
-
-
-def _requirements(version: Version, body: bytes) -> RequirementsV1 | RequirementsV2:
-    kind = RequirementsV1 if version == 1 else RequirementsV2
-    wanted: RequirementsV1 | RequirementsV2 = decode(body, kind)
-    return wanted
-
-
-def _common(wanted: RequirementsV1 | RequirementsV2) -> RequiredPayment:
-    """Return the requirements as the engine reads them."""
-    match wanted:
-        case RequirementsV1(max_amount_required=amount) | RequirementsV2(amount=amount):
-            pass
-    return RequiredPayment(
-        scheme=wanted.scheme,
-        network=wanted.network,
-        pay_to=wanted.pay_to,
-        asset=wanted.asset,
-        max_amount_required=amount,
-        max_timeout_seconds=wanted.max_timeout_seconds,
-    )
+    named: x402.Versioned | None = decoded(bytes(body.payment_payload), x402.Versioned)
+    return None if named is None else named.x402_version

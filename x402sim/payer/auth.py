@@ -17,13 +17,12 @@ from msgspec.structs import replace
 
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB, Limits
-from x402sim.payer.core import proofs
+from x402sim.payer.core import PAYMENT_ID, proofs, settlement, signed_header
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
 from x402sim.payer.flow import Flow, FlowAuth, Maybe, Send, post, send
-from x402sim.payer.purchases import Payment, Purchases, bought_by, not_served
+from x402sim.payer.purchases import Payment, Purchases, bought_by
 from x402sim.payer.reading import (
     UNKNOWN,
-    AlreadyPaid,
     AttemptOver,
     read_settlement,
     says_nothing,
@@ -32,12 +31,15 @@ from x402sim.payer.standard import (
     Choice,
     StandardOffer,
     choose,
+    proof,
     read_refusal,
     read_required,
     settlement_in,
+    shortened,
     sign,
 )
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
+from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import Spelling
 from x402sim.protocol.messages import PaymentRequired, Receipt
 from x402sim.protocol.money import parse_base, to_base, to_decimal
@@ -171,7 +173,7 @@ class PaymentAuth(FlowAuth):
         wanted = PaidRequest(Send(request, ours), thing[0], bought, is_served)
         response, shown = None, bought.granted
         if shown is not None or not bought.unserved:
-            response = yield from _show(wanted, shown)
+            response = yield from _send(wanted, proofs(shown))
             if response.status_code != 402:
                 return response
         yield bought.turn
@@ -189,11 +191,11 @@ class PaymentAuth(FlowAuth):
         """Show what is paid for already; return the newest answer, by default `response`."""
         bought = wanted.bought
         if bought.granted not in (None, shown):  # another request has paid meanwhile
-            response = yield from _show(wanted, bought.granted)
+            response = yield from _send(wanted, proofs(bought.granted))
         elif bought.unserved:
             response = yield from self._show_unserved(wanted)
         elif response is None:  # another request was served meanwhile
-            response = yield from _show(wanted, None)
+            response = yield from _send(wanted, {})
         return response
 
     def _buy(self, wanted: PaidRequest, response: httpx.Response) -> Flow:
@@ -219,7 +221,7 @@ class PaymentAuth(FlowAuth):
     def _show_unserved(self, wanted: PaidRequest) -> Flow:
         """Show the newest payment that bought nothing yet."""
         payment = wanted.bought.unserved[-1]
-        response = yield from _send(wanted, payment.proof, NOT_MORE)
+        response = yield from _send(wanted, payment.proof)
         payment.was_refused = response.status_code == 402
         self._note_served(wanted, payment, response)
         return response
@@ -227,13 +229,24 @@ class PaymentAuth(FlowAuth):
     def _note_served(self, wanted: PaidRequest, payment: Payment, response: httpx.Response) -> None:
         if wanted.is_served(response):
             wanted.bought.unserved.remove(payment)
-            if self._reuse and isinstance(payment.offer, PaymentRequired):
-                wanted.bought.granted = payment.offer.payment_id
+            if self._reuse and payment.version is None:
+                wanted.bought.granted = payment.proof[PAYMENT_ID]
 
     def _not_served(self, wanted: PaidRequest) -> PaidNotServed:
+        """Return the error of a server that took a payment and answers 402 again."""
         payment = wanted.bought.unserved[-1]
-        return not_served(
-            wanted.resource, payment, self._tokens(payment.amount_base), self.max_unserved
+        paid = f"{self._tokens(payment.auth.value)} with {payment.shown}"
+        if payment.receipt is not None:
+            paid = f"was paid {paid} (transaction {payment.receipt.tx_hash[:80]})"
+        else:
+            paid = (
+                f"seems to have been paid {paid} (the server answered {payment.hint}; the token "
+                f"tells for certain: {payment.question})"
+            )
+        return PaidNotServed(
+            f"{wanted.resource} {paid}, and answers 402 again; nothing more was signed. "
+            "Repeat the request: it shows the same payment again. To pay once more, raise "
+            f"max_unserved (now {self.max_unserved})"
         )
 
     def _sign(self, wanted: PaidRequest, required: PaymentRequired | AnyRequired) -> Payment:
@@ -241,31 +254,43 @@ class PaymentAuth(FlowAuth):
         with self._lock:
             try:
                 if isinstance(required, PaymentRequired):
-                    payment = self._sign_header(required)
+                    payment = self._sign_two_steps(required)
                 else:
-                    payment = self._sign_standard(wanted, required)
+                    offer = choose(required, self.network, self._over_caps)
+                    self.choices.append(Choice(wanted.resource, offer.chosen, offer.rejected))
+                    payment = self._sign_one_step(offer)
             except ValueError as error:
                 raise PaymentFailed(f"the 402 cannot be paid: {error}") from error
-            self.signed_base += payment.amount_base
+            self.signed_base += payment.auth.value
         return payment
 
-    def _sign_header(self, offer: PaymentRequired) -> Payment:
-        requirements, now_s = offer.payment_requirements, self.clock.now_s()
+    def _sign_two_steps(self, offer: PaymentRequired) -> Payment:
+        requirements = offer.payment_requirements
         amount_base = parse_base(requirements.max_amount_required)
         if over := self._over_caps(amount_base):
             raise SpendingCapExceeded(f"the 402 asks for {self._tokens(amount_base)}; {over}")
         allowed_s = min(requirements.max_timeout_seconds, self.max_window_s)
         requirements = replace(requirements, max_timeout_seconds=allowed_s)
-        header = self.wallet.payment_header(
-            requirements, now_s, network=self.network, spelling=self._spelling
+        auth = self.wallet.authorize(requirements, self.clock.now_s())
+        header = signed_header(auth, self.wallet, self.network, self._spelling)
+        sent_back = msgspec.to_builtins(offer.payment_requirements)
+        return Payment(
+            auth=auth,
+            proof=proofs(offer.payment_id),
+            shown=f"payment id {offer.payment_id[:12]}…",
+            settlement=settlement(offer.payment_id, header, sent_back),
         )
-        return Payment(offer, header, amount_base)
 
-    def _sign_standard(self, wanted: PaidRequest, required: AnyRequired) -> Payment:
-        offer = choose(required, self.network, self._over_caps)
-        self.choices.append(Choice(wanted.resource, offer.chosen, offer.rejected))
-        header = sign(offer, self.wallet, self.network, self.clock.now_s(), self.max_window_s)
-        return Payment(offer, header, offer.amount_base)
+    def _sign_one_step(self, offer: StandardOffer) -> Payment:
+        now_s, most_s = self.clock.now_s(), self.max_window_s
+        auth, header = sign(offer, self.wallet, self.network, now_s, most_s)
+        return Payment(
+            auth=auth,
+            proof=proof(offer, header),
+            shown=f"authorization {to_hex(auth.nonce)[:12]}…",
+            version=offer.version,
+            note=shortened(offer, auth),
+        )
 
     def _over_caps(self, amount_base: int) -> str:
         """Return why this amount is more than is allowed; "" if it is not."""
@@ -285,35 +310,28 @@ class PaymentAuth(FlowAuth):
         return f"{to_decimal(amount_base, self.network.decimals)} {self.network.token_symbol}"
 
     def _resend(self, wanted: PaidRequest) -> Maybe:
-        """Send the payments again whose outcome is not known, until one is settled.
+        """Send the payment again whose outcome is not known; it is settled, over, or raised.
 
         One that is over is shown once, in case the server has it after all; returns the answer to
         that, unless it is a 402.
         """
-        while wanted.bought.unknown:
-            payment = wanted.bought.unknown.pop()
-            try:
-                return (yield from self._settle(wanted, payment))
-            except AttemptOver:
-                if isinstance(payment.offer, StandardOffer):
-                    continue
-                shown = yield from self._show_last(wanted, payment)
-                if shown.status_code == 402:
-                    continue
-                return shown
-        return None
-
-    def _show_last(self, wanted: PaidRequest, payment: Payment) -> Flow:
-        """Show a payment that the server says was not made; it stays unless the answer tells."""
         bought = wanted.bought
-        bought.unknown.append(payment)
-        response = yield from _send(wanted, payment.proof, NOT_MORE)
+        if (payment := bought.unknown) is None:
+            return None
+        try:
+            return (yield from self._settle(wanted, payment))
+        except AttemptOver:
+            if payment.version is not None:
+                return None
+        bought.unknown = payment  # it stays unless the answer tells
+        response = yield from _send(wanted, payment.proof)
         if not says_nothing(response):
-            bought.unknown.remove(payment)
-            if response.status_code != 402:
-                payment.hint = f"{response.status_code} when it was shown"
-                bought.unserved.append(payment)
-                self._note_served(wanted, payment, response)
+            bought.unknown = None
+            if response.status_code == 402:
+                return None
+            payment.hint = f"{response.status_code} when it was shown"
+            bought.unserved.append(payment)
+            self._note_served(wanted, payment, response)
         return response
 
     def _settle(self, wanted: PaidRequest, payment: Payment) -> Maybe:
@@ -324,45 +342,40 @@ class PaymentAuth(FlowAuth):
         The payment is kept and sent again later unless the answer is final. That includes a
         connection that breaks: httpx then closes this generator.
         """
-        bought, sent = wanted.bought, payment.sent(self.clock.now_s())
-        payment.is_sent = True
-        bought.unknown.append(payment)
+        bought = wanted.bought
+        payment.sent, payment.sent_s = payment.sent + 1, self.clock.now_s()
+        bought.unknown = payment
         try:
-            if isinstance(payment.offer, StandardOffer):
-                response = yield from _send(wanted, payment.proof, f"{UNKNOWN}. {sent.again}")
+            if payment.version is not None:
+                response = yield from _send(wanted, payment.proof, f"{UNKNOWN}. {payment.again}")
                 if response.status_code != 402:
                     if wanted.is_served(response):
-                        bought.unknown.remove(payment)
-                    said = settlement_in(response, payment.offer.version)
+                        bought.unknown = None
+                    said = settlement_in(response, payment.version)
                     if said is not None and said.success:
                         self.settlements.append(said)
                     return response
-                answer: Receipt | AlreadyPaid = read_refusal(response, payment.offer, sent)
+                answer: Receipt | str = read_refusal(response, payment.version, payment)
             else:
-                request = post(wanted.ask.request, self._pay_path, payment.settlement())
+                request = post(wanted.ask.request, self._pay_path, payment.settlement)
                 response = yield from send(Send(request, True))
-                answer = read_settlement(response, sent)
+                answer = read_settlement(response, payment)
         except httpx.HTTPError as error:
-            raise PaymentFailed(f"{UNKNOWN}: {error}. {sent.again}") from error
+            raise PaymentFailed(f"{UNKNOWN}: {error}. {payment.again}") from error
         except AttemptOver:
-            bought.unknown.remove(payment)
+            bought.unknown = None
             raise
-        bought.unknown.remove(payment)
+        bought.unknown = None
         bought.unserved.append(payment)
         if isinstance(answer, Receipt):
             payment.receipt = answer
             self.receipts.append(answer)
         else:
-            payment.hint = answer.seen
+            payment.hint = answer
         return None
 
 
-def _show(wanted: PaidRequest, payment_id: str | None) -> Flow:
-    """Send the caller's request, with a payment id if there is one."""
-    return _send(wanted, proofs(payment_id), NOT_MORE)
-
-
-def _send(wanted: PaidRequest, proof: dict[str, str], then: str) -> Flow:
+def _send(wanted: PaidRequest, proof: dict[str, str], then: str = NOT_MORE) -> Flow:
     """Send the caller's request with a proof of payment; `then` is said if it is not answered."""
     request = wanted.ask.request
     request.headers.update(proof)

@@ -46,12 +46,8 @@ def next_step(status: int | None, body: Mapping[str, Any]) -> Next:
 
 def proofs(payment_id: str | None = None, session_id: str | None = None) -> dict[str, str]:
     """Return the headers that prove a payment or name a session."""
-    headers = {}
-    if payment_id is not None:
-        headers[PAYMENT_ID] = payment_id
-    if session_id is not None:
-        headers[SESSION_ID] = session_id
-    return headers
+    named = {PAYMENT_ID: payment_id, SESSION_ID: session_id}
+    return {name: proof for name, proof in named.items() if proof is not None}
 
 
 def settlement(

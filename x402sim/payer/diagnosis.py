@@ -83,16 +83,14 @@ def examine(
             own += _of_sdks(way, known)
             continue
         own += [_PAYWALL] if way.is_paywall else []
-        own += _no_pay_path(pay_status) if pay_status in ABSENT else []
-    networks = {**known, **{each.name: each for way in ways if (each := _own(way, known))}}
+        if pay_status in ABSENT:
+            do = "Settle payments there, or offer payment in one step only."
+            own.append(Finding("POST /api/pay", str(pay_status), "an endpoint that settles", do))
+    described = [way.own_network() for way in ways if way.network(known) is None]
+    networks = {**known, **{each.name: each for each in described if each is not None}}
     case = _Case(request, response, networks, list(zip(ways, by_way, strict=True)), now_s)
     payers = tuple(_able(name, dialect, version, case) for name, dialect, version in _KINDS)
     return Diagnosis(tuple(ways), (*found, *_merged(by_way)), payers)
-
-
-def _own(way: Way, known: Mapping[str, Network]) -> Network | None:
-    """Return the network that a way to pay describes, if it is not known by any name."""
-    return None if way.network(known) else way.own_network()
 
 
 def _merged(by_way: list[list[Finding]]) -> Iterator[Finding]:
@@ -159,7 +157,7 @@ def _sign(case: _Case, way: Way | None, network: Network, version: Version | Non
     if isinstance(required, PaymentRequired):
         wallet.payment_header(required.payment_requirements, case.now_s, network=network)
     else:
-        offer = choose(required, network, lambda _: "")
+        offer = choose(required, network)
         sign(offer, wallet, network, case.now_s, offer.accepted.max_timeout_seconds)
 
 
@@ -271,8 +269,3 @@ _PAYWALL = Finding(
     "PaymentAuth and `pay`, answer a body of section 2.2; for x402 clients, add name and version.",
     stops=False,
 )
-
-
-def _no_pay_path(status: int | None) -> list[Finding]:
-    do = "Settle payments there, or offer payment in one step only."
-    return [Finding("POST /api/pay", str(status), "an endpoint that settles", do)]

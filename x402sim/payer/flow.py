@@ -19,9 +19,8 @@ import msgspec
 
 from x402sim.http.bounded import Limits, bound, read, too_slow
 from x402sim.payer.core import PAYMENT_ID, SESSION_ID
-from x402sim.payer.deadline import Deadline
 from x402sim.payer.errors import PaymentFailed
-from x402sim.payer.redirects import Guard, origin_of, require_origin
+from x402sim.payer.guard import Deadline, Guard, origin_of, require_origin
 from x402sim.protocol.messages import encode
 from x402sim.protocol.x402 import PAYMENT_HEADERS
 
@@ -110,8 +109,6 @@ What makes an answer unreadable is raised where its request was yielded.
 """
 Maybe = Generator[Step, httpx.Response | None, httpx.Response | None]
 """A part of a flow that may have its last answer to return."""
-Steps = Generator[Step, httpx.Response | None, None]
-"""A part of a flow that has no answer to return."""
 
 
 def send(step: Send) -> Flow:
@@ -258,9 +255,7 @@ def _guard(step: Send, extensions: dict[str, Any], deadline: Deadline | None) ->
     """Watch a request on its way; a deadline is one for a thread."""
     request, timeouts = step.request, extensions.get("timeout", {})
     origin = origin_of(request.url) if step.has_proof else None
-    guard = Guard(
-        extensions.get("trace"), origin=origin, deadline=deadline, is_async=deadline is None
-    )
+    guard = Guard(extensions.get("trace"), origin, deadline)
     request.extensions = extensions | {"trace": guard}
     if deadline is not None:
         request.extensions["timeout"] = {

@@ -21,12 +21,12 @@ from x402sim.protocol.networks import MAINNET, TESTNET, Network
 from x402sim.protocol.ways import Dialect
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
-    AnyRequirements,
-    RequirementsV1,
     Version,
-    encode_payment,
+    exact_payload,
+    from_base64,
     network_name,
     read_payment,
+    to_base64,
 )
 from x402sim.text.times import moment
 
@@ -50,6 +50,15 @@ class Draft:
     """In two steps only."""
     now_s: int
 
+    def signing(self, **changes: Any) -> "Draft":
+        """Return the draft with other fields of its authorization."""
+        return replace(self, auth=structs.replace(self.auth, **changes))
+
+    def paying(self, **changes: Any) -> "Draft":
+        """Return the draft that names, and is signed for, a network and token that differ so."""
+        other = replace(self.named, **changes)
+        return replace(self, named=other, signed_for=other)
+
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
@@ -64,46 +73,25 @@ class Mistake:
     """Where it can be made."""
 
 
-def _auth(**changes: Callable[[Draft], Any]) -> Callable[[Draft], Draft]:
-    """Return a change of fields of the authorization."""
-
-    def change(draft: Draft) -> Draft:
-        fields = {name: value(draft) for name, value in changes.items()}
-        return replace(draft, auth=structs.replace(draft.auth, **fields))
-
-    return change
-
-
-def _with(**changes: Callable[[Draft], Any]) -> Callable[[Draft], Draft]:
-    """Return a change of fields of the draft."""
-    return lambda draft: replace(draft, **{name: of(draft) for name, of in changes.items()})
-
-
 def _value(draft: Draft) -> str:
     amount = to_decimal(draft.auth.value, draft.named.decimals)
     return f"value {draft.auth.value} = {amount} {draft.named.token_symbol}"
 
 
-def _other_chain(draft: Draft) -> Network:
+def _on_another_chain(draft: Draft) -> Draft:
     other = MAINNET if draft.named.chain_id != MAINNET.chain_id else TESTNET
-    return replace(draft.named, name=other.name, chain_id=other.chain_id)
+    return draft.paying(name=other.name, chain_id=other.chain_id)
 
 
-def _other_token(draft: Draft) -> Network:
-    return replace(draft.named, asset=Address(draft.auth.from_))
-
-
-def _other_version(draft: Draft) -> Network:
+def _for_another_version(draft: Draft) -> Draft:
     own = draft.named.token_version
-    return replace(draft.named, token_version="2" if own == "1" else "1")
+    return replace(draft, signed_for=replace(draft.named, token_version="2" if own == "1" else "1"))
 
 
 def _of_nobody(draft: Draft) -> Draft:
     """Return a draft of a new account, which has no tokens."""
     wallet = Wallet.create()
-    return replace(
-        draft, signer=wallet, auth=structs.replace(draft.auth, from_=wallet.address_bytes)
-    )
+    return replace(draft, signer=wallet).signing(from_=wallet.address_bytes)
 
 
 def _domain(draft: Draft) -> str:
@@ -117,23 +105,22 @@ MISTAKES = {
         Mistake(
             "amount",
             "pays half of the amount",
-            _auth(value=lambda draft: draft.auth.value // 2),
+            lambda draft: draft.signing(value=draft.auth.value // 2),
             _value,
             "Sign exactly the amount of the 402, in base units: neither less nor more.",
         ),
         Mistake(
             "payee",
             "pays to the payer itself",
-            _auth(to=lambda draft: draft.auth.from_),
+            lambda draft: draft.signing(to=draft.auth.from_),
             lambda draft: f"to {checksum(draft.auth.to)}",
             "Sign the payTo of the 402 as `to`.",
         ),
         Mistake(
             "expired",
             "signs a window that closed an hour ago",
-            _auth(
-                valid_after=lambda draft: draft.now_s - 7200,
-                valid_before=lambda draft: draft.now_s - 3600,
+            lambda draft: draft.signing(
+                valid_after=draft.now_s - 7200, valid_before=draft.now_s - 3600
             ),
             lambda draft: f"validBefore {moment(draft.auth.valid_before, draft.now_s)}",
             "Sign when you pay, and send it at once. If it was just signed, compare the payer's "
@@ -142,9 +129,8 @@ MISTAKES = {
         Mistake(
             "not-yet-valid",
             "signs a window that opens in an hour",
-            _auth(
-                valid_after=lambda draft: draft.now_s + 3600,
-                valid_before=lambda draft: draft.now_s + 3900,
+            lambda draft: draft.signing(
+                valid_after=draft.now_s + 3600, valid_before=draft.now_s + 3900
             ),
             lambda draft: f"validAfter {moment(draft.auth.valid_after, draft.now_s)}",
             "Let the window begin a minute or more before now: clocks differ.",
@@ -152,14 +138,14 @@ MISTAKES = {
         Mistake(
             "signature",
             "signs with the key of another account",
-            _with(signer=lambda _: Wallet.create()),
+            lambda draft: replace(draft, signer=Wallet.create()),
             lambda draft: f"from {checksum(draft.auth.from_)}, signed by {draft.signer.address}",
             "Sign with the key of `from`, and change nothing after signing.",
         ),
         Mistake(
             "domain",
             "signs another version of the token's EIP-712 domain",
-            _with(signed_for=_other_version),
+            _for_another_version,
             _domain,
             "Sign the domain that the token itself names: name() and version() on the chain, "
             "`extra` in a 402 of the standard.",
@@ -167,14 +153,14 @@ MISTAKES = {
         Mistake(
             "network",
             "pays on another network",
-            _with(named=_other_chain, signed_for=_other_chain),
+            _on_another_chain,
             lambda draft: f"network {draft.named.name}, chain id {draft.named.chain_id}",
             "Name the network of the 402, and sign with its chain id.",
         ),
         Mistake(
             "asset",
             "pays with another token",
-            _with(named=_other_token, signed_for=_other_token),
+            lambda draft: draft.paying(asset=Address(draft.auth.from_)),
             lambda draft: f"asset {checksum(draft.named.asset)}",
             "Name and sign for the token contract (`asset`) of the 402.",
         ),
@@ -188,7 +174,7 @@ MISTAKES = {
         Mistake(
             "resource",
             "names another resource",
-            _with(resource=lambda draft: _elsewhere(draft.resource)),
+            lambda draft: replace(draft, resource=_elsewhere(draft.resource)),
             lambda draft: f"resource {draft.resource}",
             "Send the resource of the 402 back unchanged: a payment is for one resource.",
             (Dialect.TWO_STEPS, Dialect.V2),
@@ -196,7 +182,7 @@ MISTAKES = {
         Mistake(
             "payment-id",
             "settles a payment id that nobody has issued",
-            _with(payment_id=lambda _: "pay_" + "x402sim" * 4),
+            lambda draft: replace(draft, payment_id="pay_" + "x402sim" * 4),
             lambda draft: f"paymentId {draft.payment_id}",
             "Send the paymentId of the 402, with the requirements of the same 402.",
             (Dialect.TWO_STEPS,),
@@ -249,39 +235,26 @@ def dialect_of(request: httpx.Request) -> Dialect:
 def request_of(draft: Draft, request: httpx.Request) -> httpx.Request:
     """Return the request with the payment of a draft instead of its own, newly signed."""
     signature = draft.signer.sign(draft.auth, draft.signed_for.domain)
-    if draft.dialect is Dialect.TWO_STEPS:
-        return _in_two_steps(draft, request, signature)
-    name = PAYMENT_HEADERS[version := _version(draft.dialect)]
-    payment = read_payment(version, request.headers[name])
-    network, asset = network_name(version, draft.named), checksum(draft.named.asset)
-    accepted: AnyRequirements = RequirementsV1(  # of which version 1 sends scheme and network
-        scheme=payment.signed.scheme,
-        network=network,
-        max_amount_required="",
-        asset=asset,
-        pay_to="",
-        max_timeout_seconds=0,
-    )
-    if payment.accepted is not None:
-        accepted = structs.replace(payment.accepted, network=network, asset=asset)
-    about = payment.resource and structs.replace(payment.resource, url=draft.resource)
-    header = encode_payment(draft.auth, signature, accepted, about)
     headers = httpx.Headers(request.headers)
-    headers[name] = header
-    return _copy(request, headers, request.content)
-
-
-def _in_two_steps(draft: Draft, request: httpx.Request, signature: bytes) -> httpx.Request:
-    body: dict[str, Any] = decode(request.content, dict[str, Any])
-    spelling: Spelling = "hex" if body["paymentHeader"].startswith("0x") else "base64"
-    header = encode_header(draft.auth, signature, draft.named, spelling)
-    wanted, changes = body["paymentRequirements"], {"resource": draft.resource}
-    said = settlement(draft.payment_id, header, wanted, changes)
-    return _copy(request, request.headers, encode(said))
-
-
-def _copy(request: httpx.Request, headers: httpx.Headers, content: bytes) -> httpx.Request:
-    kept = [(name, each) for name, each in headers.items() if name.lower() != "content-length"]
+    if draft.dialect is Dialect.TWO_STEPS:
+        body: dict[str, Any] = decode(request.content, dict[str, Any])
+        spelling: Spelling = "hex" if body["paymentHeader"].startswith("0x") else "base64"
+        header = encode_header(draft.auth, signature, draft.named, spelling)
+        wanted, changes = body["paymentRequirements"], {"resource": draft.resource}
+        content = encode(settlement(draft.payment_id, header, wanted, changes))
+    else:
+        name = PAYMENT_HEADERS[version := _version(draft.dialect)]
+        said: dict[str, Any] = decode(from_base64(headers[name]), dict[str, Any])
+        said["payload"] = exact_payload(draft.auth, signature)
+        said.pop("extensions", None)  # they name the right payment
+        terms = said if version == 1 else said["accepted"]
+        terms["network"] = network_name(version, draft.named)
+        if version == 2:
+            terms["asset"] = checksum(draft.named.asset)
+        if "resource" in said:
+            said["resource"]["url"] = draft.resource
+        headers[name], content = to_base64(said), request.content
+    headers.pop("Content-Length", None)  # httpx counts anew
     return httpx.Request(
-        request.method, request.url, headers=kept, content=content, extensions=request.extensions
+        request.method, request.url, headers=headers, content=content, extensions=request.extensions
     )

@@ -8,17 +8,13 @@ from typing import Any
 import httpx
 import msgspec
 
-from x402sim.payer.core import proofs, settlement
-from x402sim.payer.errors import PaidNotServed
 from x402sim.payer.flow import Turn
-from x402sim.payer.reading import Sent
-from x402sim.payer.redirects import origin_of
-from x402sim.payer.standard import StandardOffer, authorization_in, proof, shortened
+from x402sim.payer.guard import origin_of
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import read_header
-from x402sim.protocol.messages import PaymentRequired, Receipt
+from x402sim.protocol.messages import Receipt
 from x402sim.protocol.ways import object_in
+from x402sim.protocol.x402 import Version
 
 CLOCK_SKEW_S = 60
 BLOCK_S = 15
@@ -32,84 +28,69 @@ ends nothing, a refusal of the server after it does.
 """
 
 
-class Payment(msgspec.Struct):
-    """A signed payment; `receipt` is there once the server has given one."""
+class Payment(msgspec.Struct, kw_only=True):
+    """A signed payment, in two steps or in one; `receipt` is there once the server has given one.
 
-    offer: PaymentRequired | StandardOffer
-    header: str
-    amount_base: int
+    `shown` names it without its proof, by the beginning of its payment id or of its nonce; `note`
+    is what else to say if it is refused.
+    """
+
+    auth: Authorization
+    proof: dict[str, str]
+    """The headers that prove the payment; in one step, they also make it."""
+    shown: str
+    settlement: dict[str, Any] | None = None
+    """The body of POST /api/pay, in two steps."""
+    version: Version | None = None
+    """The version of the standard, in one step."""
+    note: str = ""
+    sent: int = 0
+    """How often it was sent to the server, which may have got it."""
+    sent_s: int = 0
+    """When it was sent last, by the payer's clock."""
     receipt: Receipt | None = None
-    is_sent: bool = False
-    """Whether it was sent to the server, which may have got it."""
     hint: str = ""
     """The answer that said, instead of a receipt, that it is made."""
     was_refused: bool = False
     """Whether it was shown, and answered 402."""
 
     @property
-    def shown_id(self) -> str:
-        """The beginning of the payment id, which is a proof of payment in full, or of the nonce."""
-        if isinstance(self.offer, StandardOffer):
-            return f"authorization {to_hex(self._authorization.nonce)[:12]}…"
-        return f"payment id {self.offer.payment_id[:12]}…"
+    def is_repeated(self) -> bool:
+        """Whether it was sent before without a clear answer."""
+        return self.sent > 1
 
     @property
-    def proof(self) -> dict[str, str]:
-        """The header that proves the payment; in one step, it also makes it."""
-        if isinstance(self.offer, StandardOffer):
-            return proof(self.offer, self.header)
-        return proofs(self.offer.payment_id)
+    def left_s(self) -> int:
+        """For how many seconds it may be used; none are left long after validBefore."""
+        return self.auth.valid_before + EXPIRY_MARGIN_S - self.sent_s
 
-    def settlement(self) -> dict[str, Any]:
-        """Return the body of POST /api/pay, for a payment in two steps."""
-        assert isinstance(self.offer, PaymentRequired)
-        requirements = msgspec.to_builtins(self.offer.payment_requirements)
-        return settlement(self.offer.payment_id, self.header, requirements)
+    @property
+    def is_expired(self) -> bool:
+        """Whether it cannot be used any more; it may have been used before."""
+        return self.left_s <= 0
+
+    @property
+    def clocks(self) -> str:
+        """What to say if the server calls it expired; empty if it may be so."""
+        differ = " By this payer's clock it has not expired: the two clocks differ, and until they "
+        is_open = self.sent_s + CLOCK_SKEW_S < self.auth.valid_before
+        return f"{differ}agree, whatever else it signs is refused, too." if is_open else ""
 
     @property
     def question(self) -> str:
         """The call of the token that tells whether the authorization was used."""
-        return _question(self._authorization)
+        return f"authorizationState({checksum(self.auth.from_)}, {to_hex(self.auth.nonce)})"
 
     @property
-    def _authorization(self) -> Authorization:
-        if isinstance(self.offer, StandardOffer):
-            return authorization_in(self.offer, self.header)
-        return read_header(self.header).authorization
-
-    def sent(self, now_s: int) -> Sent:
-        """Return what is known of the authorization at a time, before it is sent (again)."""
-        auth = self._authorization
-        left_s = auth.valid_before + EXPIRY_MARGIN_S - now_s
-        note = shortened(self.offer, auth) if isinstance(self.offer, StandardOffer) else ""
-        return Sent(
-            is_repeated=self.is_sent,
-            left_s=left_s,
-            question=_question(auth),
-            is_open=now_s + CLOCK_SKEW_S < auth.valid_before,
-            note=note,
+    def again(self) -> str:
+        """What to do while it is not known whether the payment was made."""
+        repeat = "Repeat the request: it sends the same authorization again and signs no other"
+        if not self.is_expired:
+            return f"{repeat}; it may be used for another {self.left_s} s.{self.note}"
+        return (
+            f"{repeat} until the server refuses that one. It cannot be used any more; whether it "
+            f"was, the token tells: {self.question}. If it was not, a new PaymentAuth may pay."
         )
-
-
-def not_served(resource: str, payment: Payment, tokens: str, max_unserved: int) -> PaidNotServed:
-    """Return the error of a server that took a payment and answers 402 again."""
-    paid = f"{tokens} with {payment.shown_id}"
-    if payment.receipt is not None:
-        paid = f"was paid {paid} (transaction {payment.receipt.tx_hash[:80]})"
-    else:
-        paid = (
-            f"seems to have been paid {paid} (the server answered {payment.hint}; the token "
-            f"tells for certain: {payment.question})"
-        )
-    return PaidNotServed(
-        f"{resource} {paid}, and answers 402 again; nothing more was signed. "
-        "Repeat the request: it shows the same payment again. To pay once more, raise "
-        f"max_unserved (now {max_unserved})"
-    )
-
-
-def _question(auth: Authorization) -> str:
-    return f"authorizationState({checksum(auth.from_)}, {to_hex(auth.nonce)})"
 
 
 class Purchases(msgspec.Struct):
@@ -118,8 +99,8 @@ class Purchases(msgspec.Struct):
     turn: Turn = msgspec.field(default_factory=Turn)
     granted: str | None = None
     """A payment id that was served, to be used again."""
-    unknown: list[Payment] = msgspec.field(default_factory=list)
-    """Payments that were sent to the server, and may have been made or may still be."""
+    unknown: Payment | None = None
+    """The payment that was sent to the server, and may have been made or may still be."""
     unserved: list[Payment] = msgspec.field(default_factory=list)
     """Payments that were made, and bought nothing yet."""
 

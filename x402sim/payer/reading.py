@@ -10,10 +10,11 @@ import httpx
 import msgspec
 
 from x402sim.payer.errors import PaymentFailed
+from x402sim.payer.purchases import Payment
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, decode
+from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, decode, decoded
 from x402sim.protocol.networks import Network
-from x402sim.protocol.refusals import Refusal, refusal_named
+from x402sim.protocol.refusals import Refusal
 
 UNKNOWN = "it is not known whether the payment was made"
 _HEADER_VALUE = re.compile(r"[!-~]{1,256}")
@@ -28,50 +29,6 @@ _SAYS_NOTHING = (408, 425, 429)
 
 class AttemptOver(PaymentFailed):
     """The server says that this payment was not made, and its authorization has expired."""
-
-
-class Sent(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an authorization, before an answer to it is read.
-
-    `is_repeated` says that it was sent before without a clear answer. For `left_s` seconds it may
-    be used; none are left long after validBefore. `question` asks the token whether it was used.
-    `is_open`: by the payer's clock, validBefore is more than a minute away. `note` is what else to
-    say if it is refused.
-    """
-
-    is_repeated: bool
-    left_s: int
-    question: str
-    is_open: bool = False
-    note: str = ""
-
-    @property
-    def clocks(self) -> str:
-        """What to say if the server calls it expired; empty if it may be so."""
-        differ = " By this payer's clock it has not expired: the two clocks differ, and until they "
-        return f"{differ}agree, whatever else it signs is refused, too." if self.is_open else ""
-
-    @property
-    def is_expired(self) -> bool:
-        """Whether it cannot be used any more; it may have been used before."""
-        return self.left_s <= 0
-
-    @property
-    def again(self) -> str:
-        """What to do while it is not known whether the payment was made."""
-        repeat = "Repeat the request: it sends the same authorization again and signs no other"
-        if not self.is_expired:
-            return f"{repeat}; it may be used for another {self.left_s} s.{self.note}"
-        return (
-            f"{repeat} until the server refuses that one. It cannot be used any more; whether it "
-            f"was, the token tells: {self.question}. If it was not, a new PaymentAuth may pay."
-        )
-
-
-class AlreadyPaid(msgspec.Struct, frozen=True):
-    """The server says that the payment is made, without a receipt: `seen` is its answer."""
-
-    seen: str
 
 
 class _Error(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,37 +81,36 @@ def read_offer(
     return offer
 
 
-def read_settlement(response: httpx.Response, sent: Sent) -> Receipt | AlreadyPaid:
-    """Return the receipt of a settled payment, or what says that it is made.
+def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str:
+    """Return the receipt of a settled payment, or else the answer that says that it is made.
 
     Raises `AttemptOver` if the payment was refused and is over, and `PaymentFailed` if it was not
     made or may still be, and the same header should be sent again.
     """
-    body = _json(response)
+    body = decoded(response.content)
     if response.status_code == 200 and isinstance(body, dict) and body.get("success") is True:
-        try:
-            receipt: Receipt = decode(response.content, Receipt)
-        except BadMessage:
+        receipt: Receipt | None = decoded(response.content, Receipt)
+        if receipt is None:
             seen = f"200 {quoted(response)}"
-            raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {sent.again}") from None
+            raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {payment.again}")
         return receipt
     error = _read_error(response, body)
-    if _is_made(error, sent):
-        return AlreadyPaid(error.seen)
+    if _is_made(error, payment):
+        return error.seen
     remedy = f" {error.refusal.row.remedy}" if error.refusal else ""
-    if _is_over(error, sent):
+    if _is_over(error, payment):
         raise AttemptOver(f"the payment was refused: {error.seen}.{remedy}")
     lacks_funds = error.refusal is Refusal.INSUFFICIENT_BALANCE
-    clocks = sent.clocks if error.refusal is Refusal.EXPIRED else ""
-    does_what = f"{remedy if lacks_funds else clocks} {sent.again}"
+    clocks = payment.clocks if error.refusal is Refusal.EXPIRED else ""
+    does_what = f"{remedy if lacks_funds else clocks} {payment.again}"
     if error.final is False and lacks_funds:
         raise PaymentFailed(f"the payment was not made yet: {error.seen}.{does_what}")
-    if _is_refusal(error) and not sent.is_repeated:
+    if _is_refusal(error) and not payment.is_repeated:
         raise PaymentFailed(f"the payment was refused: {error.seen}.{does_what}")
     raise PaymentFailed(f"{UNKNOWN}: the server answered {error.seen}.{does_what}")
 
 
-def _is_made(error: _Error, sent: Sent) -> bool:
+def _is_made(error: _Error, payment: Payment) -> bool:
     """Tell whether an error says that the payment is made; then no other is ever signed for it.
 
     That the nonce is used does, even if the server calls it final: the payer has drawn it at
@@ -167,7 +123,7 @@ def _is_made(error: _Error, sent: Sent) -> bool:
         case Refusal.NONCE_USED:
             return error.final is not False
         case _:
-            return sent.is_expired and error.final is None and error.is_no and error.hints
+            return payment.is_expired and error.final is None and error.is_no and error.hints
 
 
 def _is_refusal(error: _Error) -> bool:
@@ -177,12 +133,12 @@ def _is_refusal(error: _Error) -> bool:
     return error.refusal is not None and error.refusal.row.final is True
 
 
-def _is_over(error: _Error, sent: Sent) -> bool:
+def _is_over(error: _Error, payment: Payment) -> bool:
     """Tell whether a refusal ends a payment: only when its authorization has expired.
 
     Before, whoever refuses it can use it all the same, whatever is said of it.
     """
-    if not sent.is_expired:
+    if not payment.is_expired:
         return False
     to_resend = error.refusal is not None and error.refusal.row.resend
     return _is_refusal(error) or (error.final is None and error.is_no and not to_resend)
@@ -204,7 +160,7 @@ def _read_error(response: httpx.Response, body: Any) -> _Error:
         for refusal in Refusal
         if any(refusal.text in value if anywhere else refusal.text == value for value in values)
     }
-    refusal = refusal_named(text) if isinstance(text, str) else None
+    refusal = Refusal.named(text) if isinstance(text, str) else None
     if refusal is None and len(found) == 1:
         refusal = found.pop()
     if success is True:
@@ -231,14 +187,6 @@ def _read_error(response: httpx.Response, body: Any) -> _Error:
 def says_nothing(response: httpx.Response) -> bool:
     """Tell whether an answer says nothing of the payment: a 5xx, or a refusal of any request."""
     return response.is_server_error or response.status_code in _SAYS_NOTHING
-
-
-def _json(response: httpx.Response) -> Any:
-    """Return the JSON of a body; None if it is something else."""
-    try:
-        return decode(response.content, Any)
-    except BadMessage:
-        return None
 
 
 def _strings(response: httpx.Response, body: Any) -> list[str]:

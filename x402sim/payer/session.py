@@ -4,7 +4,8 @@ Clauses: 1/session-no-402.
 """
 
 import threading
-from dataclasses import dataclass
+from collections.abc import Generator
+from dataclasses import dataclass, field
 
 import httpx
 
@@ -13,11 +14,11 @@ from x402sim.http.bounded import MIB
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
 from x402sim.payer.core import proofs
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
-from x402sim.payer.flow import PROOFS, Flow, FlowAuth, Send, Steps, Turn, post, send
+from x402sim.payer.flow import PROOFS, Flow, FlowAuth, Send, Step, Turn, post, send
+from x402sim.payer.guard import origin_of
 from x402sim.payer.reading import is_header_value, quoted
-from x402sim.payer.redirects import origin_of
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.messages import BadMessage, SessionRequest, Wire, decode
+from x402sim.protocol.messages import SessionRequest, Wire, decoded
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.text.arguments import explained
@@ -30,12 +31,21 @@ class _SessionAnswer(Wire, frozen=True):
 
 
 @dataclass(slots=True)
-class _Session:
-    """A session to spend; `is_ours` if its deposit was paid here."""
+class _Seller:
+    """A server: the session to spend there, and how many were given up that never served.
 
-    session_id: str
-    is_ours: bool
+    Each has a turn of its own: while one is slow, another is asked.
+    """
+
+    origin: str
+    turn: Turn = field(default_factory=Turn)
+    session_id: str = ""
     was_served: bool = False
+    unserved: int = 0
+
+
+Opened = Generator[Step, httpx.Response | None, str]
+"""A part of a flow that returns the id of a session."""
 
 
 @explained
@@ -88,18 +98,13 @@ class SessionAuth(FlowAuth):
             deadline_s=deadline_s,
         )
         self.limits = self.payment.limits
-        self.session_id = session_id
+        self.session_id = self._given = session_id
         """The newest session."""
         self.max_spend = max_spend
         self._max_sessions = max_sessions
         self._duration = duration
         self._create_path = create_path
-        self._sessions: dict[str, _Session] = {}
-        """The session to spend, by origin."""
-        self._unserved: dict[str, int] = {}
-        """How many sessions were given up that never served, by origin."""
-        self._turns: dict[str, Turn] = {}
-        """One for each server: while one is slow, another is asked."""
+        self._sellers: dict[str, _Seller] = {}
         self._lock = threading.Lock()
 
     def exchange(self, request: httpx.Request) -> Flow:
@@ -111,51 +116,51 @@ class SessionAuth(FlowAuth):
 
     def _spend(self, request: httpx.Request) -> Flow:
         """Send the request with a session, which is opened if there is none."""
-        origin = origin_of(request.url)
-        turn = self._turns.setdefault(origin, Turn())
-        yield turn
+        seller = self._seller_of(request)
+        yield seller.turn
         try:
-            yield from self._opening(request, origin)
-            session = self._sessions[origin]
+            if not seller.session_id:
+                seller.session_id = self.session_id = yield from self._opened(request)
+                seller.was_served = False
+            session_id = seller.session_id
         finally:
-            turn.release()
-        request.headers.update(proofs(session_id=session.session_id))
+            seller.turn.release()
+        request.headers.update(proofs(session_id=session_id))
         try:
             response = yield from send(Send(request))
         except httpx.HTTPError as error:
             raise PaymentFailed(f"the answer cannot be read: {error}") from error
-        session.was_served |= response.is_success
-        if response.status_code == 402:
-            self._give_up(origin, session)
+        if seller.session_id == session_id:  # there is no newer one
+            seller.was_served |= response.is_success
+            if response.status_code == 402:
+                self._give_up(seller)
         return response
 
-    def _give_up(self, origin: str, session: _Session) -> None:
-        """Give up a session that no longer pays, unless there is a newer one already.
-
-        Raises `PaidNotServed` if it was paid for and never served.
-        """
-        if self._sessions.get(origin) is not session:
-            return
-        if session.is_ours and not session.was_served:
-            count = self._unserved.get(origin, 0) + 1
-            if count >= self.payment.max_unserved:
-                raise PaidNotServed(
-                    f"{origin} took {self.max_spend} for the session {session.session_id[:12]}…, "
-                    "which has bought nothing yet, and answers 402; nothing more was signed. Raise "
-                    "max_spend if one request costs more than that; to open another session all "
-                    f"the same, raise max_unserved (now {self.payment.max_unserved})"
-                )
-            self._unserved[origin] = count
-        del self._sessions[origin]
-
-    def _opening(self, request: httpx.Request, origin: str) -> Steps:
-        """Yield what opens a session at this server, if there is none; raises `PaymentFailed`."""
+    def _seller_of(self, request: httpx.Request) -> _Seller:
+        """Return the server of a request; the first one asked has the session that was given."""
+        origin = origin_of(request.url)
         with self._lock:
-            if self.session_id is not None and not self._sessions and not self.payment.signed_base:
-                self._sessions[origin] = _Session(self.session_id, is_ours=False)
-                self.session_id = None
-        if origin in self._sessions:
-            return
+            seller = self._sellers.setdefault(origin, _Seller(origin))
+            if self._given:  # whoever has paid for it
+                seller.session_id, seller.was_served, self._given = self._given, True, None
+        return seller
+
+    def _give_up(self, seller: _Seller) -> None:
+        """Give up a session that no longer pays; raises `PaidNotServed` if it has never served."""
+        if not seller.was_served:
+            if seller.unserved + 1 >= self.payment.max_unserved:
+                raise PaidNotServed(
+                    f"{seller.origin} took {self.max_spend} for the session "
+                    f"{seller.session_id[:12]}…, which has bought nothing yet, and answers 402; "
+                    "nothing more was signed. Raise max_spend if one request costs more than that; "
+                    "to open another session all the same, raise max_unserved (now "
+                    f"{self.payment.max_unserved})"
+                )
+            seller.unserved += 1
+        seller.session_id = ""
+
+    def _opened(self, request: httpx.Request) -> Opened:
+        """Yield what opens a session at the server of a request; raises `PaymentFailed`."""
         terms = SessionRequest(max_spend=self.max_spend, duration=self._duration)
         create = post(request, self._create_path, terms)
         try:
@@ -167,8 +172,7 @@ class SessionAuth(FlowAuth):
                 "a deposit that was signed and refused counts, too. Raise max_sessions or "
                 "max_spend to go on."
             ) from over
-        self.session_id = _session_id(response)
-        self._sessions[origin] = _Session(self.session_id, is_ours=True)
+        return _session_id(response)
 
 
 def _session_id(response: httpx.Response) -> str:
@@ -181,13 +185,12 @@ def _session_id(response: httpx.Response) -> str:
             f"the session was not opened: the server answered {response.status_code} "
             f"{quoted(response)}. {todo}"
         )
-    try:
-        view: _SessionAnswer = decode(response.content, _SessionAnswer)
-    except BadMessage as error:
+    view: _SessionAnswer | None = decoded(response.content, _SessionAnswer)
+    if view is None:
         raise PaymentFailed(
             f"the answer names no session: the server answered {response.status_code} "
             f"{quoted(response)}"
-        ) from error
+        )
     if not is_header_value(view.session_id):
         raise PaymentFailed(
             f"the session has no usable id: {view.session_id[:80]!r} cannot be sent as a header"

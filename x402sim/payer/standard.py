@@ -5,6 +5,7 @@ of it. A server may be hostile or broken, so every field is checked before it is
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -12,16 +13,15 @@ import msgspec
 
 from x402sim.payer.core import changed, proofs
 from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
+from x402sim.payer.purchases import Payment
 from x402sim.payer.reading import (
     UNKNOWN,
-    AlreadyPaid,
     AttemptOver,
-    Sent,
     is_header_value,
     read_offer,
     says_used,
 )
-from x402sim.payer.wallet import Wallet
+from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import x402_reasons
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization
@@ -47,7 +47,6 @@ from x402sim.protocol.x402 import (
     domain_of,
     encode_payment,
     network_name,
-    read_payment,
     read_required as read_header,
     read_settlement,
 )
@@ -139,23 +138,27 @@ _OURS = ("paymentId", "paymentRequirements")
 """What a body of section 2.2 has, well-formed or not."""
 
 
-def choose(required: AnyRequired, network: Network, over_caps: OverCaps) -> StandardOffer:
+def choose(
+    required: AnyRequired, network: Network, over_caps: OverCaps = lambda _: ""
+) -> StandardOffer:
     """Return the first way to pay that this payer can take; raises `PaymentFailed` if none.
 
     One that is settled before the server works comes after the others.
     """
     version: Version = 1 if isinstance(required, RequiredV1) else 2
-    about = required.resource if isinstance(required, RequiredV2) else None
+    about, takes_names = None, False
+    if isinstance(required, RequiredV2):
+        about, takes_names = required.resource, PAYMENT_IDENTIFIER in (required.extensions or {})
     rejected: list[Rejected] = []
     ways: list[AnyRequirements] = sorted(required.accepts[:MOST_WAYS], key=_is_settled_first)
     for number, each in enumerate(ways, 1):
         why = _objection(each, network)
-        amount_base = 0 if why else parse_base(_amount(each))
+        amount_base = 0 if why else parse_base(each.amount)
         over = over_caps(amount_base)
         if not why and not over:
             later = "another way to pay comes first"
             others = (*rejected, *(Rejected(_in_words(way), later) for way in ways[number:]))
-            return StandardOffer(version, each, amount_base, about, others, _takes_names(required))
+            return StandardOffer(version, each, amount_base, about, others, takes_names)
         rejected.append(Rejected(_in_words(each), why or over, is_too_much=not why))
     listed = "; ".join(f"{number}. {each}" for number, each in enumerate(rejected, 1))
     is_over = any(each.is_too_much for each in rejected)
@@ -163,12 +166,6 @@ def choose(required: AnyRequired, network: Network, over_caps: OverCaps) -> Stan
         "the 402 offers no way to pay that this payer can take; nothing was signed. "
         + (listed or "It offers none at all")
     )
-
-
-def _takes_names(required: AnyRequired) -> bool:
-    """Tell whether a 402 offers the extension payment-identifier."""
-    extensions = required.extensions if isinstance(required, RequiredV2) else None
-    return PAYMENT_IDENTIFIER in (extensions or {})
 
 
 def _is_settled_first(offered: AnyRequirements) -> bool:
@@ -193,7 +190,7 @@ def _objection(offered: AnyRequirements, network: Network) -> str:
         return f"it allows {offered.max_timeout_seconds} seconds to pay; at least 1 is needed"
     try:
         parse_address(offered.pay_to)
-        parse_base(_amount(offered))
+        parse_base(offered.amount)
     except ValueError as wrong:
         return str(wrong)
     return ""
@@ -202,14 +199,8 @@ def _objection(offered: AnyRequirements, network: Network) -> str:
 _DOMAIN = ("name", "version")
 
 
-def _amount(offered: AnyRequirements) -> str:
-    if isinstance(offered, RequirementsV1):
-        return offered.max_amount_required
-    return offered.amount
-
-
 def _in_words(offered: AnyRequirements) -> str:
-    what = f"{_amount(offered)[:30]} of {offered.asset[:42]}"
+    what = f"{offered.amount[:30]} of {offered.asset[:42]}"
     return f"{offered.scheme[:20]} {what} on {offered.network[:40]}"
 
 
@@ -218,12 +209,12 @@ def sign(
     wallet: Wallet,
     network: Network,
     now_s: int,
-    max_window_s: int,
+    max_window_s: int = AFTER_SIGNING_S,
     *,
     by: Wallet | None = None,
     changes: Mapping[str, Any] | None = None,
-) -> str:
-    """Return the payment header for an offer, with a new authorization; raises `ValueError`.
+) -> tuple[Authorization, str]:
+    """Return a new authorization for an offer, and its payment header; raises `ValueError`.
 
     Its window ends when the server says, but at most `max_window_s` from now. A defective payer
     makes `changes` to the authorization, or lets another wallet sign: `by`.
@@ -237,12 +228,7 @@ def sign(
     auth = changed(auth, changes or {})
     extensions = named(wallet.name_of(auth)) if offer.takes_names else None
     signature = (by or wallet).sign(auth, network.domain)
-    return encode_payment(auth, signature, offer.accepted, offer.about, extensions)
-
-
-def authorization_in(offer: StandardOffer, header: str) -> Authorization:
-    """Return the authorization that a payment header of ours holds."""
-    return read_payment(offer.version, header).signed.authorization
+    return auth, encode_payment(auth, signature, offer.accepted, offer.about, extensions)
 
 
 def shortened(offer: StandardOffer, auth: Authorization) -> str:
@@ -277,34 +263,28 @@ def settlement_in(response: httpx.Response, version: Version) -> Settlement | No
         return None
 
 
-def read_refusal(response: httpx.Response, offer: StandardOffer, sent: Sent) -> AlreadyPaid:
-    """Read a 402 to a request that pays.
+def read_refusal(response: httpx.Response, version: Version, payment: Payment) -> str:
+    """Return the 402 to a request that pays, if it says that the authorization was used.
 
-    `AlreadyPaid` if it says that the authorization was used: its nonce was drawn at random, so only
-    this payment can have used it. Raises `AttemptOver` if it has expired, and `PaymentFailed` if it
-    may still be used: a server that refuses a payment has it all the same.
+    Its nonce was drawn at random, so only this payment can have used it. Raises `AttemptOver` if it
+    has expired, and `PaymentFailed` if it may still be used: a server that refuses a payment has it
+    all the same.
     """
-    settlement, reason = settlement_in(response, offer.version), _reason(response, offer)
+    settlement, reason = settlement_in(response, version), ""
+    with suppress(BadMessage):
+        required = read_standard(response, version)
+        reason = (required.error if required else None) or ""
     if settlement is not None:
         reason = settlement.error_reason or reason
     details = (settlement.error_message if settlement else None) or ""
     seen = f"402 {reason[:200]}: {details[:200]}".strip(" :")
     if says_used(reason) or reason == x402_reasons.STATE:
-        return AlreadyPaid(seen)
-    if sent.is_expired:
-        raise AttemptOver(f"the payment was refused: {seen}.{sent.note}")
+        return seen
+    if payment.is_expired:
+        raise AttemptOver(f"the payment was refused: {seen}.{payment.note}")
     if reason == x402_reasons.VALID_BEFORE:
-        seen += f".{sent.clocks}" if sent.clocks else ""
+        seen += f".{payment.clocks}" if payment.clocks else ""
     is_unclear = reason in _UNCLEAR or (settlement is not None and settlement.transaction)
-    if is_unclear or sent.is_repeated:
-        raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {sent.again}")
-    raise PaymentFailed(f"the payment was refused: {seen}. {sent.again}")
-
-
-def _reason(response: httpx.Response, offer: StandardOffer) -> str:
-    """Return why a 402 says that a payment is not accepted."""
-    try:
-        required = read_standard(response, offer.version)
-    except BadMessage:
-        return ""
-    return (required.error if required else None) or ""
+    if is_unclear or payment.is_repeated:
+        raise PaymentFailed(f"{UNKNOWN}: the server answered {seen}. {payment.again}")
+    raise PaymentFailed(f"the payment was refused: {seen}. {payment.again}")

@@ -4,9 +4,9 @@ Clauses: 2.3/hex-header, 2.3/contents, 2.3/window, 8/validity-window.
 """
 
 import hmac
-import secrets
 from collections.abc import Callable
 from contextlib import suppress
+from secrets import token_bytes
 from typing import TYPE_CHECKING, Protocol
 
 from x402sim.protocol.crypto import (
@@ -45,15 +45,11 @@ class HasKey(Protocol):
         """The private key."""
 
 
-def _random_nonce() -> bytes:
-    return secrets.token_bytes(32)
-
-
 class Wallet:
     """A payer's key. It signs; it never sends a transaction and needs no gas."""
 
     def __init__(
-        self, key: str | bytes | HasKey, *, nonces: Callable[[], bytes] = _random_nonce
+        self, key: str | bytes | HasKey, *, nonces: Callable[[], bytes] = lambda: token_bytes(32)
     ) -> None:
         """Take a private key as 0x-hex, as 32 bytes, or as an eth-account account.
 
@@ -68,7 +64,7 @@ class Wallet:
     @classmethod
     def create(cls) -> "Wallet":
         """Return a wallet with a new random key."""
-        return cls(secrets.token_bytes(32))
+        return cls(token_bytes(32))
 
     @classmethod
     def from_mnemonic(cls, words: str, index: int = 0) -> "Wallet":

@@ -3,6 +3,8 @@
 An argument is one 32-byte word, except `bytes`, which follows the words.
 """
 
+from msgspec.structs import astuple
+
 from x402sim.protocol.crypto import Address, keccak256, words
 from x402sim.protocol.eip3009 import Authorization, Permit
 
@@ -135,39 +137,37 @@ def mint(to: Address, amount_base: int) -> bytes:
 def transfer_with_authorization(
     auth: Authorization, signature: bytes, *, receive: bool = False
 ) -> bytes:
-    """Return the calldata of transferWithAuthorization, or with `receive` of receive….
-
-    A signature of 65 bytes goes as (v, r, s), any other through the overload that
-    takes `bytes`, where the token itself refuses it.
-    """
-    words = (auth.from_, auth.to, auth.value, auth.valid_after, auth.valid_before, auth.nonce)
-    if len(signature) == 65:
-        function = RECEIVE_WITH_AUTHORIZATION if receive else TRANSFER_WITH_AUTHORIZATION
-        return calldata(function, *words, signature[64], signature[:32], signature[32:64])
-    function = RECEIVE_WITH_AUTHORIZATION_BYTES if receive else TRANSFER_WITH_AUTHORIZATION_BYTES
-    return calldata(function, *words, 7 * 32) + _tail(signature)
+    """Return the calldata of transferWithAuthorization, or with `receive` of receive…."""
+    functions = TRANSFER_WITH_AUTHORIZATION, TRANSFER_WITH_AUTHORIZATION_BYTES
+    if receive:
+        functions = RECEIVE_WITH_AUTHORIZATION, RECEIVE_WITH_AUTHORIZATION_BYTES
+    return _signed(functions, signature, *astuple(auth))
 
 
 def cancel_authorization(authorizer: Address, nonce: bytes, signature: bytes) -> bytes:
     """Return the calldata of cancelAuthorization."""
-    if len(signature) == 65:
-        return calldata(
-            CANCEL_AUTHORIZATION,
-            authorizer,
-            nonce,
-            signature[64],
-            signature[:32],
-            signature[32:64],
-        )
-    return calldata(CANCEL_AUTHORIZATION_BYTES, authorizer, nonce, 3 * 32) + _tail(signature)
+    functions = CANCEL_AUTHORIZATION, CANCEL_AUTHORIZATION_BYTES
+    return _signed(functions, signature, authorizer, nonce)
 
 
 def permit(permitted: Permit, signature: bytes, *, packed: bool = False) -> bytes:
     """Return the calldata of permit, with the signature as (v, r, s) or, `packed`, as bytes."""
-    words = permitted.owner, permitted.spender, permitted.value, permitted.deadline
-    if packed:
-        return calldata(PERMIT_BYTES, *words, 5 * 32) + _tail(signature)
-    return calldata(PERMIT, *words, signature[64], signature[:32], signature[32:64])
+    owner, spender, value, _, deadline = astuple(permitted)
+    function = PERMIT_BYTES if packed else PERMIT
+    return _signed((function, PERMIT_BYTES), signature, owner, spender, value, deadline)
+
+
+def _signed(functions: tuple[bytes, bytes], signature: bytes, *arguments: int | bytes) -> bytes:
+    """Return calldata that ends with a signature.
+
+    One of 65 bytes goes as (v, r, s), any other through the overload that takes `bytes`, where the
+    token itself refuses it.
+    """
+    in_three, packed = functions
+    if len(signature) == 65 and in_three != packed:
+        parts = signature[64], signature[:32], signature[32:64]
+        return calldata(in_three, *arguments, *parts)
+    return calldata(packed, *arguments, 32 * (len(arguments) + 1)) + _tail(signature)
 
 
 def _tail(value: bytes) -> bytes:

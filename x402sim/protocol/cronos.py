@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from x402sim.protocol.messages import PaymentRequirements, RequiredPayment, Wire
+from x402sim.protocol.messages import RequiredPayment, Wire
 from x402sim.protocol.rules import Invalid
 
 VERSION = 1
@@ -21,15 +21,7 @@ SETTLE_PATH = "/v2/x402/settle"
 
 
 class FacilitatorRequest(Wire, frozen=True):
-    """The body of verify and settle, as a service sends it."""
-
-    x402_version: int
-    payment_header: str
-    payment_requirements: PaymentRequirements
-
-
-class VerifyRequest(Wire, frozen=True):
-    """The same body, as the facilitator reads it."""
+    """The body of verify and settle; a service sends all requirements that it has."""
 
     x402_version: int
     payment_header: str

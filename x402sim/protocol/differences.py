@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from x402sim.protocol.crypto import BadSignature, checksum, recover
 from x402sim.protocol.eip3009 import Authorization, Domain, transfer_digest
 from x402sim.protocol.networks import NETWORKS, TEST_CHAIN_IDS
-from x402sim.protocol.rules import GRACE_S, Invalid, StandardTerms, Verification
+from x402sim.protocol.rules import GRACE_S, Invalid, StandardTerms, Verification, differing
 
 MOST_SHOWN = 80
 """The characters of a value that are shown."""
@@ -76,10 +76,7 @@ def _unlike(name: str, wanted: object, got: object) -> str:
 
 
 def _odd(name: str, wanted: str, *seen: str) -> str:
-    """Name the value that differs from the wanted one, by more than its case if there is one."""
-    odd = [value for value in seen if value != wanted]
-    got = next((value for value in odd if value.lower() != wanted.lower()), odd[0])
-    return _unlike(name, wanted, got)
+    return _unlike(name, wanted, differing(wanted, *seen))
 
 
 # --- signatures ----------------------------------------------------------------------

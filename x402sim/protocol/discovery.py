@@ -30,11 +30,11 @@ def declared_in(extensions: dict[str, Any] | None) -> dict[str, Any] | None:
 
     It has an input, of a request ("http") or of a tool ("mcp").
     """
-    said = (extensions or {}).get(BAZAAR)
-    info = said.get("info") if isinstance(said, dict) else None
-    wanted = info.get("input") if isinstance(info, dict) else None
-    kind = wanted.get("type") if isinstance(wanted, dict) else None
-    return {BAZAAR: said} if kind in ("http", "mcp") else None
+    match extensions:
+        case {"bazaar": {"info": {"input": {"type": "http" | "mcp"}}} as said}:
+            return {BAZAAR: said}
+        case _:
+            return None
 
 
 def declaration(method: str, output: Any, body: Any = None) -> dict[str, Any]:

@@ -242,7 +242,10 @@ def of_signature(
             seen = f"another form of it, {len(signature)} bytes"
             yield Finding("signature", seen, "the form that the token accepts", do)
         return
-    wanted = f"a signature of {payer} (`from`) for {_named(network)}"
+    wanted = (
+        f"a signature of {payer} (`from`) for {network.token_name} version "
+        f"{network.token_version}, chain id {network.chain_id}"
+    )
     if (other := _signed_for(auth, signature, network, known)) is not None:
         do = "Sign the EIP-712 domain of the token that is to be paid."
         yield Finding("signature", f"`from` has signed it, but for {other}", wanted, do)
@@ -255,10 +258,6 @@ def of_signature(
             "signer appear. If `from` is a contract (EIP-1271), only the chain can tell."
         )
         yield Finding("signature", f"signed by {checksum(signer)}", wanted, do)
-
-
-def _named(network: Network) -> str:
-    return f"{network.token_name} version {network.token_version}, chain id {network.chain_id}"
 
 
 def _signed_for(

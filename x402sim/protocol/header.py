@@ -88,13 +88,25 @@ def authorization_of(header: PaymentHeader) -> tuple[Authorization, bytes]:
     Clause 2.3/contents: the TransferWithAuthorization parameters, the signature, the
     nonce and the validity window.
     """
+    signed = signed_in(header)
+    return signed.authorization, signed.signature
+
+
+def signed_in(header: PaymentHeader) -> SignedPayment:
+    """Return what a header has signed; raises `BadMessage`."""
     payload = header.payload
-    found = read_signed(payload, payload.signature)
+    auth, signature = read_signed(payload, payload.signature)
     try:
         parse_address(payload.asset)
     except ValueError as error:
         raise BadMessage(f"bad payload: {error}") from error
-    return found
+    return SignedPayment(
+        scheme=header.scheme,
+        network=header.network,
+        asset=payload.asset,
+        authorization=auth,
+        signature=signature,
+    )
 
 
 def read_signed(fields: Any, signature: str) -> tuple[Authorization, bytes]:
@@ -122,14 +134,7 @@ def read_versioned(text: str) -> tuple[int, SignedPayment]:
     Cached: in one process a header is read by the service, by its facilitator, and on each link.
     """
     header = decode_header(text)
-    authorization, signature = authorization_of(header)
-    return header.x402_version, SignedPayment(
-        scheme=header.scheme,
-        network=header.network,
-        asset=header.payload.asset,
-        authorization=authorization,
-        signature=signature,
-    )
+    return header.x402_version, signed_in(header)
 
 
 def read_header(text: str) -> SignedPayment:

@@ -218,6 +218,14 @@ def decode(body: bytes, kind: type[Any], *, most: int = MAX_BRACKETS) -> Any:
         raise BadMessage("the JSON is nested too deeply") from error
 
 
+def decoded(body: bytes, kind: Any = Any) -> Any:
+    """Decode JSON bytes as a message, by default as any JSON; None if they are none."""
+    try:
+        return decode(body, kind)
+    except BadMessage:
+        return None
+
+
 @cache
 def _decoder(kind: type[Any]) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(kind)

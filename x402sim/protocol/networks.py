@@ -7,9 +7,6 @@ Clauses: 2.8/networks.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
-
-import msgspec
 
 from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.eip3009 import Domain
@@ -98,36 +95,3 @@ def network_named(name: str, networks: Mapping[str, Network] = NETWORKS) -> Netw
         return networks[name]
     except KeyError:
         raise ValueError(unknown("network", name, networks)) from None
-
-
-class NetworkRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A network in a file of the user's; the address is 0x and 40 hex digits."""
-
-    name: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,62}\Z")]
-    chain_id: Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
-    asset: str
-    token_name: Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
-    token_symbol: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
-    token_version: Annotated[str, msgspec.Meta(min_length=1, max_length=20)]
-    decimals: Annotated[int, msgspec.Meta(ge=0, le=36)]
-
-
-class NetworkTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of a file of networks: rows `[[network]]`."""
-
-    network: Annotated[list[NetworkRow], msgspec.Meta(min_length=1)]
-
-
-def networks_of(table: NetworkTable) -> dict[str, Network]:
-    """Return the networks of a file by name; raises `ValueError` that names the row."""
-    found: dict[str, Network] = {}
-    for row in table.network:
-        if row.name in found or row.name in NETWORKS:
-            where = "twice in the file" if row.name in found else "built in: choose another name"
-            raise ValueError(f"network {row.name!r} is {where}")
-        try:
-            asset = parse_address(row.asset)
-        except ValueError as wrong:
-            raise ValueError(f"network {row.name!r}: asset: {wrong}") from None
-        found[row.name] = Network(**{**msgspec.structs.asdict(row), "asset": asset})
-    return found

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from x402sim.protocol import x402
-from x402sim.protocol.header import SignedPayment, authorization_of, json_of_header
+from x402sim.protocol import header, x402
+from x402sim.protocol.header import SignedPayment, json_of_header
 from x402sim.protocol.messages import BadMessage, PaymentHeader, Receipt, SettlementRequest, decode
 from x402sim.protocol.ways import Dialect, ways_of
 
@@ -162,18 +162,6 @@ def misshapen(found: Recognized) -> str:
 def signed_in(found: Recognized) -> SignedPayment:
     """Return what a payment has signed, of any dialect; raises `BadMessage`."""
     body = msgspec.json.encode(found.said)
-    match found.dialect:
-        case Dialect.TWO_STEPS:
-            header: PaymentHeader = decode(body, PaymentHeader)
-            auth, signature = authorization_of(header)
-            return SignedPayment(
-                scheme=header.scheme,
-                network=header.network,
-                asset=header.payload.asset,
-                authorization=auth,
-                signature=signature,
-            )
-        case Dialect.V1:
-            return x402.payment_of(1, body).signed
-        case Dialect.V2:
-            return x402.payment_of(2, body).signed
+    if found.dialect is Dialect.TWO_STEPS:
+        return header.signed_in(decode(body, PaymentHeader))
+    return x402.payment_of(1 if found.dialect is Dialect.V1 else 2, body).signed

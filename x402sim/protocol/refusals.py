@@ -14,6 +14,7 @@ Clauses: 7/insufficient-balance, 7/invalid-signature, 7/nonce-already-used,
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Self
 
 from x402sim.spec.decisions import Decisions
 
@@ -61,22 +62,32 @@ class ErrorRow:
 _AGAIN = "send the same payment header again; never sign another one before the first has expired."
 
 
-class Refusal(Enum):
+class _Error(Enum):
+    """An error; the value is its text on the wire."""
+
+    _value_: str
+
+    @property
+    def text(self) -> str:
+        """The text on the wire."""
+        return self._value_
+
+    @classmethod
+    def named(cls, text: str) -> Self | None:
+        """Return the error with this text on the wire, or None if it is not one of ours."""
+        return next((error for error in cls if error.text == text), None)
+
+
+class Refusal(_Error):
     """The reasons to refuse a settlement; the value is the text on the wire."""
 
     row: ErrorRow
-    _value_: str
 
     def __new__(cls, text: str, row: ErrorRow) -> "Refusal":
         """Make a member whose value is the text."""
         member = object.__new__(cls)
         member._value_, member.row = text, row
         return member
-
-    @property
-    def text(self) -> str:
-        """The text on the wire."""
-        return self._value_
 
     INSUFFICIENT_BALANCE = (
         "Insufficient USDC balance",
@@ -222,12 +233,11 @@ def _short_session_status(decisions: Decisions) -> int:
     return decisions.short_session_status
 
 
-class RequestError(Enum):
+class RequestError(_Error):
     """The other errors of requests; the value is the text on the wire."""
 
     status: Status
     meaning: str
-    _value_: str
 
     example: str
     """An example of `reason`, for the documentation."""
@@ -238,11 +248,6 @@ class RequestError(Enum):
         member._value_, member.status, member.meaning = text, status, meaning
         member.example = example or meaning
         return member
-
-    @property
-    def text(self) -> str:
-        """The text on the wire."""
-        return self._value_
 
     INVALID_BODY = (
         "Invalid request body",
@@ -320,16 +325,6 @@ def status_of(error: Refusal | RequestError, decisions: Decisions) -> int:
     return status if isinstance(status, int) else status(decisions)
 
 
-def refusal_named(text: str) -> Refusal | None:
-    """Return the refusal with this text on the wire, or None if it is not one of ours."""
-    return next((refusal for refusal in Refusal if refusal.text == text), None)
-
-
-def request_error_named(text: str) -> RequestError | None:
-    """Return the other error with this text on the wire, or None if it is not one of ours."""
-    return next((error for error in RequestError if error.text == text), None)
-
-
 def is_final(error: str, stated: bool | None = None) -> bool:
     """Tell whether a refused attempt is over: it has charged nothing and never will.
 
@@ -338,5 +333,5 @@ def is_final(error: str, stated: bool | None = None) -> bool:
     """
     if stated is not None:
         return stated
-    known = refusal_named(error)
+    known = Refusal.named(error)
     return known is not None and known.row.final is True

@@ -188,8 +188,8 @@ class Verification(msgspec.Struct, frozen=True):
             return False
 
 
-def _differing(wanted: str, *got: str) -> str:
-    """Return the first value that differs from the wanted one, for the text of a refusal."""
+def differing(wanted: str, *got: str) -> str:
+    """Return the value that differs from the wanted one, by more than its case if there is one."""
     odd = [value for value in got if value != wanted]
     return next((value for value in odd if value.lower() != wanted.lower()), odd[0])
 
@@ -222,13 +222,13 @@ VERIFICATION: Rules[Verification, Invalid] = (
         "2.1/scheme",
         lambda case: case.payment.scheme == case.requirements.scheme == "exact",
         Invalid.SCHEME,
-        lambda case: _differing("exact", case.requirements.scheme, case.payment.scheme),
+        lambda case: differing("exact", case.requirements.scheme, case.payment.scheme),
     ),
     Rule(
         "2.1/network",
         lambda case: case.payment.network == case.requirements.network == case.supported.name,
         Invalid.NETWORK,
-        lambda case: _differing(
+        lambda case: differing(
             case.supported.name, case.requirements.network, case.payment.network
         ),
     ),
@@ -236,7 +236,7 @@ VERIFICATION: Rules[Verification, Invalid] = (
         "2.1/asset",
         lambda case: case.payment.asset.lower() == case.requirements.asset.lower() == _asset(case),
         Invalid.ASSET,
-        lambda case: _differing(_asset(case), case.requirements.asset, case.payment.asset),
+        lambda case: differing(_asset(case), case.requirements.asset, case.payment.asset),
     ),
     *_TRANSFERS,
     Rule("5/signature-proves", lambda case: case.is_signed_by_payer(), Invalid.SIGNATURE),

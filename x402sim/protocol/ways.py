@@ -9,9 +9,9 @@ from enum import Enum
 from typing import Any
 
 from x402sim.protocol.crypto import parse_address
-from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import Network
-from x402sim.protocol.x402 import from_base64
+from x402sim.protocol.x402 import json_in
 
 MOST_WAYS, MOST_DIGITS = 100, 20
 """The most ways to pay that are looked at, and more digits than a chain id has."""
@@ -90,23 +90,16 @@ def network_called(name: Any, known: Mapping[str, Network]) -> Network | None:
 
 def object_in(body: bytes) -> dict[str, Any] | None:
     """Return the JSON object that a body is; None if it is something else."""
-    try:
-        said = decode(body, Any)
-    except BadMessage:
-        return None
-    return said if isinstance(said, dict) else None
+    said: dict[str, Any] | None = decoded(body, dict[str, Any])
+    return said
 
 
 def ways_in(header: str | None, body: bytes) -> list[Way]:
     """Return all ways to pay that a 402 offers, in its body or its header PAYMENT-REQUIRED."""
     found = list(ways_of(object_in(body) or {}))
-    if header is not None:
-        try:
-            told = ways_of(object_in(from_base64(header)) or {})
-            found += [way for way in told if way not in found]
-        except BadMessage:
-            return found
-    return found
+    said = json_in(header)
+    told = ways_of(said) if isinstance(said, dict) else ()
+    return found + [way for way in told if way not in found]
 
 
 def ways_of(said: Mapping[str, Any]) -> Iterator[Way]:

@@ -16,7 +16,7 @@ from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import SignedPayment, read_signed
 from x402sim.protocol.identifiers import identifier_in
-from x402sim.protocol.messages import BadMessage, PaymentRequirements, Wire, decode, encode
+from x402sim.protocol.messages import BadMessage, PaymentRequirements, Wire, decode, decoded, encode
 from x402sim.protocol.networks import Network
 from x402sim.protocol.supported import SCHEME, Unsupported, unsupported_in
 
@@ -49,6 +49,11 @@ class RequirementsV1(Wire, frozen=True, omit_defaults=True):
     mime_type: str | None = None
     output_schema: dict[str, Any] | None = None
     extra: dict[str, Any] | None = None
+
+    @property
+    def amount(self) -> str:
+        """The amount, as version 2 calls it."""
+        return self.max_amount_required
 
 
 class RequirementsV2(Wire, frozen=True, omit_defaults=True):
@@ -356,7 +361,7 @@ class Supported(Wire, frozen=True):
 _URL_SAFE = str.maketrans("-_", "+/")
 
 
-def to_base64(message: Wire) -> str:
+def to_base64(message: Any) -> str:
     """Return a message as the text of a header."""
     return base64.b64encode(encode(message)).decode()
 
@@ -367,6 +372,14 @@ def from_base64(text: str) -> bytes:
         return base64.b64decode(text.strip().translate(_URL_SAFE), validate=True)
     except ValueError as error:  # binascii.Error, or a character that is not ASCII
         raise BadMessage(f"the header is no base64: {error}") from error
+
+
+def json_in(text: str | None) -> Any:
+    """Return the JSON in the text of a header; None if there is none."""
+    try:
+        return None if text is None else decoded(from_base64(text))
+    except BadMessage:
+        return None
 
 
 def read_required(text: str) -> RequiredV2:

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from typing import Any
 
 from x402sim import events
-from x402sim.protocol.refusals import is_final, refusal_named, request_error_named
+from x402sim.protocol.refusals import Refusal, RequestError, is_final
 from x402sim.report.exchanges import Asked, exchanges_of
 from x402sim.report.reading import Reading, in_turn
 
@@ -144,7 +144,7 @@ class Payments:
             payment.over, payment.settled_ms = "settled", asked.ended_ms
             payment.tx = asked.tx
         elif asked.error is not None:
-            refusal = refusal_named(asked.error)
+            refusal = Refusal.named(asked.error)
             payment.refuse(
                 final=is_final(asked.error, asked.final),
                 leaves_earlier=refusal is not None and refusal.row.leaves_earlier,
@@ -181,7 +181,7 @@ def _was_not_read(answer: Asked) -> bool:
     """Tell whether the service refused a request before it looked at the payment in it."""
     if answer.error is None or answer.status >= 500:
         return False
-    return request_error_named(answer.error) is not None
+    return RequestError.named(answer.error) is not None
 
 
 class Sessions:

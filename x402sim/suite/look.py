@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 
 from x402sim.clock import Clock
+from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_base
 from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.rng import Rng
 from x402sim.suite import one_step
-from x402sim.suite.one_step import decoded
 from x402sim.suite.places import begins, find, is_requirements, walk
 from x402sim.suite.preflight import todo
 from x402sim.suite.probe import BAD_BODY

@@ -16,14 +16,14 @@ import httpx
 import msgspec
 
 from x402sim.protocol.header import authorization_of, decode_header
-from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.protocol.networks import Network
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
     REQUIRED_HEADER,
     RESPONSE_HEADERS,
     exact_payload,
-    from_base64,
+    json_in,
 )
 from x402sim.spec.folder import folder
 from x402sim.suite.target import PaymentRequiredShape, ReceiptShape, Target
@@ -77,16 +77,8 @@ def offers_of(response: httpx.Response) -> list[Any]:
 
 
 def _with_headers(body: Any, headers: httpx.Headers) -> Any:
-    said = {name: _said(headers[name]) for name in (REQUIRED_HEADER, RESPONSE) if name in headers}
+    said = {name: json_in(headers[name]) for name in (REQUIRED_HEADER, RESPONSE) if name in headers}
     return {**body, **said} if isinstance(body, dict) else said or body
-
-
-def _said(text: str) -> Any:
-    """Return the JSON in a header; None if there is none."""
-    try:
-        return decoded(from_base64(text))
-    except BadMessage:
-        return None
 
 
 def offers(body: Any, networks: Mapping[str, Network]) -> list[Any]:
@@ -142,14 +134,6 @@ def payment(header: str, wanted: Mapping[str, Any], changes: Mapping[str, Any] |
         "payload": exact_payload(auth, signature),
     }
     return base64.b64encode(msgspec.json.encode(said))
-
-
-def decoded(content: bytes) -> Any:
-    """Return the JSON of an answer; None if it is not JSON."""
-    try:
-        return decode(content, Any)
-    except BadMessage:
-        return None
 
 
 def _respelled(malformed: str) -> bytes:

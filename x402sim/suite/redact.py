@@ -13,8 +13,8 @@ import msgspec
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.header import authorization_of, decode_header
-from x402sim.protocol.messages import BadMessage, decode
-from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS, from_base64
+from x402sim.protocol.messages import BadMessage, decoded
+from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS, json_in
 from x402sim.report.conformance import RAW
 from x402sim.text.printable import printable, printable_lines
 
@@ -104,10 +104,7 @@ def _headers(headers: httpx.Headers) -> list[str]:
 
 def _told(value: str) -> str:
     """Return what a header of the standard says, without what repeats the 402."""
-    try:
-        said = _json(from_base64(value))
-    except BadMessage:
-        said = None
+    said = json_in(value)
     if not isinstance(said, dict):
         return f"<unreadable, {len(value)} characters>"
     if "accepts" in said:
@@ -118,17 +115,10 @@ def _told(value: str) -> str:
     return printable(cut(redacted(json.dumps(told, ensure_ascii=False)), _LIMIT))
 
 
-def _json(content: bytes) -> Any:
-    try:
-        return decode(content, Any)
-    except BadMessage:
-        return None
-
-
 def _body(content: bytes) -> list[str]:
     if not content:
         return []
-    body = _json(content)
+    body = decoded(content)
     if body is None:
         text = printable_lines(cut(redacted(content.decode("utf-8", "replace")), _LIMIT))
         return [f"  {line}" for line in text.split("\n")]

@@ -8,7 +8,7 @@ from x402sim.events import ServiceName
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.shops import Choose, Shop
 from x402sim.protocol.crypto import checksum
-from x402sim.protocol.messages import Agent, AgentList, BadMessage, decode
+from x402sim.protocol.messages import Agent, AgentList, decoded
 from x402sim.rng import Stream
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
@@ -74,11 +74,8 @@ async def look_around(clients: dict[ServiceName, PayerClient], order: Stream) ->
 
 def _agents(answer: Answer) -> Sequence[Agent]:
     """Return the agents that an answer lists; none if it is no list of them."""
-    try:
-        listed: AgentList = decode(answer.text.encode(), AgentList)
-    except BadMessage:
-        return ()
-    return listed.agents if answer.status == 200 else ()
+    listed: AgentList | None = decoded(answer.text.encode(), AgentList)
+    return listed.agents if listed is not None and answer.status == 200 else ()
 
 
 def chosen(rule: Choose, shops: Sequence[Shop]) -> ServiceName:

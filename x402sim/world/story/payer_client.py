@@ -12,7 +12,7 @@ from x402sim.clock import Clock
 from x402sim.events import ServiceName
 from x402sim.payer import core, standard
 from x402sim.payer.errors import PaymentFailed
-from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
+from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
@@ -26,6 +26,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
+from x402sim.protocol.ways import object_in
 from x402sim.protocol.x402 import PAYMENT_HEADERS, read_payment, read_required
 from x402sim.world.control.messages import Sent
 from x402sim.world.stages.stage import OpenStage
@@ -79,7 +80,7 @@ class PayerClient:
             answer = Answer(None, {}, request.extensions["exchange"], broken=type(error).__name__)
         else:
             exchange = request.extensions["exchange"]
-            said, text = _object(response.content), response.text
+            said, text = object_in(response.content) or {}, response.text
             answer = Answer(response.status, said, exchange, text, headers=response.headers)
         self.stage.last_exchange = answer.exchange
         return answer
@@ -181,12 +182,11 @@ class PayerClient:
     def _sign_one_step(self, required: Answer, by: Wallet | None, wrong: dict[str, Any]) -> str:
         if required.standard_offer is None:
             raise PaymentFailed(f"no payment in one step is offered: {required.error}")
-        network = self.network
-        offer = standard.choose(read_required(required.standard_offer), network, lambda _: "")
-        now_s = self.now_s()
-        return standard.sign(
-            offer, self.wallet, network, now_s, AFTER_SIGNING_S, by=by, changes=wrong
+        offer = standard.choose(read_required(required.standard_offer), self.network)
+        _, header = standard.sign(
+            offer, self.wallet, self.network, self.now_s(), by=by, changes=wrong
         )
+        return header
 
     def forge(self, header: str, *, spelling: Spelling = "hex", **changed: Any) -> str:
         """Return a header with fields of `wrong` (see `sign`) changed *after* signing."""
@@ -246,12 +246,3 @@ class PayerClient:
 
     async def _call(self, data: bytes) -> Sent:
         return await self.stage.transact(self.address, to_hex(data))
-
-
-def _object(content: bytes) -> dict[str, Any]:
-    """Return the JSON object of an answer; empty if the answer is not one."""
-    try:
-        body = decode(content, Any)
-    except BadMessage:
-        return {}
-    return body if isinstance(body, dict) else {}

@@ -15,7 +15,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from x402sim.events import Part
 from x402sim.protocol.header import json_of_header
-from x402sim.protocol.messages import BadMessage, decode
+from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.rng import Stream
 from x402sim.text.arguments import ExplainedMeta
 from x402sim.text.printable import described
@@ -184,10 +184,7 @@ class Struck:
     @property
     def json(self) -> Any:
         """The JSON of its body; None if it is not JSON."""
-        try:
-            return decode(self.sent.partition(b"\n")[2], Any)
-        except BadMessage:
-            return None
+        return decoded(self.sent.partition(b"\n")[2])
 
 
 FaultRule = Callable[[Struck], Fault | None]

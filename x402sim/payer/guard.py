@@ -1,41 +1,74 @@
-"""Keeps proofs of payment from other servers, if the caller's client follows redirects.
+"""What a request of a payer keeps to on its way: its server, and the deadline of its exchange.
 
 httpx copies every header but Authorization, and the body after a 307 or 308, to wherever a server
 redirects, without asking the authentication. But it copies the request's extensions too, and its
-transport calls the `trace` extension before it sends each request: there the guard refuses, and
-gives a sync request its deadline. A transport that knows no `trace` is found out afterwards, by
-the URL of the answer.
+transport calls the `trace` extension before it sends each request: there the guard refuses. A
+transport that knows no `trace` is found out afterwards, by the URL of the answer.
+
+httpx's timeouts hold for one read or write each, and before the head of an answer is complete
+nothing of ours runs between two of them: a server that drips its head, or says `100 Continue` for
+ever, renews them. In asyncio a task is cancelled at the deadline. A thread cannot be, but httpcore
+hands its timeout to the socket before each read and write, and a socket asks a number that is no
+float for its `__index__`: `Left` answers what is left by then.
 """
 
 from collections.abc import Callable, Coroutine
+from math import ceil
 from typing import Any
 
 import httpx
 
-from x402sim.payer.deadline import Deadline, Left
+from x402sim.clock import stopwatch
+from x402sim.http.bounded import Limits
 from x402sim.payer.errors import PaymentFailed
 
 MAX_REDIRECTS = 3
 Trace = Callable[[str, dict[str, Any]], Any]
 
 
+class Deadline:
+    """The end of one exchange, `limits.deadline_s` from now."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self.elapsed_s = limits, stopwatch()
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left; 0 at the deadline and after it."""
+        return max(0.0, self._limits.deadline_s - self.elapsed_s())
+
+    def within(self, timeout_s: float | None) -> float:
+        """Return a timeout of the caller's client, or what is left if that is less."""
+        return self.left_s if timeout_s is None else min(timeout_s, self.left_s)
+
+
+class Left:
+    """A timeout of the caller's client that ends at the deadline, too, however often it is used.
+
+    In whole seconds, rounded up: a socket takes no other number that can change.
+    """
+
+    def __init__(self, deadline: Deadline, timeout_s: float | None) -> None:
+        self._deadline, self._timeout_s = deadline, timeout_s
+
+    def __index__(self) -> int:
+        """Return the seconds for the next read or write; raises `TimeoutError` if none are left."""
+        if not self._deadline.left_s:
+            raise TimeoutError
+        return ceil(self._deadline.within(self._timeout_s))
+
+
 class Guard:
     """Watches one request on its way, redirects included.
 
     With an `origin`, it refuses to send it to another one, or on more than three redirects. With a
-    `deadline`, every timeout ends there, until `release`. `inner` is the caller's own trace.
+    `deadline`, which is for a thread, every timeout ends there, until `release`. `inner` is the
+    caller's own trace.
     """
 
-    def __init__(
-        self,
-        inner: Trace | None,
-        *,
-        origin: str | None,
-        deadline: Deadline | None,
-        is_async: bool,
-    ) -> None:
+    def __init__(self, inner: Trace | None, origin: str | None, deadline: Deadline | None) -> None:
         self._inner, self._origin, self._deadline = inner, origin, deadline
-        self._is_async, self._sent = is_async, 0
+        self._sent = 0
         self._sending: Any = None
 
     def __call__(self, event: str, info: dict[str, Any]) -> Coroutine[Any, Any, Any] | None:
@@ -50,7 +83,7 @@ class Guard:
         if self._inner is not None:
             found: Coroutine[Any, Any, Any] | None = self._inner(event, info)
             return found
-        return _nothing() if self._is_async else None
+        return _nothing() if self._deadline is None else None
 
     def release(self, extensions: dict[str, Any]) -> None:
         """Leave the rest, the body of the answer, to the timeouts of the caller's client."""
