@@ -58,7 +58,7 @@ def find_target(name: str) -> targets.Target:
     if not file.is_file():
         if name.endswith(".toml") or "/" in name:
             raise ValueError(
-                f"--target: there is no file {name!r}; `target init URL --out DEMANDS` writes one"
+                f"--target: there is no file {name!r}; `target init URL --out FILE` writes one"
             )
         raise ValueError(
             f"--target: {unknown('target', name, shipped)}, or the path of a TOML file"
@@ -190,7 +190,7 @@ def conclude(results: list[Result], strict: bool) -> int:
 def require_places(wanted: Wanted) -> None:
     """Raise `ValueError` unless every report can be written where it is wanted."""
     if [str(file) for file in wanted.files.values()].count(STDOUT) > 1:
-        raise ValueError("- means stdout, which takes one report only: give the others a DEMANDS")
+        raise ValueError("- means stdout, which takes one report only: give the others a FILE")
     for kind, file in wanted.files.items():
         if str(file) == STDOUT:
             continue

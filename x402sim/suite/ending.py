@@ -16,6 +16,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base
 from x402sim.suite.answers import OpenSession
 from x402sim.suite.expect import expect, expect_served
+from x402sim.suite.places import filled
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Skipped
@@ -168,7 +169,7 @@ async def told_end_s(probe: Probe, session: OpenSession) -> float | None:
     """Return when a session ends, as the target says (Unix seconds); None if it does not."""
     answers = [session.answer, session.paid.receipt]
     if view := probe.target.sessions.view:
-        answers.append(await probe.send("GET", view.replace("{sessionId}", session.session_id)))
+        answers.append(await probe.send("GET", filled(view, "sessionId", session.session_id)))
     found = (ends_s(answer.body, session.session_id) for answer in answers)
     return next((each for each in found if each is not None), None)
 
