@@ -16,6 +16,7 @@ import pytest
 
 from x402sim import TESTNET
 from x402sim.protocol.refusals import Finding
+from x402sim.report.results import Outcome, Result
 from x402sim.service import grant, payments, reconcile
 from x402sim.service.issue import Issuer
 from x402sim.service.store.payment_records import PaymentRecords
@@ -28,7 +29,6 @@ from x402sim.suite.engine import all_checks, folder, matching, run
 from x402sim.suite.local import judge
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import load
-from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
 from x402sim.world.stages.in_process import InProcess

@@ -127,7 +127,10 @@ NOBODY = "http://127.0.0.1:9"
         ([NOBODY, "--world", "http://a:secret-value@h"], "take no user name"),
         (["http://h/?key=secret-value"], "without ? and #"),
         (["ftp://a:secret-value@h"], "starts with http"),
-        ([NOBODY, "--json", "--html", "-"], "stdout, which takes one report only: give the others a FILE"),
+        (
+            [NOBODY, "--json", "--html", "-"],
+            "stdout, which takes one report only: give the others a FILE",
+        ),
         ([NOBODY, "--json", "--json-file", "x"], "--json-file FILE, not both"),
         ([NOBODY, "--sarif", "/nodir/x"], "--sarif /nodir/x: there is no folder /nodir"),
         ([NOBODY, "--junit", "/"], "--junit /: it is a folder"),

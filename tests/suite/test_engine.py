@@ -20,6 +20,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address, recover
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import read_header
+from x402sim.report.results import Outcome, Result
 from x402sim.rng import Rng
 from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
@@ -32,7 +33,7 @@ from x402sim.suite.local import judge
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Options, RunState, Setting
 from x402sim.suite.target import Target
-from x402sim.suite.verdict import CheckFailed, Inconclusive, Outcome, Result, Skipped
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.world.assembly.recipe import Recipe
 
 OURS = Recipe(network=TESTNET, seed=1)

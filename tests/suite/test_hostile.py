@@ -18,8 +18,8 @@ from tests.suite.hostile import LONE, NASTY, assert_harmless, challenge, serving
 from x402sim import PaymentAuth, Wallet
 from x402sim.cli import app
 from x402sim.payer.errors import PaymentFailed
+from x402sim.report.results import Outcome, Result
 from x402sim.suite.printing import show_results
-from x402sim.suite.verdict import Outcome, Result
 from x402sim.text.printable import printable, printable_lines
 
 HERE = Path(__file__).parent

@@ -10,6 +10,7 @@ from tests.mutants.middleware import Answer, Request, Serve, answer, middleware
 from x402sim import TESTNET
 from x402sim.clock import Clock
 from x402sim.http.bounded import Limits
+from x402sim.report.results import Outcome, Result
 from x402sim.rng import Rng
 from x402sim.service.state import Service
 from x402sim.spec.ground import BINDING
@@ -20,7 +21,6 @@ from x402sim.suite.local import judge
 from x402sim.suite.malformed import BODIES, LARGE, MIB, send_bad
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
-from x402sim.suite.verdict import Outcome, Result
 from x402sim.suite.wire import Wire, client
 from x402sim.world.assembly.recipe import Recipe
 

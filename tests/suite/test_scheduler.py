@@ -8,11 +8,12 @@ import httpx
 import pytest
 
 from x402sim import TESTNET
+from x402sim.report.results import Outcome, Result
 from x402sim.suite.check import Check, check
 from x402sim.suite.local import judge
 from x402sim.suite.probe import WORK_S, Probe
 from x402sim.suite.scheduler import RestartFailed, Scheduler, restarting
-from x402sim.suite.verdict import CheckFailed, Outcome, Result, Skipped
+from x402sim.suite.verdict import CheckFailed, Skipped
 from x402sim.world.assembly.recipe import Recipe
 
 OURS = Recipe(network=TESTNET, seed=1)

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from x402sim.clock import Clock
+from x402sim.report.results import Outcome, Result
 from x402sim.rng import Rng
 from x402sim.suite import sending
 from x402sim.suite.check import Check, check
@@ -15,7 +16,6 @@ from x402sim.suite.command import NO_VERDICT, conclude
 from x402sim.suite.engine import run
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import Outcome, Result
 from x402sim.suite.wire import Wire, client
 
 ANSWER = b"HTTP/1.1 404 N\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"

@@ -8,12 +8,11 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from x402sim.spec.clauses import CLAUSES, LEVELS
+from x402sim.spec.clauses import CLAUSES, LEVELS, Level
 from x402sim.spec.ground import BINDING, Ground, Kind
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import Level
 from x402sim.text.suggest import unknown
 
 DOCUMENT = "spec"
