@@ -16,6 +16,7 @@ from x402sim.protocol.networks import NETWORKS
 from x402sim.spec.ground import derived, explicit, silent
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import check
+from x402sim.suite.control_api import SETTLE, VERIFY
 from x402sim.suite.expect import expect_not_served, expect_refused, expect_withheld
 from x402sim.suite.payment_outcome import expect_nothing, expect_nothing_or_as_issued
 from x402sim.suite.places import whole
@@ -278,7 +279,6 @@ async def _facilitator_takes(
     }
     if probe.target.is_one_step:
         settled = {"success": True, "transaction": INVENTED_TX, "network": wanted["network"]}
-    for path, said in (("/verify", {"isValid": True, "invalidReason": None}), ("/settle", settled)):
-        fault = {"victim": "facilitator", "does": "answer", "path": path, "contains": value}
+    for fault, said in ((VERIFY, {"isValid": True, "invalidReason": None}), (SETTLE, settled)):
         body = msgspec.json.encode(said).decode()
-        await probe.world.fault({**fault, "status": 200, "body": body})
+        await probe.world.fault(fault(does="answer", status=200, body=body, contains=value))

@@ -4,10 +4,11 @@ Several sessions of one payer, deposits of odd sizes, a facilitator in trouble, 
 """
 
 import asyncio
-from typing import Any
+from functools import partial
 
 from x402sim.spec.ground import derived
 from x402sim.suite.check import check
+from x402sim.suite.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.ending import (
     CLOCK_END_S,
     Ending,
@@ -21,6 +22,7 @@ from x402sim.suite.ending import (
 )
 from x402sim.suite.expect import expect_not_served
 from x402sim.suite.probe import Probe
+from x402sim.world.transport.faults import Fault
 
 ODD_CENTS = 434
 """With a cent more, 4.35: as a binary fraction it is less."""
@@ -28,20 +30,15 @@ RESTART_S = 8
 """Longer than a restart takes, mostly."""
 USED_S, USED_AT = 8, (0.4, 0.8)
 """A session that lasts so long is used at these parts of it; another check may act just then."""
-SETTLE: dict[str, Any] = {"victim": "facilitator", "path": "/settle"}
-DONE: dict[str, Any] = {**SETTLE, "does": "answer", "work_done": True}
-FAILED = (
-    '{"x402Version":1,"event":"payment.failed","network":"cronos-testnet",'
-    '"timestamp":"2026-01-01T00:00:00.000Z","error":"Transaction failed on-chain"}'
-)
-TROUBLE: dict[str, dict[str, Any]] = {
-    "its answer is lost": {**SETTLE, "does": "lose answer"},
-    "it is answered 504, and done": {**DONE, "status": 504},
-    "it is answered with an empty object, and done": {**DONE, "status": 200, "body": "{}"},
-    "it is answered late": {**SETTLE, "does": "delay answer", "seconds": 4},
-    "it is refused": {**SETTLE, "does": "refuse"},
-    "it is answered 500": {**SETTLE, "does": "answer", "status": 500},
-    "it fails, says a 200": {**SETTLE, "does": "answer", "status": 200, "body": FAILED},
+DONE = partial(SETTLE, does="answer", work_done=True)
+TROUBLE: dict[str, Fault] = {
+    "its answer is lost": SETTLE(does="lose answer"),
+    "it is answered 504, and done": DONE(status=504),
+    "it is answered with an empty object, and done": DONE(status=200, body="{}"),
+    "it is answered late": SETTLE(does="delay answer", seconds=4),
+    "it is refused": SETTLE(does="refuse"),
+    "it is answered 500": SETTLE(does="answer", status=500),
+    "it fails, says a 200": SETTLE(does="answer", status=200, body=NOT_SETTLED),
 }
 """What befalls the first attempt at a refund."""
 UNSPENT = derived(

@@ -1,16 +1,19 @@
 """Section 5: the id of a settled payment grants access, and nothing else does."""
 
 import string
-from typing import Any
+
+from msgspec.structs import replace
 
 from x402sim.spec.ground import derived, explicit
 from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
+from x402sim.suite.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.examples import examples, other_orders
 from x402sim.suite.expect import expect_not_served, expect_served, expect_withheld, require
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive
+from x402sim.world.transport.faults import Fault
 
 INVENTED = ("", "pay_", "pay_x", "pay_" + "A" * 60, "pay_00000000-0000-4000-8000-000000000000")
 """Invented payment ids."""
@@ -27,23 +30,18 @@ UNSETTLED = derived(
     "5: Otherwise the response is 402",
     step="Access is granted for the id of a settled payment; without a transfer it is none.",
 )
-FAILURES: dict[str, dict[str, Any]] = {
-    "the facilitator refuses connections": {"does": "refuse"},
-    "the facilitator answers 500": {"does": "answer", "status": 500, "body": "{}"},
-    "the facilitator answers HTML in a 200": {
-        "does": "answer",
-        "status": 200,
-        "body": "<h1>Welcome</h1>",
-        "content_type": "text/html",
-    },
-    "the facilitator says it failed, in a 200": {
-        "does": "answer",
-        "status": 200,
-        "body": '{"x402Version":1,"event":"payment.failed","network":"cronos-testnet",'
-        '"timestamp":"2026-01-01T00:00:00.000Z","error":"Transaction failed on-chain",'
-        '"success":false,"errorReason":"invalid_transaction_state"}',
-    },
-    "the facilitator's answer is empty": {"does": "answer", "status": 200, "body": "{}"},
+FAILURES: dict[str, Fault] = {
+    "the facilitator refuses connections": SETTLE(does="refuse"),
+    "the facilitator answers 500": SETTLE(does="answer", status=500, body="{}"),
+    "the facilitator answers HTML in a 200": SETTLE(
+        does="answer", status=200, body="<h1>Welcome</h1>", content_type="text/html"
+    ),
+    "the facilitator says it failed, in a 200": SETTLE(
+        does="answer",
+        status=200,
+        body=f'{NOT_SETTLED[:-1]},"success":false,"errorReason":"invalid_transaction_state"}}',
+    ),
+    "the facilitator's answer is empty": SETTLE(does="answer", status=200, body="{}"),
 }
 """Answers instead of a settlement, when no money has moved."""
 
@@ -155,8 +153,7 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
     """A payment that the facilitator did not settle grants nothing."""
     for failure, fault in FAILURES.items():
         challenge, payer = await probe.challenge(), await probe.wallets.payer()
-        aim = {"victim": "facilitator", "path": "/settle", "times": None}
-        await probe.world.fault({**aim, **fault}, of=payer)
+        await probe.world.fault(replace(fault, times=None), of=payer)
         answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
         if await probe.world.transfers(payer):
             raise Inconclusive(f"{failure}, but money has moved")
@@ -191,8 +188,7 @@ async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None
     forged, failed = await probe.challenge(), await probe.challenge(fresh=True)
     payer = await probe.wallets.payer()
     await probe.settle(forged, probe.wallets.sign(forged, payer, by=probe.wallets.stranger()))
-    refuse = {"victim": "facilitator", "path": "/settle", "does": "refuse", "times": None}
-    await probe.world.lasting_fault(refuse, payer.address)
+    await probe.world.lasting_fault(SETTLE(does="refuse", times=None), payer.address)
     await probe.settle(failed, probe.wallets.sign(failed, payer), may_break=True)
     await probe.restart()
     for challenge in (forged, failed):

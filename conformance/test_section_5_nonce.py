@@ -17,7 +17,7 @@ from x402sim.spec.ground import derived
 from x402sim.suite import one_step
 from x402sim.suite.answers import Challenge, Paid, TargetAnswer, read_402
 from x402sim.suite.check import check
-from x402sim.suite.control_api import HOLD_S, eventually
+from x402sim.suite.control_api import HOLD_S, SETTLE, eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive, Skipped
@@ -199,8 +199,7 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     The token's authorizationState is the same for both; only one of them moved money.
     """
     challenge, payer, header = await probe.signed()
-    fault = {"victim": "facilitator", "does": "lose request", "path": "/settle", "times": None}
-    await probe.world.fault(fault, of=payer)
+    await probe.world.fault(SETTLE(does="lose request", times=None), of=payer)
     await probe.settle(challenge, header)
     await probe.wallets.cancel(challenge, header, payer)
     await probe.world.clear_faults()

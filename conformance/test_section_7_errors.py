@@ -11,6 +11,7 @@ from x402sim.spec.ground import derived, silent
 from x402sim.suite import malformed
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
+from x402sim.suite.control_api import SETTLE
 from x402sim.suite.deviations import SHAPE
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_withheld, require
 from x402sim.suite.probe import Probe
@@ -199,10 +200,9 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
 async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
     """After a settlement whose answer was lost, a second header for its id moves no money."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    lost = {"victim": "facilitator", "path": "/settle", "does": "lose answer"}
-    await probe.world.fault(lost, of=payer)
+    await probe.world.fault(SETTLE(does="lose answer"), of=payer)
     await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)
-    moved = [int(each["amountBase"]) for each in await probe.world.transfers(payer)]
+    moved = await probe.world.payments_base(payer)
     if moved != [challenge.amount_base]:
         raise Inconclusive(f"the settlement whose answer was lost moved {moved}")
     await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)

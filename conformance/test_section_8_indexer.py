@@ -5,8 +5,8 @@ are waited for.
 """
 
 import asyncio
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
 from x402sim.spec.ground import derived
 from x402sim.suite.check import PATIENCE_S, check
@@ -24,6 +24,7 @@ from x402sim.suite.indexing import (
 )
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import CheckFailed
+from x402sim.world.transport.faults import Fault
 
 BATCH, TOGETHER = 100, 25
 PARTS, NEARLY = 4, 0.8
@@ -35,26 +36,22 @@ DEEP = 100
 APART_S = 1.2
 """Payments that are so far apart have different times, also in whole seconds."""
 RUNS = 2
-UNKNOWN: dict[str, Any] = {
-    "does": "answer",
-    "status": 200,
-    "body": '{"jsonrpc":"2.0","id":1,"status":"0","message":"Transaction not found","result":null}',
-}
-WAITS: dict[str, Any] = {
-    **UNKNOWN,
-    "body": '{"jsonrpc":"2.0","id":1,"status":"0","message":"Transaction not found","result":'
-    '{"blockHash":null,"blockNumber":null,"transactionIndex":null}}',
-}
-NO_BLOCK: dict[str, dict[str, Any]] = {
-    "whose query is not answered": {"does": "lose answer"},
+EXPLORER = partial(Fault, victim="explorer", times=None)
+ANSWER = partial(EXPLORER, does="answer", work_done=True)
+NOT_FOUND = '{"jsonrpc":"2.0","id":1,"status":"0","message":"Transaction not found","result":'
+UNKNOWN = ANSWER(status=200, body=NOT_FOUND + "null}")
+WAITS = ANSWER(
+    status=200,
+    body=NOT_FOUND + '{"blockHash":null,"blockNumber":null,"transactionIndex":null}}',
+)
+NO_BLOCK: dict[str, Fault] = {
+    "whose query is not answered": EXPLORER(does="lose answer"),
     "that the explorer does not know": UNKNOWN,
     "that is in no block yet": WAITS,
-    "whose query is answered with a web page": {
-        **UNKNOWN,
-        "body": "<html>Too many requests</html>",
-        "content_type": "text/html",
-    },
-    "whose query is answered 500": {"does": "answer", "status": 500},
+    "whose query is answered with a web page": ANSWER(
+        status=200, body="<html>Too many requests</html>", content_type="text/html"
+    ),
+    "whose query is answered 500": ANSWER(status=500),
 }
 """What the explorer says of a payment without a block, in any dialect; the oldest first."""
 

@@ -27,6 +27,7 @@ from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, TargetAnswer, find_session_id, read_402
 from x402sim.suite.check import HOW_TO_PROVIDE, Check, check
 from x402sim.suite.command import conclude
+from x402sim.suite.control_api import SETTLE
 from x402sim.suite.engine import all_checks, matching, run
 from x402sim.suite.expect import expect, expect_refused
 from x402sim.suite.local import judge
@@ -35,6 +36,7 @@ from x402sim.suite.setting import Options, RunState, Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.transport.faults import Fault
 
 OURS = Recipe(network=TESTNET, seed=1)
 
@@ -133,10 +135,9 @@ def test_a_failure_shows_what_the_world_answered() -> None:
     @a_check("2.1/amount", needs="world")
     async def fails(probe: Probe) -> None:
         """It fails after a fault."""
-        settle = {"victim": "facilitator", "path": "/settle"}
-        await probe.world.fault({**settle, "does": "refuse"})
+        await probe.world.fault(SETTLE(does="refuse"))
         await probe.world.clear_faults()
-        await probe.world.fault({**settle, "does": "answer", "status": 200, "body": "no"})
+        await probe.world.fault(SETTLE(does="answer", status=200, body="no"))
         await probe.send("GET", "/")
         await probe.world.clear_faults()
         expect("the answer", 1, 2)
@@ -152,14 +153,14 @@ def test_a_lasting_fault_stays_while_other_checks_clear_theirs() -> None:
     @a_check("2.1/amount", needs="world", waits=lambda _: 5)
     async def waits(probe: Probe) -> None:
         """It waits with a fault."""
-        await probe.world.lasting_fault({"victim": "explorer", "does": "refuse"}, "0xaa")
+        await probe.world.lasting_fault(Fault(victim="explorer", does="refuse"), "0xaa")
         await probe.wait(5)
         stands.append(await probe.world.get("faults"))
 
     @a_check("2.1/asset", needs="world")
     async def meddles(probe: Probe) -> None:
         """It has a fault of its own."""
-        await probe.world.fault({"victim": "rpc", "does": "refuse"})
+        await probe.world.fault(Fault(victim="rpc", does="refuse"))
 
     @a_check("2.1/network", needs="world", waits=lambda _: 9)
     async def looks(probe: Probe) -> None:

@@ -5,7 +5,6 @@ in its next run is made when the checks are over that do not wait.
 """
 
 from collections.abc import Collection
-from typing import Any
 
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.answers import Paid
@@ -13,6 +12,7 @@ from x402sim.suite.check import PATIENCE_S, Waits
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.world.transport.faults import Fault
 
 SLACK_S = 10
 """How long after its interval the indexer may have asked."""
@@ -57,16 +57,14 @@ def turns_s(turns: int) -> Waits:
     return lambda setting: turns * setting.target.indexer.interval_s + SLACK_S
 
 
-async def held(probe: Probe, answer: dict[str, Any], payer: Wallet | None = None) -> str:
-    """Pay, and let the explorer answer this about the transaction; return its hash.
+async def held(probe: Probe, fault: Fault, payer: Wallet | None = None) -> str:
+    """Pay, and let the explorer answer so about the transaction; return its hash.
 
     The query is made, and stands in the log. Raises `Skipped` if the indexer always comes first.
     """
     for _ in range(TRIES):
         begun_s = probe.clock.now()
         bought = tx_hash(await probe.buy(payer))
-        done = {"work_done": True} if answer["does"] == "answer" else {}
-        fault = {"victim": "explorer", "times": None, **done, **answer}
         await probe.world.lasting_fault(fault, bought)
         if not await probe.world.first_queries([bought], begun_s):
             return bought

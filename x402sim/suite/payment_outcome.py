@@ -32,10 +32,8 @@ async def expect_nothing_or_as_issued(
         await expect_nothing(probe, challenge, payer, answer)
         return False
     if probe.world.exists:
-        moved = [
-            (each["to"].lower(), int(each["amountBase"]))
-            for each in await probe.world.transfers(payer)
-        ]
+        transfers = await probe.world.transfers(payer)
+        moved = [(each.to.lower(), int(each.amount_base)) for each in transfers]
         wanted = (str(challenge.requirements["payTo"]).lower(), challenge.amount_base)
         expect("what was settled, on the ledger: payee and amount", moved, [wanted])
     expect_served(await probe.opened(challenge, answer))
