@@ -5,7 +5,6 @@ from fractions import Fraction
 from typing import Any
 
 from x402sim.protocol.networks import NETWORKS
-from x402sim.spec.ground import derived, ours
 from x402sim.suite.answers import CURE_OF_IDS, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import (
@@ -101,18 +100,14 @@ async def a_session_id_has_its_prefix(probe: Probe) -> None:
         raise Inconclusive(f"no session id was found: {answer.summary}{CURE_OF_IDS}")
 
 
-@check(
-    "2.6/session-ids",
-    ground=ours(
-        "Who knows the id of a session can spend its budget. An id that follows from another one "
-        "is no secret.",
-        "2.6: A session is identified",
-    ),
-    needs="funds, sessions, world",
-    deposits="0.04",
-)
+@check("2.6/session-ids", needs="funds, sessions, world", deposits="0.04")
 async def session_ids_do_not_count_up(probe: Probe) -> None:
-    """Of four sessions that are opened one after the other, the ids are no neighbours."""
+    """Of four sessions that are opened one after the other, the ids are no neighbours.
+
+    - 2.6: A session is identified
+    because: Who knows the id of a session can spend its budget. An id that follows from another one
+    is no secret.
+    """
     max_spend = await probe.budget_for(1)
     ids = [(await probe.open_session(max_spend)).session_id for _ in range(SAMPLE)]
     expect(f"different ids among {SAMPLE}", len(set(ids)), SAMPLE)
@@ -157,20 +152,15 @@ def _session_ids(answer: TargetAnswer) -> list[str]:
     return ids
 
 
-@check(
-    "2.6/remaining",
-    ground=derived(
-        "2.6: Remaining budget",
-        "5: When deposited - released",
-        "5: Access to protected endpoints",
-        step="With nothing remaining, a session is no proof of payment, so it grants no access.",
-    ),
-    baseline="session",
-    needs="funds, sessions",
-    deposits="0.03",
-)
+@check("2.6/remaining", baseline="session", needs="funds, sessions", deposits="0.03")
 async def a_budget_ends_when_it_is_spent(probe: Probe) -> None:
-    """The service serves exactly as many requests as the deposit pays for."""
+    """The service serves exactly as many requests as the deposit pays for.
+
+    - 2.6: Remaining budget
+    - 5: When deposited - released
+    - 5: Access to protected endpoints
+    so: With nothing remaining, a session is no proof of payment, so it grants no access.
+    """
     session = await probe.open_session(await probe.budget_for(3))
     price_base = (await probe.challenge()).amount_base
     for _ in range(session.paid.challenge.amount_base // price_base):
@@ -219,20 +209,15 @@ async def the_chain_has_the_networks_id(probe: Probe) -> None:
     expect(f"the chain id of {network}", chain_id, wanted)
 
 
-@check(
-    "2.8/networks",
-    ground=derived(
-        "2.8: testnet",
-        "2.8: mainnet",
-        "5: The signature proves",
-        step="A signature for another chain id does not authorize a transfer on this network.",
-    ),
-    baseline="payment",
-    needs="funds",
-    pays=1,
-)
+@check("2.8/networks", baseline="payment", needs="funds", pays=1)
 async def an_authorization_for_another_chain_is_refused(probe: Probe) -> None:
-    """An authorization signed for another chain id is refused."""
+    """An authorization signed for another chain id is refused.
+
+    - 2.8: testnet
+    - 2.8: mainnet
+    - 5: The signature proves
+    so: A signature for another chain id does not authorize a transfer on this network.
+    """
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     network = probe.wallets.network(challenge)
     other = next(each.chain_id for each in NETWORKS.values() if each.name != network.name)

@@ -13,7 +13,6 @@ import msgspec
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import NETWORKS
-from x402sim.spec.ground import derived, explicit, silent
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.control_api import SETTLE, VERIFY
@@ -30,7 +29,10 @@ SOON_S, NEARLY_S, LATE_S = 15, 5, 15
 """How long before the end of the requirements they are sent, at least, and how long after it."""
 USUAL_S = 300
 DAY_S = 86_400
-EXACTLY_THE_AMOUNT = explicit("5: The amount must equal", "2.1: maxAmountRequired")
+EXACTLY_THE_AMOUNT = """
+- 5: The amount must equal
+- 2.1: maxAmountRequired
+"""
 
 
 @check("2.1/scheme", baseline="payment", needs="funds", pays=1)
@@ -141,22 +143,16 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
         await _opens_no_session(probe, claim)
 
 
-@check(
-    "2.1/resource",
-    ground=derived(
-        "4.1: paymentId | string | yes",
-        "4.1: paymentRequirements",
-        "5: The amount must equal",
-        step="Id and requirements are of one 402: an authorization for the amount of another "
-        "is not for the amount required.",
-    ),
-    baseline="payment",
-    needs="funds, sessions",
-    pays=1,
-    deposits="0.02",
-)
+@check("2.1/resource", baseline="payment", needs="funds, sessions", pays=1, deposits="0.02")
 async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
-    """A deposit's id with requirements and payment of a quote, or vice versa, is refused."""
+    """A deposit's id with requirements and payment of a quote, or vice versa, is refused.
+
+    - 4.1: paymentId | string | yes
+    - 4.1: paymentRequirements
+    - 5: The amount must equal
+    so: Id and requirements are of one 402: an authorization for the amount of another is not for
+    the amount required.
+    """
     quote, payer = await probe.challenge(), await probe.wallets.payer()
     max_spend = await probe.budget_for(2)
     deposit = read_402(await probe.ask_session(max_spend))
@@ -173,14 +169,14 @@ async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check(
-    "2.1/changed-description",
-    ground=silent("2.1: description", "4.1: paymentRequirements"),
-    needs="funds",
-    pays=1,
-)
+@check("2.1/changed-description", needs="funds", pays=1)
 async def another_description(probe: Probe) -> None:
-    """Whether requirements with a changed description are settled."""
+    """Whether requirements with a changed description are settled.
+
+    - 2.1: description
+    - 4.1: paymentRequirements
+    open
+    """
     challenge, _, header = await probe.signed()
     answer = await probe.settle(challenge, header, requirements={"description": "A present"})
     probe.observe("settled" if answer.is_receipt else f"refused: {answer.summary}")

@@ -14,7 +14,6 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
-from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, read_402
 from x402sim.suite.check import check
@@ -171,16 +170,12 @@ async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check(
-    "3/said-failed-but-paid",
-    ground=silent(
-        why="The specification does not say what becomes of a transfer that is reported as failed."
-    ),
-    needs="funds, world",
-    pays=1,
-)
+@check("3/said-failed-but-paid", needs="funds, world", pays=1)
 async def a_facilitator_that_is_wrong(probe: Probe) -> None:
-    """What happens if the facilitator reports a settlement as failed although it was mined."""
+    """What happens if the facilitator reports a settlement as failed although it was mined.
+
+    open: The specification does not say what becomes of a transfer that is reported as failed.
+    """
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     await probe.world.fault(DONE(status=200, body=NOT_SETTLED), of=payer)
     answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)

@@ -6,7 +6,6 @@ Several sessions of one payer, deposits of odd sizes, a facilitator in trouble, 
 import asyncio
 from functools import partial
 
-from x402sim.spec.ground import derived
 from x402sim.suite.check import check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.ending import (
@@ -41,12 +40,12 @@ TROUBLE: dict[str, Fault] = {
     "it fails, says a 200": SETTLE(does="answer", status=200, body=NOT_SETTLED),
 }
 """What befalls the first attempt at a refund."""
-UNSPENT = derived(
-    "3: A session expires",
-    "2.6: Remaining budget",
-    step="What was spent is not refunded, and what was refunded is not unspent any more: the "
-    "refunds of a session are its unspent balance, however many attempts they take.",
-)
+UNSPENT = """
+- 3: A session expires
+- 2.6: Remaining budget
+so: What was spent is not refunded, and what was refunded is not unspent any more: the refunds of a
+session are its unspent balance, however many attempts they take.
+"""
 
 
 @check(
@@ -119,19 +118,18 @@ async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
 
 @check(
     "3/expiry-refund",
-    ground=derived(
-        "3: A session expires",
-        "4.4: duration",
-        step="duration is the length of the session, and not of a pause: using it does not "
-        "move its end.",
-    ),
     baseline="session",
     needs="funds, sessions",
     deposits="0.04",
     waits=lambda setting: max(setting.target.sessions.shortest * unit_s(setting), USED_S) + 4,
 )
 async def a_session_in_use_ends_too(probe: Probe) -> None:
-    """A session that is used until shortly before its end serves nothing after it."""
+    """A session that is used until shortly before its end serves nothing after it.
+
+    - 3: A session expires
+    - 4.4: duration
+    so: duration is the length of the session, and not of a pause: using it does not move its end.
+    """
     await probe.wait_for_the_rest()  # else another check may act when it is to be used
     ending = await open_ending(probe, await probe.budget_for(4), lasts_s=USED_S)
     begun_s, session_id = ending.begun_s, ending.session.session_id

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from x402sim.events import AnswerSent, Event, Transfer
 from x402sim.payer.wallet import Wallet
-from x402sim.spec.ground import derived, explicit
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE, VERIFY
@@ -34,17 +33,17 @@ NO_VERDICT: dict[str, Fault] = {
 }
 """Answers to a verification that do not say that the signature is valid."""
 PARAMETERS = ("paymentId", "paymentHeader", "paymentRequirements")
-REQUIRED = explicit(
-    "4.1: Validate the parameters",
-    "4.1: paymentId | string | yes",
-    "4.1: paymentHeader",
-    "4.1: paymentRequirements",
-)
-UNSETTLED = derived(
-    "5: X-Payment-Id",
-    "5: Otherwise the response is 402",
-    step="Access is granted for the id of a settled payment; what did not settle is none.",
-)
+REQUIRED = """
+- 4.1: Validate the parameters
+- 4.1: paymentId | string | yes
+- 4.1: paymentHeader
+- 4.1: paymentRequirements
+"""
+UNSETTLED = """
+- 5: X-Payment-Id
+- 5: Otherwise the response is 402
+so: Access is granted for the id of a settled payment; what did not settle is none.
+"""
 UNDER_WAY_S = 0.5
 RANDOM_INPUTS = 9
 LETTERS = "pay_0xAZ09{}[]\"\\'%/.:,;- \0\n\u20ac\U0001f4b6"
@@ -104,21 +103,16 @@ def _is_transfer_of(payer: Wallet, event: Event) -> bool:
     return isinstance(event, Transfer) and event.sender == payer.address
 
 
-@check(
-    "4.1/order",
-    ground=derived(
-        "4.1: Settle on-chain",
-        "4.1: Store the payment record",
-        "4.1: Cache the entitlement",
-        "5: X-Payment-Id",
-        step="The payment is stored and cached after it is settled, so before that nothing grants.",
-    ),
-    baseline="payment",
-    needs="funds, world",
-    pays=1,
-)
+@check("4.1/order", baseline="payment", needs="funds, world", pays=1)
 async def no_access_before_the_transfer(probe: Probe) -> None:
-    """During the settlement, the payment's id grants nothing."""
+    """During the settlement, the payment's id grants nothing.
+
+    - 4.1: Settle on-chain
+    - 4.1: Store the payment record
+    - 4.1: Cache the entitlement
+    - 5: X-Payment-Id
+    so: The payment is stored and cached after it is settled, so before that nothing grants.
+    """
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     await probe.world.fault(SETTLE(does="delay request", seconds=UNDER_WAY_S), of=payer)
     header = probe.wallets.sign(challenge, payer)
@@ -158,21 +152,16 @@ async def parameters_are_validated_first(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check(
-    "4.1/validate",
-    ground=derived(
-        "4.1: paymentRequirements",
-        "4.1: Validate the parameters",
-        "5: The amount must equal",
-        step="Whatever is sent as requirements, a payment is refused, or settled on the terms "
-        "that were issued.",
-    ),
-    baseline="payment",
-    needs="funds",
-    pays=1,
-)
+@check("4.1/validate", baseline="payment", needs="funds", pays=1)
 async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> None:
-    """Without requirements of the right type, nothing is settled but the issued ones."""
+    """Without requirements of the right type, nothing is settled but the issued ones.
+
+    - 4.1: paymentRequirements
+    - 4.1: Validate the parameters
+    - 5: The amount must equal
+    so: Whatever is sent as requirements, a payment is refused, or settled on the terms that were
+    issued.
+    """
     challenge, payer, header = await probe.signed()
     for body in _bad_parameters(challenge, header, "paymentRequirements"):
         answer = await probe.send("POST", probe.target.pay.path, json=body)
@@ -223,20 +212,15 @@ async def the_facilitator_understands_the_request(probe: Probe) -> None:
     require("a verification that is answered 200", "verify 200" in calls, calls)
 
 
-@check(
-    "4.1/build-verify",
-    ground=derived(
-        "4.1: Build the facilitator",
-        "4.1: Verify the EIP-3009",
-        "5: The signature proves",
-        step="Header and requirements are verified together: what does not fit is not settled.",
-    ),
-    baseline="payment",
-    needs="funds, world",
-    pays=4,
-)
+@check("4.1/build-verify", baseline="payment", needs="funds, world", pays=4)
 async def header_and_requirements_are_verified_together(probe: Probe) -> None:
-    """A header with another amount or payee is not sent to settlement."""
+    """A header with another amount or payee is not sent to settlement.
+
+    - 4.1: Build the facilitator
+    - 4.1: Verify the EIP-3009
+    - 5: The signature proves
+    so: Header and requirements are verified together: what does not fit is not settled.
+    """
     payer = await probe.wallets.payer()
     changes: tuple[dict[str, Any], ...] = ({"value": 1}, {"to": payer.address})
     for change in changes:
@@ -268,21 +252,16 @@ async def the_facilitators_no_is_final(probe: Probe) -> None:
     await expect_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@check(
-    "4.1/verify-signature",
-    ground=derived(
-        "4.1: Processing order",
-        "4.1: Verify the EIP-3009",
-        "4.1: Settle on-chain",
-        "1: The service has an external facilitator",
-        step="Settling comes after verifying; what nobody called valid is not verified.",
-    ),
-    baseline="payment",
-    needs="funds, world",
-    pays=len(NO_VERDICT),
-)
+@check("4.1/verify-signature", baseline="payment", needs="funds, world", pays=len(NO_VERDICT))
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
-    """Without a clear "valid" from the facilitator, no money moves."""
+    """Without a clear "valid" from the facilitator, no money moves.
+
+    - 4.1: Processing order
+    - 4.1: Verify the EIP-3009
+    - 4.1: Settle on-chain
+    - 1: The service has an external facilitator
+    so: Settling comes after verifying; what nobody called valid is not verified.
+    """
     await _settle_nothing(probe, *NO_VERDICT.values())
 
 

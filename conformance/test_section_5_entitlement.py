@@ -4,7 +4,6 @@ import string
 
 from msgspec.structs import replace
 
-from x402sim.spec.ground import derived, explicit
 from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE
@@ -25,11 +24,11 @@ INJECTIONS = (
 SHORT = 8
 SECONDS_S, MINUTES_S = 15, 310
 HUGE = ("pay_" + "A" * 8000, "A" * 60_000)
-UNSETTLED = derived(
-    "5: X-Payment-Id",
-    "5: Otherwise the response is 402",
-    step="Access is granted for the id of a settled payment; without a transfer it is none.",
-)
+UNSETTLED = """
+- 5: X-Payment-Id
+- 5: Otherwise the response is 402
+so: Access is granted for the id of a settled payment; without a transfer it is none.
+"""
 FAILURES: dict[str, Fault] = {
     "the facilitator refuses connections": SETTLE(does="refuse"),
     "the facilitator answers 500": SETTLE(does="answer", status=500, body="{}"),
@@ -64,34 +63,28 @@ async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
         expect_withheld(await probe.ask(payment_id=payment_id, may_break=True))
 
 
-@check(
-    "5/cache-first",
-    ground=explicit("5: When it is present", "5: When one exists"),
-    needs="funds",
-    pays=1,
-)
+@check("5/cache-first", needs="funds", pays=1)
 async def access_again(probe: Probe) -> None:
-    """The id of a settled payment opens its resource as often as it is presented."""
+    """The id of a settled payment opens its resource as often as it is presented.
+
+    - 5: When it is present
+    - 5: When one exists
+    """
     payment_id = (await probe.buy()).challenge.payment_id
     for _ in range(3):
         expect_served(await probe.ask(payment_id=payment_id))
 
 
-@check(
-    "5/cache-first",
-    ground=derived(
-        "5: When it is present",
-        "5: When one exists",
-        "0: All bodies are JSON",
-        step="The payment id and the path decide. The order in the body does not, and neither does "
-        "the case of a header's name, which means nothing in HTTP.",
-    ),
-    baseline="payment",
-    needs="funds",
-    pays=1,
-)
+@check("5/cache-first", baseline="payment", needs="funds", pays=1)
 async def access_for_any_order(probe: Probe) -> None:
-    """The id of a settled payment is taken for other orders, and in headers of any case."""
+    """The id of a settled payment is taken for other orders, and in headers of any case.
+
+    - 5: When it is present
+    - 5: When one exists
+    - 0: All bodies are JSON
+    so: The payment id and the path decide. The order in the body does not, and neither does the
+    case of a header's name, which means nothing in HTTP.
+    """
     payment_id, endpoint = (await probe.buy()).challenge.payment_id, probe.target.protected
     for name in ("x-payment-id", "X-PAYMENT-ID"):
         body = probe.state.body or endpoint.bodies[0]

@@ -3,7 +3,6 @@
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
-from x402sim.spec.ground import silent
 from x402sim.suite.check import check
 from x402sim.suite.probe import Probe
 
@@ -16,15 +15,13 @@ async def _left(probe: Probe, session_id: str) -> int:
     return left
 
 
-@check(
-    "5/precedence",
-    ground=silent("5: Precedence when both headers"),
-    needs="funds, sessions",
-    pays=1,
-    deposits="0.02",
-)
+@check("5/precedence", needs="funds, sessions", pays=1, deposits="0.02")
 async def both_proofs_at_once(probe: Probe) -> None:
-    """Which proof counts when X-Payment-Id and X-Session-Id are both sent."""
+    """Which proof counts when X-Payment-Id and X-Session-Id are both sent.
+
+    - 5: Precedence when both headers
+    open
+    """
     payment_id = (await probe.buy()).challenge.payment_id
     session_id = (await probe.open_session(await probe.budget_for(2))).session_id
     both = await probe.ask(payment_id=payment_id, session_id=session_id)
@@ -38,40 +35,36 @@ async def both_proofs_at_once(probe: Probe) -> None:
     )
 
 
-@check(
-    "5/short-session",
-    ground=silent("5: Behaviour when session budget"),
-    needs="funds, sessions",
-    deposits="0.01",
-)
+@check("5/short-session", needs="funds, sessions", deposits="0.01")
 async def a_session_that_cannot_pay(probe: Probe) -> None:
-    """The answers for an unknown session, and for one whose budget is spent."""
+    """The answers for an unknown session, and for one whose budget is spent.
+
+    - 5: Behaviour when session budget
+    open
+    """
     session_id = (await probe.open_session(await probe.budget_for(1))).session_id
     await _left(probe, session_id)
     spent, unknown = await probe.ask(session_id=session_id), await probe.ask(session_id="session_x")
     probe.observe(f"spent: {spent.summary}; unknown: {unknown.summary}")
 
 
-@check(
-    "5/agents-authentication",
-    ground=silent("5: Authentication required by GET"),
-    needs="agents",
-)
+@check("5/agents-authentication", needs="agents")
 async def who_may_see_the_agents(probe: Probe) -> None:
-    """Whether GET /api/agents needs a payment."""
+    """Whether GET /api/agents needs a payment.
+
+    - 5: Authentication required by GET
+    open
+    """
     answer = await probe.send("GET", probe.target.agents.path)
     probe.observe(f"without proof of payment: {answer.status}")
 
 
-@check(
-    "5/submitted-by-others",
-    ground=silent(
-        why="The specification does not say whose transaction may carry out an authorization."
-    ),
-    needs="world",
-)
+@check("5/submitted-by-others", needs="world")
 async def someone_else_submits_the_authorization(probe: Probe) -> None:
-    """What happens if an authorization was submitted by someone else before its settlement."""
+    """What happens if an authorization was submitted by someone else before its settlement.
+
+    open: The specification does not say whose transaction may carry out an authorization.
+    """
     challenge, payer, header = await probe.signed()
     auth, signature = authorization_of(decode_header(header))
     data = to_hex(abi.transfer_with_authorization(auth, signature))

@@ -9,7 +9,6 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from x402sim.spec.ground import ours
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
 from x402sim.suite.control_api import NOT_SETTLED
@@ -17,10 +16,10 @@ from x402sim.suite.expect import expect_not_served, expect_served, require
 from x402sim.suite.probe import Probe
 from x402sim.world.transport.faults import Fault
 
-IN_TROUBLE = ours(
-    "The specification says nothing about a facilitator that fails. Nothing should be granted "
-    "that was not paid, nobody should pay twice, and later payments should work again."
-)
+IN_TROUBLE = """
+because: The specification says nothing about a facilitator that fails. Nothing should be granted
+that was not paid, nobody should pay twice, and later payments should work again.
+"""
 FAILED = NOT_SETTLED.replace("Transaction failed on-chain", "Authorization expired")
 
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from x402sim.spec.ground import ours
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_refused, expect_withheld, require
@@ -25,10 +24,10 @@ from x402sim.suite.malformed import (
 )
 from x402sim.suite.probe import JSON, Probe
 
-NO_HARM = ours(
-    "The specification says nothing about malformed input. It should not break a service, nor "
-    "make it show its insides."
-)
+NO_HARM = """
+because: The specification says nothing about malformed input. It should not break a service, nor
+make it show its insides.
+"""
 TEXTS = (
     "Insufficient USDC balance",
     "Invalid signature",

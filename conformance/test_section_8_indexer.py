@@ -8,7 +8,6 @@ import asyncio
 from functools import partial
 from itertools import pairwise
 
-from x402sim.spec.ground import derived
 from x402sim.suite.check import PATIENCE_S, check
 from x402sim.suite.expect import expect, require
 from x402sim.suite.indexing import (
@@ -56,20 +55,15 @@ NO_BLOCK: dict[str, Fault] = {
 """What the explorer says of a payment without a block, in any dialect; the oldest first."""
 
 
-@check(
-    "8/indexer-query",
-    ground=derived(
-        "8: Indexer batch",
-        "8: Indexer behaviour",
-        step="While its block_number is null, a record is in the batch of every run, and each is "
-        "queried, whatever came of the query for another.",
-    ),
-    needs="funds, world",
-    pays=len(NO_BLOCK),
-    waits=turns_s(RUNS),
-)
+@check("8/indexer-query", needs="funds, world", pays=len(NO_BLOCK), waits=turns_s(RUNS))
 async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
-    """In every run, the indexer queries each payment for which it has got no block yet."""
+    """In every run, the indexer queries each payment for which it has got no block yet.
+
+    - 8: Indexer batch
+    - 8: Indexer behaviour
+    so: While its block_number is null, a record is in the batch of every run, and each is queried,
+    whatever came of the query for another.
+    """
     await late(probe)
     begun_s = probe.clock.now()
     hashes = {await held(probe, answer): said for said, answer in NO_BLOCK.items()}
@@ -82,21 +76,15 @@ async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
         begun_s = probe.clock.now()
 
 
-@check(
-    "8/indexer-query",
-    ground=derived(
-        "8: Indexer behaviour",
-        "8: Indexer batch",
-        step="Only records whose block_number is null are asked about.",
-    ),
-    needs="funds, world",
-    pays=2,
-    waits=turns_s(3),
-)
+@check("8/indexer-query", needs="funds, world", pays=2, waits=turns_s(3))
 async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     """Once the explorer has answered, and the block is deep, a payment is queried no more.
 
     A reorganisation may undo a block: until it is deep, a target may look again.
+
+    - 8: Indexer behaviour
+    - 8: Indexer batch
+    so: Only records whose block_number is null are asked about.
     """
     begun_s, interval_s = probe.clock.now(), probe.target.indexer.interval_s
     hashes = [tx_hash(await buy_late(probe)) for _ in range(2)]
@@ -113,19 +101,14 @@ async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     require("no query after the block is stored, and deep", not again, "one more")
 
 
-@check(
-    "8/indexer-query",
-    ground=derived(
-        "1: A background payment indexer",
-        "8: Indexer batch",
-        step="The stored records are completed, also those of before a restart.",
-    ),
-    needs="funds, world, restart",
-    pays=1,
-    waits=turns_s(RUNS),
-)
+@check("8/indexer-query", needs="funds, world, restart", pays=1, waits=turns_s(RUNS))
 async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
-    """After a restart, the indexer queries a payment of before that has no block yet."""
+    """After a restart, the indexer queries a payment of before that has no block yet.
+
+    - 1: A background payment indexer
+    - 8: Indexer batch
+    so: The stored records are completed, also those of before a restart.
+    """
     await late(probe)
     paid_before = [await held(probe, UNKNOWN)]
     await probe.restart()

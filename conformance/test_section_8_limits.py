@@ -3,7 +3,6 @@
 How long the cache keeps a payment needs a target whose clock can be advanced.
 """
 
-from x402sim.spec.ground import derived
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, require
@@ -55,19 +54,14 @@ async def the_window_shown_is_taken(probe: Probe) -> None:
     probe.wallets.expect_settled(answer)
 
 
-@check(
-    "8/validity-window",
-    ground=derived(
-        "8: Authorization validity window",
-        "2.3: The window is",
-        step="validBefore is the latest execution time: until then it is valid.",
-    ),
-    needs="funds",
-    pays=1,
-    waits=lambda _: WINDOW_S[1],
-)
+@check("8/validity-window", needs="funds", pays=1, waits=lambda _: WINDOW_S[1])
 async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
-    """An authorization valid for 300 s is still accepted 285 s after it was signed."""
+    """An authorization valid for 300 s is still accepted 285 s after it was signed.
+
+    - 8: Authorization validity window
+    - 2.3: The window is
+    so: validBefore is the latest execution time: until then it is valid.
+    """
     challenge, now_s = await probe.challenge(), probe.clock.now_s()
     timeout_s = whole(challenge.requirements.get("maxTimeoutSeconds"))
     if timeout_s is None or timeout_s < WINDOW_S[1]:

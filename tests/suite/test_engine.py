@@ -22,7 +22,6 @@ from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import read_header
 from x402sim.report.results import Outcome, Result
 from x402sim.rng import Rng
-from x402sim.spec.ground import silent
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, TargetAnswer, find_session_id, read_402
 from x402sim.suite.check import HOW_TO_PROVIDE, Check, check
@@ -93,7 +92,7 @@ async def holds(probe: Probe) -> None:
     """It always holds."""
 
 
-@check("5/reuse", ground=silent(why="a test"))
+@check("5/reuse", ground="open: a test")
 async def sings(probe: Probe) -> None:
     """What the target does."""
     probe.observe("it sings")
@@ -296,7 +295,7 @@ SAID = " and ".join(SECRETS.values())
     [CheckFailed("", list(SECRETS.values()), SAID), Inconclusive(SAID), LookupError(SAID), None],
 )
 def test_results_contain_no_secret(ends: Exception | None) -> None:
-    @check("5/reuse", ground=silent(why="a test"))
+    @check("5/reuse", ground="open: a test")
     async def case(probe: Probe) -> None:
         """It says every secret."""
         probe.observe(SAID)
@@ -329,6 +328,10 @@ def test_ids_have_three_parts_and_select_by_prefix() -> None:
     assert matching(checks, "2.2/") == [c for c in checks if c.id.startswith("spec/2.2/")]
 
 
+async def case(probe: Probe) -> None:
+    """A case."""
+
+
 def test_a_check_without_a_docstring_is_refused() -> None:
     async def untitled(probe: Probe) -> None: ...
 
@@ -349,7 +352,7 @@ def test_a_misspelt_name_is_refused_with_the_nearest(
     clause: str, options: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(ValueError) as raised:
-        check(clause, **options)
+        check(clause, **options)(case)
     assert said in str(raised.value)
 
 

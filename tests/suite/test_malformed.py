@@ -40,7 +40,7 @@ def free_for(gives: Callable[[Request], bool]) -> Any:
 
 
 CHECKS = [case for case in all_checks() if case.id in (*MUST, *KIT)]
-OURS = next(case.ground for case in CHECKS if case.id in KIT)
+OURS = "because: a test"
 GIFTS: dict[str, Callable[[Request], bool]] = {
     "a size of zero": lambda request: (
         (request.json or {}).get("sizeUsd") == 0 if isinstance(request.json, dict) else False
