@@ -16,7 +16,7 @@ from x402sim.suite.expect import (
     require,
 )
 from x402sim.suite.indexing import buy_late, turn_s
-from x402sim.suite.places import filled
+from x402sim.suite.places import filled, last_part, walk
 from x402sim.suite.probe import Probe
 from x402sim.suite.records import record_of, shown, snake
 from x402sim.suite.verdict import Inconclusive
@@ -139,17 +139,8 @@ def _common(texts: list[str]) -> int:
 def _session_ids(answer: TargetAnswer) -> list[str]:
     """Return the values of all fields named sessionId or session_id, and of X-Session-Id."""
     ids = [answer.headers["x-session-id"]] if "x-session-id" in answer.headers else []
-
-    def look(body: Any) -> None:
-        for name, value in body.items() if isinstance(body, dict) else ():
-            if snake(name) == "session_id" and isinstance(value, str):
-                ids.append(value)
-            look(value)
-        for value in body if isinstance(body, list) else ():
-            look(value)
-
-    look(answer.body)
-    return ids
+    named = (value for place, value in walk(answer.body) if snake(last_part(place)) == "session_id")
+    return ids + [value for value in named if isinstance(value, str)]
 
 
 @check("2.6/remaining", baseline="session", needs="funds, sessions", deposits="0.03")

@@ -51,8 +51,7 @@ async def a_quote_has_its_fields(probe: Probe) -> None:
     answer = await probe.ask(payment_id=payment_id)
     expect("status", answer.status, 200)
     probe.by_target("protected.content", "protected.fields")
-    order = probe.state.body or probe.target.protected.bodies[0]
-    _expect_quote(answer, order)
+    _expect_quote(answer, probe.usual_body)
     for order in other_orders(probe):
         answer = await probe.ask(payment_id=payment_id, body=order)
         if answer.has_content:  # else it is no order that the target takes
@@ -91,7 +90,7 @@ async def another_pair_has_another_quote(probe: Probe) -> None:
     so: The pair of a quote is the pair that was asked for.
     """
     endpoint = probe.target.protected
-    body = probe.state.body or endpoint.bodies[0]
+    body = probe.usual_body
     if not endpoint.second_pair:
         raise Skipped("the target file names no second pair (protected.second_pair)")
     if "pair" not in body or "pair" not in endpoint.fields:

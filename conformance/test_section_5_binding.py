@@ -78,11 +78,8 @@ def _letters(path: str) -> str:
 
 
 async def _answer(probe: Probe, path: str, **proof: str) -> TargetAnswer:
-    endpoint = probe.target.protected
-    body = probe.state.body or endpoint.bodies[0]
-    return await probe.send(
-        endpoint.method, path, json=body, headers=proof, may_break=True, as_is=True
-    )
+    method, body = probe.target.protected.method, probe.usual_body
+    return await probe.send(method, path, json=body, headers=proof, may_break=True, as_is=True)
 
 
 @check("5/resource-binding", baseline="unpaid")

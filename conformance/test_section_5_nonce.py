@@ -119,9 +119,8 @@ async def _elsewhere(probe: Probe, challenge: Challenge, header: str, number: in
         return await probe.settle(challenge, header)
     payment = one_step.payment(header, challenge.requirements, None)
     endpoint = probe.target.protected
-    usual = probe.state.body or endpoint.bodies[0]
     if number % 2 and endpoint.method != "GET":
-        return await probe.ask(body={**usual, "x402sim": number}, payment=payment)
+        return await probe.ask(body={**probe.usual_body, "x402sim": number}, payment=payment)
     begin = "&" if "?" in endpoint.path else "?"
     query = f"{begin}x402sim={number}" if number else ""
     return await probe.ask(path=endpoint.path + query, payment=payment)

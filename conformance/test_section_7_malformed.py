@@ -213,7 +213,7 @@ async def a_bad_body_with_a_good_proof(probe: Probe) -> None:
         _shows_no_trace(answer, name)
     if endpoint.method == "GET":
         return
-    for name, wrong in twisted(probe.state.body or endpoint.bodies[0]):
+    for name, wrong in twisted(probe.usual_body):
         answer = await probe.send(endpoint.method, endpoint.path, json=wrong, headers=proof)
         require(f"no 5xx for {name}", answer.status < 500, answer.summary)
         _shows_no_trace(answer, name)

@@ -7,7 +7,6 @@ such as expiresAt, is taken for it.
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +15,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base
 from x402sim.suite.answers import OpenSession
 from x402sim.suite.expect import expect, expect_served
-from x402sim.suite.places import filled
+from x402sim.suite.places import filled, walk
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Skipped
@@ -176,19 +175,11 @@ async def told_end_s(probe: Probe, session: OpenSession) -> float | None:
 
 def ends_s(body: Any, session_id: str) -> float | None:
     """Return the time that stands beside a session's id, in Unix seconds; None without one."""
-    for each in _objects(body):
-        if session_id in each.values() and (found_s := _end_of(each)):
+    for _, each in walk(body):
+        is_it = isinstance(each, dict) and session_id in each.values()
+        if is_it and (found_s := _end_of(each)):
             return found_s
     return None
-
-
-def _objects(body: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of a JSON document."""
-    if isinstance(body, dict):
-        yield body
-    inner = body.values() if isinstance(body, dict) else body
-    for each in inner if isinstance(body, dict | list) else ():
-        yield from _objects(each)
 
 
 def _end_of(fields: dict[str, Any]) -> float | None:

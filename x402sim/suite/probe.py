@@ -193,6 +193,11 @@ class Probe:
         raise Inconclusive(f"{last.line} was not answered: {wire.why(error)}") from error
 
     @property
+    def usual_body(self) -> dict[str, Any]:
+        """The body of a protected request: one that was accepted, or the target file's first."""
+        return self.state.body or self.target.protected.bodies[0]
+
+    @property
     def _paths(self) -> tuple[str, ...]:
         """The paths of the endpoints that a target may have moved."""
         target = self.target
@@ -231,7 +236,7 @@ class Probe:
 
         if body is not None:
             return await send(body)
-        usual = self.state.body or endpoint.bodies[0]
+        usual = self.usual_body
         answer = await send(usual)
         if headers and path is None:
             self._keep_offer(answer)

@@ -13,9 +13,10 @@ import msgspec
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.header import authorization_of, decode_header
-from x402sim.protocol.messages import BadMessage, decode
-from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS, from_base64
+from x402sim.protocol.messages import BadMessage
+from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.report.conformance import RAW
+from x402sim.suite import one_step
 from x402sim.text.printable import printable, printable_lines
 
 _PROOF = re.compile(r"\b(pay_|session_)([\w-]{4})[\w-]+")
@@ -23,8 +24,8 @@ _SIGNED = re.compile(r"[0-9a-fA-F]{128,}|[A-Za-z0-9+/_=-]{200,}")
 """A signature (65 bytes), or a payment header in either spelling; a hash has 64 digits."""
 _HEADERS = ("content-type", "x-payment-id", "x-session-id", "retry-after", "location")
 _SECRET_HEADERS = ("authorization", "cookie", "set-cookie", "x-payment")
-_PAYMENT = PAYMENT_HEADERS[2].lower()
-_STANDARD = (_PAYMENT, REQUIRED_HEADER.lower(), RESPONSE_HEADERS[2].lower())
+_PAYMENT = one_step.PAYMENT.lower()
+_STANDARD = (_PAYMENT, REQUIRED_HEADER.lower(), one_step.RESPONSE.lower())
 """The headers of version 2 of the x402 standard."""
 _LIMIT = 1500
 """The most characters of a body in an exchange."""
@@ -104,10 +105,7 @@ def _headers(headers: httpx.Headers) -> list[str]:
 
 def _told(value: str) -> str:
     """Return what a header of the standard says, without what repeats the 402."""
-    try:
-        said = _json(from_base64(value))
-    except BadMessage:
-        said = None
+    said = one_step.said(value)
     if not isinstance(said, dict):
         return f"<unreadable, {len(value)} characters>"
     if "accepts" in said:
@@ -118,17 +116,10 @@ def _told(value: str) -> str:
     return printable(cut(redacted(json.dumps(told, ensure_ascii=False)), _LIMIT))
 
 
-def _json(content: bytes) -> Any:
-    try:
-        return decode(content, Any)
-    except BadMessage:
-        return None
-
-
 def _body(content: bytes) -> list[str]:
     if not content:
         return []
-    body = _json(content)
+    body = one_step.decoded(content)
     if body is None:
         text = printable_lines(cut(redacted(content.decode("utf-8", "replace")), _LIMIT))
         return [f"  {line}" for line in text.split("\n")]
