@@ -186,7 +186,7 @@ async def a_hundred_the_newest(probe: Probe) -> None:
     """
     async with probe.state.scheduler.first():
         if turn_s(probe.setting) > PATIENCE_S:
-            await probe.wait_for_the_rest()
+            await probe.state.scheduler.wait_for_the_rest()
         payer = await probe.wallets.payer()
         hashes = [await held(probe, UNKNOWN, payer)]
         await probe.clock.sleep(APART_S)

@@ -106,7 +106,7 @@ def test_one_check_acts_first_and_another_just_before_the_restart() -> None:
     @check("2.1/network", needs="restart")
     async def last(probe: Probe) -> None:
         """It prepares when all that wait are over."""
-        await probe.wait_for_the_restart()
+        await probe.state.scheduler.wait_for_the_restart()
         written.append("prepared")
         await probe.restart()
 

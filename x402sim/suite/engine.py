@@ -156,7 +156,8 @@ async def _beside(
             if Need.RESTART in case.needs:
                 state.scheduler.is_over()
 
-    state.scheduler.share()
+    if setting.advance is None:
+        state.scheduler.share()
     tasks = {case: asyncio.create_task(play(case)) for case in checks if runs_beside(setting, case)}
     await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
     try:

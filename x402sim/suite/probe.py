@@ -87,19 +87,6 @@ class Probe:
             await self.wait(max(POLL_S, within_s / POLLS))
         return True
 
-    async def wait_for_the_rest(self) -> None:
-        """Return when all checks are over that do not wait; at once where the clock turns."""
-        if self.setting.advance is None:
-            await self.state.scheduler.waiting(self.state.scheduler.rest_is_over.wait())
-
-    async def wait_for_the_restart(self) -> None:
-        """Return when only checks are left that restart the target; at once where the clock turns.
-
-        What is done then until `restart` is done shortly before it.
-        """
-        if self.setting.advance is None:
-            await self.state.scheduler.waiting(self.state.scheduler.waits_are_over.wait())
-
     async def restart(self) -> None:
         """End the target and start it again; raises `Inconclusive`.
 
