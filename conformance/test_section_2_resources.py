@@ -7,15 +7,9 @@ from typing import Any
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite.answers import CURE_OF_IDS, TargetAnswer, read_402
 from x402sim.suite.check import check
-from x402sim.suite.expect import (
-    expect,
-    expect_not_served,
-    expect_refused,
-    expect_served,
-    expect_withheld,
-    require,
-)
+from x402sim.suite.expect import expect, expect_served, expect_withheld, require
 from x402sim.suite.indexing import buy_late, turn_s
+from x402sim.suite.payment_outcome import expect_nothing
 from x402sim.suite.places import filled, last_part, walk
 from x402sim.suite.probe import Probe
 from x402sim.suite.records import record_of, shown, snake
@@ -213,6 +207,4 @@ async def an_authorization_for_another_chain_is_refused(probe: Probe) -> None:
     network = probe.wallets.network(challenge)
     other = next(each.chain_id for each in NETWORKS.values() if each.name != network.name)
     header = probe.wallets.sign(challenge, payer, network=replace(network, chain_id=other))
-    expect_refused(await probe.settle(challenge, header))
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id))
-    await probe.world.expect_payments(payer)
+    await expect_nothing(probe, challenge, payer, await probe.settle(challenge, header))

@@ -13,11 +13,15 @@ import msgspec
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import NETWORKS
-from x402sim.suite.answers import Challenge, TargetAnswer, read_402
+from x402sim.suite.answers import Challenge, read_402
 from x402sim.suite.check import check
 from x402sim.suite.control_api import SETTLE, VERIFY
 from x402sim.suite.expect import expect_not_served, expect_refused, expect_withheld
-from x402sim.suite.payment_outcome import expect_nothing, expect_nothing_or_as_issued
+from x402sim.suite.payment_outcome import (
+    expect_no_session,
+    expect_nothing,
+    expect_nothing_or_as_issued,
+)
 from x402sim.suite.places import whole
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
@@ -116,9 +120,8 @@ async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     deposit = read_402(await probe.ask_session(max_spend))
     header = probe.wallets.sign(deposit, payer, value=1)
     await _refused(probe, deposit, payer, header, maxAmountRequired="1")
-    await _opens_no_session(
-        probe, await probe.ask_session(max_spend, payment_id=deposit.payment_id)
-    )
+    claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
+    await expect_no_session(probe, claim)
 
 
 @check("2.1/timeout", baseline="payment", needs="funds", pays=1)
@@ -140,7 +143,7 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
             break
     if sessions:
         claim = await probe.ask_session(await probe.budget_for(1), payment_id=challenge.payment_id)
-        await _opens_no_session(probe, claim)
+        await expect_no_session(probe, claim)
 
 
 @check("2.1/resource", baseline="payment", needs="funds, sessions", pays=1, deposits="0.02")
@@ -163,9 +166,8 @@ async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
         expect_refused(await probe.settle(wanted, header, payment_id=other.payment_id))
     for challenge in (quote, deposit):
         expect_not_served(await probe.ask(payment_id=challenge.payment_id))
-    await _opens_no_session(
-        probe, await probe.ask_session(max_spend, payment_id=deposit.payment_id)
-    )
+    claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
+    await expect_no_session(probe, claim)
     await probe.world.expect_payments(payer)
 
 
@@ -243,12 +245,6 @@ async def _nothing_else(
     """
     answer = await probe.settle(challenge, header, requirements=changed)
     return await expect_nothing_or_as_issued(probe, challenge, payer, answer)
-
-
-async def _opens_no_session(probe: Probe, answer: TargetAnswer) -> None:
-    """Fail if the session in an answer, if there is one, can be spent."""
-    if answer.session_id is not None:
-        expect_withheld(await probe.ask(session_id=answer.session_id))
 
 
 async def _facilitator_takes(

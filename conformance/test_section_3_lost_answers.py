@@ -11,7 +11,6 @@ from itertools import product
 from typing import Any
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.spec.needs import Need
@@ -88,7 +87,7 @@ async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     nonce = to_hex(authorization_of(decode_header(header))[0].nonce)
     await probe.world.post("mining", {"automine": False})
     await probe.world.fault(SETTLE(does="answer", status=504, times=None, contains=nonce))
-    await _submit(probe, challenge, header)
+    await probe.wallets.submit(challenge, header, probe.wallets.stranger())
     attempts = set()
     for each in (header, probe.wallets.sign(challenge, payer)):
         attempts.add(asyncio.create_task(probe.settle(challenge, each, may_break=True)))
@@ -111,23 +110,14 @@ async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
         await probe.settle(challenge, header, may_break=True)
         auth, _ = authorization_of(decode_header(header))
         change: dict[str, Any] = {"value": 1} if pays_less else {"to": payer.address}
-        await _submit(
-            probe, challenge, probe.wallets.sign(challenge, payer, nonce=auth.nonce, **change)
-        )
+        other = probe.wallets.sign(challenge, payer, nonce=auth.nonce, **change)
+        await probe.wallets.submit(challenge, other, probe.wallets.stranger())
         await probe.world.clear_faults()
         await probe.settle(challenge, header, may_break=True)
         expect_withheld(await probe.ask(payment_id=challenge.payment_id))
         if not probe.setting.missing(Need.CLOCK):
             await probe.world.advance(A_WHILE_S)
             expect_withheld(await probe.ask(payment_id=challenge.payment_id))
-
-
-async def _submit(probe: Probe, challenge: Challenge, header: str) -> None:
-    """Submit an authorization to the chain, as anyone who has seen it may."""
-    data = to_hex(abi.transfer_with_authorization(*authorization_of(decode_header(header))))
-    asset = challenge.requirements["asset"]
-    sender = probe.wallets.stranger().address
-    await probe.world.post("send", {"from": sender, "to": asset, "data": data})
 
 
 @check("3/pending-resolved", needs="funds, world, clock", pays=2)

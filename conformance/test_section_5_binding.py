@@ -7,6 +7,7 @@ them may bypass the payment.
 from x402sim.suite.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_withheld
+from x402sim.suite.payment_outcome import expect_no_session
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Skipped
 
@@ -122,11 +123,9 @@ async def what_the_payer_has_paid_elsewhere_opens_nothing(probe: Probe) -> None:
 async def a_quote_opens_no_session(probe: Probe) -> None:
     """A payment for the protected resource opens no session that can be spent."""
     paid = await probe.buy()
-    answer = await probe.ask_session(
-        await probe.budget_for(1), payment_id=paid.challenge.payment_id
-    )
-    for session_id in {answer.session_id, paid.receipt.session_id} - {None}:
-        expect_withheld(await probe.ask(session_id=session_id))
+    max_spend = await probe.budget_for(1)
+    answer = await probe.ask_session(max_spend, payment_id=paid.challenge.payment_id)
+    await expect_no_session(probe, answer, paid.receipt)
 
 
 @check("5/resource-binding", baseline="payment", needs="funds, agents", pays=1)

@@ -18,6 +18,7 @@ from x402sim.suite.answers import Challenge, Paid, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.control_api import HOLD_S, SETTLE, eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
+from x402sim.suite.payment_outcome import expect_nothing
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive, Skipped
 
@@ -198,9 +199,7 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     await probe.world.clear_faults()
     answer = await probe.settle(challenge, header)
     require("no receipt for a cancelled nonce", not answer.is_receipt, answer.summary)
-    expect_refused(answer)
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
-    await probe.world.expect_payments(payer)
+    await expect_nothing(probe, challenge, payer, answer, is_402=True)
 
 
 # --- at the same time ----------------------------------------------------------------

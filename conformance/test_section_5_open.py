@@ -1,18 +1,11 @@
 """Section 5, where the specification is silent: observations, which cannot fail."""
 
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import to_hex
-from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.suite.check import check
+from x402sim.suite.payment_outcome import drain
 from x402sim.suite.probe import Probe
 
-
-async def _left(probe: Probe, session_id: str) -> int:
-    """Spend the rest of a session; return how many requests were served."""
-    left = 0
-    while left < 5 and (await probe.ask(session_id=session_id)).has_content:
-        left += 1
-    return left
+MOST = 5
+"""The most requests that are sent with a session for one or two."""
 
 
 @check("5/precedence", needs="funds, sessions", pays=1, deposits="0.02")
@@ -27,7 +20,7 @@ async def both_proofs_at_once(probe: Probe) -> None:
     both = await probe.ask(payment_id=payment_id, session_id=session_id)
     wrong_session = await probe.ask(payment_id=payment_id, session_id="session_x")
     wrong_payment = await probe.ask(payment_id="pay_x", session_id=session_id)
-    left = await _left(probe, session_id)
+    left = await drain(probe, session_id, MOST)
     probe.observe(
         f"both: {both.status}, a good payment id with a bad session: {wrong_session.status}, "
         f"a bad payment id with a good session: {wrong_payment.status}; "
@@ -43,7 +36,7 @@ async def a_session_that_cannot_pay(probe: Probe) -> None:
     open
     """
     session_id = (await probe.open_session(await probe.budget_for(1))).session_id
-    await _left(probe, session_id)
+    await drain(probe, session_id, MOST)
     spent, unknown = await probe.ask(session_id=session_id), await probe.ask(session_id="session_x")
     probe.observe(f"spent: {spent.summary}; unknown: {unknown.summary}")
 
@@ -66,10 +59,7 @@ async def someone_else_submits_the_authorization(probe: Probe) -> None:
     open: The specification does not say whose transaction may carry out an authorization.
     """
     challenge, payer, header = await probe.signed()
-    auth, signature = authorization_of(decode_header(header))
-    data = to_hex(abi.transfer_with_authorization(auth, signature))
-    call = {"from": payer.address, "to": challenge.requirements["asset"], "data": data}
-    await probe.world.post("send", call)
+    await probe.wallets.submit(challenge, header, payer)
     answer = await probe.settle(challenge, header)
     served = await probe.ask(payment_id=challenge.payment_id)
     probe.observe(f"settlement: {answer.summary}; the request: {served.status}")

@@ -11,6 +11,7 @@ from x402sim.protocol.money import to_base, to_decimal
 from x402sim.suite.answers import OpenSession, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
+from x402sim.suite.payment_outcome import drain
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive, Skipped
 
@@ -54,14 +55,6 @@ async def _burst(probe: Probe, session: OpenSession, requests: int) -> int:
     return sum(answer.has_content for answer in await asyncio.gather(*asked))
 
 
-async def _drain(probe: Probe, session: OpenSession, at_most: int) -> int:
-    """Send requests one by one until one is not served; return how many were served."""
-    served = 0
-    while served < at_most and (await probe.ask(session_id=session.session_id)).has_content:
-        served += 1
-    return served
-
-
 @check("5/session-condition", needs="funds, sessions", deposits="0.01")
 async def the_last_unit_is_served(probe: Probe) -> None:
     """A budget of exactly the price is enough: the first request is served."""
@@ -73,7 +66,7 @@ async def the_last_unit_is_served(probe: Probe) -> None:
 async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
     """A deposit for 29 requests pays for 29: no float rounding."""
     session, worth = await _open(probe, 29)
-    served = await _drain(probe, session, worth)
+    served = await drain(probe, session.session_id, worth)
     expect("requests served for the whole deposit", served, worth)
 
 
@@ -84,7 +77,7 @@ async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
     served = 0
     for _ in range(worth // AT_ONCE):
         served += await _burst(probe, session, AT_ONCE)
-    served += await _drain(probe, session, worth - served)
+    served += await drain(probe, session.session_id, worth - served)
     expect("requests served for the whole deposit", served, worth)
 
 
@@ -161,8 +154,8 @@ async def _spends_at_most(
 ) -> None:
     """Spend a session, first with concurrent requests; fail if more are served than paid for."""
     served = await _burst(probe, session, at_once)
-    served += await _drain(probe, session, worth + 1)
-    served += await _drain(probe, session, 1)
+    served += await drain(probe, session.session_id, worth + 1)
+    served += await drain(probe, session.session_id, 1)
     last = probe.last_served
     shown = last.show if last else None
     require(f"at most {worth} requests served", served <= worth, f"{served} were", shown)
@@ -193,11 +186,11 @@ async def each_session_spends_its_own_budget(probe: Probe) -> None:
     so: Each session has its own deposited and released amounts, and its id finds them.
     """
     opened = [await _open(probe, requests) for requests in (2, 3, 5)]
-    served = [await _drain(probe, session, 1) for session, _ in opened]
+    served = [await drain(probe, session.session_id, 1) for session, _ in opened]
     bursts = [_burst(probe, session, worth + 1) for session, worth in opened]
     for number, more in enumerate(await asyncio.gather(*bursts)):
         session, worth = opened[number]
-        served[number] += more + await _drain(probe, session, max(0, worth - more))
+        served[number] += more + await drain(probe, session.session_id, max(0, worth - more))
     expect("requests served by each session", served, [worth for _, worth in opened])
 
 
@@ -212,15 +205,15 @@ async def a_restart_gives_nothing_back(probe: Probe) -> None:
     was deposited.
     """
     session, worth = await _open(probe, 2)
-    served = await _drain(probe, session, 1)
+    served = await drain(probe, session.session_id, 1)
     await probe.restart()
-    served += await _drain(probe, session, worth)
+    served += await drain(probe, session.session_id, worth)
     deposit = session.paid.challenge
     again = await probe.ask_session(
         to_decimal(deposit.amount_base, 6), payment_id=deposit.payment_id
     )
     if again.session_id not in (None, session.session_id):
-        served += await _drain(probe, OpenSession(again.session_id, session.paid, again), worth)
+        served += await drain(probe, again.session_id, worth)
     require(f"at most {worth} requests served", served <= worth, f"{served} were")
 
 
@@ -235,6 +228,6 @@ async def a_session_survives_a_restart(probe: Probe) -> None:
     session, worth = await _open(probe, 2)
     expect_served(await probe.ask(session_id=session.session_id))
     await probe.restart()
-    served = await _drain(probe, session, worth)
+    served = await drain(probe, session.session_id, worth)
     shown = probe.last_served.show if probe.last_served and served >= worth else None
     expect("requests served after the restart", served, worth - 1, shown)

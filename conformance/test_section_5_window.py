@@ -10,7 +10,7 @@ from typing import Any
 
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
-from x402sim.suite.expect import expect_not_served, expect_refused
+from x402sim.suite.payment_outcome import expect_nothing
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
@@ -28,9 +28,7 @@ async def _refused(probe: Probe, *windows: tuple[int, int]) -> None:
         challenge, now_s = await probe.challenge(), probe.clock.now_s()
         window: dict[str, Any] = {"valid_after": now_s + after_s, "valid_before": now_s + before_s}
         answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer, **window))
-        expect_refused(answer)
-        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
-    await probe.world.expect_payments(payer)
+        await expect_nothing(probe, challenge, payer, answer, is_402=True)
 
 
 @check("5/window", baseline="payment", needs="funds", pays=2)
@@ -67,9 +65,7 @@ async def presented_too_late(probe: Probe) -> None:
     answer = await probe.settle(challenge, header)
     if answer.is_receipt and _time_of(answer) < end_s:
         raise Inconclusive("the target's clock is behind: it shows a time before validBefore")
-    expect_refused(answer, "Authorization expired")
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
-    await probe.world.expect_payments(payer)
+    await expect_nothing(probe, challenge, payer, answer, "Authorization expired", is_402=True)
 
 
 def _time_of(answer: TargetAnswer) -> float:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from x402sim.protocol.refusals import Refusal
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_refused, expect_withheld, require
@@ -28,13 +29,7 @@ NO_HARM = """
 because: The specification says nothing about malformed input. It should not break a service, nor
 make it show its insides.
 """
-TEXTS = (
-    "Insufficient USDC balance",
-    "Invalid signature",
-    "Nonce already used",
-    "Authorization expired",
-    "Payment already settled",
-)
+TEXTS = tuple(refusal.text for refusal in Refusal)
 TRACE = re.compile(
     r"Traceback \(most recent call last\)"  # Python
     r'|File \\?"[^"\n]+", line \d+'

@@ -93,11 +93,20 @@ class Wallets:
         """Cancel an authorization on the world's chain, in a transaction of its payer."""
         auth, _ = authorization_of(decode_header(header))
         signature = payer.sign_cancellation(auth.nonce, self.network(challenge).domain)
-        data = to_hex(abi.cancel_authorization(auth.from_, auth.nonce, signature))
-        call = {"from": payer.address, "to": challenge.requirements["asset"], "data": data}
-        sent = await self._world.post("send", call)
+        data = abi.cancel_authorization(auth.from_, auth.nonce, signature)
+        sent = await self._send(challenge, payer, data)
         if sent["revertReason"] is not None:
             raise Inconclusive(f"the authorization was not cancelled: {sent['revertReason']}")
+
+    async def submit(self, challenge: Challenge, header: str, sender: Wallet) -> None:
+        """Submit an authorization to the world's chain, as anyone who has seen it may."""
+        data = abi.transfer_with_authorization(*authorization_of(decode_header(header)))
+        await self._send(challenge, sender, data)
+
+    async def _send(self, challenge: Challenge, sender: Wallet, data: bytes) -> Any:
+        asset = challenge.requirements["asset"]
+        call = {"from": sender.address, "to": asset, "data": to_hex(data)}
+        return await self._world.post("send", call)
 
     def _count(self, payer: Wallet, auth: Authorization) -> None:
         """Count a signature of the user's own payer; raises `Skipped` beyond the budget."""
