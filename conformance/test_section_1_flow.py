@@ -72,8 +72,7 @@ async def no_body_made_up_is_free(probe: Probe) -> None:
 @check("1/sign-settle-repeat", needs="funds", pays=1)
 async def sign_settle_repeat(probe: Probe) -> None:
     """A payment that is signed as the 402 asks is settled, and its payer is served."""
-    challenge = await probe.challenge()
-    header = probe.wallets.sign(challenge, await probe.wallets.payer())
+    challenge, _, header = await probe.signed()
     answer = await probe.settle(challenge, header)
     probe.wallets.expect_settled(answer)
     expect_served(await probe.opened(challenge, answer))

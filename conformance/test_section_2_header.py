@@ -25,8 +25,8 @@ AGO_S = 200
 async def a_hex_header_is_accepted(probe: Probe) -> None:
     """A payment header that is a hex string prefixed 0x is accepted."""
     _require_hex(probe)
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer, spelling="hex"))
+    challenge, payer, header = await probe.signed(spelling="hex")
+    answer = await probe.settle(challenge, header)
     other = probe.wallets.sign(challenge, payer, spelling="base64")
     await _settled_rather_than(probe, answer, challenge, other, "the same in base64 is settled")
 
@@ -102,11 +102,9 @@ async def what_the_header_says_is_done(probe: Probe) -> None:
 @check("2.3/window", needs="funds", pays=2)
 async def the_window_of_the_specification_is_accepted(probe: Probe) -> None:
     """An authorization valid from 60 s before signing to 300 s after is accepted."""
-    challenge, now_s = await probe.challenge(), probe.clock.now_s()
-    payer, start_s, end_s = await probe.wallets.payer(), now_s - 60, now_s + 300
-    header = probe.wallets.sign(challenge, payer, valid_after=start_s, valid_before=end_s)
+    challenge, payer, header = await probe.signed(window_s=(-60, 300))
     answer = await probe.settle(challenge, header)
-    wide = probe.wallets.sign(challenge, payer, valid_after=0, valid_before=now_s + 3600)
+    wide = probe.wallets.sign(challenge, payer, window_s=(-probe.clock.now_s(), 3600))
     await _settled_rather_than(probe, answer, challenge, wide, "one valid for an hour is settled")
 
 
@@ -118,9 +116,7 @@ async def a_payer_may_take_his_time(probe: Probe) -> None:
     - 2.3: The validity window shown
     so: validBefore is the latest execution time: until then, the authorization is valid.
     """
-    challenge, signed_s = await probe.challenge(), probe.clock.now_s() - AGO_S
-    payer, start_s, end_s = await probe.wallets.payer(), signed_s - 60, signed_s + 300
-    header = probe.wallets.sign(challenge, payer, valid_after=start_s, valid_before=end_s)
+    challenge, _, header = await probe.signed(window_s=(-AGO_S - 60, -AGO_S + 300))
     probe.wallets.expect_settled(await probe.settle(challenge, header))
 
 

@@ -186,8 +186,7 @@ async def a_402_has_a_description(probe: Probe) -> None:
 @check("2.1/description", needs="funds", pays=1)
 async def the_description_need_not_be_sent_back(probe: Probe) -> None:
     """Requirements are accepted without the description, if they are accepted at all."""
-    challenge = await probe.challenge()
-    header = probe.wallets.sign(challenge, await probe.wallets.payer())
+    challenge, _, header = await probe.signed()
     answer = await probe.settle(challenge, header, requirements={"description": None})
     if answer.is_receipt:
         return

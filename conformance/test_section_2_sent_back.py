@@ -50,10 +50,9 @@ async def another_scheme_settles_nothing_else(probe: Probe) -> None:
 @check("2.1/network", baseline="payment", needs="funds", pays=1)
 async def another_network_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another network are refused, or the issued ones are settled."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    challenge, payer, header = await probe.signed()
     network = probe.wallets.network(challenge)
     other = next(name for name in NETWORKS if name != network.name)
-    header = probe.wallets.sign(challenge, payer)
     await _facilitator_takes(probe, challenge, payer, "network", other)
     await _nothing_else(probe, challenge, payer, header, network=other)
 
@@ -89,8 +88,7 @@ async def another_payee_is_refused(probe: Probe) -> None:
 @check("2.1/amount", ground=EXACTLY_THE_AMOUNT, baseline="payment", needs="funds", pays=1)
 async def a_smaller_amount_is_refused(probe: Probe) -> None:
     """Requirements and authorization for one base unit are refused."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer, value=1)
+    challenge, payer, header = await probe.signed(value=1)
     await _refused(probe, challenge, payer, header, maxAmountRequired="1")
 
 
@@ -106,9 +104,8 @@ async def a_larger_amount_is_refused(probe: Probe) -> None:
 @check("2.1/amount", baseline="payment", needs="funds", pays=1)
 async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> None:
     """The amount with a leading zero, or as a number, is refused, or the issued one is settled."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header, amount_base = probe.wallets.sign(challenge, payer), challenge.amount_base
-    for respelled in (f"0{amount_base}", amount_base):
+    challenge, payer, header = await probe.signed()
+    for respelled in (f"0{challenge.amount_base}", challenge.amount_base):
         if await _nothing_else(probe, challenge, payer, header, maxAmountRequired=respelled):
             return
 
@@ -134,8 +131,8 @@ async def another_timeout_settles_nothing_else(probe: Probe) -> None:
 @check("2.1/resource", baseline="payment", needs="funds", pays=1)
 async def another_resource_opens_nothing_else(probe: Probe) -> None:
     """Requirements for another path are refused, or the issued ones are settled and opened."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header, path = probe.wallets.sign(challenge, payer), probe.target.protected.path
+    challenge, payer, header = await probe.signed()
+    path = probe.target.protected.path
     sessions = [probe.target.sessions.path] if probe.target.sessions.exists else []
     for other in (*sessions, "/", path[:-1], f"{path}/", path.upper()):
         if await _nothing_else(probe, challenge, payer, header, resource=other):

@@ -113,9 +113,8 @@ async def no_access_before_the_transfer(probe: Probe) -> None:
     - 5: X-Payment-Id
     so: The payment is stored and cached after it is settled, so before that nothing grants.
     """
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    challenge, payer, header = await probe.signed()
     await probe.world.fault(SETTLE(does="delay request", seconds=UNDER_WAY_S), of=payer)
-    header = probe.wallets.sign(challenge, payer)
     settling = asyncio.create_task(probe.settle(challenge, header))
     while not settling.done():
         early = await probe.ask(payment_id=challenge.payment_id)

@@ -117,10 +117,8 @@ def _require_header(answer: TargetAnswer) -> None:
 
 async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
     """Pay, and return the receipt; fails for a success with another status than 200."""
-    challenge = await probe.challenge()
-    answer = await probe.settle(
-        challenge, probe.wallets.sign(challenge, await probe.wallets.payer())
-    )
+    challenge, _, header = await probe.signed()
+    answer = await probe.settle(challenge, header)
     if not answer.is_receipt:
         raise Inconclusive(f"a valid payment was not settled: {answer.summary}")
     expect("the status of a receipt", answer.status, 200)

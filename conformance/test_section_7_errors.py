@@ -21,6 +21,8 @@ SIGNATURE = "Invalid signature"
 NONCE = "Nonce already used"
 EXPIRED = "Authorization expired"
 SETTLED = "Payment already settled"
+PAST_S = (-420, -60)
+"""A time window that has ended, relative to signing."""
 
 
 # --- the 402 -------------------------------------------------------------------------
@@ -108,10 +110,7 @@ async def a_new_header_resolves_it(probe: Probe) -> None:
 @check("7/authorization-expired", baseline="payment", needs="funds", pays=1)
 async def valid_before_has_passed(probe: Probe) -> None:
     """An expired authorization gets the text for an expired authorization."""
-    challenge, now_s = await probe.challenge(), probe.clock.now_s()
-    header = probe.wallets.sign(
-        challenge, await probe.wallets.payer(), valid_after=now_s - 420, valid_before=now_s - 60
-    )
+    challenge, _, header = await probe.signed(window_s=PAST_S)
     expect_refused(await probe.settle(challenge, header), EXPIRED)
 
 
@@ -218,8 +217,7 @@ async def statuses_of_the_settlement_errors(probe: Probe) -> None:
     """
     paid, challenge, payer = await probe.buy(), await probe.challenge(), await probe.wallets.payer()
     by_another = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
-    now_s = probe.clock.now_s()
-    expired = probe.wallets.sign(challenge, payer, valid_after=now_s - 420, valid_before=now_s - 60)
+    expired = probe.wallets.sign(challenge, payer, window_s=PAST_S)
     answers = {
         BALANCE: await probe.settle(
             challenge, probe.wallets.sign(challenge, probe.wallets.stranger())

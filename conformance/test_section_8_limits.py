@@ -43,11 +43,7 @@ async def how_long_requirements_are_valid(probe: Probe) -> None:
 @check("8/validity-window", needs="funds", pays=1)
 async def the_window_shown_is_taken(probe: Probe) -> None:
     """An authorization valid from 60 s before signing to 300 s after is accepted."""
-    challenge, now_s = await probe.challenge(), probe.clock.now_s()
-    after_s, before_s = (now_s + seconds for seconds in WINDOW_S)
-    header = probe.wallets.sign(
-        challenge, await probe.wallets.payer(), valid_after=after_s, valid_before=before_s
-    )
+    challenge, _, header = await probe.signed(window_s=WINDOW_S)
     answer = await probe.settle(challenge, header)
     if "Authorization expired" in answer.text and not probe.world.exists:
         raise Inconclusive("the target's clock is not this machine's")
@@ -62,16 +58,14 @@ async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
     - 2.3: The window is
     so: validBefore is the latest execution time: until then it is valid.
     """
-    challenge, now_s = await probe.challenge(), probe.clock.now_s()
+    challenge = await probe.challenge()
     timeout_s = whole(challenge.requirements.get("maxTimeoutSeconds"))
     if timeout_s is None or timeout_s < WINDOW_S[1]:
         raise Skipped(f"the requirements are valid for {timeout_s!r} s only")
-    after_s, before_s = (now_s + seconds for seconds in WINDOW_S)
-    header = probe.wallets.sign(
-        challenge, await probe.wallets.payer(), valid_after=after_s, valid_before=before_s
-    )
-    await probe.wait(before_s - SOON_S - probe.clock.now())
-    if probe.clock.now() > before_s - NEARLY_S:
+    payer, ends_s = await probe.wallets.payer(), probe.clock.now_s() + WINDOW_S[1]
+    header = probe.wallets.sign(challenge, payer, window_s=WINDOW_S)
+    await probe.wait(ends_s - SOON_S - probe.clock.now())
+    if probe.clock.now() > ends_s - NEARLY_S:
         raise Inconclusive("another check took so long that the authorization has nearly ended")
     probe.wallets.expect_settled(await probe.settle(challenge, header))
 

@@ -311,10 +311,10 @@ class Probe:
             return answer
         return await self.ask(payment_id=challenge.payment_id)
 
-    async def signed(self) -> tuple[Challenge, Wallet, str]:
-        """Return a 402, a payer with funds, and the header that pays it."""
+    async def signed(self, **changes: Any) -> tuple[Challenge, Wallet, str]:
+        """Return a 402, a payer with funds, and the header that pays it, changed as `sign` does."""
         challenge, payer = await self.challenge(), await self.wallets.payer()
-        return challenge, payer, self.wallets.sign(challenge, payer)
+        return challenge, payer, self.wallets.sign(challenge, payer, **changes)
 
     async def buy(self, payer: Wallet | None = None) -> Paid:
         """Pay for the protected resource; raises `Inconclusive` if that fails."""

@@ -65,18 +65,21 @@ class Wallets:
         spelling: Spelling | None = None,
         by: Wallet | None = None,
         network: Network | None = None,
+        window_s: tuple[int, int] | None = None,
         **changes: Any,
     ) -> str:
         """Return a payment header for a 402; its amount counts against the budget.
 
         `changes` replace fields of the authorization before signing (`to`, `value`,
         `valid_after`, `valid_before`, `nonce`); `by` signs instead of the payer;
-        `network` signs for another chain or token.
+        `network` signs for another chain or token, and `window_s` gives the validity from now.
         """
-        network = network or self.network(challenge)
+        network, now_s = network or self.network(challenge), self._setting.clock.now_s()
+        if window_s is not None:
+            after_s, before_s = window_s
+            changes |= {"valid_after": now_s + after_s, "valid_before": now_s + before_s}
         try:
-            wanted = _to_pay(challenge.requirements)
-            auth = payer.authorize(wanted, self._setting.clock.now_s())
+            auth = payer.authorize(_to_pay(challenge.requirements), now_s)
         except ValueError as error:
             raise Inconclusive(f"the 402 cannot be paid: {error}") from error
         auth = core.changed(auth, changes)
