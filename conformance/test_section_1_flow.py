@@ -117,11 +117,6 @@ async def a_session_needs_no_402(probe: Probe) -> None:
 @check("1/indexer", needs="funds, world", pays=1, waits=turn_s)
 async def the_indexer_runs_by_itself(probe: Probe) -> None:
     """The service asks the chain explorer for a payment within the interval, by itself."""
-    paid_by = tx_hash(await buy_late(probe))
-
-    async def is_asked() -> bool:
-        return bool(await probe.world.first_queries([paid_by]))
-
-    within_s = turn_s(probe.setting)
-    asked = await probe.eventually(is_asked, within_s)
-    require(f"a query to the explorer within {within_s:.0f} s", asked, "none")
+    paid_by, within_s = tx_hash(await buy_late(probe)), turn_s(probe.setting)
+    asked = await probe.eventually(lambda: probe.world.first_queries([paid_by]), within_s)
+    require(f"a query to the explorer within {within_s:.0f} s", bool(asked), "none")

@@ -71,13 +71,12 @@ async def the_indexer_fills_in_the_block(probe: Probe) -> None:
     mined = await probe.chain.mined(paid)
     if mined is None:
         raise Inconclusive("the chain does not know the transaction of the payment's receipt")
-
-    async def is_filled_in() -> bool:
-        return (await record_of(probe, paid)).get("block_number") is not None
-
-    await probe.eventually(is_filled_in, turn_s(probe.setting))
-    block = (await record_of(probe, paid)).get("block_number")
-    expect("block_number", block, int(mined["blockNumber"], 16))
+    record = await probe.eventually(
+        lambda: record_of(probe, paid),
+        turn_s(probe.setting),
+        lambda record: record.get("block_number") is not None,
+    )
+    expect("block_number", record.get("block_number"), int(mined["blockNumber"], 16))
 
 
 @check("2.6/id-prefix", needs="funds, sessions", deposits="0.01")

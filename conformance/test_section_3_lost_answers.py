@@ -188,7 +188,7 @@ async def _lose(
     async def is_asked() -> bool:
         return settling.done() or not await probe.world.get("faults")
 
-    await eventually(probe.clock, is_asked, UNDER_WAY_S)
+    await eventually(probe.clock, is_asked, within_s=UNDER_WAY_S)
     for each in CHAIN_UNREACHABLE:
         await probe.world.fault(each)
     while not settling.done():
@@ -219,7 +219,7 @@ async def _let_in(probe: Probe, challenge: Challenge, header: str, how: str) -> 
 async def _in_the_end(probe: Probe, is_let_in: Callable[[], Awaitable[bool]], how: str) -> None:
     """Fail unless a payer gets access, at once or after minutes of retrying."""
     has_clock = not probe.setting.missing(Need.CLOCK)
-    if await eventually(probe.clock, is_let_in, 1 if has_clock else RETRIED_S):
+    if await eventually(probe.clock, is_let_in, within_s=1 if has_clock else RETRIED_S):
         return
     if not has_clock:
         within = f"within {RETRIED_S} s of retrying"

@@ -245,7 +245,7 @@ async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
     async def has_moved() -> bool:
         return bool(await probe.world.transfers(payer)) or all(each.done() for each in sent)
 
-    await eventually(probe.clock, has_moved, 2 * HOLD_S)
+    await eventually(probe.clock, has_moved, within_s=2 * HOLD_S)
     sent += [
         asyncio.create_task(_elsewhere(probe, each, header, number))
         for number, each in enumerate(challenges[2:], start=2)

@@ -41,9 +41,7 @@ async def a_matched_payment_counts(probe: Probe) -> None:
         await probe.wait(turn_s(probe.setting))
     before = await _reputations(probe, proof)
     await buy_late(probe)
-
-    async def has_changed() -> bool:
-        return await _reputations(probe, proof) != before
-
-    changed = await probe.eventually(has_changed, turn_s(probe.setting))
-    require("another reputation than before", changed, f"still {before}")
+    after = await probe.eventually(
+        lambda: _reputations(probe, proof), turn_s(probe.setting), lambda found: found != before
+    )
+    require("another reputation than before", after != before, f"still {before}")

@@ -11,7 +11,6 @@ from itertools import pairwise
 from x402sim.suite.check import PATIENCE_S, check
 from x402sim.suite.expect import expect, require
 from x402sim.suite.indexing import (
-    asked_since,
     buy_late,
     held,
     late,
@@ -93,11 +92,9 @@ async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     await probe.world.post("mine", {"blocks": DEEP})
     await probe.wait(interval_s + AT_ONCE_S)
     since_s = probe.clock.now()
-
-    async def is_asked_for_again() -> bool:
-        return bool(await asked_since(probe, hashes, since_s))
-
-    again = await probe.eventually(is_asked_for_again, interval_s + AT_ONCE_S)
+    again = await probe.eventually(
+        lambda: probe.world.first_queries(hashes, since_s), interval_s + AT_ONCE_S
+    )
     require("no query after the block is stored, and deep", not again, "one more")
 
 
@@ -120,13 +117,8 @@ async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
 async def every_transaction_is_asked_for(probe: Probe) -> None:
     """The indexer queries each of several payments by its transaction."""
     hashes = [tx_hash(await buy_late(probe)) for _ in range(3)]
-
-    async def are_asked_for() -> bool:
-        return len(await probe.world.first_queries(hashes)) == len(hashes)
-
-    await probe.eventually(are_asked_for, turn_s(probe.setting))
-    asked = len(await probe.world.first_queries(hashes))
-    expect("payments that the explorer was asked for, of 3", asked, len(hashes))
+    asked = await next_run(probe, hashes, 0)
+    expect("payments that the explorer was asked for, of 3", len(asked), len(hashes))
 
 
 @check("8/indexer-interval", needs="funds, world", pays=PARTS, waits=turn_s)
@@ -198,6 +190,6 @@ async def a_hundred_the_newest(probe: Probe) -> None:
         asked = await next_run(probe, hashes[-1:], begun_s)
         require("a query for the newest payment", bool(asked), "none")
         await until_quiet(probe)
-        if not await asked_since(probe, hashes[:1], begun_s):
+        if not await probe.world.first_queries(hashes[:1], begun_s):
             return
     raise CheckFailed("", f"the newest {BATCH} payments at most", "the 101st was asked for, too")

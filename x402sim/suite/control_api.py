@@ -5,7 +5,7 @@ read through a node's JSON-RPC.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection
 from functools import partial
 from typing import Any, TypeVar
 
@@ -186,10 +186,15 @@ class ControlApi:
         found = await self._request("GET", asked, kind=list[ExplorerQuery])
         return [(each.tx_hash, each.at / 1000) for each in found]
 
-    async def first_queries(self, tx_hashes: Iterable[str], since_s: float = 0) -> dict[str, float]:
-        """Return when the explorer was first asked for each of these, if it was (Unix seconds)."""
-        times = dict(reversed(await self.queries(since_s)))
-        return {tx_hash: times[tx_hash] for tx_hash in tx_hashes if tx_hash in times}
+    async def first_queries(
+        self, tx_hashes: Collection[str], since_s: float = 0
+    ) -> dict[str, float]:
+        """Return when the explorer was first asked for each of these, the first one first."""
+        found: dict[str, float] = {}
+        for asked, time_s in await self.queries(since_s):
+            if asked in tx_hashes and time_s >= since_s:
+                found.setdefault(asked, time_s)
+        return found
 
     async def advance(self, seconds: float) -> None:
         """Advance the target's clock."""
@@ -235,24 +240,23 @@ class ChainView:
 
     async def mined(self, paid: Paid) -> dict[str, Any] | None:
         """Return the chain's receipt of a payment's transaction; None if there is none."""
-        found: list[dict[str, Any]] = []
-
-        async def is_known() -> bool:
-            receipt = await self.call("eth_getTransactionReceipt", tx_hash)
-            found.extend([receipt] if receipt else [])
-            return bool(receipt)
-
         tx_hash = paid.receipt.at(self._setting.target.receipt.tx_hash)
-        is_hash = isinstance(tx_hash, str) and TX_HASH.fullmatch(tx_hash)
-        return found[0] if is_hash and await eventually(self._setting.clock, is_known) else None
+        if not isinstance(tx_hash, str) or not TX_HASH.fullmatch(tx_hash):
+            return None
+        look = partial(self.call, "eth_getTransactionReceipt", tx_hash)
+        return await eventually(self._setting.clock, look) or None
 
 
 async def eventually(
-    clock: Clock, holds: Callable[[], Awaitable[bool]], within_s: float = 1
-) -> bool:
-    """Tell whether a condition becomes true within a time, in eleven tries."""
+    clock: Clock,
+    look: Callable[[], Awaitable[T]],
+    holds: Callable[[T], bool] = bool,
+    *,
+    within_s: float = 1,
+) -> T:
+    """Return what is seen as soon as it `holds`, or in the last of eleven tries within a time."""
     for _ in range(10):
-        if await holds():
-            return True
+        if holds(seen := await look()):
+            return seen
         await clock.sleep(within_s / 10)
-    return await holds()
+    return await look()

@@ -130,8 +130,7 @@ async def expect_refunded(
     async def received() -> dict[str, int]:
         return {it: sum(await probe.world.received(payer)) for it, payer in payers.items()}
 
-    async def are_there() -> bool:
-        found = await received()
+    def are_there(found: dict[str, int]) -> bool:
         return all(found[payer] >= wanted[payer] for payer in wanted)
 
     is_known, left_s = probe.target.sessions.refund_within_s > 0, within_s(probe.setting)
@@ -140,8 +139,7 @@ async def expect_refunded(
     if is_in_trouble:  # a second attempt may come although the first has succeeded
         await probe.wait(SOON_S)
         left_s += (left_s if probe.setting.options.patient else 0) - SOON_S
-    await probe.eventually(are_there, left_s)
-    found = await received()
+    found = await probe.eventually(received, left_s, are_there)
     is_long = probe.setting.options.patient and left_s >= LONG_S
     is_due = (is_known and not is_in_trouble) or is_long or probe.setting.advance is not None
     for payer, base in wanted.items():
@@ -149,7 +147,7 @@ async def expect_refunded(
             deposit = next(it for it in endings if it.session.paid.payer.address == payer)
             show = deposit.session.paid.receipt.show
             expect("refunds of one payer in all, on the ledger", found[payer], base, show)
-    if any(found[payer] < base for payer, base in wanted.items()):
+    if not are_there(found):
         raise Skipped(
             f"{left_s:.0f} s after the end a refund had not come, and how late it may be is not "
             "known: set sessions.refund_within_s, and give --patient"

@@ -70,23 +70,13 @@ async def held(probe: Probe, fault: Fault, payer: Wallet | None = None) -> str:
     raise Skipped("the target asks the explorer for a payment as soon as it is settled")
 
 
-async def asked_since(probe: Probe, hashes: Collection[str], since_s: float) -> dict[str, float]:
-    """Return when each of these was asked for first since a time, the first one first."""
-    found: dict[str, float] = {}
-    for asked, time_s in await probe.world.queries(since_s):
-        if asked in hashes and time_s >= since_s:
-            found.setdefault(asked, time_s)
-    return dict(sorted(found.items(), key=lambda each: each[1]))
-
-
 async def next_run(probe: Probe, hashes: Collection[str], since_s: float) -> dict[str, float]:
     """Wait until all of these were asked for since a time, for one turn at most; return when."""
-
-    async def are_asked_for() -> bool:
-        return len(await asked_since(probe, hashes, since_s)) == len(hashes)
-
-    await probe.eventually(are_asked_for, turn_s(probe.setting))
-    return await asked_since(probe, hashes, since_s)
+    return await probe.eventually(
+        lambda: probe.world.first_queries(hashes, since_s),
+        turn_s(probe.setting),
+        lambda asked: len(asked) == len(hashes),
+    )
 
 
 async def until_quiet(probe: Probe) -> None:

@@ -7,7 +7,7 @@ signatures are in `probe.wallets`, the world around the target in `probe.world`,
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -34,6 +34,7 @@ from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.suite.wallets import Wallets
 
+Seen = TypeVar("Seen")
 JSON = {"Content-Type": "application/json"}
 BAD_BODY = (400, 422)
 """The statuses with which a target rejects a body."""
@@ -74,18 +75,24 @@ class Probe:
         else:
             await self.state.scheduler.waiting(self.clock.sleep(seconds))
 
-    async def eventually(self, holds: Callable[[], Awaitable[bool]], within_s: float) -> bool:
-        """Tell whether a condition becomes true within a time; meanwhile, other checks act.
+    async def eventually(
+        self,
+        look: Callable[[], Awaitable[Seen]],
+        within_s: float,
+        holds: Callable[[Seen], bool] = bool,
+    ) -> Seen:
+        """Return what is seen as soon as it `holds`, or at the end; meanwhile, other checks act.
 
         Where the clock is advanced, what is due then still takes the target a moment.
         """
         end_s = self.clock.now() + within_s
-        while not await holds():
+        while not holds(seen := await look()):
             if self.clock.now() >= end_s:
-                is_advanced = self.setting.advance is not None
-                return is_advanced and await eventually(self.clock, holds, WORK_S)
+                if self.setting.advance is None:
+                    return seen
+                return await eventually(self.clock, look, holds, within_s=WORK_S)
             await self.wait(max(POLL_S, within_s / POLLS))
-        return True
+        return seen
 
     async def restart(self) -> None:
         """End the target and start it again; raises `Inconclusive`.
