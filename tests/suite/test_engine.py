@@ -25,7 +25,6 @@ from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, TargetAnswer, find_session_id, read_402
 from x402sim.suite.check import HOW_TO_PROVIDE, Check, check
-from x402sim.suite.command import conclude
 from x402sim.suite.control_api import SETTLE
 from x402sim.suite.engine import all_checks, matching, run
 from x402sim.suite.expect import expect, expect_refused
@@ -169,34 +168,6 @@ def test_a_lasting_fault_stays_while_other_checks_clear_theirs() -> None:
 
     judge(OURS, checks=[waits, meddles, looks], has_clock=False)
     assert [[each["contains"] for each in found] for found in stands] == [["0xaa"], []]
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "strict", "code"),
-    [
-        ([("MUST", "passed")], False, 0),
-        ([("MUST", "passed"), ("MUST", "failed")], False, 1),
-        ([("MUST", "passed"), ("MUST", "inconclusive")], False, 2),
-        ([("MUST", "failed"), ("MUST", "inconclusive")], False, 1),
-        ([("MUST", "passed"), ("SHOULD", "failed")], False, 0),
-        ([("MUST", "passed"), ("SHOULD", "failed")], True, 1),
-        ([("MUST", "passed"), ("MUST", "skipped"), ("MUST", "observed")], False, 0),
-        ([("MUST", "skipped")], False, 2),
-        ([("MUST", "skipped"), ("SHOULD", "passed")], False, 2),
-        ([("MUST", "observed")], False, 0),
-        ([("SHOULD", "inconclusive"), ("SHOULD", "inconclusive")], False, 2),
-        ([("SHOULD", "inconclusive"), ("SHOULD", "passed")], True, 2),
-        ([("SHOULD", "failed"), ("SHOULD", "skipped")], False, 0),
-        ([("SHOULD", "skipped")], False, 2),
-        ([], False, 2),
-    ],
-)  # fmt: skip
-def test_the_exit_code(outcomes: list[tuple[Any, str]], strict: bool, code: int) -> None:
-    results = [
-        Result(id="x", level=level, section="1", outcome=Outcome(outcome), title="t")
-        for level, outcome in outcomes
-    ]
-    assert conclude(results, strict) == code
 
 
 def test_a_bug_of_a_check_is_inconclusive() -> None:

@@ -6,6 +6,7 @@ from contextlib import redirect_stdout
 from importlib.resources import files
 from io import BytesIO, StringIO
 from pathlib import Path
+from typing import Any
 
 import html5lib
 import pytest
@@ -18,6 +19,7 @@ from x402sim import TESTNET
 from x402sim.report import conformance as report
 from x402sim.report.conformance_html import page
 from x402sim.report.results import CaseResult, Outcome, Result
+from x402sim.suite.command import conclude
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 from x402sim.suite.one_step import WHY_NOT
@@ -31,21 +33,21 @@ URL = "http://service.example:4020"
 NASTY = "<script>alert('1')</script> & \"x\" ]]> \x00\x1b \u2028 é"
 
 
+def result(check_id: str, outcome: str, level: str = "MUST", **more: Any) -> Result:
+    """Return a result of an id, with these texts."""
+    section, told = check_id.split("/")[1], {"title": "t", **more}
+    return Result(id=check_id, level=level, section=section, outcome=Outcome(outcome), **told)
+
+
 def of_each_kind() -> list[Result]:
     return [
-        Result(id="spec/2.2/body", level="MUST", section="2.2", outcome=Outcome.FAILED,
-               title=f"title {NASTY}", expected=NASTY, actual=f"not {NASTY}", rerun="again",
-               exchange=f"POST /\n{NASTY}", seconds=0.5),
-        Result(id="spec/2.2/payment-id", level="SHOULD", section="2.2", outcome=Outcome.FAILED,
-               title="t", expected="1", actual="2"),
-        Result(id="spec/5/window", level="MUST", section="5", outcome=Outcome.INCONCLUSIVE,
-               title="t", reason=NASTY),
-        Result(id="spec/5/nonce-once", level="MUST", section="5", outcome=Outcome.SKIPPED,
-               title="t", reason="it needs money"),
-        Result(id="spec/7/invalid-signature", level="MUST", section="7", outcome=Outcome.PASSED,
-               title="t", seconds=0.25),
-        Result(id="silent/5/reuse", level="SHOULD", section="5", outcome=Outcome.OBSERVED,
-               title="t", actual="it is reused"),
+        result("spec/2.2/body", "failed", title=f"title {NASTY}", expected=NASTY,
+               actual=f"not {NASTY}", rerun="again", exchange=f"POST /\n{NASTY}", seconds=0.5),
+        result("spec/2.2/payment-id", "failed", "SHOULD", expected="1", actual="2"),
+        result("spec/5/window", "inconclusive", reason=NASTY),
+        result("spec/5/nonce-once", "skipped", reason="it needs money"),
+        result("spec/7/invalid-signature", "passed", seconds=0.25),
+        result("silent/5/reuse", "observed", "SHOULD", actual="it is reused"),
     ]  # fmt: skip
 
 
@@ -123,20 +125,19 @@ def test_failed_musts_come_first_and_json_is_indented() -> None:
 
 def with_cases() -> list[Result]:
     """A failed id with two failing cases of four, and one that passed in part."""
+    failed, clear = Outcome.FAILED, {"expected": "1", "actual": NASTY, "exchange": "POST /clear"}
+    other = {"expected": "3", "actual": "4", "exchange": "POST /other"}
     failing = [
-        CaseResult(title="the clear one", outcome=Outcome.FAILED, expected="1", actual=NASTY,
-                   exchange="POST /clear"),
-        CaseResult(title="the other one", outcome=Outcome.FAILED, expected="3", actual="4",
-                   exchange="POST /other"),
-    ]  # fmt: skip
+        CaseResult(title="the clear one", outcome=failed, **clear),
+        CaseResult(title="the other one", outcome=failed, **other),
+    ]
     held = CaseResult(title="it holds", outcome=Outcome.PASSED)
     left_out = CaseResult(title="it is left out", outcome=Outcome.SKIPPED, reason="give --world")
     return [
-        Result(id="spec/5/window", level="MUST", section="5", outcome=Outcome.FAILED,
-               title="the clear one", expected="1", actual=NASTY, rerun="again",
-               exchange="POST /clear", cases=(*failing, held, left_out), in_part="3 of 4 cases"),
-        Result(id="spec/7/invalid-signature", level="MUST", section="7", outcome=Outcome.PASSED,
-               title="it holds", cases=(held, left_out), in_part="1 of 2 cases"),
+        result("spec/5/window", "failed", title="the clear one", rerun="again", **clear,
+               cases=(*failing, held, left_out), in_part="3 of 4 cases"),
+        result("spec/7/invalid-signature", "passed", title="it holds", cases=(held, left_out),
+               in_part="1 of 2 cases"),
     ]  # fmt: skip
 
 
@@ -180,18 +181,17 @@ def test_every_format_says_how_much_was_judged() -> None:
 
 def of_one_cause() -> list[Result]:
     said = '200 {"success":false,"error":"%s","paymentId":"pay_%s…"}'
+    again = "the baseline (payment) was not accepted: it stopped at 1795360759177"
     return [
-        Result(id="kit/7/a", level="SHOULD", section="7", outcome=Outcome.FAILED, title="one",
-               expected="the settlement: a refusal", actual=said % ("No", "aaaa")),
-        Result(id="spec/7/b", level="MUST", section="7", outcome=Outcome.FAILED, title="two",
-               expected="no bytes: the settlement: 'Invalid signature'", actual=said % ("x", "bb")),
-        Result(id="spec/7/c", level="MUST", section="7", outcome=Outcome.FAILED, title="three",
-               expected="the price: 1", actual="2"),
-        *(Result(id=f"spec/8/{name}", level="MUST", section="8", outcome=Outcome.INCONCLUSIVE,
-                 title="t", reason=reason) for name, reason in (
-                     ("d", "it stopped at 1795360731698"),
-                     ("e", "the baseline (payment) was not accepted: it stopped at 1795360759177"),
-                     ("f", f"a valid payment was not settled: {said % ('y', 'cc')}"))),
+        result("kit/7/a", "failed", "SHOULD", title="one", expected="the settlement: a refusal",
+               actual=said % ("No", "aaaa")),
+        result("spec/7/b", "failed", title="two", actual=said % ("x", "bb"),
+               expected="no bytes: the settlement: 'Invalid signature'"),
+        result("spec/7/c", "failed", title="three", expected="the price: 1", actual="2"),
+        result("spec/8/d", "inconclusive", reason="it stopped at 1795360731698"),
+        result("spec/8/e", "inconclusive", reason=again),
+        result("spec/8/f", "inconclusive",
+               reason=f"a valid payment was not settled: {said % ('y', 'cc')}"),
     ]  # fmt: skip
 
 
@@ -220,9 +220,7 @@ def test_failures_of_one_cause_follow_the_clearest_in_every_format(
 def test_the_terminal_tells_the_causes_before_what_does_not_apply(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    results = of_one_cause()
-    results.append(Result(id="spec/1/indexer", level="MUST", section="1", title="t",
-                          outcome=Outcome.SKIPPED, reason=WHY_NOT))  # fmt: skip
+    results = [*of_one_cause(), result("spec/1/indexer", "skipped", reason=WHY_NOT)]
     show_results(results, strict=False)
     shown = capsys.readouterr().out
     assert (
@@ -239,13 +237,11 @@ def test_the_terminal_tells_the_causes_before_what_does_not_apply(
 
 def of_shoulds() -> list[Result]:
     return [
-        Result(id="kit/7/a", level="SHOULD", section="7", outcome=Outcome.FAILED, title="t",
-               expected="1", actual="2", rerun="again"),
-        Result(id="kit/7/b", level="SHOULD", section="7", outcome=Outcome.INCONCLUSIVE, title="t",
-               reason="no answer"),
-        Result(id="spec/7/c", level="MUST", section="7", outcome=Outcome.PASSED, title="t"),
-        Result(id="kit/7/d", level="SHOULD", section="7", outcome=Outcome.SKIPPED, title="t"),
-    ]  # fmt: skip
+        result("kit/7/a", "failed", "SHOULD", expected="1", actual="2", rerun="again"),
+        result("kit/7/b", "inconclusive", "SHOULD", reason="no answer"),
+        result("spec/7/c", "passed"),
+        result("kit/7/d", "skipped", "SHOULD"),
+    ]
 
 
 def test_what_does_not_count_is_no_failure_and_no_error_in_junit() -> None:
@@ -261,16 +257,33 @@ def test_what_does_not_count_is_no_failure_and_no_error_in_junit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "strict", "outcome", "why"),
+    ("found", "strict", "code", "why"),
     [
-        ("abc", False, "passed", "No MUST clause failed: 1 held, 0 skipped."),
-        ("abc", True, "failed", "Failed MUST and SHOULD clauses: 1."),
-        ("bc", True, "inconclusive", "No verdict. Inconclusive MUST and SHOULD checks: 1."),
-        ("ab", False, "passed", "No MUST clause was asked for (1 failed, 1 inconclusive)."),
-        ("d", False, "inconclusive", "No verdict: nothing could be checked (1 skipped)."),
+        ("MUST passed", False, 0, "No MUST clause failed: 1 held, 0 skipped."),
+        ("MUST passed, MUST failed", False, 1, "Failed MUST clauses: 1."),
+        ("MUST passed, MUST inconclusive", False, 2, "No verdict. Inconclusive MUST checks: 1."),
+        ("MUST failed, MUST inconclusive", False, 1, "Failed MUST clauses: 1."),
+        ("MUST passed, SHOULD failed", False, 0, "No MUST clause failed: 1 held, 0 skipped."),
+        ("MUST passed, SHOULD failed", True, 1, "Failed MUST and SHOULD clauses: 1."),
+        ("MUST passed, MUST skipped, MUST observed", False, 0,
+         "No MUST clause failed: 1 held, 1 observed, 1 skipped."),
+        ("MUST skipped", False, 2, "No verdict: nothing could be checked (1 skipped)."),
+        ("MUST skipped, SHOULD passed", False, 2,
+         "No verdict: nothing could be checked (1 skipped)."),
+        ("MUST observed", False, 0, "No MUST clause failed: 0 held, 1 observed, 0 skipped."),
+        ("SHOULD inconclusive, SHOULD inconclusive", False, 2,
+         "No verdict: nothing could be checked (2 inconclusive)."),
+        ("SHOULD inconclusive, SHOULD passed", True, 2,
+         "No verdict. Inconclusive MUST and SHOULD checks: 1."),
+        ("SHOULD failed, SHOULD skipped", False, 0,
+         "No MUST clause was asked for (1 failed, 1 skipped)."),
+        ("SHOULD skipped", False, 2, "No verdict: nothing could be checked (1 skipped)."),
+        ("", False, 2, "No verdict: nothing could be checked ()."),
     ],
-)
-def test_a_verdict_says_why(wanted: str, strict: bool, outcome: str, why: str) -> None:
-    results = [each for each in of_shoulds() if each.id[-1] in wanted]
-    assert report.verdict(results, strict) == (outcome, why)
+)  # fmt: skip
+def test_the_verdict_and_the_exit_code(found: str, strict: bool, code: int, why: str) -> None:
+    each = [told.split() for told in found.split(", ") if told]
+    results = [result(f"spec/7/{n}", outcome, level) for n, (level, outcome) in enumerate(each)]
+    assert report.verdict(results, strict)[1] == why
     assert why in page(URL, STARTED, results, strict=strict)
+    assert conclude(results, strict) == code
