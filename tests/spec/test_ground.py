@@ -4,14 +4,14 @@ from importlib.resources import files
 
 import pytest
 
+from tests.suite.cases import case
 from tests.suite.demands import not_quoted, uncovered, written
 from x402sim.spec import sentences
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.ground import BINDING, Kind, read_ground
 from x402sim.spec.sentences import SENTENCES, Sentence, sentence
-from x402sim.suite.check import DEMANDS, DOCUMENTS, by_id, check
+from x402sim.suite.check import DEMANDS, DOCUMENTS, by_id
 from x402sim.suite.engine import all_checks, folder
-from x402sim.suite.probe import Probe
 
 CHECKS = all_checks()
 DOCUMENT = files(sentences.__package__).joinpath("sentences.md").read_text(encoding="utf-8")
@@ -118,10 +118,6 @@ def test_the_cases_of_an_id_have_one_level() -> None:
     assert {check_id for check_id, found in levels.items() if len(found) > 1} == set()
 
 
-async def a_case(probe: Probe) -> None:
-    """A case."""
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -134,26 +130,16 @@ async def a_case(probe: Probe) -> None:
 def test_a_demand_beyond_its_ground_is_an_error(options: dict[str, object], said: str) -> None:
     given = {"clause": "2.2/body", **options}
     with pytest.raises(ValueError, match=said):
-        check(**given)(a_case)  # type: ignore[arg-type]
+        case(**given)  # type: ignore[arg-type]
 
 
 def test_a_lower_level_than_the_ground_supports_is_possible() -> None:
-    assert check("2.2/body", level="SHOULD")(a_case).level == "SHOULD"
-
-
-async def a_case_with_a_ground(probe: Probe) -> None:
-    """A case, with
-
-    more to it.
-
-    - 5: An authorization outside
-    so: It must be
-    in time.
-    """
+    assert case("2.2/body", level="SHOULD").level == "SHOULD"
 
 
 def test_a_ground_tells_its_sentences_and_then_why() -> None:
-    made = check("2.2/body", ground="open: the case has one of its own")(a_case_with_a_ground)
+    title = "A case, with\n\nmore to it.\n\n- 5: An authorization outside\nso: It must be\nin time."
+    made = case("2.2/body", title=title, ground="open: the case has one of its own")
     assert (made.title, made.ground.kind) == ("A case, with more to it.", Kind.DERIVED)
     assert made.ground.told == (
         "5: “An authorization outside validAfter..validBefore is rejected.”",
