@@ -5,16 +5,15 @@ The run is that of `python -m x402sim conformance`. A failed or inconclusive id 
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from x402sim.report.conformance import explained, readable
+from x402sim.report.results import Outcome, Result
 from x402sim.suite.check import Check
 from x402sim.suite.command import Wanted, judge
 from x402sim.suite.flags import FLAGS, Flag
 from x402sim.suite.parse_options import parse
 from x402sim.suite.remote import NotReady
-from x402sim.suite.verdict import Outcome, Result
 from x402sim.text.printable import printable
 
 
@@ -96,7 +95,7 @@ class IdItem(pytest.Item):
         result = excinfo.value.result
         if result.outcome is Outcome.INCONCLUSIVE:
             return f"inconclusive: {printable(result.reason)}"
-        return explained(*readable([msgspec.to_builtins(result)]))
+        return explained(*readable([result]))
 
     def reportinfo(self) -> tuple[Any, None, str]:
         """Return the file of the id's first check, and its title."""

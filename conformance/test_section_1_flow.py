@@ -5,7 +5,6 @@ from typing import Any
 import httpx
 
 from x402sim.payer.wallet import Wallet
-from x402sim.spec.ground import derived
 from x402sim.suite import malformed
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
@@ -31,16 +30,14 @@ async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
     require("payment requirements", isinstance(wanted, dict), required[0].summary)
 
 
-@check(
-    "1/unpaid-402",
-    ground=derived(
-        "5: Access to protected endpoints",
-        "1: The service returns the protected content",
-        step="The content is protected, not only one way to ask for it.",
-    ),
-)
+@check("1/unpaid-402")
 async def no_other_method_is_free(probe: Probe) -> None:
-    """No other HTTP method gives away the protected content without proof of payment."""
+    """No other HTTP method gives away the protected content without proof of payment.
+
+    - 5: Access to protected endpoints
+    - 1: The service returns the protected content
+    so: The content is protected, not only one way to ask for it.
+    """
     endpoint = probe.target.protected
     for method in OTHER_METHODS:
         for body in endpoint.bodies:
@@ -49,13 +46,13 @@ async def no_other_method_is_free(probe: Probe) -> None:
             expect_withheld(answer)
 
 
-WRONG_TOO = derived(
-    "1: A client calls a protected endpoint",
-    "1: The service answers 402",
-    "1: The service returns the protected content",
-    step="A request that is wrong in itself has no proof of payment either: however it is refused, "
-    "it is not answered with the content.",
-)
+WRONG_TOO = """
+- 1: A client calls a protected endpoint
+- 1: The service answers 402
+- 1: The service returns the protected content
+so: A request that is wrong in itself has no proof of payment either: however it is refused, it is
+not answered with the content.
+"""
 
 
 @check("1/unpaid-402", ground=WRONG_TOO, baseline="unpaid")
@@ -75,8 +72,7 @@ async def no_body_made_up_is_free(probe: Probe) -> None:
 @check("1/sign-settle-repeat", needs="funds", pays=1)
 async def sign_settle_repeat(probe: Probe) -> None:
     """A payment that is signed as the 402 asks is settled, and its payer is served."""
-    challenge = await probe.challenge()
-    header = probe.wallets.sign(challenge, await probe.wallets.payer())
+    challenge, _, header = await probe.signed()
     answer = await probe.settle(challenge, header)
     probe.wallets.expect_settled(answer)
     expect_served(await probe.opened(challenge, answer))
@@ -121,11 +117,6 @@ async def a_session_needs_no_402(probe: Probe) -> None:
 @check("1/indexer", needs="funds, world", pays=1, waits=turn_s)
 async def the_indexer_runs_by_itself(probe: Probe) -> None:
     """The service asks the chain explorer for a payment within the interval, by itself."""
-    paid_by = tx_hash(await buy_late(probe))
-
-    async def is_asked() -> bool:
-        return bool(await probe.world.first_queries([paid_by]))
-
-    within_s = turn_s(probe.setting)
-    asked = await probe.eventually(is_asked, within_s)
-    require(f"a query to the explorer within {within_s:.0f} s", asked, "none")
+    paid_by, within_s = tx_hash(await buy_late(probe)), turn_s(probe.setting)
+    asked = await probe.eventually(lambda: probe.world.first_queries([paid_by]), within_s)
+    require(f"a query to the explorer within {within_s:.0f} s", bool(asked), "none")

@@ -5,7 +5,6 @@ from typing import Any
 
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.spec.ground import derived, explicit
 from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.deviations import SHAPE
@@ -55,22 +54,23 @@ async def requirements_have_their_fields(probe: Probe) -> None:
     require("maxTimeoutSeconds, an integer", whole(seconds) is not None, seconds)
 
 
-@check("2.1/scheme", ground=explicit("2.1: scheme"))
+@check("2.1/scheme")
 async def the_scheme_is_exact(probe: Probe) -> None:
-    """The payment scheme is "exact"."""
+    """The payment scheme is "exact".
+
+    - 2.1: scheme
+    """
     expect("scheme", (await _requirements(probe)).get("scheme"), "exact")
 
 
-@check(
-    "2.1/network",
-    ground=derived(
-        "2.1: network",
-        "2.8: The selected network",
-        step="A deployment has selected one network, so every 402 names it.",
-    ),
-)
+@check("2.1/network")
 async def the_network_is_the_deployments(probe: Probe) -> None:
-    """Every 402 names the same network; with --world, it is the world's."""
+    """Every 402 names the same network; with --world, it is the world's.
+
+    - 2.1: network
+    - 2.8: The selected network
+    so: A deployment has selected one network, so every 402 names it.
+    """
     named = (await _requirements(probe)).get("network")
     require("a network's name", isinstance(named, str) and bool(named), named)
     expect("the network of a second 402", (await _requirements(probe)).get("network"), named)
@@ -78,9 +78,12 @@ async def the_network_is_the_deployments(probe: Probe) -> None:
         expect("the network", named, (await probe.world.get("who"))["network"])
 
 
-@check("2.1/pay-to", ground=explicit("2.1: payTo"))
+@check("2.1/pay-to")
 async def pay_to_is_the_merchants_address(probe: Probe) -> None:
-    """payTo is an address, not the token's, and the one of --pay-to if given."""
+    """payTo is an address, not the token's, and the one of --pay-to if given.
+
+    - 2.1: payTo
+    """
     wanted = await _requirements(probe)
     payee, asset = wanted.get("payTo"), wanted.get("asset")
     require("payTo, an address", _is_address(payee), payee)
@@ -90,9 +93,12 @@ async def pay_to_is_the_merchants_address(probe: Probe) -> None:
         expect("payTo", str(payee).lower(), checksum(merchant).lower())
 
 
-@check("2.1/asset", ground=explicit("2.1: asset"))
+@check("2.1/asset")
 async def the_asset_is_an_address(probe: Probe) -> None:
-    """The asset is an address; with --world, it is the world's token."""
+    """The asset is an address; with --world, it is the world's token.
+
+    - 2.1: asset
+    """
     asset = (await _requirements(probe)).get("asset")
     require("asset, an address", _is_address(asset), asset)
     if probe.world.exists:
@@ -100,9 +106,13 @@ async def the_asset_is_an_address(probe: Probe) -> None:
         expect("the asset", str(asset).lower(), token.lower())
 
 
-@check("2.1/asset", ground=explicit("2.1: asset", "2.1: maxAmountRequired"), needs="observe chain")
+@check("2.1/asset", needs="observe chain")
 async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
-    """The asset is a token contract with 6 decimals."""
+    """The asset is a token contract with 6 decimals.
+
+    - 2.1: asset
+    - 2.1: maxAmountRequired
+    """
     asset = (await _requirements(probe)).get("asset")
     code = await probe.chain.call("eth_getCode", asset, "latest")
     require("a contract at the asset's address", code not in ("0x", None), code)
@@ -110,38 +120,38 @@ async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
     expect("decimals", int(await probe.chain.call("eth_call", call, "latest"), 16), 6)
 
 
-@check(
-    "2.1/amount",
-    ground=derived(
-        "2.1: maxAmountRequired",
-        step="A base unit is not divided: an amount is a whole number of them, above zero.",
-    ),
-)
+@check("2.1/amount")
 async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
-    """The amount is a string of base units, without sign, point or leading zero."""
+    """The amount is a string of base units, without sign, point or leading zero.
+
+    - 2.1: maxAmountRequired
+    so: A base unit is not divided: an amount is a whole number of them, above zero.
+    """
     amount = (await _requirements(probe)).get("maxAmountRequired")
     is_digits = isinstance(amount, str) and BASE_UNITS.fullmatch(amount) is not None
     require("maxAmountRequired, a string of digits", is_digits, repr(amount))
     require("an amount above zero", amount != "0", repr(amount))
 
 
-@check(
-    "2.1/timeout",
-    ground=derived(
-        "2.1: maxTimeoutSeconds",
-        step="What can be paid at all is valid for some time: the integer is above zero.",
-    ),
-)
+@check("2.1/timeout")
 async def the_timeout_is_an_integer(probe: Probe) -> None:
-    """The timeout is an integer above zero."""
+    """The timeout is an integer above zero.
+
+    - 2.1: maxTimeoutSeconds
+    so: What can be paid at all is valid for some time: the integer is above zero.
+    """
     seconds = (await _requirements(probe)).get("maxTimeoutSeconds")
     is_above_zero = (whole(seconds) or 0) > 0
     require("maxTimeoutSeconds, an integer above zero", is_above_zero, repr(seconds))
 
 
-@check("2.1/resource", ground=explicit("2.1: resource", "4.2: Its resource"))
+@check("2.1/resource")
 async def the_resource_is_the_path(probe: Probe) -> None:
-    """The resource is the path of the requested endpoint."""
+    """The resource is the path of the requested endpoint.
+
+    - 2.1: resource
+    - 4.2: Its resource
+    """
     resource, paths = (
         (await _requirements(probe)).get("resource"),
         probe.resources(probe.target.protected.path),
@@ -150,9 +160,13 @@ async def the_resource_is_the_path(probe: Probe) -> None:
     require(f"the resource {' or '.join(paths)}", resource in paths, repr(resource))
 
 
-@check("2.1/resource", ground=explicit("2.1: resource", "4.2: Its resource"))
+@check("2.1/resource")
 async def a_query_is_no_part_of_the_resource(probe: Probe) -> None:
-    """The 402 for a path with a query, if there is one, names the same resource."""
+    """The 402 for a path with a query, if there is one, names the same resource.
+
+    - 2.1: resource
+    - 4.2: Its resource
+    """
     resource = (await _requirements(probe)).get("resource")
     answer = await probe.ask(path=probe.target.protected.path + "?from=list")
     if answer.status != 402:
@@ -172,8 +186,7 @@ async def a_402_has_a_description(probe: Probe) -> None:
 @check("2.1/description", needs="funds", pays=1)
 async def the_description_need_not_be_sent_back(probe: Probe) -> None:
     """Requirements are accepted without the description, if they are accepted at all."""
-    challenge = await probe.challenge()
-    header = probe.wallets.sign(challenge, await probe.wallets.payer())
+    challenge, _, header = await probe.signed()
     answer = await probe.settle(challenge, header, requirements={"description": None})
     if answer.is_receipt:
         return

@@ -13,11 +13,15 @@ import msgspec
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import NETWORKS
-from x402sim.spec.ground import derived, explicit, silent
-from x402sim.suite.answers import Challenge, TargetAnswer, read_402
+from x402sim.suite.answers import Challenge, read_402
 from x402sim.suite.check import check
+from x402sim.suite.control_api import SETTLE, VERIFY
 from x402sim.suite.expect import expect_not_served, expect_refused, expect_withheld
-from x402sim.suite.payment_outcome import expect_nothing, expect_nothing_or_as_issued
+from x402sim.suite.payment_outcome import (
+    expect_no_session,
+    expect_nothing,
+    expect_nothing_or_as_issued,
+)
 from x402sim.suite.places import whole
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
@@ -29,7 +33,10 @@ SOON_S, NEARLY_S, LATE_S = 15, 5, 15
 """How long before the end of the requirements they are sent, at least, and how long after it."""
 USUAL_S = 300
 DAY_S = 86_400
-EXACTLY_THE_AMOUNT = explicit("5: The amount must equal", "2.1: maxAmountRequired")
+EXACTLY_THE_AMOUNT = """
+- 5: The amount must equal
+- 2.1: maxAmountRequired
+"""
 
 
 @check("2.1/scheme", baseline="payment", needs="funds", pays=1)
@@ -43,10 +50,9 @@ async def another_scheme_settles_nothing_else(probe: Probe) -> None:
 @check("2.1/network", baseline="payment", needs="funds", pays=1)
 async def another_network_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another network are refused, or the issued ones are settled."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
+    challenge, payer, header = await probe.signed()
     network = probe.wallets.network(challenge)
     other = next(name for name in NETWORKS if name != network.name)
-    header = probe.wallets.sign(challenge, payer)
     await _facilitator_takes(probe, challenge, payer, "network", other)
     await _nothing_else(probe, challenge, payer, header, network=other)
 
@@ -82,8 +88,7 @@ async def another_payee_is_refused(probe: Probe) -> None:
 @check("2.1/amount", ground=EXACTLY_THE_AMOUNT, baseline="payment", needs="funds", pays=1)
 async def a_smaller_amount_is_refused(probe: Probe) -> None:
     """Requirements and authorization for one base unit are refused."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header = probe.wallets.sign(challenge, payer, value=1)
+    challenge, payer, header = await probe.signed(value=1)
     await _refused(probe, challenge, payer, header, maxAmountRequired="1")
 
 
@@ -99,9 +104,8 @@ async def a_larger_amount_is_refused(probe: Probe) -> None:
 @check("2.1/amount", baseline="payment", needs="funds", pays=1)
 async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> None:
     """The amount with a leading zero, or as a number, is refused, or the issued one is settled."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header, amount_base = probe.wallets.sign(challenge, payer), challenge.amount_base
-    for respelled in (f"0{amount_base}", amount_base):
+    challenge, payer, header = await probe.signed()
+    for respelled in (f"0{challenge.amount_base}", challenge.amount_base):
         if await _nothing_else(probe, challenge, payer, header, maxAmountRequired=respelled):
             return
 
@@ -113,9 +117,8 @@ async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     deposit = read_402(await probe.ask_session(max_spend))
     header = probe.wallets.sign(deposit, payer, value=1)
     await _refused(probe, deposit, payer, header, maxAmountRequired="1")
-    await _opens_no_session(
-        probe, await probe.ask_session(max_spend, payment_id=deposit.payment_id)
-    )
+    claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
+    await expect_no_session(probe, claim)
 
 
 @check("2.1/timeout", baseline="payment", needs="funds", pays=1)
@@ -128,8 +131,8 @@ async def another_timeout_settles_nothing_else(probe: Probe) -> None:
 @check("2.1/resource", baseline="payment", needs="funds", pays=1)
 async def another_resource_opens_nothing_else(probe: Probe) -> None:
     """Requirements for another path are refused, or the issued ones are settled and opened."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    header, path = probe.wallets.sign(challenge, payer), probe.target.protected.path
+    challenge, payer, header = await probe.signed()
+    path = probe.target.protected.path
     sessions = [probe.target.sessions.path] if probe.target.sessions.exists else []
     for other in (*sessions, "/", path[:-1], f"{path}/", path.upper()):
         if await _nothing_else(probe, challenge, payer, header, resource=other):
@@ -137,25 +140,19 @@ async def another_resource_opens_nothing_else(probe: Probe) -> None:
             break
     if sessions:
         claim = await probe.ask_session(await probe.budget_for(1), payment_id=challenge.payment_id)
-        await _opens_no_session(probe, claim)
+        await expect_no_session(probe, claim)
 
 
-@check(
-    "2.1/resource",
-    ground=derived(
-        "4.1: paymentId | string | yes",
-        "4.1: paymentRequirements",
-        "5: The amount must equal",
-        step="Id and requirements are of one 402: an authorization for the amount of another "
-        "is not for the amount required.",
-    ),
-    baseline="payment",
-    needs="funds, sessions",
-    pays=1,
-    deposits="0.02",
-)
+@check("2.1/resource", baseline="payment", needs="funds, sessions", pays=1, deposits="0.02")
 async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
-    """A deposit's id with requirements and payment of a quote, or vice versa, is refused."""
+    """A deposit's id with requirements and payment of a quote, or vice versa, is refused.
+
+    - 4.1: paymentId | string | yes
+    - 4.1: paymentRequirements
+    - 5: The amount must equal
+    so: Id and requirements are of one 402: an authorization for the amount of another is not for
+    the amount required.
+    """
     quote, payer = await probe.challenge(), await probe.wallets.payer()
     max_spend = await probe.budget_for(2)
     deposit = read_402(await probe.ask_session(max_spend))
@@ -166,20 +163,19 @@ async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
         expect_refused(await probe.settle(wanted, header, payment_id=other.payment_id))
     for challenge in (quote, deposit):
         expect_not_served(await probe.ask(payment_id=challenge.payment_id))
-    await _opens_no_session(
-        probe, await probe.ask_session(max_spend, payment_id=deposit.payment_id)
-    )
+    claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
+    await expect_no_session(probe, claim)
     await probe.world.expect_payments(payer)
 
 
-@check(
-    "2.1/changed-description",
-    ground=silent("2.1: description", "4.1: paymentRequirements"),
-    needs="funds",
-    pays=1,
-)
+@check("2.1/changed-description", needs="funds", pays=1)
 async def another_description(probe: Probe) -> None:
-    """Whether requirements with a changed description are settled."""
+    """Whether requirements with a changed description are settled.
+
+    - 2.1: description
+    - 4.1: paymentRequirements
+    open
+    """
     challenge, _, header = await probe.signed()
     answer = await probe.settle(challenge, header, requirements={"description": "A present"})
     probe.observe("settled" if answer.is_receipt else f"refused: {answer.summary}")
@@ -248,12 +244,6 @@ async def _nothing_else(
     return await expect_nothing_or_as_issued(probe, challenge, payer, answer)
 
 
-async def _opens_no_session(probe: Probe, answer: TargetAnswer) -> None:
-    """Fail if the session in an answer, if there is one, can be spent."""
-    if answer.session_id is not None:
-        expect_withheld(await probe.ask(session_id=answer.session_id))
-
-
 async def _facilitator_takes(
     probe: Probe, challenge: Challenge, payer: Wallet, field: str, value: str
 ) -> None:
@@ -278,7 +268,6 @@ async def _facilitator_takes(
     }
     if probe.target.is_one_step:
         settled = {"success": True, "transaction": INVENTED_TX, "network": wanted["network"]}
-    for path, said in (("/verify", {"isValid": True, "invalidReason": None}), ("/settle", settled)):
-        fault = {"victim": "facilitator", "does": "answer", "path": path, "contains": value}
+    for fault, said in ((VERIFY, {"isValid": True, "invalidReason": None}), (SETTLE, settled)):
         body = msgspec.json.encode(said).decode()
-        await probe.world.fault({**fault, "status": 200, "body": body})
+        await probe.world.fault(fault(does="answer", status=200, body=body, contains=value))

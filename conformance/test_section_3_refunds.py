@@ -4,10 +4,10 @@ Several sessions of one payer, deposits of odd sizes, a facilitator in trouble, 
 """
 
 import asyncio
-from typing import Any
+from functools import partial
 
-from x402sim.spec.ground import derived
 from x402sim.suite.check import check
+from x402sim.suite.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.ending import (
     CLOCK_END_S,
     Ending,
@@ -21,6 +21,7 @@ from x402sim.suite.ending import (
 )
 from x402sim.suite.expect import expect_not_served
 from x402sim.suite.probe import Probe
+from x402sim.world.transport.faults import Fault
 
 ODD_CENTS = 434
 """With a cent more, 4.35: as a binary fraction it is less."""
@@ -28,28 +29,23 @@ RESTART_S = 8
 """Longer than a restart takes, mostly."""
 USED_S, USED_AT = 8, (0.4, 0.8)
 """A session that lasts so long is used at these parts of it; another check may act just then."""
-SETTLE: dict[str, Any] = {"victim": "facilitator", "path": "/settle"}
-DONE: dict[str, Any] = {**SETTLE, "does": "answer", "work_done": True}
-FAILED = (
-    '{"x402Version":1,"event":"payment.failed","network":"cronos-testnet",'
-    '"timestamp":"2026-01-01T00:00:00.000Z","error":"Transaction failed on-chain"}'
-)
-TROUBLE: dict[str, dict[str, Any]] = {
-    "its answer is lost": {**SETTLE, "does": "lose answer"},
-    "it is answered 504, and done": {**DONE, "status": 504},
-    "it is answered with an empty object, and done": {**DONE, "status": 200, "body": "{}"},
-    "it is answered late": {**SETTLE, "does": "delay answer", "seconds": 4},
-    "it is refused": {**SETTLE, "does": "refuse"},
-    "it is answered 500": {**SETTLE, "does": "answer", "status": 500},
-    "it fails, says a 200": {**SETTLE, "does": "answer", "status": 200, "body": FAILED},
+DONE = partial(SETTLE, does="answer", work_done=True)
+TROUBLE: dict[str, Fault] = {
+    "its answer is lost": SETTLE(does="lose answer"),
+    "it is answered 504, and done": DONE(status=504),
+    "it is answered with an empty object, and done": DONE(status=200, body="{}"),
+    "it is answered late": SETTLE(does="delay answer", seconds=4),
+    "it is refused": SETTLE(does="refuse"),
+    "it is answered 500": SETTLE(does="answer", status=500),
+    "it fails, says a 200": SETTLE(does="answer", status=200, body=NOT_SETTLED),
 }
 """What befalls the first attempt at a refund."""
-UNSPENT = derived(
-    "3: A session expires",
-    "2.6: Remaining budget",
-    step="What was spent is not refunded, and what was refunded is not unspent any more: the "
-    "refunds of a session are its unspent balance, however many attempts they take.",
-)
+UNSPENT = """
+- 3: A session expires
+- 2.6: Remaining budget
+so: What was spent is not refunded, and what was refunded is not unspent any more: the refunds of a
+session are its unspent balance, however many attempts they take.
+"""
 
 
 @check(
@@ -108,7 +104,7 @@ async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
     over = await open_ending(probe, await probe.budget_for(2), spends=1)
     await until_over(probe, over)
     await expect_refunded(probe, over)
-    await probe.wait_for_the_restart()
+    await probe.state.scheduler.wait_for_the_restart()
     open_still = await open_ending(probe, await probe.budget_for(4), spends=1, lasts_s=RESTART_S)
     await probe.restart()
     session_id, price_base = open_still.session.session_id, over.spent_base
@@ -122,20 +118,21 @@ async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
 
 @check(
     "3/expiry-refund",
-    ground=derived(
-        "3: A session expires",
-        "4.4: duration",
-        step="duration is the length of the session, and not of a pause: using it does not "
-        "move its end.",
-    ),
     baseline="session",
     needs="funds, sessions",
     deposits="0.04",
     waits=lambda setting: max(setting.target.sessions.shortest * unit_s(setting), USED_S) + 4,
 )
 async def a_session_in_use_ends_too(probe: Probe) -> None:
-    """A session that is used until shortly before its end serves nothing after it."""
-    await probe.wait_for_the_rest()  # else another check may act when it is to be used
+    """A session that is used until shortly before its end serves nothing after it.
+
+    - 3: A session expires
+    - 4.4: duration
+    so: duration is the length of the session, and not of a pause: using it does not move its end.
+    """
+    await (
+        probe.state.scheduler.wait_for_the_rest()
+    )  # else another check may act when it is to be used
     ending = await open_ending(probe, await probe.budget_for(4), lasts_s=USED_S)
     begun_s, session_id = ending.begun_s, ending.session.session_id
     lasts_s = ending.duration * unit_s(probe.setting)

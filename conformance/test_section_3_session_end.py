@@ -5,7 +5,6 @@ file can say both; otherwise the suite waits for a while, and does not judge wha
 """
 
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.spec.ground import derived
 from x402sim.suite.answers import OpenSession
 from x402sim.suite.check import check
 from x402sim.suite.ending import (
@@ -111,19 +110,18 @@ async def what_is_left_is_refunded(probe: Probe) -> None:
 
 @check(
     "3/expiry-refund",
-    ground=derived(
-        "3: A session expires",
-        "4.4: duration",
-        step="The refund comes on expiration, and a session of an hour has not expired after "
-        "seconds.",
-    ),
     baseline="session",
     needs="funds, sessions",
     deposits="0.02",
     waits=lambda _: EARLY_S,
 )
 async def nothing_ends_early(probe: Probe) -> None:
-    """A session that has not expired is served, and nothing is refunded."""
+    """A session that has not expired is served, and nothing is refunded.
+
+    - 3: A session expires
+    - 4.4: duration
+    so: The refund comes on expiration, and a session of an hour has not expired after seconds.
+    """
     session = await probe.open_session(await probe.budget_for(2))
     await probe.wait(EARLY_S)
     expect_served(await probe.ask(session_id=session.session_id))

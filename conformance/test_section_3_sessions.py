@@ -4,20 +4,10 @@ import asyncio
 
 from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.check import check
-from x402sim.suite.expect import expect, expect_withheld
+from x402sim.suite.expect import expect
+from x402sim.suite.payment_outcome import drain, expect_no_session
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
-
-
-async def _spend(probe: Probe, session_ids: set[str], limit: int) -> int:
-    """Request with each session until refused, `limit` times at most; return what was served."""
-    served = 0
-    for session_id in sorted(session_ids):
-        while served < limit:
-            if not (await probe.ask(session_id=session_id)).has_content:
-                break
-            served += 1
-    return served
 
 
 def _ids(*answers: TargetAnswer) -> set[str]:
@@ -32,7 +22,9 @@ async def _expect_budget(
     if not session_ids:
         raise Inconclusive(f"no session id was given for a settled deposit of {max_spend}")
     fits = deposit_base // (await probe.challenge()).amount_base
-    served = await _spend(probe, session_ids, fits + 1)
+    served = 0
+    for session_id in sorted(session_ids):
+        served += await drain(probe, session_id, fits + 1 - served)
     last = probe.last_served if served > fits else None
     what = f"requests served for a deposit of {max_spend}"
     expect(what, served, fits, last.show if last else None)
@@ -71,10 +63,9 @@ async def one_deposit_makes_one_session(probe: Probe) -> None:
 async def a_payment_for_something_else_makes_no_session(probe: Probe) -> None:
     """The id of a paid quote opens no session."""
     paid = await probe.buy()
-    answer = await probe.ask_session(
-        await probe.budget_for(1), payment_id=paid.challenge.payment_id
-    )
-    await _grants_nothing(probe, answer)
+    max_spend = await probe.budget_for(1)
+    answer = await probe.ask_session(max_spend, payment_id=paid.challenge.payment_id)
+    await expect_no_session(probe, answer)
 
 
 @check("3/deposit-makes-session", baseline="session", needs="funds, sessions")
@@ -83,10 +74,4 @@ async def an_unpaid_deposit_makes_no_session(probe: Probe) -> None:
     max_spend = await probe.budget_for(1)
     challenge = read_402(await probe.ask_session(max_spend))
     answer = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
-    await _grants_nothing(probe, answer)
-
-
-async def _grants_nothing(probe: Probe, answer: TargetAnswer) -> None:
-    session_id = answer.session_id
-    if session_id is not None:
-        expect_withheld(await probe.ask(session_id=session_id))
+    await expect_no_session(probe, answer)

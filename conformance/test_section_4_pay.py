@@ -3,54 +3,47 @@
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from x402sim.events import AnswerSent, Event, Transfer
 from x402sim.payer.wallet import Wallet
-from x402sim.spec.ground import derived, explicit
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
+from x402sim.suite.control_api import NOT_SETTLED, SETTLE, VERIFY
 from x402sim.suite.examples import examples
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
 from x402sim.suite.payment_outcome import expect_nothing, expect_nothing_or_as_issued
 from x402sim.suite.probe import Probe
+from x402sim.world.transport.faults import Fault
 
 INVALID_SIGNATURE = "Invalid signature"
-VERIFY: dict[str, Any] = {"victim": "facilitator", "path": "/verify"}
-SETTLE: dict[str, Any] = {"victim": "facilitator", "path": "/settle"}
 NOT_VALID = '{"isValid": false, "invalidReason": "Invalid EIP-3009 signature"}'
-NOT_SETTLED = (
-    '{"x402Version": 1, "event": "payment.failed", "network": "cronos-testnet", '
-    '"timestamp": "2026-01-01T00:00:00.000Z", "error": "Transaction failed on-chain"}'
-)
-HTML: dict[str, Any] = {"content_type": "text/html", "body": "<html>Bad Gateway</html>"}
-NO_VERDICT: dict[str, dict[str, Any]] = {
-    "the connection is refused": {**VERIFY, "does": "refuse"},
-    "the answer is lost": {**VERIFY, "does": "lose answer"},
-    "500 without a body": {**VERIFY, "does": "answer", "status": 500},
-    "200 with HTML": {**VERIFY, "does": "answer", "status": 200, **HTML},
-    "200 with an empty object": {**VERIFY, "does": "answer", "status": 200, "body": "{}"},
-    "200, cut off in the middle": {**VERIFY, "does": "truncate"},
-    "the word false": {
-        **VERIFY,
-        "does": "answer",
-        "status": 200,
-        "body": '{"isValid": "false", "invalidReason": "Invalid EIP-3009 signature"}',
-    },
+SAYS = partial(VERIFY, does="answer", status=200)
+NO_VERDICT: dict[str, Fault] = {
+    "the connection is refused": VERIFY(does="refuse"),
+    "the answer is lost": VERIFY(does="lose answer"),
+    "500 without a body": VERIFY(does="answer", status=500),
+    "200 with HTML": SAYS(content_type="text/html", body="<html>Bad Gateway</html>"),
+    "200 with an empty object": SAYS(body="{}"),
+    "200, cut off in the middle": VERIFY(does="truncate"),
+    "the word false": SAYS(body=NOT_VALID.replace("false", '"false"')),
 }
 """Answers to a verification that do not say that the signature is valid."""
 PARAMETERS = ("paymentId", "paymentHeader", "paymentRequirements")
-REQUIRED = explicit(
-    "4.1: Validate the parameters",
-    "4.1: paymentId | string | yes",
-    "4.1: paymentHeader",
-    "4.1: paymentRequirements",
-)
-UNSETTLED = derived(
-    "5: X-Payment-Id",
-    "5: Otherwise the response is 402",
-    step="Access is granted for the id of a settled payment; what did not settle is none.",
-)
+REQUIRED = """
+- 4.1: Validate the parameters
+- 4.1: paymentId | string | yes
+- 4.1: paymentHeader
+- 4.1: paymentRequirements
+"""
+UNSETTLED = """
+- 5: X-Payment-Id
+- 5: Otherwise the response is 402
+so: Access is granted for the id of a settled payment; what did not settle is none.
+"""
 UNDER_WAY_S = 0.5
 RANDOM_INPUTS = 9
 LETTERS = "pay_0xAZ09{}[]\"\\'%/.:,;- \0\n\u20ac\U0001f4b6"
@@ -110,25 +103,18 @@ def _is_transfer_of(payer: Wallet, event: Event) -> bool:
     return isinstance(event, Transfer) and event.sender == payer.address
 
 
-@check(
-    "4.1/order",
-    ground=derived(
-        "4.1: Settle on-chain",
-        "4.1: Store the payment record",
-        "4.1: Cache the entitlement",
-        "5: X-Payment-Id",
-        step="The payment is stored and cached after it is settled, so before that nothing grants.",
-    ),
-    baseline="payment",
-    needs="funds, world",
-    pays=1,
-)
+@check("4.1/order", baseline="payment", needs="funds, world", pays=1)
 async def no_access_before_the_transfer(probe: Probe) -> None:
-    """During the settlement, the payment's id grants nothing."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    slow = {**SETTLE, "does": "delay request", "seconds": UNDER_WAY_S}
-    await probe.world.fault(slow, of=payer)
-    header = probe.wallets.sign(challenge, payer)
+    """During the settlement, the payment's id grants nothing.
+
+    - 4.1: Settle on-chain
+    - 4.1: Store the payment record
+    - 4.1: Cache the entitlement
+    - 5: X-Payment-Id
+    so: The payment is stored and cached after it is settled, so before that nothing grants.
+    """
+    challenge, payer, header = await probe.signed()
+    await probe.world.fault(SETTLE(does="delay request", seconds=UNDER_WAY_S), of=payer)
     settling = asyncio.create_task(probe.settle(challenge, header))
     while not settling.done():
         early = await probe.ask(payment_id=challenge.payment_id)
@@ -165,21 +151,16 @@ async def parameters_are_validated_first(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check(
-    "4.1/validate",
-    ground=derived(
-        "4.1: paymentRequirements",
-        "4.1: Validate the parameters",
-        "5: The amount must equal",
-        step="Whatever is sent as requirements, a payment is refused, or settled on the terms "
-        "that were issued.",
-    ),
-    baseline="payment",
-    needs="funds",
-    pays=1,
-)
+@check("4.1/validate", baseline="payment", needs="funds", pays=1)
 async def requirements_that_are_missing_settle_nothing_else(probe: Probe) -> None:
-    """Without requirements of the right type, nothing is settled but the issued ones."""
+    """Without requirements of the right type, nothing is settled but the issued ones.
+
+    - 4.1: paymentRequirements
+    - 4.1: Validate the parameters
+    - 5: The amount must equal
+    so: Whatever is sent as requirements, a payment is refused, or settled on the terms that were
+    issued.
+    """
     challenge, payer, header = await probe.signed()
     for body in _bad_parameters(challenge, header, "paymentRequirements"):
         answer = await probe.send("POST", probe.target.pay.path, json=body)
@@ -230,20 +211,15 @@ async def the_facilitator_understands_the_request(probe: Probe) -> None:
     require("a verification that is answered 200", "verify 200" in calls, calls)
 
 
-@check(
-    "4.1/build-verify",
-    ground=derived(
-        "4.1: Build the facilitator",
-        "4.1: Verify the EIP-3009",
-        "5: The signature proves",
-        step="Header and requirements are verified together: what does not fit is not settled.",
-    ),
-    baseline="payment",
-    needs="funds, world",
-    pays=4,
-)
+@check("4.1/build-verify", baseline="payment", needs="funds, world", pays=4)
 async def header_and_requirements_are_verified_together(probe: Probe) -> None:
-    """A header with another amount or payee is not sent to settlement."""
+    """A header with another amount or payee is not sent to settlement.
+
+    - 4.1: Build the facilitator
+    - 4.1: Verify the EIP-3009
+    - 5: The signature proves
+    so: Header and requirements are verified together: what does not fit is not settled.
+    """
     payer = await probe.wallets.payer()
     changes: tuple[dict[str, Any], ...] = ({"value": 1}, {"to": payer.address})
     for change in changes:
@@ -270,27 +246,21 @@ async def a_signature_by_another_key_is_invalid(probe: Probe) -> None:
 async def the_facilitators_no_is_final(probe: Probe) -> None:
     """A payment that the facilitator calls invalid is refused as "Invalid signature"."""
     challenge, payer, header = await probe.signed()
-    no = {**VERIFY, "does": "answer", "status": 200, "body": NOT_VALID, "times": None}
-    await probe.world.fault(no, of=payer)
+    await probe.world.fault(SAYS(body=NOT_VALID, times=None), of=payer)
     answer = await probe.settle(challenge, header)
     await expect_nothing(probe, challenge, payer, answer, INVALID_SIGNATURE)
 
 
-@check(
-    "4.1/verify-signature",
-    ground=derived(
-        "4.1: Processing order",
-        "4.1: Verify the EIP-3009",
-        "4.1: Settle on-chain",
-        "1: The service has an external facilitator",
-        step="Settling comes after verifying; what nobody called valid is not verified.",
-    ),
-    baseline="payment",
-    needs="funds, world",
-    pays=len(NO_VERDICT),
-)
+@check("4.1/verify-signature", baseline="payment", needs="funds, world", pays=len(NO_VERDICT))
 async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
-    """Without a clear "valid" from the facilitator, no money moves."""
+    """Without a clear "valid" from the facilitator, no money moves.
+
+    - 4.1: Processing order
+    - 4.1: Verify the EIP-3009
+    - 4.1: Settle on-chain
+    - 1: The service has an external facilitator
+    so: Settling comes after verifying; what nobody called valid is not verified.
+    """
     await _settle_nothing(probe, *NO_VERDICT.values())
 
 
@@ -303,7 +273,7 @@ async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     paid = await probe.buy()
     moved = await probe.world.transfers(paid.payer)
     payee = str(paid.challenge.requirements["payTo"]).lower()
-    found = [(each["to"].lower(), int(each["amountBase"])) for each in moved]
+    found = [(each.to.lower(), int(each.amount_base)) for each in moved]
     expect("transfers of the payer", found, [(payee, paid.challenge.amount_base)])
 
 
@@ -318,17 +288,16 @@ async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
 @check("4.1/settle-on-chain", ground=UNSETTLED, baseline="payment", needs="funds, world", pays=3)
 async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
     """A facilitator that answers "failed" with status 200, or is unreachable, settles nothing."""
-    said_no = {**SETTLE, "does": "answer", "status": 200, "body": NOT_SETTLED}
-    unlike = {**said_no, "body": '{"success": false}'}
-    away = {**SETTLE, "does": "refuse"}
-    await _settle_nothing(probe, said_no, unlike, away)
+    said_no = SETTLE(does="answer", status=200, body=NOT_SETTLED)
+    unlike = replace(said_no, body='{"success": false}')
+    await _settle_nothing(probe, said_no, unlike, SETTLE(does="refuse"))
 
 
-async def _settle_nothing(probe: Probe, *faults: dict[str, Any]) -> None:
+async def _settle_nothing(probe: Probe, *faults: Fault) -> None:
     """Fail if a payment is settled while one of these faults lasts."""
     for fault in faults:
         challenge, payer, header = await probe.signed()
-        await probe.world.fault({**fault, "times": None}, of=payer)
+        await probe.world.fault(replace(fault, times=None), of=payer)
         await _is_not_settled(probe, challenge, payer, header)
         await probe.world.clear_faults()
 

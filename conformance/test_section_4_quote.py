@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-from x402sim.spec.ground import derived
 from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.examples import other_orders
@@ -25,16 +24,14 @@ async def a_quote_has_its_price(probe: Probe) -> None:
     expect("maxAmountRequired", asked, price_base)
 
 
-@check(
-    "4.2/price",
-    ground=derived(
-        "8: Quote price",
-        "4.2: The amount shown",
-        step="A quote has one price, so it does not depend on the order.",
-    ),
-)
+@check("4.2/price")
 async def another_order_costs_the_same(probe: Probe) -> None:
-    """The price does not depend on the order: its size, its leverage or its pair."""
+    """The price does not depend on the order: its size, its leverage or its pair.
+
+    - 8: Quote price
+    - 4.2: The amount shown
+    so: A quote has one price, so it does not depend on the order.
+    """
     if not probe.target.protected.amount_base:
         raise Skipped("the target file says that the price is open")
     challenge = await probe.challenge()
@@ -54,8 +51,7 @@ async def a_quote_has_its_fields(probe: Probe) -> None:
     answer = await probe.ask(payment_id=payment_id)
     expect("status", answer.status, 200)
     probe.by_target("protected.content", "protected.fields")
-    order = probe.state.body or probe.target.protected.bodies[0]
-    _expect_quote(answer, order)
+    _expect_quote(answer, probe.usual_body)
     for order in other_orders(probe):
         answer = await probe.ask(payment_id=payment_id, body=order)
         if answer.has_content:  # else it is no order that the target takes
@@ -85,20 +81,16 @@ def _is(kind: str, value: Any) -> bool:
     return kind == "number" and is_number and (isinstance(value, int) or math.isfinite(value))
 
 
-@check(
-    "4.2/quote",
-    ground=derived(
-        "4.2: pair | string | Trading pair",
-        "4.2: pair | string",
-        step="The pair of a quote is the pair that was asked for.",
-    ),
-    needs="funds",
-    pays=1,
-)
+@check("4.2/quote", needs="funds", pays=1)
 async def another_pair_has_another_quote(probe: Probe) -> None:
-    """The quote is for the pair in the request's body; the target file names a second pair."""
+    """The quote is for the pair in the request's body; the target file names a second pair.
+
+    - 4.2: pair | string | Trading pair
+    - 4.2: pair | string
+    so: The pair of a quote is the pair that was asked for.
+    """
     endpoint = probe.target.protected
-    body = probe.state.body or endpoint.bodies[0]
+    body = probe.usual_body
     if not endpoint.second_pair:
         raise Skipped("the target file names no second pair (protected.second_pair)")
     if "pair" not in body or "pair" not in endpoint.fields:

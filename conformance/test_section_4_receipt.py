@@ -4,7 +4,6 @@ import asyncio
 
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
-from x402sim.spec.ground import derived, explicit
 from x402sim.suite import one_step
 from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.check import check
@@ -27,14 +26,14 @@ async def the_record_is_settled(probe: Probe) -> None:
         expect("status", record.get("status"), "settled")
 
 
-@check(
-    "4.1/store-settled",
-    ground=explicit("4.1: Store the payment record", "5: Otherwise look", "5: When one exists"),
-    needs="funds, restart",
-    pays=1,
-)
+@check("4.1/store-settled", needs="funds, restart", pays=1)
 async def a_payment_survives_a_restart(probe: Probe) -> None:
-    """A settled payment is stored: after a restart, with an empty cache, its id grants access."""
+    """A settled payment is stored: after a restart, with an empty cache, its id grants access.
+
+    - 4.1: Store the payment record
+    - 5: Otherwise look
+    - 5: When one exists
+    """
     paid = await probe.buy()
     await probe.restart()
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
@@ -80,19 +79,14 @@ async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
     require(f"epoch milliseconds, about {now_ms}", near, repr(value))
 
 
-@check(
-    "4.1/receipt",
-    ground=derived(
-        "4.1: paymentId | string",
-        "4.1: Return the transaction hash",
-        step="A receipt is about its own payment, also if others are settled at the same time.",
-    ),
-    baseline="payment",
-    needs="funds",
-    pays=3,
-)
+@check("4.1/receipt", baseline="payment", needs="funds", pays=3)
 async def everybody_gets_his_own_receipt(probe: Probe) -> None:
-    """Concurrent payments each get their own receipt."""
+    """Concurrent payments each get their own receipt.
+
+    - 4.1: paymentId | string
+    - 4.1: Return the transaction hash
+    so: A receipt is about its own payment, also if others are settled at the same time.
+    """
     places = probe.target.receipt
     asked = [await probe.challenge() for _ in range(3)]
     payers = [await probe.wallets.payer() for _ in asked]
@@ -123,28 +117,22 @@ def _require_header(answer: TargetAnswer) -> None:
 
 async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
     """Pay, and return the receipt; fails for a success with another status than 200."""
-    challenge = await probe.challenge()
-    answer = await probe.settle(
-        challenge, probe.wallets.sign(challenge, await probe.wallets.payer())
-    )
+    challenge, _, header = await probe.signed()
+    answer = await probe.settle(challenge, header)
     if not answer.is_receipt:
         raise Inconclusive(f"a valid payment was not settled: {answer.summary}")
     expect("the status of a receipt", answer.status, 200)
     return challenge, answer
 
 
-@check(
-    "4.1/receipt",
-    ground=derived(
-        "4.1: Return the transaction hash",
-        "4.1: The facilitator executes",
-        step="The transaction that is returned is the one that has executed the transfer.",
-    ),
-    needs="funds, observe chain",
-    pays=1,
-)
+@check("4.1/receipt", needs="funds, observe chain", pays=1)
 async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
-    """The receipt's transaction is on the chain, and transfers exactly the amount to the payee."""
+    """The receipt's transaction is on the chain, and transfers exactly the amount to the payee.
+
+    - 4.1: Return the transaction hash
+    - 4.1: The facilitator executes
+    so: The transaction that is returned is the one that has executed the transfer.
+    """
     paid = await probe.buy()
     _require_header(paid.receipt)
     mined = await probe.chain.mined(paid)

@@ -5,7 +5,6 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from x402sim.protocol.money import to_base
-from x402sim.spec.ground import derived, ours, silent
 from x402sim.suite.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.deviations import SHAPE
@@ -19,11 +18,11 @@ EXACT = ("8.20", "0.29", "1.00", "0.01", "4.35", "1.10", "0.57", "10.00")
 """Amounts with two fraction digits; floats get most of them wrong."""
 DEPOSIT = "1.00"
 RANDOM_INPUTS = 8
-NO_OTHER_PRICE = ours(
-    "How strictly maxSpend is read is not shown. But whoever asks for a session should not be "
-    "charged for an amount that was not asked for.",
-    "4.4: maxSpend",
-)
+NO_OTHER_PRICE = """
+- 4.4: maxSpend
+because: How strictly maxSpend is read is not shown. But whoever asks for a session should not be
+charged for an amount that was not asked for.
+"""
 MODEST_CENTS = 1000
 """Every service accepts a deposit of 10.00; it may refuse a larger one."""
 MALFORMED: tuple[Any, ...] = (
@@ -33,18 +32,15 @@ MALFORMED: tuple[Any, ...] = (
 )
 
 
-@check(
-    "4.4/deposit-402",
-    ground=derived(
-        "4.4: Response: 402",
-        "4.4: maxSpend",
-        "2.2: paymentRequirements",
-        step="A 402 has the body of 2.2, and the deposit of the budget is what is to be paid.",
-    ),
-    needs="sessions",
-)
+@check("4.4/deposit-402", needs="sessions")
 async def a_session_asks_for_its_deposit(probe: Probe) -> None:
-    """A request for a session gets a 402 with the body of 2.2 and the deposit as amount."""
+    """A request for a session gets a 402 with the body of 2.2 and the deposit as amount.
+
+    - 4.4: Response: 402
+    - 4.4: maxSpend
+    - 2.2: paymentRequirements
+    so: A 402 has the body of 2.2, and the deposit of the budget is what is to be paid.
+    """
     max_spend = _usual(probe)
     answer, places = await probe.ask_session(max_spend), probe.target.payment_required
     require("status 402", answer.status == 402, f"{answer.summary}{answer.cure}")
@@ -64,20 +60,17 @@ def _usual(probe: Probe) -> str:
     return max(DEPOSIT, probe.target.sessions.smallest, key=lambda amount: to_base(amount, 6))
 
 
-@check(
-    "4.4/deposit-402",
-    ground=derived(
-        "4.4: Response: 402",
-        "2.1: network",
-        "2.1: resource",
-        "2.8: The selected network",
-        step="The deposit's requirements are those of 2.1: on the one network of the deployment, "
-        "for the path that was requested.",
-    ),
-    needs="sessions",
-)
+@check("4.4/deposit-402", needs="sessions")
 async def the_deposit_is_for_the_session_on_the_same_network(probe: Probe) -> None:
-    """The requirements of a deposit name the deployment's network, and the session's path."""
+    """The requirements of a deposit name the deployment's network, and the session's path.
+
+    - 4.4: Response: 402
+    - 2.1: network
+    - 2.1: resource
+    - 2.8: The selected network
+    so: The deposit's requirements are those of 2.1: on the one network of the deployment, for the
+    path that was requested.
+    """
     quote, target = (await probe.challenge()).requirements, probe.target
     wanted = read_402(await probe.ask_session(_usual(probe))).requirements
     expect("the network of the deposit", wanted.get("network"), quote.get("network"))
@@ -197,34 +190,26 @@ async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@check(
-    "4.4/deposit-flow",
-    ground=derived(
-        "1: Alternatively, a client funds",
-        "1: Each request is deducted",
-        step="The budget is funded once, and requests are deducted from it: nothing more is paid.",
-    ),
-    needs="funds, sessions, world",
-    deposits="0.02",
-)
+@check("4.4/deposit-flow", needs="funds, sessions, world", deposits="0.02")
 async def the_deposit_is_what_is_paid(probe: Probe) -> None:
-    """Opening a session moves the deposit once; spending it moves nothing more."""
+    """Opening a session moves the deposit once; spending it moves nothing more.
+
+    - 1: Alternatively, a client funds
+    - 1: Each request is deducted
+    so: The budget is funded once, and requests are deducted from it: nothing more is paid.
+    """
     session = await probe.open_session(await probe.budget_for(2))
     expect_served(await probe.ask(session_id=session.session_id))
     await probe.world.expect_payments(session.paid.payer, session.paid.challenge.amount_base)
 
 
-@check(
-    "4.4/deposit-flow",
-    ground=derived(
-        "2.6: A session is identified",
-        step="An id identifies one session: two deposits that open two sessions have two.",
-    ),
-    needs="funds, sessions",
-    deposits="0.02",
-)
+@check("4.4/deposit-flow", needs="funds, sessions", deposits="0.02")
 async def every_session_has_its_own_id(probe: Probe) -> None:
-    """Two concurrent deposits of the same amount open two sessions."""
+    """Two concurrent deposits of the same amount open two sessions.
+
+    - 2.6: A session is identified
+    so: An id identifies one session: two deposits that open two sessions have two.
+    """
     max_spend = await probe.budget_for(1)
     try:
         first, second = await asyncio.gather(*(probe.open_session(max_spend) for _ in range(2)))
@@ -234,14 +219,13 @@ async def every_session_has_its_own_id(probe: Probe) -> None:
     require("two session ids", different, "the same id twice")
 
 
-@check(
-    "4.4/duration-unit",
-    ground=silent("4.4: duration"),
-    needs="funds, sessions",
-    deposits="0.01",
-)
+@check("4.4/duration-unit", needs="funds, sessions", deposits="0.01")
 async def the_unit_of_duration(probe: Probe) -> None:
-    """Whether a session of duration 1 expires after a second."""
+    """Whether a session of duration 1 expires after a second.
+
+    - 4.4: duration
+    open
+    """
     max_spend = await probe.budget_for(1)
     required = await probe.ask_session(max_spend, 1)
     if required.status != 402:

@@ -4,10 +4,10 @@ A path in another spelling may or may not be the resource: the target decides. N
 them may bypass the payment.
 """
 
-from x402sim.spec.ground import derived, ours
 from x402sim.suite.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_withheld
+from x402sim.suite.payment_outcome import expect_no_session
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Skipped
 
@@ -15,16 +15,11 @@ ELSEWHERE = ("/other", "2", "-free", "/1/2")
 """Appended to a path, each makes a different path with the same prefix."""
 
 
-EXACTLY = derived(
-    "5: When it is present",
-    "5: An entitlement is valid only",
-    step="A path with another letter, or with more at its end, is not exactly the resource.",
-)
-NORMALISED = ours(
-    "A proxy in front may change these paths before the service sees them. They still are other "
-    "paths (RFC 3986), and a payment should not open them.",
-    "5: When it is present",
-)
+EXACTLY = """
+- 5: When it is present
+- 5: An entitlement is valid only
+so: A path with another letter, or with more at its end, is not exactly the resource.
+"""
 
 
 def other_letters(path: str) -> list[str]:
@@ -84,23 +79,17 @@ def _letters(path: str) -> str:
 
 
 async def _answer(probe: Probe, path: str, **proof: str) -> TargetAnswer:
-    endpoint = probe.target.protected
-    body = probe.state.body or endpoint.bodies[0]
-    return await probe.send(
-        endpoint.method, path, json=body, headers=proof, may_break=True, as_is=True
-    )
+    method, body = probe.target.protected.method, probe.usual_body
+    return await probe.send(method, path, json=body, headers=proof, may_break=True, as_is=True)
 
 
-@check(
-    "5/resource-binding",
-    ground=derived(
-        "5: Access to protected endpoints",
-        step="However its path is spelled, the protected content is served for a proof only.",
-    ),
-    baseline="unpaid",
-)
+@check("5/resource-binding", baseline="unpaid")
 async def another_spelling_is_no_way_around(probe: Probe) -> None:
-    """Without proof of payment, no spelling of the protected path returns its content."""
+    """Without proof of payment, no spelling of the protected path returns its content.
+
+    - 5: Access to protected endpoints
+    so: However its path is spelled, the protected content is served for a proof only.
+    """
     for path in spellings(probe.target.protected.path):
         await _ask(probe, path)
 
@@ -115,21 +104,15 @@ async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
         await _ask(probe, path, **{"X-Payment-Id": payment_id})
 
 
-@check(
-    "5/resource-binding",
-    ground=derived(
-        "5: Otherwise look",
-        "5: An entitlement is valid only",
-        step="The record that grants has the same payment_id and the same resource_url: another "
-        "payment of the same payer is another record.",
-    ),
-    baseline="payment",
-    needs="funds, sessions",
-    pays=1,
-    deposits="0.02",
-)
+@check("5/resource-binding", baseline="payment", needs="funds, sessions", pays=1, deposits="0.02")
 async def what_the_payer_has_paid_elsewhere_opens_nothing(probe: Probe) -> None:
-    """The id of a deposit does not open the resource that its payer has paid for, too."""
+    """The id of a deposit does not open the resource that its payer has paid for, too.
+
+    - 5: Otherwise look
+    - 5: An entitlement is valid only
+    so: The record that grants has the same payment_id and the same resource_url: another payment of
+    the same payer is another record.
+    """
     payer = await probe.wallets.payer()
     await probe.buy(payer)
     deposit = await probe.pay(read_402(await probe.ask_session(await probe.budget_for(2))), payer)
@@ -140,11 +123,9 @@ async def what_the_payer_has_paid_elsewhere_opens_nothing(probe: Probe) -> None:
 async def a_quote_opens_no_session(probe: Probe) -> None:
     """A payment for the protected resource opens no session that can be spent."""
     paid = await probe.buy()
-    answer = await probe.ask_session(
-        await probe.budget_for(1), payment_id=paid.challenge.payment_id
-    )
-    for session_id in {answer.session_id, paid.receipt.session_id} - {None}:
-        expect_withheld(await probe.ask(session_id=session_id))
+    max_spend = await probe.budget_for(1)
+    answer = await probe.ask_session(max_spend, payment_id=paid.challenge.payment_id)
+    await expect_no_session(probe, answer, paid.receipt)
 
 
 @check("5/resource-binding", baseline="payment", needs="funds, agents", pays=1)
@@ -174,9 +155,14 @@ async def other_letters_are_another_resource(probe: Probe) -> None:
         await _ask_paid(probe, path, paid)
 
 
-@check("5/exact-path", ground=NORMALISED, baseline="payment", needs="funds", pays=1)
+@check("5/exact-path", baseline="payment", needs="funds", pays=1)
 async def a_path_that_looks_alike_is_another(probe: Probe) -> None:
-    """The payment for a path opens no path with doubled slashes, blanks or parameters."""
+    """The payment for a path opens no path with doubled slashes, blanks or parameters.
+
+    - 5: When it is present
+    because: A proxy in front may change these paths before the service sees them. They still are
+    other paths (RFC 3986), and a payment should not open them.
+    """
     paid = await probe.buy()
     for path in look_alikes(probe.target.protected.path):
         await _ask_paid(probe, path, paid)

@@ -1,16 +1,18 @@
 """Section 5: the id of a settled payment grants access, and nothing else does."""
 
 import string
-from typing import Any
 
-from x402sim.spec.ground import derived, explicit
+from msgspec.structs import replace
+
 from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
+from x402sim.suite.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.examples import examples, other_orders
 from x402sim.suite.expect import expect_not_served, expect_served, expect_withheld, require
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive
+from x402sim.world.transport.faults import Fault
 
 INVENTED = ("", "pay_", "pay_x", "pay_" + "A" * 60, "pay_00000000-0000-4000-8000-000000000000")
 """Invented payment ids."""
@@ -22,28 +24,23 @@ INJECTIONS = (
 SHORT = 8
 SECONDS_S, MINUTES_S = 15, 310
 HUGE = ("pay_" + "A" * 8000, "A" * 60_000)
-UNSETTLED = derived(
-    "5: X-Payment-Id",
-    "5: Otherwise the response is 402",
-    step="Access is granted for the id of a settled payment; without a transfer it is none.",
-)
-FAILURES: dict[str, dict[str, Any]] = {
-    "the facilitator refuses connections": {"does": "refuse"},
-    "the facilitator answers 500": {"does": "answer", "status": 500, "body": "{}"},
-    "the facilitator answers HTML in a 200": {
-        "does": "answer",
-        "status": 200,
-        "body": "<h1>Welcome</h1>",
-        "content_type": "text/html",
-    },
-    "the facilitator says it failed, in a 200": {
-        "does": "answer",
-        "status": 200,
-        "body": '{"x402Version":1,"event":"payment.failed","network":"cronos-testnet",'
-        '"timestamp":"2026-01-01T00:00:00.000Z","error":"Transaction failed on-chain",'
-        '"success":false,"errorReason":"invalid_transaction_state"}',
-    },
-    "the facilitator's answer is empty": {"does": "answer", "status": 200, "body": "{}"},
+UNSETTLED = """
+- 5: X-Payment-Id
+- 5: Otherwise the response is 402
+so: Access is granted for the id of a settled payment; without a transfer it is none.
+"""
+FAILURES: dict[str, Fault] = {
+    "the facilitator refuses connections": SETTLE(does="refuse"),
+    "the facilitator answers 500": SETTLE(does="answer", status=500, body="{}"),
+    "the facilitator answers HTML in a 200": SETTLE(
+        does="answer", status=200, body="<h1>Welcome</h1>", content_type="text/html"
+    ),
+    "the facilitator says it failed, in a 200": SETTLE(
+        does="answer",
+        status=200,
+        body=f'{NOT_SETTLED[:-1]},"success":false,"errorReason":"invalid_transaction_state"}}',
+    ),
+    "the facilitator's answer is empty": SETTLE(does="answer", status=200, body="{}"),
 }
 """Answers instead of a settlement, when no money has moved."""
 
@@ -66,39 +63,34 @@ async def an_invented_id_is_worth_nothing(probe: Probe) -> None:
         expect_withheld(await probe.ask(payment_id=payment_id, may_break=True))
 
 
-@check(
-    "5/cache-first",
-    ground=explicit("5: When it is present", "5: When one exists"),
-    needs="funds",
-    pays=1,
-)
+@check("5/cache-first", needs="funds", pays=1)
 async def access_again(probe: Probe) -> None:
-    """The id of a settled payment opens its resource as often as it is presented."""
+    """The id of a settled payment opens its resource as often as it is presented.
+
+    - 5: When it is present
+    - 5: When one exists
+    """
     payment_id = (await probe.buy()).challenge.payment_id
     for _ in range(3):
         expect_served(await probe.ask(payment_id=payment_id))
 
 
-@check(
-    "5/cache-first",
-    ground=derived(
-        "5: When it is present",
-        "5: When one exists",
-        "0: All bodies are JSON",
-        step="The payment id and the path decide. The order in the body does not, and neither does "
-        "the case of a header's name, which means nothing in HTTP.",
-    ),
-    baseline="payment",
-    needs="funds",
-    pays=1,
-)
+@check("5/cache-first", baseline="payment", needs="funds", pays=1)
 async def access_for_any_order(probe: Probe) -> None:
-    """The id of a settled payment is taken for other orders, and in headers of any case."""
+    """The id of a settled payment is taken for other orders, and in headers of any case.
+
+    - 5: When it is present
+    - 5: When one exists
+    - 0: All bodies are JSON
+    so: The payment id and the path decide. The order in the body does not, and neither does the
+    case of a header's name, which means nothing in HTTP.
+    """
     payment_id, endpoint = (await probe.buy()).challenge.payment_id, probe.target.protected
     for name in ("x-payment-id", "X-PAYMENT-ID"):
-        body = probe.state.body or endpoint.bodies[0]
-        headers = {name: payment_id}
-        expect_served(await probe.send(endpoint.method, endpoint.path, json=body, headers=headers))
+        repeated = await probe.send(
+            endpoint.method, endpoint.path, json=probe.usual_body, headers={name: payment_id}
+        )
+        expect_served(repeated)
     for order in other_orders(probe):
         answer = await probe.ask(payment_id=payment_id, body=order)
         require("no 402 for another order", answer.status != 402, answer.summary, answer.show)
@@ -155,8 +147,7 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
     """A payment that the facilitator did not settle grants nothing."""
     for failure, fault in FAILURES.items():
         challenge, payer = await probe.challenge(), await probe.wallets.payer()
-        aim = {"victim": "facilitator", "path": "/settle", "times": None}
-        await probe.world.fault({**aim, **fault}, of=payer)
+        await probe.world.fault(replace(fault, times=None), of=payer)
         answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer))
         if await probe.world.transfers(payer):
             raise Inconclusive(f"{failure}, but money has moved")
@@ -191,8 +182,7 @@ async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None
     forged, failed = await probe.challenge(), await probe.challenge(fresh=True)
     payer = await probe.wallets.payer()
     await probe.settle(forged, probe.wallets.sign(forged, payer, by=probe.wallets.stranger()))
-    refuse = {"victim": "facilitator", "path": "/settle", "does": "refuse", "times": None}
-    await probe.world.lasting_fault(refuse, payer.address)
+    await probe.world.lasting_fault(SETTLE(does="refuse", times=None), payer.address)
     await probe.settle(failed, probe.wallets.sign(failed, payer), may_break=True)
     await probe.restart()
     for challenge in (forged, failed):
@@ -218,5 +208,5 @@ async def a_payment_is_not_forgotten(probe: Probe) -> None:
     """A payment from the beginning of the run still grants access at its end."""
     payment_id = (await probe.buy()).challenge.payment_id
     await probe.wait(_long_s(probe.setting))
-    await probe.wait_for_the_rest()
+    await probe.state.scheduler.wait_for_the_rest()
     expect_served(await probe.ask(payment_id=payment_id))

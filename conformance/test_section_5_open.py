@@ -1,36 +1,26 @@
 """Section 5, where the specification is silent: observations, which cannot fail."""
 
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import to_hex
-from x402sim.protocol.header import authorization_of, decode_header
-from x402sim.spec.ground import silent
 from x402sim.suite.check import check
+from x402sim.suite.payment_outcome import drain
 from x402sim.suite.probe import Probe
 
-
-async def _left(probe: Probe, session_id: str) -> int:
-    """Spend the rest of a session; return how many requests were served."""
-    left = 0
-    while left < 5 and (await probe.ask(session_id=session_id)).has_content:
-        left += 1
-    return left
+MOST = 5
+"""The most requests that are sent with a session for one or two."""
 
 
-@check(
-    "5/precedence",
-    ground=silent("5: Precedence when both headers"),
-    needs="funds, sessions",
-    pays=1,
-    deposits="0.02",
-)
+@check("5/precedence", needs="funds, sessions", pays=1, deposits="0.02")
 async def both_proofs_at_once(probe: Probe) -> None:
-    """Which proof counts when X-Payment-Id and X-Session-Id are both sent."""
+    """Which proof counts when X-Payment-Id and X-Session-Id are both sent.
+
+    - 5: Precedence when both headers
+    open
+    """
     payment_id = (await probe.buy()).challenge.payment_id
     session_id = (await probe.open_session(await probe.budget_for(2))).session_id
     both = await probe.ask(payment_id=payment_id, session_id=session_id)
     wrong_session = await probe.ask(payment_id=payment_id, session_id="session_x")
     wrong_payment = await probe.ask(payment_id="pay_x", session_id=session_id)
-    left = await _left(probe, session_id)
+    left = await drain(probe, session_id, MOST)
     probe.observe(
         f"both: {both.status}, a good payment id with a bad session: {wrong_session.status}, "
         f"a bad payment id with a good session: {wrong_payment.status}; "
@@ -38,45 +28,38 @@ async def both_proofs_at_once(probe: Probe) -> None:
     )
 
 
-@check(
-    "5/short-session",
-    ground=silent("5: Behaviour when session budget"),
-    needs="funds, sessions",
-    deposits="0.01",
-)
+@check("5/short-session", needs="funds, sessions", deposits="0.01")
 async def a_session_that_cannot_pay(probe: Probe) -> None:
-    """The answers for an unknown session, and for one whose budget is spent."""
+    """The answers for an unknown session, and for one whose budget is spent.
+
+    - 5: Behaviour when session budget
+    open
+    """
     session_id = (await probe.open_session(await probe.budget_for(1))).session_id
-    await _left(probe, session_id)
+    await drain(probe, session_id, MOST)
     spent, unknown = await probe.ask(session_id=session_id), await probe.ask(session_id="session_x")
     probe.observe(f"spent: {spent.summary}; unknown: {unknown.summary}")
 
 
-@check(
-    "5/agents-authentication",
-    ground=silent("5: Authentication required by GET"),
-    needs="agents",
-)
+@check("5/agents-authentication", needs="agents")
 async def who_may_see_the_agents(probe: Probe) -> None:
-    """Whether GET /api/agents needs a payment."""
+    """Whether GET /api/agents needs a payment.
+
+    - 5: Authentication required by GET
+    open
+    """
     answer = await probe.send("GET", probe.target.agents.path)
     probe.observe(f"without proof of payment: {answer.status}")
 
 
-@check(
-    "5/submitted-by-others",
-    ground=silent(
-        why="The specification does not say whose transaction may carry out an authorization."
-    ),
-    needs="world",
-)
+@check("5/submitted-by-others", needs="world")
 async def someone_else_submits_the_authorization(probe: Probe) -> None:
-    """What happens if an authorization was submitted by someone else before its settlement."""
+    """What happens if an authorization was submitted by someone else before its settlement.
+
+    open: The specification does not say whose transaction may carry out an authorization.
+    """
     challenge, payer, header = await probe.signed()
-    auth, signature = authorization_of(decode_header(header))
-    data = to_hex(abi.transfer_with_authorization(auth, signature))
-    call = {"from": payer.address, "to": challenge.requirements["asset"], "data": data}
-    await probe.world.post("send", call)
+    await probe.wallets.submit(challenge, header, payer)
     answer = await probe.settle(challenge, header)
     served = await probe.ask(payment_id=challenge.payment_id)
     probe.observe(f"settlement: {answer.summary}; the request: {served.status}")

@@ -8,26 +8,26 @@ import asyncio
 from typing import Any
 
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.spec.ground import derived, ours
 from x402sim.suite.answers import OpenSession, read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
+from x402sim.suite.payment_outcome import drain
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive, Skipped
 
 AT_ONCE = 20
-NO_PROOF = derived(
-    "5: X-Session-Id",
-    "5: X-Payment-Id",
-    "5: Access to protected endpoints",
-    step="A proof is the id of a session in its header; anything else in it is no proof.",
-)
-SPENT = derived(
-    "5: When deposited - released",
-    "3: Each accepted request",
-    "5: Access to protected endpoints",
-    step="A session pays while its budget suffices; what it cannot pay for has no proof.",
-)
+NO_PROOF = """
+- 5: X-Session-Id
+- 5: X-Payment-Id
+- 5: Access to protected endpoints
+so: A proof is the id of a session in its header; anything else in it is no proof.
+"""
+SPENT = """
+- 5: When deposited - released
+- 3: Each accepted request
+- 5: Access to protected endpoints
+so: A session pays while its budget suffices; what it cannot pay for has no proof.
+"""
 LONG = len("session_") + 8
 INVENTED = ("", "session_", "session_x", "null", "*", "%", "session_%", "' OR '1'='1", "__proto__")
 PATTERNS = ("session_%", "session_*", "%", "' OR '1'='1", "session_' OR '1'='1' --")
@@ -55,14 +55,6 @@ async def _burst(probe: Probe, session: OpenSession, requests: int) -> int:
     return sum(answer.has_content for answer in await asyncio.gather(*asked))
 
 
-async def _drain(probe: Probe, session: OpenSession, at_most: int) -> int:
-    """Send requests one by one until one is not served; return how many were served."""
-    served = 0
-    while served < at_most and (await probe.ask(session_id=session.session_id)).has_content:
-        served += 1
-    return served
-
-
 @check("5/session-condition", needs="funds, sessions", deposits="0.01")
 async def the_last_unit_is_served(probe: Probe) -> None:
     """A budget of exactly the price is enough: the first request is served."""
@@ -74,7 +66,7 @@ async def the_last_unit_is_served(probe: Probe) -> None:
 async def all_of_the_budget_can_be_spent(probe: Probe) -> None:
     """A deposit for 29 requests pays for 29: no float rounding."""
     session, worth = await _open(probe, 29)
-    served = await _drain(probe, session, worth)
+    served = await drain(probe, session.session_id, worth)
     expect("requests served for the whole deposit", served, worth)
 
 
@@ -85,7 +77,7 @@ async def a_larger_budget_can_be_spent_at_once(probe: Probe) -> None:
     served = 0
     for _ in range(worth // AT_ONCE):
         served += await _burst(probe, session, AT_ONCE)
-    served += await _drain(probe, session, worth - served)
+    served += await drain(probe, session.session_id, worth - served)
     expect("requests served for the whole deposit", served, worth)
 
 
@@ -116,19 +108,14 @@ async def each_id_in_its_own_header(probe: Probe) -> None:
         expect_withheld(await probe.ask(session_id=pattern))
 
 
-@check(
-    "5/session-debit",
-    ground=derived(
-        "2.6: Remaining budget",
-        "3: Each accepted request",
-        step="The budget is what was deposited; only deposits raise it.",
-    ),
-    baseline="session",
-    needs="funds, sessions",
-    deposits="0.01",
-)
+@check("5/session-debit", baseline="session", needs="funds, sessions", deposits="0.01")
 async def a_budget_is_what_was_deposited(probe: Probe) -> None:
-    """Requesting more after the deposit is paid does not increase the budget."""
+    """Requesting more after the deposit is paid does not increase the budget.
+
+    - 2.6: Remaining budget
+    - 3: Each accepted request
+    so: The budget is what was deposited; only deposits raise it.
+    """
     challenge = read_402(await probe.ask_session(await probe.budget_for(1)))
     paid, worth = await probe.pay(challenge), await probe.worth(challenge)
     more = await probe.budget_for(5)
@@ -167,27 +154,22 @@ async def _spends_at_most(
 ) -> None:
     """Spend a session, first with concurrent requests; fail if more are served than paid for."""
     served = await _burst(probe, session, at_once)
-    served += await _drain(probe, session, worth + 1)
-    served += await _drain(probe, session, 1)
+    served += await drain(probe, session.session_id, worth + 1)
+    served += await drain(probe, session.session_id, 1)
     last = probe.last_served
     shown = last.show if last else None
     require(f"at most {worth} requests served", served <= worth, f"{served} were", shown)
 
 
-@check(
-    "5/session-debit",
-    ground=derived(
-        "3: Each accepted request",
-        "5: When deposited - released",
-        step="What raises released is an accepted request that is served; one that is answered "
-        "with an error is neither.",
-    ),
-    baseline="session",
-    needs="funds, sessions",
-    deposits="0.02",
-)
+@check("5/session-debit", baseline="session", needs="funds, sessions", deposits="0.02")
 async def a_bad_request_costs_nothing(probe: Probe) -> None:
-    """A request that is answered with an error is not debited."""
+    """A request that is answered with an error is not debited.
+
+    - 3: Each accepted request
+    - 5: When deposited - released
+    so: What raises released is an accepted request that is served; one that is answered with an
+    error is neither.
+    """
     session, _ = await _open(probe, 2)
     for body in BAD_BODIES:
         if (await probe.ask(session_id=session.session_id, body=body)).status < 400:
@@ -195,70 +177,57 @@ async def a_bad_request_costs_nothing(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@check(
-    "5/session-debit",
-    ground=derived(
-        "2.6: A session is identified",
-        "2.6: Remaining budget",
-        step="Each session has its own deposited and released amounts, and its id finds them.",
-    ),
-    baseline="session",
-    needs="funds, sessions, world",
-)
+@check("5/session-debit", baseline="session", needs="funds, sessions, world")
 async def each_session_spends_its_own_budget(probe: Probe) -> None:
-    """Sessions of several payers, spent in turns, serve what the deposit of each pays for."""
+    """Sessions of several payers, spent in turns, serve what the deposit of each pays for.
+
+    - 2.6: A session is identified
+    - 2.6: Remaining budget
+    so: Each session has its own deposited and released amounts, and its id finds them.
+    """
     opened = [await _open(probe, requests) for requests in (2, 3, 5)]
-    served = [await _drain(probe, session, 1) for session, _ in opened]
+    served = [await drain(probe, session.session_id, 1) for session, _ in opened]
     bursts = [_burst(probe, session, worth + 1) for session, worth in opened]
     for number, more in enumerate(await asyncio.gather(*bursts)):
         session, worth = opened[number]
-        served[number] += more + await _drain(probe, session, max(0, worth - more))
+        served[number] += more + await drain(probe, session.session_id, max(0, worth - more))
     expect("requests served by each session", served, [worth for _, worth in opened])
 
 
-@check(
-    "5/session-debit",
-    ground=derived(
-        "3: Each accepted request",
-        "2.6: Remaining budget",
-        "3: A session has deposited",
-        step="What was released stays released: before and after a restart, a session serves no "
-        "more than was deposited.",
-    ),
-    baseline="session",
-    needs="funds, sessions, restart",
-    deposits="0.02",
-)
+@check("5/session-debit", baseline="session", needs="funds, sessions, restart", deposits="0.02")
 async def a_restart_gives_nothing_back(probe: Probe) -> None:
-    """Before and after a restart, a deposit serves no more than it pays for, also claimed again."""
+    """Before and after a restart, a deposit serves no more than it pays for, also claimed again.
+
+    - 3: Each accepted request
+    - 2.6: Remaining budget
+    - 3: A session has deposited
+    so: What was released stays released: before and after a restart, a session serves no more than
+    was deposited.
+    """
     session, worth = await _open(probe, 2)
-    served = await _drain(probe, session, 1)
+    served = await drain(probe, session.session_id, 1)
     await probe.restart()
-    served += await _drain(probe, session, worth)
+    served += await drain(probe, session.session_id, worth)
     deposit = session.paid.challenge
     again = await probe.ask_session(
         to_decimal(deposit.amount_base, 6), payment_id=deposit.payment_id
     )
     if again.session_id not in (None, session.session_id):
-        served += await _drain(probe, OpenSession(again.session_id, session.paid, again), worth)
+        served += await drain(probe, again.session_id, worth)
     require(f"at most {worth} requests served", served <= worth, f"{served} were")
 
 
-@check(
-    "5/session-survives-restart",
-    ground=ours(
-        "The specification does not say where sessions are kept. A payer whose deposit is settled "
-        "should not lose it because the service restarts.",
-        "1: Alternatively, a client funds",
-    ),
-    needs="funds, sessions, restart",
-    deposits="0.02",
-)
+@check("5/session-survives-restart", needs="funds, sessions, restart", deposits="0.02")
 async def a_session_survives_a_restart(probe: Probe) -> None:
-    """After a restart, a session still has the budget that it had."""
+    """After a restart, a session still has the budget that it had.
+
+    - 1: Alternatively, a client funds
+    because: The specification does not say where sessions are kept. A payer whose deposit is
+    settled should not lose it because the service restarts.
+    """
     session, worth = await _open(probe, 2)
     expect_served(await probe.ask(session_id=session.session_id))
     await probe.restart()
-    served = await _drain(probe, session, worth)
+    served = await drain(probe, session.session_id, worth)
     shown = probe.last_served.show if probe.last_served and served >= worth else None
     expect("requests served after the restart", served, worth - 1, shown)

@@ -7,7 +7,6 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import HALF_ORDER, ZERO_ADDRESS, Address
 from x402sim.protocol.header import authorization_of, decode_header, encode_header
 from x402sim.protocol.networks import Network
-from x402sim.spec.ground import explicit, silent
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_refused
@@ -34,11 +33,11 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-PROVES = explicit(
-    "5: The signature proves",
-    "4.1: If it is not valid, settlement fails",
-    "7: Invalid signature",
-)
+PROVES = """
+- 5: The signature proves
+- 4.1: If it is not valid, settlement fails
+- 7: Invalid signature
+"""
 """The demand, and the sentences that give the error's text."""
 
 
@@ -133,15 +132,12 @@ async def a_broken_signature(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check(
-    "5/malleable-signature",
-    ground=silent(
-        why="The specification does not say which encodings of a valid signature are taken."
-    ),
-    needs="world",
-)
+@check("5/malleable-signature", needs="world")
 async def other_forms_of_a_signature(probe: Probe) -> None:
-    """Whether other forms of a valid signature are accepted: a high s, and v of 0 or 1."""
+    """Whether other forms of a valid signature are accepted: a high s, and v of 0 or 1.
+
+    open: The specification does not say which encodings of a valid signature are taken.
+    """
     for name, change in {"s above half the order": high_s, "v of 0 or 1": low_v}.items():
         challenge, payer = await probe.challenge(), await probe.wallets.payer()
         header = _resigned(probe, challenge, probe.wallets.sign(challenge, payer), change)

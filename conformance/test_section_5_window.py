@@ -6,11 +6,10 @@ whose clock is known, some seconds.
 
 import math
 from email.utils import parsedate_to_datetime
-from typing import Any
 
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
-from x402sim.suite.expect import expect_not_served, expect_refused
+from x402sim.suite.payment_outcome import expect_nothing
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
@@ -24,13 +23,12 @@ CENTURY_S = 100 * 365 * 86400
 async def _refused(probe: Probe, *windows: tuple[int, int]) -> None:
     """Send an authorization with each window, in seconds from now; fail if one is accepted."""
     payer = await probe.wallets.payer()
-    for after_s, before_s in windows:
-        challenge, now_s = await probe.challenge(), probe.clock.now_s()
-        window: dict[str, Any] = {"valid_after": now_s + after_s, "valid_before": now_s + before_s}
-        answer = await probe.settle(challenge, probe.wallets.sign(challenge, payer, **window))
-        expect_refused(answer)
-        expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
-    await probe.world.expect_payments(payer)
+    for window_s in windows:
+        challenge = await probe.challenge()
+        answer = await probe.settle(
+            challenge, probe.wallets.sign(challenge, payer, window_s=window_s)
+        )
+        await expect_nothing(probe, challenge, payer, answer, is_402=True)
 
 
 @check("5/window", baseline="payment", needs="funds", pays=2)
@@ -60,16 +58,13 @@ async def near_the_edges(probe: Probe) -> None:
 @check("5/window", baseline="payment", needs="funds", pays=1, waits=lambda _: LATER_S)
 async def presented_too_late(probe: Probe) -> None:
     """An authorization that was valid when signed is refused after its validBefore."""
-    challenge, payer = await probe.challenge(), await probe.wallets.payer()
     end_s = probe.clock.now_s() + SHORT_S
-    header = probe.wallets.sign(challenge, payer, valid_before=end_s)
+    challenge, payer, header = await probe.signed(valid_before=end_s)
     await probe.wait(LATER_S)
     answer = await probe.settle(challenge, header)
     if answer.is_receipt and _time_of(answer) < end_s:
         raise Inconclusive("the target's clock is behind: it shows a time before validBefore")
-    expect_refused(answer, "Authorization expired")
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
-    await probe.world.expect_payments(payer)
+    await expect_nothing(probe, challenge, payer, answer, "Authorization expired", is_402=True)
 
 
 def _time_of(answer: TargetAnswer) -> float:

@@ -10,23 +10,15 @@ from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import require
 from x402sim.suite.indexing import buy_late, turn_s
+from x402sim.suite.places import last_part, walk
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Skipped
 
 
-def reputations(body: Any) -> list[Any]:
-    """Return the values of all keys that contain "reputation", in order."""
-    if isinstance(body, list):
-        return [found for each in body for found in reputations(each)]
-    if not isinstance(body, dict):
-        return []
-    found = [value for key, value in body.items() if "reputation" in key.lower()]
-    return found + [each for value in body.values() for each in reputations(value)]
-
-
 async def _reputations(probe: Probe, proof: dict[str, str]) -> list[Any]:
-    answer = await probe.send("GET", probe.target.agents.path, headers=proof)
-    found = reputations(answer.body)
+    """Return the values of all fields whose name contains "reputation", the outer ones first."""
+    body = (await probe.send("GET", probe.target.agents.path, headers=proof)).body
+    found = [value for place, value in walk(body) if "reputation" in last_part(place).lower()]
     if not found:
         raise Skipped("the list of agents shows no reputation")
     return found
@@ -49,9 +41,7 @@ async def a_matched_payment_counts(probe: Probe) -> None:
         await probe.wait(turn_s(probe.setting))
     before = await _reputations(probe, proof)
     await buy_late(probe)
-
-    async def has_changed() -> bool:
-        return await _reputations(probe, proof) != before
-
-    changed = await probe.eventually(has_changed, turn_s(probe.setting))
-    require("another reputation than before", changed, f"still {before}")
+    after = await probe.eventually(
+        lambda: _reputations(probe, proof), turn_s(probe.setting), lambda found: found != before
+    )
+    require("another reputation than before", after != before, f"still {before}")

@@ -7,10 +7,10 @@ may be anywhere in the answer.
 import asyncio
 
 from x402sim.protocol.money import to_decimal
-from x402sim.spec.ground import derived, silent
 from x402sim.suite import malformed
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
+from x402sim.suite.control_api import SETTLE
 from x402sim.suite.deviations import SHAPE
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_withheld, require
 from x402sim.suite.probe import Probe
@@ -21,6 +21,8 @@ SIGNATURE = "Invalid signature"
 NONCE = "Nonce already used"
 EXPIRED = "Authorization expired"
 SETTLED = "Payment already settled"
+PAST_S = (-420, -60)
+"""A time window that has ended, relative to signing."""
 
 
 # --- the 402 -------------------------------------------------------------------------
@@ -90,19 +92,14 @@ async def signed_by_another_key(probe: Probe) -> None:
     expect_refused(await probe.settle(challenge, header), SIGNATURE)
 
 
-@check(
-    "7/invalid-signature",
-    ground=derived(
-        "7: Invalid signature",
-        "7: Payment already settled",
-        step="What resolves it is a new header, and not a new id: the id is still good.",
-    ),
-    baseline="payment",
-    needs="funds",
-    pays=2,
-)
+@check("7/invalid-signature", baseline="payment", needs="funds", pays=2)
 async def a_new_header_resolves_it(probe: Probe) -> None:
-    """After a refused signature, a valid header pays for the same payment id."""
+    """After a refused signature, a valid header pays for the same payment id.
+
+    - 7: Invalid signature
+    - 7: Payment already settled
+    so: What resolves it is a new header, and not a new id: the id is still good.
+    """
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     forged = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
     expect_refused(await probe.settle(challenge, forged), SIGNATURE)
@@ -113,10 +110,7 @@ async def a_new_header_resolves_it(probe: Probe) -> None:
 @check("7/authorization-expired", baseline="payment", needs="funds", pays=1)
 async def valid_before_has_passed(probe: Probe) -> None:
     """An expired authorization gets the text for an expired authorization."""
-    challenge, now_s = await probe.challenge(), probe.clock.now_s()
-    header = probe.wallets.sign(
-        challenge, await probe.wallets.payer(), valid_after=now_s - 420, valid_before=now_s - 60
-    )
+    challenge, _, header = await probe.signed(window_s=PAST_S)
     expect_refused(await probe.settle(challenge, header), EXPIRED)
 
 
@@ -128,17 +122,13 @@ async def the_authorization_paid_for_another_id(probe: Probe) -> None:
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@check(
-    "7/nonce-already-used",
-    ground=derived(
-        "7: Nonce already used",
-        step="A nonce that was cancelled is stale: it cannot be used any more.",
-    ),
-    baseline="payment",
-    needs="world",
-)
+@check("7/nonce-already-used", baseline="payment", needs="world")
 async def the_nonce_was_cancelled(probe: Probe) -> None:
-    """A cancelled nonce gets the text for a used nonce."""
+    """A cancelled nonce gets the text for a used nonce.
+
+    - 7: Nonce already used
+    so: A nonce that was cancelled is stale: it cannot be used any more.
+    """
     challenge, payer, header = await probe.signed()
     await probe.wallets.cancel(challenge, header, payer)
     expect_refused(await probe.settle(challenge, header), NONCE)
@@ -163,18 +153,14 @@ async def a_second_payer_for_one_id(probe: Probe) -> None:
     await probe.world.expect_payments(other)
 
 
-@check(
-    "7/payment-already-settled",
-    ground=derived(
-        "7: Payment already settled",
-        "5: The token contract keeps",
-        step="The first payment uses the id; every other one comes too late.",
-    ),
-    baseline="payment",
-    needs="world",
-)
+@check("7/payment-already-settled", baseline="payment", needs="world")
 async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
-    """Of several concurrent valid payments for one id, one is accepted."""
+    """Of several concurrent valid payments for one id, one is accepted.
+
+    - 7: Payment already settled
+    - 5: The token contract keeps
+    so: The first payment uses the id; every other one comes too late.
+    """
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
     headers = [probe.wallets.sign(challenge, payer) for _ in range(4)]
     await probe.world.hold(payer)
@@ -185,43 +171,33 @@ async def payments_for_one_id_at_the_same_time(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check(
-    "7/payment-already-settled",
-    ground=derived(
-        "7: Payment already settled",
-        "5: The amount must equal",
-        step="An id that was paid on the chain is used, whatever the service has heard of it: a "
-        "second payment is more than the amount.",
-    ),
-    baseline="payment",
-    needs="world",
-)
+@check("7/payment-already-settled", baseline="payment", needs="world")
 async def a_second_payment_after_a_lost_answer(probe: Probe) -> None:
-    """After a settlement whose answer was lost, a second header for its id moves no money."""
+    """After a settlement whose answer was lost, a second header for its id moves no money.
+
+    - 7: Payment already settled
+    - 5: The amount must equal
+    so: An id that was paid on the chain is used, whatever the service has heard of it: a second
+    payment is more than the amount.
+    """
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
-    lost = {"victim": "facilitator", "path": "/settle", "does": "lose answer"}
-    await probe.world.fault(lost, of=payer)
+    await probe.world.fault(SETTLE(does="lose answer"), of=payer)
     await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)
-    moved = [int(each["amountBase"]) for each in await probe.world.transfers(payer)]
+    moved = await probe.world.payments_base(payer)
     if moved != [challenge.amount_base]:
         raise Inconclusive(f"the settlement whose answer was lost moved {moved}")
     await probe.settle(challenge, probe.wallets.sign(challenge, payer), may_break=True)
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check(
-    "7/payment-already-settled",
-    ground=derived(
-        "7: Payment already settled",
-        "4.1: Store the payment record",
-        step="The payment is stored, so its id stays used after a restart.",
-    ),
-    baseline="payment",
-    needs="funds, restart",
-    pays=2,
-)
+@check("7/payment-already-settled", baseline="payment", needs="funds, restart", pays=2)
 async def a_second_payment_after_a_restart(probe: Probe) -> None:
-    """After a restart, a paid payment id accepts no second payment."""
+    """After a restart, a paid payment id accepts no second payment.
+
+    - 7: Payment already settled
+    - 4.1: Store the payment record
+    so: The payment is stored, so its id stays used after a restart.
+    """
     paid = await probe.buy()
     await probe.restart()
     second = await probe.settle(paid.challenge, probe.wallets.sign(paid.challenge, paid.payer))
@@ -232,18 +208,16 @@ async def a_second_payment_after_a_restart(probe: Probe) -> None:
 # --- where the specification is silent -----------------------------------------------
 
 
-@check(
-    "7/settlement-statuses",
-    ground=silent("7: HTTP status codes for these"),
-    level="MAY",
-    needs="world",
-)
+@check("7/settlement-statuses", level="MAY", needs="world")
 async def statuses_of_the_settlement_errors(probe: Probe) -> None:
-    """The HTTP status of each of the five texts."""
+    """The HTTP status of each of the five texts.
+
+    - 7: HTTP status codes for these
+    open
+    """
     paid, challenge, payer = await probe.buy(), await probe.challenge(), await probe.wallets.payer()
     by_another = probe.wallets.sign(challenge, payer, by=probe.wallets.stranger())
-    now_s = probe.clock.now_s()
-    expired = probe.wallets.sign(challenge, payer, valid_after=now_s - 420, valid_before=now_s - 60)
+    expired = probe.wallets.sign(challenge, payer, window_s=PAST_S)
     answers = {
         BALANCE: await probe.settle(
             challenge, probe.wallets.sign(challenge, probe.wallets.stranger())

@@ -5,14 +5,12 @@ are waited for.
 """
 
 import asyncio
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
-from x402sim.spec.ground import derived
 from x402sim.suite.check import PATIENCE_S, check
 from x402sim.suite.expect import expect, require
 from x402sim.suite.indexing import (
-    asked_since,
     buy_late,
     held,
     late,
@@ -24,6 +22,7 @@ from x402sim.suite.indexing import (
 )
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import CheckFailed
+from x402sim.world.transport.faults import Fault
 
 BATCH, TOGETHER = 100, 25
 PARTS, NEARLY = 4, 0.8
@@ -35,44 +34,35 @@ DEEP = 100
 APART_S = 1.2
 """Payments that are so far apart have different times, also in whole seconds."""
 RUNS = 2
-UNKNOWN: dict[str, Any] = {
-    "does": "answer",
-    "status": 200,
-    "body": '{"jsonrpc":"2.0","id":1,"status":"0","message":"Transaction not found","result":null}',
-}
-WAITS: dict[str, Any] = {
-    **UNKNOWN,
-    "body": '{"jsonrpc":"2.0","id":1,"status":"0","message":"Transaction not found","result":'
-    '{"blockHash":null,"blockNumber":null,"transactionIndex":null}}',
-}
-NO_BLOCK: dict[str, dict[str, Any]] = {
-    "whose query is not answered": {"does": "lose answer"},
+EXPLORER = partial(Fault, victim="explorer", times=None)
+ANSWER = partial(EXPLORER, does="answer", work_done=True)
+NOT_FOUND = '{"jsonrpc":"2.0","id":1,"status":"0","message":"Transaction not found","result":'
+UNKNOWN = ANSWER(status=200, body=NOT_FOUND + "null}")
+WAITS = ANSWER(
+    status=200,
+    body=NOT_FOUND + '{"blockHash":null,"blockNumber":null,"transactionIndex":null}}',
+)
+NO_BLOCK: dict[str, Fault] = {
+    "whose query is not answered": EXPLORER(does="lose answer"),
     "that the explorer does not know": UNKNOWN,
     "that is in no block yet": WAITS,
-    "whose query is answered with a web page": {
-        **UNKNOWN,
-        "body": "<html>Too many requests</html>",
-        "content_type": "text/html",
-    },
-    "whose query is answered 500": {"does": "answer", "status": 500},
+    "whose query is answered with a web page": ANSWER(
+        status=200, body="<html>Too many requests</html>", content_type="text/html"
+    ),
+    "whose query is answered 500": ANSWER(status=500),
 }
 """What the explorer says of a payment without a block, in any dialect; the oldest first."""
 
 
-@check(
-    "8/indexer-query",
-    ground=derived(
-        "8: Indexer batch",
-        "8: Indexer behaviour",
-        step="While its block_number is null, a record is in the batch of every run, and each is "
-        "queried, whatever came of the query for another.",
-    ),
-    needs="funds, world",
-    pays=len(NO_BLOCK),
-    waits=turns_s(RUNS),
-)
+@check("8/indexer-query", needs="funds, world", pays=len(NO_BLOCK), waits=turns_s(RUNS))
 async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
-    """In every run, the indexer queries each payment for which it has got no block yet."""
+    """In every run, the indexer queries each payment for which it has got no block yet.
+
+    - 8: Indexer batch
+    - 8: Indexer behaviour
+    so: While its block_number is null, a record is in the batch of every run, and each is queried,
+    whatever came of the query for another.
+    """
     await late(probe)
     begun_s = probe.clock.now()
     hashes = {await held(probe, answer): said for said, answer in NO_BLOCK.items()}
@@ -85,21 +75,15 @@ async def what_has_no_block_is_asked_for_again(probe: Probe) -> None:
         begun_s = probe.clock.now()
 
 
-@check(
-    "8/indexer-query",
-    ground=derived(
-        "8: Indexer behaviour",
-        "8: Indexer batch",
-        step="Only records whose block_number is null are asked about.",
-    ),
-    needs="funds, world",
-    pays=2,
-    waits=turns_s(3),
-)
+@check("8/indexer-query", needs="funds, world", pays=2, waits=turns_s(3))
 async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     """Once the explorer has answered, and the block is deep, a payment is queried no more.
 
     A reorganisation may undo a block: until it is deep, a target may look again.
+
+    - 8: Indexer behaviour
+    - 8: Indexer batch
+    so: Only records whose block_number is null are asked about.
     """
     begun_s, interval_s = probe.clock.now(), probe.target.indexer.interval_s
     hashes = [tx_hash(await buy_late(probe)) for _ in range(2)]
@@ -108,27 +92,20 @@ async def what_has_its_block_is_asked_for_no_more(probe: Probe) -> None:
     await probe.world.post("mine", {"blocks": DEEP})
     await probe.wait(interval_s + AT_ONCE_S)
     since_s = probe.clock.now()
-
-    async def is_asked_for_again() -> bool:
-        return bool(await asked_since(probe, hashes, since_s))
-
-    again = await probe.eventually(is_asked_for_again, interval_s + AT_ONCE_S)
+    again = await probe.eventually(
+        lambda: probe.world.first_queries(hashes, since_s), interval_s + AT_ONCE_S
+    )
     require("no query after the block is stored, and deep", not again, "one more")
 
 
-@check(
-    "8/indexer-query",
-    ground=derived(
-        "1: A background payment indexer",
-        "8: Indexer batch",
-        step="The stored records are completed, also those of before a restart.",
-    ),
-    needs="funds, world, restart",
-    pays=1,
-    waits=turns_s(RUNS),
-)
+@check("8/indexer-query", needs="funds, world, restart", pays=1, waits=turns_s(RUNS))
 async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
-    """After a restart, the indexer queries a payment of before that has no block yet."""
+    """After a restart, the indexer queries a payment of before that has no block yet.
+
+    - 1: A background payment indexer
+    - 8: Indexer batch
+    so: The stored records are completed, also those of before a restart.
+    """
     await late(probe)
     paid_before = [await held(probe, UNKNOWN)]
     await probe.restart()
@@ -140,13 +117,8 @@ async def what_was_paid_before_a_restart_is_asked_for(probe: Probe) -> None:
 async def every_transaction_is_asked_for(probe: Probe) -> None:
     """The indexer queries each of several payments by its transaction."""
     hashes = [tx_hash(await buy_late(probe)) for _ in range(3)]
-
-    async def are_asked_for() -> bool:
-        return len(await probe.world.first_queries(hashes)) == len(hashes)
-
-    await probe.eventually(are_asked_for, turn_s(probe.setting))
-    asked = len(await probe.world.first_queries(hashes))
-    expect("payments that the explorer was asked for, of 3", asked, len(hashes))
+    asked = await next_run(probe, hashes, 0)
+    expect("payments that the explorer was asked for, of 3", len(asked), len(hashes))
 
 
 @check("8/indexer-interval", needs="funds, world", pays=PARTS, waits=turn_s)
@@ -206,7 +178,7 @@ async def a_hundred_the_newest(probe: Probe) -> None:
     """
     async with probe.state.scheduler.first():
         if turn_s(probe.setting) > PATIENCE_S:
-            await probe.wait_for_the_rest()
+            await probe.state.scheduler.wait_for_the_rest()
         payer = await probe.wallets.payer()
         hashes = [await held(probe, UNKNOWN, payer)]
         await probe.clock.sleep(APART_S)
@@ -218,6 +190,6 @@ async def a_hundred_the_newest(probe: Probe) -> None:
         asked = await next_run(probe, hashes[-1:], begun_s)
         require("a query for the newest payment", bool(asked), "none")
         await until_quiet(probe)
-        if not await asked_since(probe, hashes[:1], begun_s):
+        if not await probe.world.first_queries(hashes[:1], begun_s):
             return
     raise CheckFailed("", f"the newest {BATCH} payments at most", "the 101st was asked for, too")

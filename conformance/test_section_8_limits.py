@@ -3,7 +3,6 @@
 How long the cache keeps a payment needs a target whose clock can be advanced.
 """
 
-from x402sim.spec.ground import derived
 from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, require
@@ -44,40 +43,29 @@ async def how_long_requirements_are_valid(probe: Probe) -> None:
 @check("8/validity-window", needs="funds", pays=1)
 async def the_window_shown_is_taken(probe: Probe) -> None:
     """An authorization valid from 60 s before signing to 300 s after is accepted."""
-    challenge, now_s = await probe.challenge(), probe.clock.now_s()
-    after_s, before_s = (now_s + seconds for seconds in WINDOW_S)
-    header = probe.wallets.sign(
-        challenge, await probe.wallets.payer(), valid_after=after_s, valid_before=before_s
-    )
+    challenge, _, header = await probe.signed(window_s=WINDOW_S)
     answer = await probe.settle(challenge, header)
     if "Authorization expired" in answer.text and not probe.world.exists:
         raise Inconclusive("the target's clock is not this machine's")
     probe.wallets.expect_settled(answer)
 
 
-@check(
-    "8/validity-window",
-    ground=derived(
-        "8: Authorization validity window",
-        "2.3: The window is",
-        step="validBefore is the latest execution time: until then it is valid.",
-    ),
-    needs="funds",
-    pays=1,
-    waits=lambda _: WINDOW_S[1],
-)
+@check("8/validity-window", needs="funds", pays=1, waits=lambda _: WINDOW_S[1])
 async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
-    """An authorization valid for 300 s is still accepted 285 s after it was signed."""
-    challenge, now_s = await probe.challenge(), probe.clock.now_s()
+    """An authorization valid for 300 s is still accepted 285 s after it was signed.
+
+    - 8: Authorization validity window
+    - 2.3: The window is
+    so: validBefore is the latest execution time: until then it is valid.
+    """
+    challenge = await probe.challenge()
     timeout_s = whole(challenge.requirements.get("maxTimeoutSeconds"))
     if timeout_s is None or timeout_s < WINDOW_S[1]:
         raise Skipped(f"the requirements are valid for {timeout_s!r} s only")
-    after_s, before_s = (now_s + seconds for seconds in WINDOW_S)
-    header = probe.wallets.sign(
-        challenge, await probe.wallets.payer(), valid_after=after_s, valid_before=before_s
-    )
-    await probe.wait(before_s - SOON_S - probe.clock.now())
-    if probe.clock.now() > before_s - NEARLY_S:
+    payer, ends_s = await probe.wallets.payer(), probe.clock.now_s() + WINDOW_S[1]
+    header = probe.wallets.sign(challenge, payer, window_s=WINDOW_S)
+    await probe.wait(ends_s - SOON_S - probe.clock.now())
+    if probe.clock.now() > ends_s - NEARLY_S:
         raise Inconclusive("another check took so long that the authorization has nearly ended")
     probe.wallets.expect_settled(await probe.settle(challenge, header))
 
@@ -104,11 +92,5 @@ async def cleared_within_the_hour(probe: Probe) -> None:
     """An expired entitlement is removed from our own service's cache within the hour."""
     await _buy_into_empty_cache(probe)
     await probe.world.advance(DAY_S + HOUR_S + 60)
-
-    async def is_cleared() -> bool:
-        return await probe.world.cached_entitlements() == 0
-
-    cleared = await eventually(probe.clock, is_cleared)
-    require(
-        "an empty cache after 25 h", cleared, f"{await probe.world.cached_entitlements()} cached"
-    )
+    cached = await eventually(probe.clock, probe.world.cached_entitlements, lambda found: not found)
+    require("an empty cache after 25 h", not cached, f"{cached} cached")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from x402sim.clock import stopwatch
-from x402sim.suite.verdict import Outcome, Result
+from x402sim.report.results import Outcome, Result
 
 Row = Sequence[str]
 

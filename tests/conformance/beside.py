@@ -6,11 +6,11 @@ from typing import Any
 import httpx
 
 from x402sim.protocol.networks import Network
+from x402sim.report.results import Result
 from x402sim.suite.check import Check
 from x402sim.suite.engine import run
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import Target
-from x402sim.suite.verdict import Result
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
 from x402sim.world.stages.in_process import InProcess

@@ -11,6 +11,7 @@ import pytest
 from tests.conformance.beside import judge_beside
 from tests.conformance.paywall import DEFECTS, Paywall
 from x402sim import TESTNET
+from x402sim.report.results import Outcome, Result
 from x402sim.suite.command import (
     FOUND_SOMETHING,
     HELD,
@@ -21,7 +22,6 @@ from x402sim.suite.command import (
 from x402sim.suite.engine import all_checks, folder
 from x402sim.suite.local import judge
 from x402sim.suite.target import AgentsEndpoint, Target, at, load
-from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.stages.stage import OpenStage
 

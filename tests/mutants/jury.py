@@ -15,10 +15,10 @@ from tests.mutants.rows import MUTANTS
 from tests.verdicts import Verdict
 from x402sim import TESTNET
 from x402sim.clock import stopwatch
+from x402sim.report.results import Result
 from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
-from x402sim.suite.verdict import Result
 from x402sim.world.assembly.recipe import Recipe
 
 CHECKS = cache(all_checks)

@@ -13,10 +13,10 @@ from tests.mutants.honest import own_target
 from tests.mutants.jury import CHECKS
 from tests.mutants.rows import MUTANTS
 from x402sim import TESTNET
+from x402sim.report.results import Outcome, Result
 from x402sim.suite.engine import matching
 from x402sim.suite.local import judge
 from x402sim.suite.target import Indexer, Target
-from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly.recipe import Recipe
 
 SEEN = {

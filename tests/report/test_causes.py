@@ -4,24 +4,23 @@
 """
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
-import msgspec
 import pytest
 
 from tests.mutants import matrix
 from tests.strangers.matrix import Trial, try_one
 from tests.strangers.page import kept as strangers
 from x402sim.report.causes import by_cause, causes
+from x402sim.report.results import Outcome, Result
 
 NAMES, *ROWS = matrix.kept()
 IDS = NAMES[len(matrix.FIRST) :]
 
 
-def seen(outcomes: Mapping[str, str]) -> list[dict[str, Any]]:
+def seen(outcomes: Mapping[str, str]) -> list[Result]:
     return [
-        {"id": name, "outcome": outcomes.get(name) or "passed", "level": "MUST", "expected": name,
-         "actual": name, "reason": "it stopped", "title": name, "cases": []}
+        Result(id=name, level="MUST", section="1", outcome=Outcome(outcomes.get(name) or "passed"),
+               title=name, expected=name, actual=name, reason="it stopped")
         for name in IDS
     ]  # fmt: skip
 
@@ -31,7 +30,7 @@ def test_each_mutant_is_one_cause_and_most_are_called_by_what_they_break() -> No
     for name, _, breaks, *cells in mutants:
         (group,) = by_cause(seen(dict(zip(IDS, cells, strict=True))))
         assert len(group) == sum(cell in ("failed", "inconclusive") for cell in cells), name
-        called += group[0]["id"] in breaks.split()
+        called += group[0].id in breaks.split()
     assert called >= 0.95 * len(mutants)
 
 
@@ -46,7 +45,7 @@ def test_most_defects_of_others_are_one_cause_though_no_table_has_them() -> None
 
 
 def heads(failed: Collection[str]) -> list[str]:
-    return [each["id"] for each in causes(seen(dict.fromkeys(failed, "failed")))]
+    return [each.id for each in causes(seen(dict.fromkeys(failed, "failed")))]
 
 
 def test_what_no_defect_has_in_common_is_apart() -> None:
@@ -67,7 +66,6 @@ def test_the_five_faults_of_a_toy_are_named_and_no_more() -> None:
         "timeout_3600": "spec/8/timeout",
     }
     toy = try_one(Trial(stranger="fastapi", defect=",".join(faults)))
-    results = [msgspec.to_builtins(each) for each in toy.results.values()]
-    found = causes(results)
-    assert [each["id"] for each in found] == list(faults.values())
-    assert sum(len(each["follows"]) for each in found) > 15, "what follows is not told as a cause"
+    found = causes([*toy.results.values()])
+    assert [each.id for each in found] == list(faults.values())
+    assert sum(len(each.follows) for each in found) > 15, "what follows is not told as a cause"

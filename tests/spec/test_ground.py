@@ -4,14 +4,14 @@ from importlib.resources import files
 
 import pytest
 
+from tests.suite.cases import case
 from tests.suite.demands import not_quoted, uncovered, written
 from x402sim.spec import sentences
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.ground import BINDING, Ground, Kind, derived, explicit, ours, silent
+from x402sim.spec.ground import BINDING, Kind, read_ground
 from x402sim.spec.sentences import SENTENCES, Sentence, sentence
-from x402sim.suite.check import DEMANDS, DOCUMENTS, by_id, check
+from x402sim.suite.check import DEMANDS, DOCUMENTS, by_id
 from x402sim.suite.engine import all_checks, folder
-from x402sim.suite.probe import Probe
 
 CHECKS = all_checks()
 DOCUMENT = files(sentences.__package__).joinpath("sentences.md").read_text(encoding="utf-8")
@@ -70,7 +70,7 @@ def test_a_sentence_is_found_by_its_opening_words() -> None:
 )
 def test_a_quotation_that_is_wrong_is_an_error(name: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        explicit(name)
+        read_ground(f"- {name}")
 
 
 # --- the grounds ---------------------------------------------------------------------
@@ -85,12 +85,20 @@ def test_every_quotation_is_a_sentence_of_the_document() -> None:
             assert " ".join(words(each.text)) in plain, each
 
 
-def test_a_ground_without_what_it_needs_is_an_error() -> None:
-    for make in (explicit, silent, lambda: derived(step="so"), lambda: ours("")):
-        with pytest.raises(ValueError):
-            make()
-    with pytest.raises(ValueError, match="step"):
-        derived("5: The amount must equal", step="")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "an explicit ground names"),
+        ("open", "or says why"),
+        ("so: it follows", "a derived ground names"),
+        ("- 5: The amount must equal\nso: ", "the step"),
+        ("because: ", "why it is made"),
+        ("- 5: The amount must equal\nthus: it is", "so, because or open, not 'thus'"),
+    ],
+)
+def test_a_ground_without_what_it_needs_is_an_error(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        read_ground(text)
 
 
 @pytest.mark.parametrize("each", CHECKS, ids=lambda each: each.name)
@@ -110,35 +118,30 @@ def test_the_cases_of_an_id_have_one_level() -> None:
     assert {check_id for check_id, found in levels.items() if len(found) > 1} == set()
 
 
-async def a_case(probe: Probe) -> None:
-    """A case."""
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"level": "MUST", "ground": ours("so")}, "check kit/2.2/body: .* so it is no MUST"),
-        (
-            {"level": "SHOULD", "ground": silent(why="so")},
-            "check silent/2.2/body: .* so it is no S",
-        ),
+        ({"level": "MUST", "ground": "because: so"}, "check kit/2.2/body: .* so it is no MUST"),
+        ({"level": "SHOULD", "ground": "open: so"}, "check silent/2.2/body: .* so it is no S"),
         ({"clause": "2.2/strange"}, "2.2/strange"),
-        ({"clause": "2.2/strange", "ground": explicit("2.2: paymentId")}, "2.2/strange"),
+        ({"clause": "2.2/strange", "ground": "- 2.2: paymentId"}, "2.2/strange"),
     ],
 )
 def test_a_demand_beyond_its_ground_is_an_error(options: dict[str, object], said: str) -> None:
     given = {"clause": "2.2/body", **options}
     with pytest.raises(ValueError, match=said):
-        check(**given)(a_case)  # type: ignore[arg-type]
+        case(**given)  # type: ignore[arg-type]
 
 
 def test_a_lower_level_than_the_ground_supports_is_possible() -> None:
-    assert check("2.2/body", level="SHOULD")(a_case).level == "SHOULD"
+    assert case("2.2/body", level="SHOULD").level == "SHOULD"
 
 
 def test_a_ground_tells_its_sentences_and_then_why() -> None:
-    ground: Ground = derived("5: An authorization outside", step="It must be in time.")
-    assert ground.told == (
+    title = "A case, with\n\nmore to it.\n\n- 5: An authorization outside\nso: It must be\nin time."
+    made = case("2.2/body", title=title, ground="open: the case has one of its own")
+    assert (made.title, made.ground.kind) == ("A case, with more to it.", Kind.DERIVED)
+    assert made.ground.told == (
         "5: “An authorization outside validAfter..validBefore is rejected.”",
         "so: It must be in time.",
     )

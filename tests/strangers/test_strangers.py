@@ -13,8 +13,8 @@ from tests.strangers.__main__ import all_trials
 from tests.strangers.matrix import Trial, try_one
 from tests.strangers.page import kept
 from tests.strangers.stranger import strangers
+from x402sim.report.results import Outcome
 from x402sim.spec.sentences import SENTENCES
-from x402sim.suite.verdict import Outcome
 
 HONEST = [name for name, stranger in strangers().items() if not stranger.is_loose]
 

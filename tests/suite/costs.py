@@ -9,11 +9,11 @@ import json
 
 from tests.suite.duo import Duo
 from x402sim.clock import stopwatch
+from x402sim.report.results import Outcome
 from x402sim.suite.engine import all_checks, folder, run_case
 from x402sim.suite.parse_options import parse
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import reach
-from x402sim.suite.verdict import Outcome
 
 WAITS_S = 0.25
 """A case that takes longer waits; a shorter one works."""

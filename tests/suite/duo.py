@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from typer.testing import CliRunner
@@ -66,6 +67,25 @@ class Done:
     def results(self) -> dict[str, Any]:
         """Its results by their ids."""
         return {each["id"]: each for each in self.report["results"]}
+
+
+KINDS = ("json-file", "junit", "html", "sarif")
+
+
+def reports(folder: Path) -> list[str]:
+    """Return the options that write a report of each kind into a folder."""
+    return [part for kind in KINDS for part in (f"--{kind}", str(folder / kind))]
+
+
+def told(folder: Path) -> str:
+    """Return the text of all reports in a folder."""
+    return "\n".join((folder / kind).read_text("utf-8") for kind in KINDS)
+
+
+def found(folder: Path) -> dict[str, Any]:
+    """Return the results of the JSON report in a folder, by their ids."""
+    report = json.loads((folder / "json-file").read_text("utf-8"))
+    return {each["id"]: each for each in report["results"]}
 
 
 def command(*words: str, key: str | None = None) -> Done:

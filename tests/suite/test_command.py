@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.serve.driver import PAY, QUOTE, command, header
-from tests.suite.duo import Duo, conformance, refused
+from tests.suite.duo import Duo, conformance, refused, reports
 from x402sim import Wallet
 from x402sim.clock import Clock
 from x402sim.payer.core import settlement
@@ -47,19 +47,17 @@ def test_the_printed_private_key_forges_no_payment_id(duo: Duo, amount_base: int
 @pytest.mark.waits
 @pytest.mark.thorough
 def test_with_a_world_everything_passes_in_time(duo: Duo, tmp_path: Path) -> None:
-    files = {kind: tmp_path / f"report.{kind}" for kind in ("json-file", "junit", "html", "sarif")}
-    options = [part for kind, file in files.items() for part in (f"--{kind}", str(file))]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = run("conformance", duo.url, "--world", duo.control, *options)
+    done = run("conformance", duo.url, "--world", duo.control, *reports(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     worked_s = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
     assert worked_s < 20, "it must take less than 30 s on an idle machine"
-    told = json.loads(files["json-file"].read_text())
-    assert told["target"] == duo.url
-    assert told["summary"]["failed"] == told["summary"]["inconclusive"] == 0
-    assert told["summary"]["passed"] >= 50
-    assert all(file.stat().st_size > 500 for file in files.values())
+    report = json.loads((tmp_path / "json-file").read_text())
+    assert report["target"] == duo.url
+    assert report["summary"]["failed"] == report["summary"]["inconclusive"] == 0
+    assert report["summary"]["passed"] >= 50
+    assert all(file.stat().st_size > 500 for file in tmp_path.iterdir())
 
 
 def run(*words: str, **more: Any) -> Any:
@@ -100,7 +98,10 @@ NOBODY = "http://127.0.0.1:9"
             "starts with http:// or https://, got 'localhost:1'; did you mean http://",
         ),
         ([NOBODY], f"no answer from {NOBODY}"),
-        ([NOBODY, "--target", "nowhere.toml"], "there is no file 'nowhere.toml'"),
+        (
+            [NOBODY, "--target", "nowhere.toml"],
+            "there is no file 'nowhere.toml'; `target init URL --out FILE` writes one",
+        ),
         ([NOBODY, "--requirement", "11/"], "unknown id '11/'"),
         ([NOBODY, "--payer-key", "0x12"], "--payer-key: a private key is 0x and 64 hex digits"),
         ([NOBODY, "--payer-key", ""], "a private key is"),
@@ -124,7 +125,10 @@ NOBODY = "http://127.0.0.1:9"
         ([NOBODY, "--world", "http://a:secret-value@h"], "take no user name"),
         (["http://h/?key=secret-value"], "without ? and #"),
         (["ftp://a:secret-value@h"], "starts with http"),
-        ([NOBODY, "--json", "--html", "-"], "stdout, which takes one report only"),
+        (
+            [NOBODY, "--json", "--html", "-"],
+            "stdout, which takes one report only: give the others a FILE",
+        ),
         ([NOBODY, "--json", "--json-file", "x"], "--json-file FILE, not both"),
         ([NOBODY, "--sarif", "/nodir/x"], "--sarif /nodir/x: there is no folder /nodir"),
         ([NOBODY, "--junit", "/"], "--junit /: it is a folder"),

@@ -10,6 +10,7 @@ from tests.mutants.rows import MUTANTS
 from x402sim import TESTNET, Settings
 from x402sim.clock import Clock
 from x402sim.policies import NeverRefund, ServicePolicy
+from x402sim.report.results import Outcome, Result
 from x402sim.rng import Rng
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
@@ -17,7 +18,7 @@ from x402sim.suite.preflight import examine
 from x402sim.suite.remote import NotReady
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import SessionsEndpoint, Target
-from x402sim.suite.verdict import Outcome, Result, lacking, not_in_full
+from x402sim.suite.verdict import lacking, not_in_full
 from x402sim.world.assembly.recipe import Recipe
 
 REFUNDS = [case for case in all_checks() if case.id == "spec/3/expiry-refund"]

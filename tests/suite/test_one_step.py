@@ -11,12 +11,13 @@ from tests.interop import programs
 from tests.serve.driver import started
 from tests.suite.duo import command
 from x402sim import TESTNET
+from x402sim.report.results import Outcome
 from x402sim.suite import one_step
 from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 from x402sim.suite.target import PayEndpoint, Target, load
-from x402sim.suite.verdict import Inconclusive, Outcome
+from x402sim.suite.verdict import Inconclusive
 from x402sim.world.assembly.recipe import Recipe
 
 SELL = "npm_v2/sell.mjs"

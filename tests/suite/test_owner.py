@@ -1,7 +1,7 @@
 """A day of an owner whose service is behind a gateway: TLS, an API key, a rate limit."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from email.utils import formatdate
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
 from tests.serve.driver import Running
-from tests.suite.duo import Duo, conformance, refused
+from tests.suite.duo import Duo, conformance, found, refused, reports, told
 from tests.suite.gateway import API_KEY, NAME, Certificate, Gateway, running, self_signed
 
 KEY_HEADER = ("--header", f"{NAME}: {API_KEY}")
@@ -29,16 +29,6 @@ def gateway(duo: Duo, certificate: Certificate) -> Iterator[Gateway]:
         yield it
 
 
-def told(folder: Path) -> str:
-    """Return the text of all reports."""
-    return "\n".join(file.read_text() for file in sorted(folder.iterdir()))
-
-
-def reports(folder: Path) -> list[str]:
-    kinds = ("json-file", "junit", "html", "sarif")
-    return [part for kind in kinds for part in (f"--{kind}", str(folder / kind))]
-
-
 def wrong_price(folder: Path) -> str:
     """Write a target file that no service keeps; return its path."""
     file = folder / "mine.toml"
@@ -49,50 +39,39 @@ def wrong_price(folder: Path) -> str:
 # --- a gateway ---------------------------------------------------------------------------
 
 
-def test_behind_tls_and_a_key_everything_is_judged(
+def test_behind_tls_and_a_key_all_is_judged_and_a_failure_repeats_every_option_but_the_key(
     duo: Duo, gateway: Gateway, certificate: Certificate, tmp_path: Path
-) -> None:
-    done = conformance(
-        gateway.url, *KEY_HEADER, "--cacert", str(certificate.file),
-        "--world", duo.control, *FEW, *reports(tmp_path),
-    )  # fmt: skip
-    assert done.returncode == 0, done.all
-    assert API_KEY not in done.all + told(tmp_path)
-    summary = json.loads((tmp_path / "json-file").read_text())["summary"]
-    assert summary["passed"] == 3
-    assert summary["failed"] == summary["inconclusive"] == 0
-
-
-def test_a_failure_behind_the_gateway_shows_no_key_and_repeats_every_option(
-    gateway: Gateway, certificate: Certificate, tmp_path: Path
 ) -> None:
     target = wrong_price(tmp_path)
     done = conformance(
         gateway.url, *KEY_HEADER, "--cacert", str(certificate.file), "--target", target,
-        "--only", "8/quote-price", "--rate", "50", "--timeout", "20", "--budget", "0.5",
-        "--strict", *reports(tmp_path),
+        "--world", duo.control, *FEW, "--only", "8/quote-price", "--rate", "50", "--timeout", "20",
+        "--budget", "0.5", "--strict", *reports(tmp_path),
     )  # fmt: skip
     assert done.returncode == 1, done.all
-    (result,) = json.loads((tmp_path / "json-file").read_text())["results"]
-    wanted = (
-        f"python -m x402sim conformance {gateway.url} --target {target} --budget 0.5 --strict "
-        f"--header '{NAME}:<hidden>' --cacert {certificate.file} --timeout 20 --rate 50 "
-        "--only spec/8/quote-price"
+    outcomes = {name: each["outcome"] for name, each in found(tmp_path).items()}
+    failed = outcomes.pop("spec/8/quote-price")
+    assert (failed, len(outcomes), set(outcomes.values())) == ("failed", 3, {"passed"})
+    assert found(tmp_path)["spec/8/quote-price"]["rerun"] == (
+        f"python -m x402sim conformance {gateway.url} --target {target} --world {duo.control} "
+        f"--budget 0.5 --strict --header '{NAME}:<hidden>' --cacert {certificate.file} "
+        "--timeout 20 --rate 50 --only spec/8/quote-price"
     )
-    assert result["rerun"] == wanted
     assert API_KEY not in done.all + told(tmp_path)
 
 
-def test_an_untrusted_certificate_is_one_line(gateway: Gateway) -> None:
-    said = refused(gateway.url, *KEY_HEADER)
-    assert "its certificate is not trusted" in said
-    assert "give --cacert FILE" in said
-
-
-def test_a_missing_key_is_one_line(gateway: Gateway) -> None:
-    said = refused(gateway.url, "--insecure")
-    assert "401" in said
-    assert "give --header NAME:VALUE" in said
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (KEY_HEADER, ("its certificate is not trusted", "give --cacert FILE")),
+        (["--insecure"], ("401", "give --header NAME:VALUE")),
+    ],
+)
+def test_what_a_gateway_refuses_is_one_line(
+    gateway: Gateway, options: Sequence[str], said: Sequence[str]
+) -> None:
+    line = refused(gateway.url, *options)
+    assert all(each in line for each in said)
 
 
 class Mounted(Gateway):
@@ -162,17 +141,30 @@ def test_a_wrong_clock_is_one_line(duo: Duo) -> None:
     assert "behind this one" in said
 
 
-def test_a_payer_without_money_is_one_line(duo: Duo) -> None:
-    said = refused(duo.url, key="0x" + "17" * 32)
-    assert " lacks money; " in said
-    assert "; fund it, give another --payer-key, or --world URL" in " ".join(said.split())
-    assert "Insufficient USDC balance" in said
+POOR = "0x" + "17" * 32
 
 
-def test_the_balance_is_compared_with_the_plan(duo: Duo) -> None:
-    said = refused(duo.url, "--rpc-url", duo.ready["rpc"], key="0x" + "17" * 32)
-    assert "has 0.00 of the token" in said
-    assert "and the plan signs for" in said
+@pytest.mark.parametrize(
+    ("options", "key", "said"),
+    [
+        ([], POOR, (" lacks money; ", "; fund it, give another --payer-key, or --world URL",
+                    "Insufficient USDC balance")),
+        (["--rpc-url"], POOR, ("has 0.00 of the token", "and the plan signs for")),
+        (["--require", "payments", "--budget", "0.10"], "own",
+         ("the budget is 0.10; give --budget",)),
+        (["--require", "payments,chain"], None,
+         ("--require payments,chain: this run lacks a funded payer", "--rpc-url")),
+        (["--require", "payments,chain"], "",
+         ("--require payments,chain: this run lacks a funded payer", "set, and empty")),
+    ],
+)  # fmt: skip
+def test_what_a_run_lacks_is_one_line(
+    duo: Duo, options: list[str], key: str | None, said: Sequence[str]
+) -> None:
+    more = [duo.ready["rpc"]] if options == ["--rpc-url"] else []
+    line = refused(duo.url, *options, *more, key=duo.key if key == "own" else key)
+    assert all(each in " ".join(line.split()) for each in said)
+    assert ("set, and empty" in line) is (key == "")
 
 
 def test_real_money_is_protected(duo: Duo) -> None:
@@ -209,19 +201,12 @@ CUT_OFF = [(502, "Bad Gateway"), (500, "connect ECONNREFUSED 10.0.0.1:80")]
 def test_a_broken_settlement_is_judged(
     duo: Duo, tmp_path: Path, said: tuple[int, str], has_world: bool
 ) -> None:
-    report = tmp_path / "report.json"
     with running(BrokenPay(duo.url, api_key=None)) as gateway:
         gateway.said = said
         means = ("--world", duo.control) if has_world else ()
-        done = conformance(
-            gateway.url,
-            *means,
-            *FEW,
-            "--json-file",
-            str(report),
-            key=None if has_world else duo.key,
-        )
-    results = {each["id"]: each for each in json.loads(report.read_text())["results"]}
+        key = None if has_world else duo.key
+        done = conformance(gateway.url, *means, *FEW, *reports(tmp_path), key=key)
+    results = found(tmp_path)
     assert results["spec/2.2/body"]["outcome"] == "passed"
     settled = results["spec/1/sign-settle-repeat"]["outcome"]
     assert settled == ("failed" if has_world or said[0] < 500 else "inconclusive")
@@ -298,19 +283,6 @@ def test_the_endpoint_instead_of_the_base_url_is_recognised(duo: Duo, tmp_path: 
 
 
 # --- what must be there, and what is left out ----------------------------------------------
-
-
-@pytest.mark.parametrize("secret", [None, ""])
-def test_a_lost_secret_is_not_green(duo: Duo, secret: str | None) -> None:
-    said = refused(duo.url, "--require", "payments,chain", key=secret)
-    assert "--require payments,chain: this run lacks a funded payer" in said
-    assert "--rpc-url" in said
-    assert ("set, and empty" in said) is (secret == "")
-
-
-def test_required_payments_must_fit_the_budget(duo: Duo) -> None:
-    said = refused(duo.url, "--require", "payments", "--budget", "0.10", key=duo.key)
-    assert "the budget is 0.10; give --budget" in said
 
 
 @pytest.mark.waits

@@ -12,6 +12,7 @@ from tests.bounded.hostile_peer import RECEIPT, wanted
 from tests.payer.test_reading import STATUSES, as_bytes, changed, charsets, values
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
+from x402sim.report.results import Outcome
 from x402sim.rng import Rng
 from x402sim.suite.answers import find_session_id
 from x402sim.suite.check import Check
@@ -19,7 +20,7 @@ from x402sim.suite.engine import all_checks, run_case
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Options, RunState, Setting
 from x402sim.suite.target import at
-from x402sim.suite.verdict import Inconclusive, Outcome, Skipped
+from x402sim.suite.verdict import Inconclusive, Skipped
 from x402sim.world.control.client import ControlClient
 
 answers = st.tuples(

@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import html5lib
-import msgspec
 import pytest
 import xmlschema
 from junitparser import JUnitXml
+from msgspec.structs import replace
 from sarif_pydantic import Sarif
 
 from x402sim import TESTNET
 from x402sim.report import conformance as report
 from x402sim.report.conformance_html import page
+from x402sim.report.results import CaseResult, Outcome, Result
+from x402sim.suite.command import conclude
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 from x402sim.suite.one_step import WHY_NOT
 from x402sim.suite.printing import show_results
-from x402sim.suite.verdict import CaseResult, Outcome, Result
 from x402sim.world.assembly.recipe import Recipe
 
 HERE = Path(__file__).parent
@@ -32,37 +33,35 @@ URL = "http://service.example:4020"
 NASTY = "<script>alert('1')</script> & \"x\" ]]> \x00\x1b \u2028 é"
 
 
-def of_each_kind() -> list[dict[str, Any]]:
-    results = [
-        Result(id="spec/2.2/body", level="MUST", section="2.2", outcome=Outcome.FAILED,
-               title=f"title {NASTY}", expected=NASTY, actual=f"not {NASTY}", rerun="again",
-               exchange=f"POST /\n{NASTY}", seconds=0.5),
-        Result(id="spec/2.2/payment-id", level="SHOULD", section="2.2", outcome=Outcome.FAILED,
-               title="t", expected="1", actual="2"),
-        Result(id="spec/5/window", level="MUST", section="5", outcome=Outcome.INCONCLUSIVE,
-               title="t", reason=NASTY),
-        Result(id="spec/5/nonce-once", level="MUST", section="5", outcome=Outcome.SKIPPED,
-               title="t", reason="it needs money"),
-        Result(id="spec/7/invalid-signature", level="MUST", section="7", outcome=Outcome.PASSED,
-               title="t", seconds=0.25),
-        Result(id="silent/5/reuse", level="SHOULD", section="5", outcome=Outcome.OBSERVED,
-               title="t", actual="it is reused"),
+def result(check_id: str, outcome: str, level: str = "MUST", **more: Any) -> Result:
+    """Return a result of an id, with these texts."""
+    section, told = check_id.split("/")[1], {"title": "t", **more}
+    return Result(id=check_id, level=level, section=section, outcome=Outcome(outcome), **told)
+
+
+def of_each_kind() -> list[Result]:
+    return [
+        result("spec/2.2/body", "failed", title=f"title {NASTY}", expected=NASTY,
+               actual=f"not {NASTY}", rerun="again", exchange=f"POST /\n{NASTY}", seconds=0.5),
+        result("spec/2.2/payment-id", "failed", "SHOULD", expected="1", actual="2"),
+        result("spec/5/window", "inconclusive", reason=NASTY),
+        result("spec/5/nonce-once", "skipped", reason="it needs money"),
+        result("spec/7/invalid-signature", "passed", seconds=0.25),
+        result("silent/5/reuse", "observed", "SHOULD", actual="it is reused"),
     ]  # fmt: skip
-    return [msgspec.to_builtins(result) for result in results]
 
 
-def of_our_service() -> list[dict[str, Any]]:
-    results = judge(Recipe(network=TESTNET, seed=1), checks=all_checks()[:12])
-    return [msgspec.to_builtins(result) for result in results]
+def of_our_service() -> list[Result]:
+    return judge(Recipe(network=TESTNET, seed=1), checks=all_checks()[:12])
 
 
 @pytest.fixture(params=["of_each_kind", "of_our_service", "with_cases", "of_shoulds"])
-def results(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = globals()[request.param]()
+def results(request: pytest.FixtureRequest) -> list[Result]:
+    found: list[Result] = globals()[request.param]()
     return found
 
 
-def test_the_json_report_keeps_its_schema(results: list[dict[str, Any]]) -> None:
+def test_the_json_report_keeps_its_schema(results: list[Result]) -> None:
     import jsonschema  # takes two seconds, as it compiles grammars
 
     told = json.loads(json.dumps(report.as_json(URL, STARTED, results)))
@@ -71,32 +70,32 @@ def test_the_json_report_keeps_its_schema(results: list[dict[str, Any]]) -> None
     assert sum(told["summary"].values()) == len(told["results"]) == len(results)
 
 
-def test_the_junit_report_keeps_its_schema(results: list[dict[str, Any]]) -> None:
+def test_the_junit_report_keeps_its_schema(results: list[Result]) -> None:
     document = report.as_junit(URL, STARTED, results)
     xmlschema.XMLSchema(HERE / "junit.xsd").validate(BytesIO(document))
     read = JUnitXml.fromstring(document)
-    counts = report.summary([each for each in results if each["level"] == "MUST"])
+    counts = report.summary([each for each in results if each.level == "MUST"])
     assert (read.tests, read.failures, read.errors) == (
         len(results), counts["failed"], counts["inconclusive"],
     )  # fmt: skip
     names = {case.name for suite in read for case in suite}
-    assert names == {result["id"] for result in results}
+    assert names == {result.id for result in results}
 
 
-def test_the_sarif_report_keeps_its_schema(results: list[dict[str, Any]]) -> None:
+def test_the_sarif_report_keeps_its_schema(results: list[Result]) -> None:
     told = report.as_sarif(URL, results)
     log = Sarif.model_validate_json(json.dumps(told))
     (run,) = log.runs
-    wrong = [r for r in results if r["outcome"] in ("failed", "inconclusive")]
-    assert [each.rule_id for each in run.results or []] == [r["id"] for r in wrong]
+    wrong = [r for r in results if r.outcome in ("failed", "inconclusive")]
+    assert [each.rule_id for each in run.results or []] == [r.id for r in wrong]
     assert len(run.tool.driver.rules or []) == len(results)
     for each in told["runs"][0]["results"]:
         assert told["runs"][0]["tool"]["driver"]["rules"][each["ruleIndex"]]["id"] == each["ruleId"]
         assert (each["kind"] == "fail") == (each["level"] != "none")
 
 
-def test_the_page_is_valid_html_and_escapes_its_input(results: list[dict[str, Any]]) -> None:
-    text = page(URL, STARTED, [{**r} for r in results])
+def test_the_page_is_valid_html_and_escapes_its_input(results: list[Result]) -> None:
+    text = page(URL, STARTED, results)
     clean = text.replace("\x00", "").replace("\x1b", "")
     parser = html5lib.HTMLParser(strict=False)
     parser.parse(clean)
@@ -105,17 +104,17 @@ def test_the_page_is_valid_html_and_escapes_its_input(results: list[dict[str, An
     assert "<script" not in text
     assert "http" not in text.replace(URL, "")
     for result in results:
-        assert result["id"] in text
+        assert result.id in text
 
 
 def test_failed_musts_come_first_and_json_is_indented() -> None:
-    kinds = of_each_kind()
-    kinds[0]["exchange"] = 'POST /pay\n{"a":{"b":1}}\n-> 200\n{"cut":"sho'
-    kinds[1]["exchange"] = "[" * 5_000
-    kinds[2]["id"] = "spec/9/a"  # no known defect keeps this one from being judged
-    text = page(URL, STARTED, [kinds[2], kinds[1], kinds[0]])
+    must, should, unclear, *_ = of_each_kind()
+    must = replace(must, exchange='POST /pay\n{"a":{"b":1}}\n-> 200\n{"cut":"sho')
+    should = replace(should, exchange="[" * 5_000)
+    unclear = replace(unclear, id="spec/9/a")  # no known defect keeps it from being judged
+    text = page(URL, STARTED, [unclear, should, must])
     urgent = text.split("What needs attention")[1].split("<h2>")[0]
-    places = [urgent.index(kinds[n]["id"]) for n in (0, 1, 2)]
+    places = [urgent.index(each.id) for each in (must, should, unclear)]
     assert places == sorted(places)
     unfolded = '{\n  "a": {\n    "b": 1\n  }\n}\n-> 200\n{"cut":"sho</pre>'
     assert unfolded in html.unescape(urgent)
@@ -124,31 +123,29 @@ def test_failed_musts_come_first_and_json_is_indented() -> None:
 # --- the cases of an id --------------------------------------------------------------
 
 
-def with_cases() -> list[dict[str, Any]]:
+def with_cases() -> list[Result]:
     """A failed id with two failing cases of four, and one that passed in part."""
+    failed, clear = Outcome.FAILED, {"expected": "1", "actual": NASTY, "exchange": "POST /clear"}
+    other = {"expected": "3", "actual": "4", "exchange": "POST /other"}
     failing = [
-        CaseResult(title="the clear one", outcome=Outcome.FAILED, expected="1", actual=NASTY,
-                   exchange="POST /clear"),
-        CaseResult(title="the other one", outcome=Outcome.FAILED, expected="3", actual="4",
-                   exchange="POST /other"),
-    ]  # fmt: skip
+        CaseResult(title="the clear one", outcome=failed, **clear),
+        CaseResult(title="the other one", outcome=failed, **other),
+    ]
     held = CaseResult(title="it holds", outcome=Outcome.PASSED)
     left_out = CaseResult(title="it is left out", outcome=Outcome.SKIPPED, reason="give --world")
-    results = [
-        Result(id="spec/5/window", level="MUST", section="5", outcome=Outcome.FAILED,
-               title="the clear one", expected="1", actual=NASTY, rerun="again",
-               exchange="POST /clear", cases=(*failing, held, left_out), in_part="3 of 4 cases"),
-        Result(id="spec/7/invalid-signature", level="MUST", section="7", outcome=Outcome.PASSED,
-               title="it holds", cases=(held, left_out), in_part="1 of 2 cases"),
+    return [
+        result("spec/5/window", "failed", title="the clear one", rerun="again", **clear,
+               cases=(*failing, held, left_out), in_part="3 of 4 cases"),
+        result("spec/7/invalid-signature", "passed", title="it holds", cases=(held, left_out),
+               in_part="1 of 2 cases"),
     ]  # fmt: skip
-    return [msgspec.to_builtins(result) for result in results]
 
 
 def texts_of_all_formats() -> dict[str, str]:
     results = with_cases()
     sarif = report.as_sarif(URL, results)["runs"][0]["results"][0]["message"]["text"]
     with redirect_stdout(StringIO()) as terminal:
-        show_results(msgspec.convert(results, list[Result]), strict=False)
+        show_results(results, strict=False)
     return {
         "terminal": terminal.getvalue(),
         "JSON": json.dumps(report.as_json(URL, STARTED, results)),
@@ -182,22 +179,20 @@ def test_every_format_says_how_much_was_judged() -> None:
     assert part in texts["terminal"]
 
 
-def of_one_cause() -> list[dict[str, Any]]:
+def of_one_cause() -> list[Result]:
     said = '200 {"success":false,"error":"%s","paymentId":"pay_%s…"}'
-    results = [
-        Result(id="kit/7/a", level="SHOULD", section="7", outcome=Outcome.FAILED, title="one",
-               expected="the settlement: a refusal", actual=said % ("No", "aaaa")),
-        Result(id="spec/7/b", level="MUST", section="7", outcome=Outcome.FAILED, title="two",
-               expected="no bytes: the settlement: 'Invalid signature'", actual=said % ("x", "bb")),
-        Result(id="spec/7/c", level="MUST", section="7", outcome=Outcome.FAILED, title="three",
-               expected="the price: 1", actual="2"),
-        *(Result(id=f"spec/8/{name}", level="MUST", section="8", outcome=Outcome.INCONCLUSIVE,
-                 title="t", reason=reason) for name, reason in (
-                     ("d", "it stopped at 1795360731698"),
-                     ("e", "the baseline (payment) was not accepted: it stopped at 1795360759177"),
-                     ("f", f"a valid payment was not settled: {said % ('y', 'cc')}"))),
+    again = "the baseline (payment) was not accepted: it stopped at 1795360759177"
+    return [
+        result("kit/7/a", "failed", "SHOULD", title="one", expected="the settlement: a refusal",
+               actual=said % ("No", "aaaa")),
+        result("spec/7/b", "failed", title="two", actual=said % ("x", "bb"),
+               expected="no bytes: the settlement: 'Invalid signature'"),
+        result("spec/7/c", "failed", title="three", expected="the price: 1", actual="2"),
+        result("spec/8/d", "inconclusive", reason="it stopped at 1795360731698"),
+        result("spec/8/e", "inconclusive", reason=again),
+        result("spec/8/f", "inconclusive",
+               reason=f"a valid payment was not settled: {said % ('y', 'cc')}"),
     ]  # fmt: skip
-    return [msgspec.to_builtins(result) for result in results]
 
 
 def test_failures_of_one_cause_follow_the_clearest_in_every_format(
@@ -214,7 +209,7 @@ def test_failures_of_one_cause_follow_the_clearest_in_every_format(
     assert "2 more, probably for the same cause: <code>kit/7/a</code>, <code>spec/8/f" in shown
     assert '<a href="#spec/7/b"><code>spec/7/b</code></a>' in shown
     assert '<summary id="kit/7/a">' in shown
-    show_results([msgspec.convert(each, Result) for each in results], strict=False)
+    show_results(results, strict=False)
     shown = capsys.readouterr().out
     assert shown.index("spec/7/b MUST") < shown.index("kit/7/a SHOULD, failed (does not")
     assert shown.count("expected  ") == 2, "only the first of a cause is shown in full"
@@ -225,9 +220,7 @@ def test_failures_of_one_cause_follow_the_clearest_in_every_format(
 def test_the_terminal_tells_the_causes_before_what_does_not_apply(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    results = [msgspec.convert(each, Result) for each in of_one_cause()]
-    results.append(Result(id="spec/1/indexer", level="MUST", section="1", title="t",
-                          outcome=Outcome.SKIPPED, reason=WHY_NOT))  # fmt: skip
+    results = [*of_one_cause(), result("spec/1/indexer", "skipped", reason=WHY_NOT)]
     show_results(results, strict=False)
     shown = capsys.readouterr().out
     assert (
@@ -242,16 +235,13 @@ def test_the_terminal_tells_the_causes_before_what_does_not_apply(
 # --- what counts for the exit code ---------------------------------------------------
 
 
-def of_shoulds() -> list[dict[str, Any]]:
-    results = [
-        Result(id="kit/7/a", level="SHOULD", section="7", outcome=Outcome.FAILED, title="t",
-               expected="1", actual="2", rerun="again"),
-        Result(id="kit/7/b", level="SHOULD", section="7", outcome=Outcome.INCONCLUSIVE, title="t",
-               reason="no answer"),
-        Result(id="spec/7/c", level="MUST", section="7", outcome=Outcome.PASSED, title="t"),
-        Result(id="kit/7/d", level="SHOULD", section="7", outcome=Outcome.SKIPPED, title="t"),
-    ]  # fmt: skip
-    return [msgspec.to_builtins(result) for result in results]
+def of_shoulds() -> list[Result]:
+    return [
+        result("kit/7/a", "failed", "SHOULD", expected="1", actual="2", rerun="again"),
+        result("kit/7/b", "inconclusive", "SHOULD", reason="no answer"),
+        result("spec/7/c", "passed"),
+        result("kit/7/d", "skipped", "SHOULD"),
+    ]
 
 
 def test_what_does_not_count_is_no_failure_and_no_error_in_junit() -> None:
@@ -267,16 +257,33 @@ def test_what_does_not_count_is_no_failure_and_no_error_in_junit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "strict", "outcome", "why"),
+    ("found", "strict", "code", "why"),
     [
-        ("abc", False, "passed", "No MUST clause failed: 1 held, 0 skipped."),
-        ("abc", True, "failed", "Failed MUST and SHOULD clauses: 1."),
-        ("bc", True, "inconclusive", "No verdict. Inconclusive MUST and SHOULD checks: 1."),
-        ("ab", False, "passed", "No MUST clause was asked for (1 failed, 1 inconclusive)."),
-        ("d", False, "inconclusive", "No verdict: nothing could be checked (1 skipped)."),
+        ("MUST passed", False, 0, "No MUST clause failed: 1 held, 0 skipped."),
+        ("MUST passed, MUST failed", False, 1, "Failed MUST clauses: 1."),
+        ("MUST passed, MUST inconclusive", False, 2, "No verdict. Inconclusive MUST checks: 1."),
+        ("MUST failed, MUST inconclusive", False, 1, "Failed MUST clauses: 1."),
+        ("MUST passed, SHOULD failed", False, 0, "No MUST clause failed: 1 held, 0 skipped."),
+        ("MUST passed, SHOULD failed", True, 1, "Failed MUST and SHOULD clauses: 1."),
+        ("MUST passed, MUST skipped, MUST observed", False, 0,
+         "No MUST clause failed: 1 held, 1 observed, 1 skipped."),
+        ("MUST skipped", False, 2, "No verdict: nothing could be checked (1 skipped)."),
+        ("MUST skipped, SHOULD passed", False, 2,
+         "No verdict: nothing could be checked (1 skipped)."),
+        ("MUST observed", False, 0, "No MUST clause failed: 0 held, 1 observed, 0 skipped."),
+        ("SHOULD inconclusive, SHOULD inconclusive", False, 2,
+         "No verdict: nothing could be checked (2 inconclusive)."),
+        ("SHOULD inconclusive, SHOULD passed", True, 2,
+         "No verdict. Inconclusive MUST and SHOULD checks: 1."),
+        ("SHOULD failed, SHOULD skipped", False, 0,
+         "No MUST clause was asked for (1 failed, 1 skipped)."),
+        ("SHOULD skipped", False, 2, "No verdict: nothing could be checked (1 skipped)."),
+        ("", False, 2, "No verdict: nothing could be checked ()."),
     ],
-)
-def test_a_verdict_says_why(wanted: str, strict: bool, outcome: str, why: str) -> None:
-    results = [each for each in of_shoulds() if each["id"][-1] in wanted]
-    assert report.verdict(results, strict) == (outcome, why)
+)  # fmt: skip
+def test_the_verdict_and_the_exit_code(found: str, strict: bool, code: int, why: str) -> None:
+    each = [told.split() for told in found.split(", ") if told]
+    results = [result(f"spec/7/{n}", outcome, level) for n, (level, outcome) in enumerate(each)]
+    assert report.verdict(results, strict)[1] == why
     assert why in page(URL, STARTED, results, strict=strict)
+    assert conclude(results, strict) == code

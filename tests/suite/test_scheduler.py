@@ -7,12 +7,14 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.suite.cases import case
 from x402sim import TESTNET
+from x402sim.report.results import Outcome, Result
 from x402sim.suite.check import Check, check
 from x402sim.suite.local import judge
 from x402sim.suite.probe import WORK_S, Probe
 from x402sim.suite.scheduler import RestartFailed, Scheduler, restarting
-from x402sim.suite.verdict import CheckFailed, Outcome, Result, Skipped
+from x402sim.suite.verdict import CheckFailed, Skipped
 from x402sim.world.assembly.recipe import Recipe
 
 OURS = Recipe(network=TESTNET, seed=1)
@@ -105,7 +107,7 @@ def test_one_check_acts_first_and_another_just_before_the_restart() -> None:
     @check("2.1/network", needs="restart")
     async def last(probe: Probe) -> None:
         """It prepares when all that wait are over."""
-        await probe.wait_for_the_restart()
+        await probe.state.scheduler.wait_for_the_restart()
         written.append("prepared")
         await probe.restart()
 
@@ -156,10 +158,7 @@ def prepared(clause: str, log: list[str]) -> Check:
 def test_one_restart_serves_all_when_the_others_are_over() -> None:
     log: list[str] = []
 
-    @check("2.1/network", needs="restart")
-    async def never_ready(probe: Probe) -> None:
-        """It ends before the restart."""
-        raise Skipped("nothing to see")
+    never_ready = case("2.1/network", ends=Skipped("nothing to see"), needs="restart")
 
     @check("2.1/pay-to", waits=lambda setting: 20)
     async def waits(probe: Probe) -> None:
@@ -240,31 +239,21 @@ def test_a_restart_that_fails_says_why(command: str, answers: bool, said: str) -
 # --- the cases of an id --------------------------------------------------------------
 
 
-def case(title: str, ends: Exception | None = None, **options: Any) -> Check:
-    """Return a check that ends in one way."""
-
-    async def run(probe: Probe) -> None:
-        if ends is not None:
-            raise ends
-
-    run.__doc__ = title
-    return check("2.1/amount", **options)(run)
-
-
-MUCH = case("It needs much to fail.", CheckFailed("", "one", "two"), needs="funds, world")
-LONG = case("It fails, and says much.", CheckFailed("", "one", "two " * 40))
-SHORT = case("It fails, and says little.", CheckFailed("", "one", "two"))
-HOLDS, SKIPPED = case("It holds."), case("It is skipped.", Skipped("no need"))
+FAILS = CheckFailed("", "one", "two")
+MUCH = case("2.1/amount", title="It needs much to fail.", ends=FAILS, needs="funds, world")
+LONG = case("2.1/amount", title="It says much.", ends=CheckFailed("", "one", "two " * 40))
+SHORT = case("2.1/amount", title="It says little.", ends=FAILS)
+HOLDS = case("2.1/amount", title="It holds.")
+SKIPPED = case("2.1/amount", ends=Skipped("no need"))
 
 
 def test_all_failing_cases_are_shown_the_clearest_first() -> None:
     checks = [MUCH, LONG, HOLDS, SHORT]
     (result,) = judge(OURS, checks=checks)
     assert [each.title for each in result.cases] == [
-        "It fails, and says little.", "It fails, and says much.", "It needs much to fail.",
-        "It holds.",
+        "It says little.", "It says much.", "It needs much to fail.", "It holds.",
     ]  # fmt: skip
-    assert (result.title, result.actual) == ("It fails, and says little.", "two")
+    assert (result.title, result.actual) == ("It says little.", "two")
     assert result.in_part == ""
 
 

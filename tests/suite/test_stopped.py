@@ -7,42 +7,24 @@ from contextlib import closing, suppress
 import httpx
 import pytest
 
+from tests.suite.cases import case
 from x402sim.clock import Clock
+from x402sim.report.results import Outcome, Result
 from x402sim.rng import Rng
 from x402sim.suite import sending
-from x402sim.suite.check import Check, check
+from x402sim.suite.check import Check
 from x402sim.suite.command import NO_VERDICT, conclude
 from x402sim.suite.engine import run
-from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import Outcome, Result
 from x402sim.suite.wire import Wire, client
 
 ANSWER = b"HTTP/1.1 404 N\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
-@check("2.1/amount")
-async def asks(probe: Probe) -> None:
-    """It asks once."""
-    await probe.send("GET", "/first")
-
-
-@check("2.1/asset")
-async def asks_again(probe: Probe) -> None:
-    """It asks when nobody is there."""
-    await probe.send("GET", "/second")
-
-
-@check("2.1/network")
-async def asks_too(probe: Probe) -> None:
-    """It asks when nobody was there for a while."""
-    await probe.send("GET", "/third", may_break=True)
-
-
-@check("2.1/scheme")
-async def asks_for_the_end(probe: Probe) -> None:
-    """It sends what ends the service."""
-    await probe.send("GET", "/kill")
+asks = case("2.1/amount", lambda probe: probe.send("GET", "/first"))
+asks_again = case("2.1/asset", lambda probe: probe.send("GET", "/second"))
+asks_too = case("2.1/network", lambda probe: probe.send("GET", "/third", may_break=True))
+asks_for_the_end = case("2.1/scheme", lambda probe: probe.send("GET", "/kill"))
 
 
 @pytest.fixture

@@ -3,22 +3,20 @@
 from base64 import b64decode
 from json import loads
 
-import msgspec
 import pytest
 
 from tests.suite.toyshop import FAULTS, judged
 from x402sim.report.causes import _words, cause, causes
 from x402sim.report.conformance import RAW
+from x402sim.report.results import Outcome
 from x402sim.suite.engine import all_checks
-from x402sim.suite.verdict import Outcome
 
 FIVE = ("payee", "receipt", "replay", "expired", "status")
 
 
 def told(*faults: str) -> list[str]:
     """Return the causes that a report on a shop with these faults names."""
-    found = causes([msgspec.to_builtins(each) for each in judged(*faults).values()])
-    return [each["cause"] for each in found]
+    return [each.cause for each in causes([*judged(*faults).values()])]
 
 
 def test_the_report_of_five_faults_names_these_five_causes() -> None:
@@ -44,7 +42,7 @@ def test_an_offer_with_another_status_hides_no_other_fault() -> None:
 def test_a_refusal_with_a_2xx_is_none_and_the_only_cause() -> None:
     failed = [each for each in judged("polite").values() if each.outcome is Outcome.FAILED]
     assert len(failed) > 10
-    assert {cause(msgspec.to_builtins(each)) for each in failed} == {FAULTS["polite"]}
+    assert {cause(each) for each in failed} == {FAULTS["polite"]}
 
 
 @pytest.mark.thorough

@@ -11,9 +11,9 @@ from tests.mutants.middleware import Request, requests
 from tests.mutants.paying import PAY
 from tests.suite.twisting import HUGE, LONG, at_random, everywhere
 from x402sim import TESTNET
+from x402sim.report.results import Outcome, Result
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
-from x402sim.suite.verdict import Outcome, Result
 from x402sim.world.assembly.recipe import Recipe
 
 CHECKS = all_checks()

@@ -15,10 +15,10 @@ from starlette.routing import Route
 
 from tests.conformance.beside import judge_beside
 from x402sim import BASE_SEPOLIA
+from x402sim.report.results import Result
 from x402sim.suite import one_step
 from x402sim.suite.engine import all_checks
 from x402sim.suite.target import PayEndpoint, ProtectedEndpoint, Target
-from x402sim.suite.verdict import Result
 from x402sim.world.stages.stage import OpenStage
 
 PATH = "/weather"

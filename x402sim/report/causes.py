@@ -9,14 +9,15 @@ failures of a run are its probable causes. What each id's failure says of a serv
 import csv
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
+import msgspec
+
+from x402sim.report.results import CaseResult, Outcome, Result, Results, failures
 from x402sim.spec.folder import folder
 
-Results = Sequence[dict[str, Any]]
 FILE, WORDS = "mutation_matrix.csv", "causes.toml"
 ENOUGH = 0.5
 """Which part of a defect's failures must be seen for it to be a probable cause."""
@@ -31,7 +32,7 @@ _SETTLES = "spec/4.1/settle-on-chain"
 """The id of which a case says whether an ordinary payment is a transfer."""
 _GENERAL = ("the settlement", "a request without valid proof")
 """The demands of many checks, which say nothing of what was served in spite of them."""
-_JUDGED = ("passed", "failed", "observed")
+_JUDGED = (Outcome.PASSED, Outcome.FAILED, Outcome.OBSERVED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,63 +45,64 @@ class _Defect:
     stops: frozenset[str]
 
 
-def failures(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the cases of a failed id that have failed, the clearest first."""
-    return [case for case in result["cases"] if case["outcome"] == "failed"] or [result]
+class Cause(msgspec.Struct, frozen=True):
+    """A probable cause: the id that is broken, how, its case, and the ids that follow."""
+
+    id: str
+    outcome: Outcome
+    cause: str
+    title: str
+    follows: list[str]
 
 
-def by_cause(results: Results) -> list[list[dict[str, Any]]]:
+def by_cause(results: Results) -> list[list[Result]]:
     """Return what failed or was inconclusive, together what has one probable cause.
 
     The first of a group is what is broken; what follows from it comes after it, a MUST first. What
     no known defect explains is put to what gave the same answer to the same demand. What could not
     be judged for an answer that is a failure follows that; else, the same reason is one cause.
     """
-    failed = {each["id"]: each for each in results if each["outcome"] == "failed"}
-    judged = {each["id"] for each in results if each["outcome"] in _JUDGED}
+    failed = {each.id: each for each in results if each.outcome is Outcome.FAILED}
+    judged = {each.id for each in results if each.outcome in _JUDGED}
     groups = _alike([failed[name] for name in group] for group in _explained(failed, judged))
-    begun = {each["id"] for each in results if each["outcome"] != "skipped"}
-    reasons: dict[str, list[dict[str, Any]]] = {}
+    begun = {each.id for each in results if each.outcome is not Outcome.SKIPPED}
+    reasons: dict[str, list[Result]] = {}
     for result in results:
-        if result["outcome"] == "inconclusive":
-            reason = _OWN.sub("_", _BASELINE.sub("", result["reason"]))
+        if result.outcome is Outcome.INCONCLUSIVE:
+            reason = _OWN.sub("_", _BASELINE.sub("", result.reason))
             reasons.setdefault(reason, []).append(result)
     for reason, stopped in reasons.items():
         stopped.sort(key=_urgency)
         group = next((each for each in groups if _is_behind(each, stopped, reason, begun)), None)
         groups.append(stopped) if group is None else group.extend(stopped)
-    places = {each["id"]: place for place, each in enumerate(results)}
-    groups.sort(key=lambda group: (_urgency(group[0]), places[group[0]["id"]]))
+    places = {each.id: place for place, each in enumerate(results)}
+    groups.sort(key=lambda group: (_urgency(group[0]), places[group[0].id]))
     return _never_settled(groups)
 
 
-def causes(results: Results) -> list[dict[str, Any]]:
-    """Return each probable cause: the id that is broken, how, its case, and the ids that follow."""
+def causes(results: Results) -> list[Cause]:
+    """Return each probable cause, the most urgent first."""
     return [
-        {
-            "id": first["id"],
-            "outcome": first["outcome"],
-            "cause": cause(first),
-            "title": failures(first)[0]["title"],
-            "follows": [each["id"] for each in rest],
-        }
+        Cause(
+            first.id, first.outcome, cause(first), failures(first)[0].title, [it.id for it in rest]
+        )
         for first, *rest in by_cause(results)
     ]
 
 
-def cause(result: dict[str, Any]) -> str:
+def cause(result: Result) -> str:
     """Return what is wrong with a service that has failed an id; or why it was not judged."""
-    if result["outcome"] != "failed":
-        return f"not judged: {result['reason']}"
+    if result.outcome is not Outcome.FAILED:
+        return f"not judged: {result.reason}"
     case, words = failures(result)[0], _words()
     demand = _demand(case)
-    keys = (f"{result['id']}: {demand}", demand, result["id"])
-    return next((words[key] for key in keys if key in words), f"not so: {case['title']}")
+    keys = (f"{result.id}: {demand}", demand, result.id)
+    return next((words[key] for key in keys if key in words), f"not so: {case.title}")
 
 
-def _demand(case: dict[str, Any]) -> str:
+def _demand(case: CaseResult | Result) -> str:
     """Return what a case expected, without the circumstances."""
-    return ": ".join(str(case["expected"]).split(": ")[-2:])
+    return ": ".join(str(case.expected).split(": ")[-2:])
 
 
 @cache
@@ -143,13 +145,13 @@ def _explained(failed: Collection[str], judged: set[str]) -> Iterator[list[str]]
     yield from ([name] for name in left)
 
 
-def _alike(groups: Iterable[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+def _alike(groups: Iterable[list[Result]]) -> list[list[Result]]:
     """Return groups in which a single failure follows another with the same demand and answer.
 
     A demand that has words of its own is one cause, whatever the answer was.
     That two wrong payments are served alike is no cause that they have in common.
     """
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    found: dict[tuple[str, str], list[Result]] = {}
     kept = []
     for group in sorted(groups, key=lambda each: (len(each) == 1, _urgency(each[0]))):
         demand, seen = _cause(group[0])
@@ -163,41 +165,39 @@ def _alike(groups: Iterable[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]
     return [[group[0], *sorted(group[1:], key=_urgency)] for group in kept]
 
 
-def _never_settled(groups: list[list[dict[str, Any]]]) -> list[list[dict[str, Any]]]:
+def _never_settled(groups: list[list[Result]]) -> list[list[Result]]:
     """Return groups in which all that comes of serving and never settling is one, the first.
 
     It is told by an ordinary payment that was served and moved nothing.
     """
-    failed = [each for group in groups for each in group if each["outcome"] == "failed"]
-    first = [each for each in failed if each["id"] == _SETTLES]
+    failed = [each for group in groups for each in group if each.outcome is Outcome.FAILED]
+    first = [each for each in failed if each.id == _SETTLES]
     if not any(_is_unpaid(case) for each in first for case in failures(each)):
         return groups
-    unpaid = [each["id"] for each in failed if all(map(_is_unpaid, failures(each)))] + [_SETTLES]
-    apart = [group for group in groups if not any(each["id"] in unpaid for each in group)]
+    unpaid = [each.id for each in failed if all(map(_is_unpaid, failures(each)))] + [_SETTLES]
+    apart = [group for group in groups if not any(each.id in unpaid for each in group)]
     merged = [each for group in groups if group not in apart for each in group]
-    return [sorted(merged, key=lambda each: (each["id"] != _SETTLES, _urgency(each))), *apart]
+    return [sorted(merged, key=lambda each: (each.id != _SETTLES, _urgency(each))), *apart]
 
 
-def _is_unpaid(case: dict[str, Any]) -> bool:
+def _is_unpaid(case: CaseResult | Result) -> bool:
     """Tell whether a case expected a transfer, and none came."""
-    expected = str(case["expected"])
-    is_empty = case["actual"] == "[]" and not expected.endswith("[]")
+    expected = str(case.expected)
+    is_empty = case.actual == "[]" and not expected.endswith("[]")
     return (is_empty and _TRANSFERS.match(expected) is not None) or expected == _NOT_THERE
 
 
-def _is_behind(
-    group: list[dict[str, Any]], stopped: list[dict[str, Any]], reason: str, begun: set[str]
-) -> bool:
+def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: set[str]) -> bool:
     """Tell whether what failed is why others could not be judged.
 
     The reason names its answer, or a known defect that breaks the same stops most of them, and
     little else that was begun.
     """
-    failed = [each for each in group if each["outcome"] == "failed"]
+    failed = [each for each in group if each.outcome is Outcome.FAILED]
     answers = [_cause(each)[1] for each in failed]
     if any(_ANSWER.match(answer) and answer in reason for answer in answers):
         return True
-    ids, names = {each["id"] for each in stopped}, {each["id"] for each in failed}
+    ids, names = {each.id for each in stopped}, {each.id for each in failed}
     return any(
         len(each.stops & ids) >= ENOUGH * max(len(ids), len(each.stops & begun))
         for each in _defects()
@@ -205,12 +205,12 @@ def _is_behind(
     )
 
 
-def _cause(result: dict[str, Any]) -> tuple[str, str]:
+def _cause(result: Result) -> tuple[str, str]:
     """Return what was demanded, without the circumstances, and what was seen instead."""
     case = failures(result)[0]
-    demand, seen = str(case["expected"]).split(": "), _OWN.sub("_", str(case["actual"]))
+    demand, seen = str(case.expected).split(": "), _OWN.sub("_", str(case.actual))
     return (demand[-2] if len(demand) > 1 else demand[0]), seen
 
 
-def _urgency(result: dict[str, Any]) -> tuple[bool, bool]:
-    return result["outcome"] != "failed", result["level"] != "MUST"
+def _urgency(result: Result) -> tuple[bool, bool]:
+    return result.outcome is not Outcome.FAILED, result.level != "MUST"

@@ -1,112 +1,107 @@
 """Conformance reports for machines: JSON, JUnit XML and SARIF.
 
-Each is made from the results of `x402sim.suite` as plain dictionaries, with the keys
-`RESULT_KEYS` and `cases`. `conformance.schema.json` is the schema of the JSON report. What the
-target answered is in them: every report shows its text escaped (`printable_lines`).
+`conformance.schema.json` is the schema of the JSON report. What the target answered is in them:
+every report shows its text escaped (`printable_lines`).
 """
 
 from collections import Counter
-from typing import Any
+from typing import Any, TypeVar
 from xml.etree import ElementTree as ET
 
-from x402sim.report.causes import Results, cause, causes, failures
+import msgspec
+
+from x402sim.report.causes import Cause, cause, causes
+from x402sim.report.results import NOT_JUDGED, CaseResult, Outcome, Result, Results, failures
+from x402sim.spec.clauses import Level
 from x402sim.text.printable import printable, printable_lines
 from x402sim.version import VERSION
 
-OUTCOMES = ("passed", "failed", "skipped", "inconclusive", "observed")
-CASE_KEYS = (
-    *("title", "ground", "outcome", "expected", "actual", "reason", "exchange", "seconds"),
-)
-RESULT_KEYS = ("id", "level", "section", "rerun", "in_part", *CASE_KEYS)
 RAW = "payment as it was sent: "
 """How the line of an exchange begins that repeats a payment unchanged."""
 DEMANDS = "conformance/demands.md"
 """The page of all demands, in a checkout of this package."""
+Told = TypeVar("Told", Result, CaseResult)
 
 
-def summary(results: Results) -> dict[str, int]:
+def summary(results: Results) -> dict[Outcome, int]:
     """Count the results by outcome."""
-    counts = Counter(str(result["outcome"]) for result in results)
-    return {outcome: counts[outcome] for outcome in OUTCOMES}
+    counts = Counter(result.outcome for result in results)
+    return {outcome: counts[outcome] for outcome in Outcome}
 
 
-def readable(results: Results) -> list[dict[str, Any]]:
+def readable(results: Results) -> list[Result]:
     """Return the results with every text escaped, but for the newlines of the exchange."""
     return [
-        {**_escaped(result), "cases": [_escaped(case) for case in result.get("cases", ())]}
+        msgspec.structs.replace(_escaped(result), cases=tuple(map(_escaped, result.cases)))
         for result in results
     ]
 
 
-def _escaped(result: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: (printable_lines if key == "exchange" else printable)(value)
-        if isinstance(value, str)
-        else value
-        for key, value in result.items()
-    }
+def _escaped(told: Told) -> Told:
+    fields = msgspec.structs.asdict(told).items()
+    texts = {name: printable(value) for name, value in fields if type(value) is str}
+    return msgspec.structs.replace(told, **texts | {"exchange": printable_lines(told.exchange)})
 
 
-def counts_for_exit(level: str, strict: bool) -> bool:
+def counts_for_exit(level: Level, strict: bool) -> bool:
     """Tell whether an id counts for the exit code: MUST, and SHOULD if `strict`."""
     return level == "MUST" or (strict and level == "SHOULD")
 
 
-def verdict(results: Results, strict: bool = False) -> tuple[str, str]:
+def verdict(results: Results, strict: bool = False) -> tuple[Outcome, str]:
     """Return the verdict's outcome (passed, failed, inconclusive), and a sentence that says why.
 
     Only MUST counts, and SHOULD if `strict`; something must have been judged.
     """
     what = "MUST and SHOULD" if strict else "MUST"
-    counting = [each for each in results if counts_for_exit(each["level"], strict)]
+    counting = [each for each in results if counts_for_exit(each.level, strict)]
     of, every = summary(counting), summary(results)
-    if of["failed"]:
-        return "failed", f"Failed {what} clauses: {of['failed']}."
-    if of["inconclusive"]:
-        return "inconclusive", f"No verdict. Inconclusive {what} checks: {of['inconclusive']}."
+    if failed := of[Outcome.FAILED]:
+        return Outcome.FAILED, f"Failed {what} clauses: {failed}."
+    if unclear := of[Outcome.INCONCLUSIVE]:
+        return Outcome.INCONCLUSIVE, f"No verdict. Inconclusive {what} checks: {unclear}."
     asked = of if counting else every
-    rest = ", ".join(f"{asked[name]} {name}" for name in OUTCOMES if asked[name])
-    if asked["skipped"] + asked["inconclusive"] == sum(asked.values()):
-        return "inconclusive", f"No verdict: nothing could be checked ({rest})."
+    rest = ", ".join(f"{count} {outcome}" for outcome, count in asked.items() if count)
+    if sum(asked[outcome] for outcome in NOT_JUDGED) == sum(asked.values()):
+        return Outcome.INCONCLUSIVE, f"No verdict: nothing could be checked ({rest})."
     if not counting:
-        return "passed", f"No {what} clause was asked for ({rest})."
-    seen = f", {of['observed']} observed" if of["observed"] else ""
-    held = f"{of['passed']} held{seen}, {of['skipped']} skipped"
-    return "passed", f"No {what} clause failed: {held}."
+        return Outcome.PASSED, f"No {what} clause was asked for ({rest})."
+    seen = f", {of[Outcome.OBSERVED]} observed" if of[Outcome.OBSERVED] else ""
+    held = f"{of[Outcome.PASSED]} held{seen}, {of[Outcome.SKIPPED]} skipped"
+    return Outcome.PASSED, f"No {what} clause failed: {held}."
 
 
-def headline(result: dict[str, Any]) -> str:
+def headline(result: Result) -> str:
     """Return the outcome of an id with several cases, and in how many of them it was found.
 
     "failed (2 of 7 cases, 1 not judged)", or "passed (6 of 7 cases, 1 not judged)".
     """
-    outcome, cases = str(result["outcome"]), result.get("cases") or ()
-    alike = sum(case["outcome"] == outcome for case in cases)
+    outcome, cases = str(result.outcome), result.cases
+    alike = sum(case.outcome is result.outcome for case in cases)
     left = len(not_judged(result))
     if len(cases) < 2 or alike in (0, len(cases)):
         return outcome
     return f"{outcome} ({alike} of {len(cases)} cases{f', {left} not judged' if left else ''})"
 
 
-def not_judged(result: dict[str, Any]) -> list[dict[str, Any]]:
+def not_judged(result: Result) -> list[CaseResult]:
     """Return the cases of a judged id that were skipped, or could not be completed."""
-    if result["outcome"] not in ("passed", "failed", "observed"):
+    if result.outcome in NOT_JUDGED:
         return []
-    return [case for case in result["cases"] if case["outcome"] in ("skipped", "inconclusive")]
+    return [case for case in result.cases if case.outcome in NOT_JUDGED]
 
 
-def told(case: dict[str, Any]) -> list[str]:
+def told(case: CaseResult | Result) -> list[str]:
     """Return the ground of a case in lines: its sentences in quotation marks, then why."""
-    ground = case.get("ground")
-    if not ground:
+    ground = case.ground
+    if ground is None:
         return []
-    quoted = [f"{each['section']}: “{each['text']}”" for each in ground["sentences"]]
-    return [f"{ground['kind']}:", *quoted, *filter(None, [ground["why"]])]
+    return [f"{ground.kind}:", *map(str, ground.sentences), *filter(None, [ground.why])]
 
 
-def grounds(result: dict[str, Any]) -> list[str]:
+def grounds(result: Result) -> list[str]:
     """Return the grounds of all cases of an id in lines, each once."""
-    every = [told(case) for case in result["cases"]] or [told(result)]
+    every = [told(case) for case in result.cases] or [told(result)]
     return list(dict.fromkeys("\n".join(lines) for lines in every if lines))
 
 
@@ -119,19 +114,22 @@ def as_json(target: str, started: str, results: Results) -> dict[str, Any]:
         "target": target,
         "started": started,
         "summary": summary(results),
-        "causes": found,
-        "results": [_as_json(each, first.get(each["id"], "")) for each in results],
+        "causes": msgspec.to_builtins(found),
+        "results": [_as_json(each, first.get(each.id, "")) for each in results],
     }
 
 
-def _first(found: Results) -> dict[str, str]:
+def _first(found: list[Cause]) -> dict[str, str]:
     """Return the ids that follow from another, each with that one."""
-    return {each: cause["id"] for cause in found for each in cause["follows"]}
+    return {each: cause.id for cause in found for each in cause.follows}
 
 
-def _as_json(result: dict[str, Any], like: str) -> dict[str, Any]:
-    cases = [{key: case[key] for key in CASE_KEYS} for case in result["cases"]]
-    return {**{key: result[key] for key in RESULT_KEYS}, "like": like, "cases": cases}
+def _as_json(result: Result, like: str) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(result)
+    cases = plain.pop("cases")
+    for case in cases:
+        del case["has_begun"]
+    return {**plain, "like": like, "cases": cases}
 
 
 def as_junit(target: str, started: str, results: Results, *, strict: bool = False) -> bytes:
@@ -144,8 +142,8 @@ def as_junit(target: str, started: str, results: Results, *, strict: bool = Fals
     results = readable(results)
     first = _first(causes(results))
     root = ET.Element("testsuites", {"name": "x402sim conformance", **_numbers(results, strict)})
-    for section in sorted({str(result["section"]) for result in results}):
-        mine = [result for result in results if result["section"] == section]
+    for section in sorted({result.section for result in results}):
+        mine = [result for result in results if result.section == section]
         about = {
             "name": f"section {section}",
             "hostname": printable(target),
@@ -154,7 +152,7 @@ def as_junit(target: str, started: str, results: Results, *, strict: bool = Fals
         }
         suite = ET.SubElement(root, "testsuite", {**about, **_numbers(mine, strict)})
         for result in mine:
-            _case(suite, result, strict, first.get(str(result["id"]), ""))
+            _case(suite, result, strict, first.get(result.id, ""))
     ET.indent(root)
     document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return document + b"\n"
@@ -166,69 +164,67 @@ def _numbers(results: Results, strict: bool) -> dict[str, str]:
         "tests": str(len(results)),
         "failures": str(kinds["failure"]),
         "errors": str(kinds["error"]),
-        "time": f"{sum(float(result['seconds']) for result in results):.3f}",
+        "time": f"{sum(result.seconds for result in results):.3f}",
     }
 
 
-def _junit_kind(result: dict[str, Any], strict: bool) -> str:
+def _junit_kind(result: Result, strict: bool) -> str:
     """Return the element that an id becomes in JUnit; empty if it passed."""
-    if result["outcome"] == "passed":
+    if result.outcome is Outcome.PASSED:
         return ""
-    if not counts_for_exit(result["level"], strict):
+    if not counts_for_exit(result.level, strict):
         return "skipped"
-    return {"failed": "failure", "inconclusive": "error"}.get(result["outcome"], "skipped")
+    kinds = {Outcome.FAILED: "failure", Outcome.INCONCLUSIVE: "error"}
+    return kinds.get(result.outcome, "skipped")
 
 
-def _case(suite: ET.Element, result: dict[str, Any], strict: bool, like: str) -> None:
+def _case(suite: ET.Element, result: Result, strict: bool, like: str) -> None:
     case = ET.SubElement(
         suite,
         "testcase",
-        name=str(result["id"]),
-        classname=f"conformance.section_{str(result['section']).replace('.', '_')}",
-        time=f"{float(result['seconds']):.3f}",
+        name=result.id,
+        classname=f"conformance.section_{result.section.replace('.', '_')}",
+        time=f"{result.seconds:.3f}",
     )
-    detail = f"expected {result['expected']}, got {result['actual']}"
+    detail = f"expected {result.expected}, got {result.actual}"
     detail = f"like {like}: {detail}" if like else detail
-    uncounted = f"{result['outcome']} {result['level']} (does not count without --strict): "
-    match result["outcome"], _junit_kind(result, strict):
-        case "failed", "failure":
-            failure = ET.SubElement(case, "failure", message=detail, type=str(result["level"]))
+    uncounted = f"{result.outcome} {result.level} (does not count without --strict): "
+    match result.outcome, _junit_kind(result, strict):
+        case Outcome.FAILED, "failure":
+            failure = ET.SubElement(case, "failure", message=detail, type=result.level)
             failure.text = explained(result)
-        case "failed", _:
+        case Outcome.FAILED, _:
             ET.SubElement(case, "skipped", message=uncounted + detail)
             ET.SubElement(case, "system-out").text = explained(result)
-        case "inconclusive", "error":
-            ET.SubElement(case, "error", message=str(result["reason"]), type="inconclusive")
-        case "inconclusive", _:
-            ET.SubElement(case, "skipped", message=uncounted + str(result["reason"]))
-        case "skipped", _:
-            ET.SubElement(case, "skipped", message=str(result["reason"]))
-        case "observed", _:
-            ET.SubElement(case, "skipped", message=f"observed: {result['actual']}")
-        case _:
-            assert result["outcome"] == "passed"
-            if left := not_judged(result):
-                ET.SubElement(case, "system-out").text = "\n".join(
-                    [headline(result), *left_out(left)]
-                )
+        case Outcome.INCONCLUSIVE, "error":
+            ET.SubElement(case, "error", message=result.reason, type="inconclusive")
+        case Outcome.INCONCLUSIVE, _:
+            ET.SubElement(case, "skipped", message=uncounted + result.reason)
+        case Outcome.SKIPPED, _:
+            ET.SubElement(case, "skipped", message=result.reason)
+        case Outcome.OBSERVED, _:
+            ET.SubElement(case, "skipped", message=f"observed: {result.actual}")
+        case Outcome.PASSED, _:
+            if left := left_out(not_judged(result)):
+                ET.SubElement(case, "system-out").text = "\n".join([headline(result), *left])
 
 
-def left_out(cases: Results) -> list[str]:
+def left_out(cases: list[CaseResult]) -> list[str]:
     """Return the cases that were not judged in lines, each with its reason."""
-    return [f"not judged: {case['title'].rstrip('.')}: {case['reason']}" for case in cases]
+    return [f"not judged: {case.title.rstrip('.')}: {case.reason}" for case in cases]
 
 
-def explained(result: dict[str, Any]) -> str:
+def explained(result: Result) -> str:
     """Return a failure in full: its cases, their exchanges, the command that repeats them."""
-    parts = [f"{result['id']} ({result['level']}): {headline(result)}", f"cause: {cause(result)}"]
+    parts = [f"{result.id} ({result.level}): {headline(result)}", f"cause: {cause(result)}"]
     for case in failures(result):
-        parts += ["", case["title"], *told(case)]
-        parts += [f"expected: {case['expected']}", f"actual:   {case['actual']}"]
-        if case["exchange"]:
-            parts += ["", case["exchange"]]
+        parts += ["", case.title, *told(case)]
+        parts += [f"expected: {case.expected}", f"actual:   {case.actual}"]
+        if case.exchange:
+            parts += ["", case.exchange]
     if left := not_judged(result):
         parts += ["", *left_out(left)]
-    return "\n".join([*parts, "", f"run it again: {result['rerun']}"])
+    return "\n".join([*parts, "", f"run it again: {result.rerun}"])
 
 
 _SARIF_LEVELS = {"MUST": "error", "SHOULD": "warning", "MAY": "note"}
@@ -242,31 +238,15 @@ def as_sarif(target: str, results: Results, demands: str = "") -> dict[str, Any]
     """
     results = readable(results)
     lines = {line: number for number, line in enumerate(demands.splitlines(), start=1)}
-    rules = [
-        {
-            "id": result["id"],
-            "name": result["id"],
-            "shortDescription": {"text": result["title"]},
-            "help": {"text": "\n\n".join(grounds(result)) or result["title"]},
-            "defaultConfiguration": {"level": _SARIF_LEVELS[result["level"]]},
-            "properties": {
-                "section": result["section"],
-                "level": result["level"],
-                "ground": _kind(result),
-                "tags": [result["level"], _kind(result)],
-            },
-        }
-        for result in results
-    ]
     found = [
-        _sarif_result(number, target, result, lines.get(f"### {result['id']}", 1))
+        _sarif_result(number, target, result, lines.get(f"### {result.id}", 1))
         for number, result in enumerate(results)
-        if result["outcome"] in ("failed", "inconclusive")
+        if result.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)
     ]
     driver = {
         "name": "x402sim conformance",
         "version": VERSION,
-        "rules": rules,
+        "rules": [_sarif_rule(result) for result in results],
     }
     return {
         "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
@@ -275,19 +255,31 @@ def as_sarif(target: str, results: Results, demands: str = "") -> dict[str, Any]
     }
 
 
-def _kind(result: dict[str, Any]) -> str:
-    ground = result.get("ground")
-    return str(ground["kind"]) if ground else "unknown"
-
-
-def _sarif_result(number: int, target: str, result: dict[str, Any], line: int) -> dict[str, Any]:
-    failed = result["outcome"] == "failed"
+def _sarif_rule(result: Result) -> dict[str, Any]:
+    kind = str(result.ground.kind) if result.ground else "unknown"
     return {
-        "ruleId": result["id"],
+        "id": result.id,
+        "name": result.id,
+        "shortDescription": {"text": result.title},
+        "help": {"text": "\n\n".join(grounds(result)) or result.title},
+        "defaultConfiguration": {"level": _SARIF_LEVELS[result.level]},
+        "properties": {
+            "section": result.section,
+            "level": result.level,
+            "ground": kind,
+            "tags": [result.level, kind],
+        },
+    }
+
+
+def _sarif_result(number: int, target: str, result: Result, line: int) -> dict[str, Any]:
+    failed = result.outcome is Outcome.FAILED
+    return {
+        "ruleId": result.id,
         "ruleIndex": number,
         "kind": "fail" if failed else "open",
-        "level": _SARIF_LEVELS[result["level"]] if failed else "none",
-        "message": {"text": explained(result) if failed else f"inconclusive: {result['reason']}"},
+        "level": _SARIF_LEVELS[result.level] if failed else "none",
+        "message": {"text": explained(result) if failed else f"inconclusive: {result.reason}"},
         "locations": [
             {
                 "physicalLocation": {
@@ -297,5 +289,5 @@ def _sarif_result(number: int, target: str, result: dict[str, Any], line: int) -
                 "logicalLocations": [{"fullyQualifiedName": target, "kind": "resource"}],
             }
         ],
-        "partialFingerprints": {"check/v1": result["id"]},
+        "partialFingerprints": {"check/v1": result.id},
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
 
-from x402sim.spec.ground import Ground, Kind, derived, explicit, ours, silent
+from x402sim.spec.ground import Ground, Kind, read_ground
 
 Level = Literal["MUST", "SHOULD", "MAY"]
 
@@ -46,19 +46,8 @@ class Clause:
 def _read(document: str) -> Iterator[Clause]:
     """Yield the clauses of `clauses.md`; raises `ValueError` for a sentence that is not there."""
     for part in document.split("\n## ")[1:]:
-        clause_id, text, kept_by, *lines = part.strip().splitlines()
-        names = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
-        how, _, why = lines[-1].partition(": ")  # an explicit ground ends with a sentence
-        match how:
-            case "so":
-                ground = derived(*names, step=why)
-            case "because":
-                ground = ours(why, *names)
-            case "open":
-                ground = silent(*names)
-            case _:
-                ground = explicit(*names)
-        yield Clause(clause_id, text, kept_by.removeprefix("kept by "), ground)
+        clause_id, text, kept_by, ground = part.split("\n", 3)
+        yield Clause(clause_id, text, kept_by.removeprefix("kept by "), read_ground(ground))
 
 
 CLAUSES: tuple[Clause, ...] = tuple(

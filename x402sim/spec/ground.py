@@ -28,7 +28,14 @@ BINDING = (Kind.EXPLICIT, Kind.DERIVED)
 """The kinds of grounds on which a demand can be a MUST."""
 
 
-_WHY = {Kind.EXPLICIT: "", Kind.DERIVED: "so: ", Kind.OURS: "because: ", Kind.SILENT: ""}
+_KINDS = {"": Kind.EXPLICIT, "so": Kind.DERIVED, "because": Kind.OURS, "open": Kind.SILENT}
+"""The word before the reason, where a ground is written down."""
+_WANTED = {
+    Kind.EXPLICIT: "an explicit ground names the sentences that state the demand",
+    Kind.DERIVED: "a derived ground names its sentences, and the step from them",
+    Kind.OURS: "a demand of the kit says why it is made",
+    Kind.SILENT: "an observation names the sentences that leave it open, or says why",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,46 +52,31 @@ class Ground:
     @property
     def told(self) -> tuple[str, ...]:
         """The sentences in quotation marks, each with its section, and then why."""
-        why = (f"{_WHY[self.kind]}{self.why}",) if self.why else ()
-        return (*(str(each) for each in self.sentences), *why)
+        word = {Kind.DERIVED: "so: ", Kind.OURS: "because: "}.get(self.kind, "")
+        return (*map(str, self.sentences), *([word + self.why] if self.why else ()))
 
 
-def explicit(*names: str) -> Ground:
-    """Return the ground of a demand that the named sentences state.
+def read_ground(text: str) -> Ground:
+    """Return the ground that a text tells: the sentences of the specification, and then why.
 
-    A name is a section and the sentence's opening words: "4.2: No valid proof of payment".
-    Raises `ValueError` without a name, and for one that is unknown or ambiguous.
+    A sentence is a line with its section and opening words, "- 4.2: No valid proof of payment".
+    If the demand only follows from them, "so: " and the step come next. "because: " and the reason
+    make it a demand of the kit, to which they are related; "open" says that they leave it open.
+
+    Raises `ValueError` for a sentence that is unknown or ambiguous, and if anything is missing.
     """
-    if not names:
-        raise ValueError("an explicit ground names the sentences that state the demand")
-    return Ground(Kind.EXPLICIT, tuple(map(sentence, names)))
-
-
-def derived(*names: str, step: str) -> Ground:
-    """Return the ground of a demand that follows from the named sentences; `step` says how.
-
-    Raises `ValueError` as `explicit` does, and without a step.
-    """
-    if not names or not step:
-        raise ValueError("a derived ground names its sentences, and the step from them")
-    return Ground(Kind.DERIVED, tuple(map(sentence, names)), step)
-
-
-def ours(why: str, *names: str) -> Ground:
-    """Return the ground of a demand of the kit; `names` are sentences it is related to.
-
-    Raises `ValueError` without a reason.
-    """
-    if not why:
-        raise ValueError("a demand of the kit says why it is made")
-    return Ground(Kind.OURS, tuple(map(sentence, names)), why)
-
-
-def silent(*names: str, why: str = "") -> Ground:
-    """Return the ground of an observation; `names` are the sentences that leave it open.
-
-    Raises `ValueError` with neither a sentence nor a reason.
-    """
-    if not names and not why:
-        raise ValueError("an observation names the sentences that leave it open, or says why")
-    return Ground(Kind.SILENT, tuple(map(sentence, names)), why)
+    lines = [line.strip() for line in text.strip().splitlines()]
+    names = [line.removeprefix("- ") for line in lines if line.startswith("- ")]
+    word, _, why = " ".join(lines[len(names) :]).partition(":")
+    if word not in _KINDS:
+        raise ValueError(f"after its sentences, a ground says so, because or open, not {word!r}")
+    kind = _KINDS[word]
+    is_whole = {
+        Kind.EXPLICIT: bool(names),
+        Kind.DERIVED: bool(names and why),
+        Kind.OURS: bool(why),
+        Kind.SILENT: bool(names or why),
+    }
+    if not is_whole[kind]:
+        raise ValueError(_WANTED[kind])
+    return Ground(kind, tuple(map(sentence, names)), why.strip())

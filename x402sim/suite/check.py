@@ -7,13 +7,13 @@ is a level that the check's ground does not support.
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from inspect import cleandoc
 
-from x402sim.spec.clauses import CLAUSES, LEVELS
-from x402sim.spec.ground import BINDING, Ground, Kind
+from x402sim.spec.clauses import CLAUSES, LEVELS, Level
+from x402sim.spec.ground import BINDING, Ground, Kind, read_ground
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
-from x402sim.suite.verdict import Level
 from x402sim.text.suggest import unknown
 
 DOCUMENT = "spec"
@@ -108,47 +108,43 @@ def check(
     baseline: str | None = None,
     level: Level | None = None,
     waits: Waits | None = None,
-    ground: Ground | None = None,
+    ground: str = "",
 ) -> Callable[[Case], Check]:
-    """Make a check of `async def case(probe)`; its docstring is the case's title.
+    """Make a check of `async def case(probe)`; its docstring is the case's title, and its ground.
 
     `clause` is an id of spec/clauses.md; of a demand that is not the specification's, it may be
     any section/slug. `needs` are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts
     payments of the quote's price, and `deposits` tokens in session deposits. `waits` gives the
     seconds that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
     longer than `PATIENCE_S`, only with --patient. A check that demands a
-    refusal names its `baseline`, a value of `Baseline`. `ground` says where the demand
-    comes from; without it, it is the clause's. The document of the id follows from it: "spec" if
+    refusal names its `baseline`, a value of `Baseline`. The ground says where the demand
+    comes from, in the words of `read_ground`: it is the docstring's last paragraph, `ground` where
+    several cases have the same, or the clause's. The document of the id follows from it: "spec" if
     it is explicit or derived, "kit" if it is ours, and "silent" ones observe. The `level` is the
     highest that the ground supports, or a lower one: only what the specification demands is a MUST.
 
     Raises `ValueError` for an unknown clause, need or baseline, for a level above its ground, and
     for a case without a docstring.
     """
-    known = _CLAUSES.get(clause)
-    demand = ground or (known.ground if known else None)
-    if demand is None or (known is None and demand.kind in BINDING):
-        said = unknown("clause", clause, _near(clause))
-        raise ValueError(f"{said}; a demand of our own gives its ground: ground=ours(...)")
-    check_id = f"{DOCUMENTS[demand.kind]}/{clause}"
-    where, highest = f"check {check_id}", LEVELS[demand.kind]
-    if level is not None and _ORDER.index(level) > _ORDER.index(highest):
-        raise ValueError(f"{where}: its ground is {demand.kind}, so it is no {level}")
-    wanted = parse_needs(needs, where)
-    for need in wanted:
-        if need not in HOW_TO_PROVIDE:
-            raise ValueError(f"{where}: {unknown('need of a check', need, HOW_TO_PROVIDE)}")
-    if baseline is not None and baseline not in list(Baseline):
-        raise ValueError(f"{where}: {unknown('baseline', baseline, list(Baseline))}")
 
     def make(case: Case) -> Check:
-        if not case.__doc__:
-            raise ValueError(f"{where}: {case} has no docstring; it is the case's title")
+        title, own = _title_and_ground(case)
+        demand = _ground(clause, own or ground)
+        check_id = f"{DOCUMENTS[demand.kind]}/{clause}"
+        where, highest = f"check {check_id}", LEVELS[demand.kind]
+        if level is not None and _ORDER.index(level) > _ORDER.index(highest):
+            raise ValueError(f"{where}: its ground is {demand.kind}, so it is no {level}")
+        wanted = parse_needs(needs, where)
+        for need in wanted:
+            if need not in HOW_TO_PROVIDE:
+                raise ValueError(f"{where}: {unknown('need of a check', need, HOW_TO_PROVIDE)}")
+        if baseline is not None and baseline not in list(Baseline):
+            raise ValueError(f"{where}: {unknown('baseline', baseline, list(Baseline))}")
         return Check(
             id=check_id,
             level=level or highest,
             ground=demand,
-            title=" ".join(case.__doc__.split()),
+            title=title,
             needs=wanted,
             pays=pays,
             deposits=deposits,
@@ -158,6 +154,26 @@ def check(
         )
 
     return make
+
+
+def _title_and_ground(case: Case) -> tuple[str, str]:
+    """Return a case's title, and the paragraph after it that tells the ground; empty without it."""
+    if not case.__doc__:
+        raise ValueError(f"{case} has no docstring; it is the case's title")
+    title, _, last = cleandoc(case.__doc__).rpartition("\n\n")
+    if not last.startswith(("- ", "because: ", "open: ")):
+        title, last = case.__doc__, ""
+    return " ".join(title.split()), last
+
+
+def _ground(clause: str, told: str) -> Ground:
+    """Return the ground of a demand: the one that is told, or else its clause's."""
+    known = _CLAUSES.get(clause)
+    ground = read_ground(told) if told else known.ground if known else None
+    if ground is None or (known is None and ground.kind in BINDING):
+        said = unknown("clause", clause, _near(clause))
+        raise ValueError(f'{said}; a demand of our own gives its ground, as in "because: ..."')
+    return ground
 
 
 def _near(clause: str) -> list[str]:

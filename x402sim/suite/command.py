@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -17,6 +16,7 @@ from rich.markup import escape
 from x402sim.clock import Clock, stopwatch
 from x402sim.protocol.refusals import Refusal
 from x402sim.report import conformance as report
+from x402sim.report.results import Outcome, Result
 from x402sim.spec.folder import folder
 from x402sim.suite import one_step, printing, target as targets
 from x402sim.suite.check import DEMANDS, DOCUMENT, DOCUMENTS, Check
@@ -25,7 +25,7 @@ from x402sim.suite.plan import is_left
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import NotReady, reach
 from x402sim.suite.setting import Options
-from x402sim.suite.verdict import Outcome, Result, lacking, not_in_full
+from x402sim.suite.verdict import lacking, not_in_full
 from x402sim.text.printable import printable
 from x402sim.text.suggest import unknown
 
@@ -58,7 +58,7 @@ def find_target(name: str) -> targets.Target:
     if not file.is_file():
         if name.endswith(".toml") or "/" in name:
             raise ValueError(
-                f"--target: there is no file {name!r}; `target init URL --out DEMANDS` writes one"
+                f"--target: there is no file {name!r}; `target init URL --out FILE` writes one"
             )
         raise ValueError(
             f"--target: {unknown('target', name, shipped)}, or the path of a TOML file"
@@ -184,13 +184,13 @@ def completed(results: list[Result], checks: list[Check], rerun: str) -> list[Re
 def conclude(results: list[Result], strict: bool) -> int:
     """Return the exit code of these results."""
     codes = {Outcome.PASSED: HELD, Outcome.FAILED: FOUND_SOMETHING}
-    return codes.get(printing.verdict(results, strict)[0], NO_VERDICT)
+    return codes.get(report.verdict(results, strict)[0], NO_VERDICT)
 
 
 def require_places(wanted: Wanted) -> None:
     """Raise `ValueError` unless every report can be written where it is wanted."""
     if [str(file) for file in wanted.files.values()].count(STDOUT) > 1:
-        raise ValueError("- means stdout, which takes one report only: give the others a DEMANDS")
+        raise ValueError("- means stdout, which takes one report only: give the others a FILE")
     for kind, file in wanted.files.items():
         if str(file) == STDOUT:
             continue
@@ -204,29 +204,28 @@ def require_places(wanted: Wanted) -> None:
 
 def write(options: Options, started: str, results: list[Result], wanted: Wanted) -> None:
     """Write the report files that are wanted; raises `OSError`."""
-    plain: list[dict[str, Any]] = [msgspec.to_builtins(result) for result in results]
     for kind, file in wanted.files.items():
-        text = _as(kind, options.base_url, started, plain, wanted.strict)
+        text = _as(kind, options.base_url, started, results, wanted.strict)
         if str(file) == STDOUT:
             sys.stdout.write(text)
         else:
             file.write_text(text, encoding="utf-8")
 
 
-def _as(kind: str, url: str, started: str, plain: list[dict[str, Any]], strict: bool) -> str:
+def _as(kind: str, url: str, started: str, results: list[Result], strict: bool) -> str:
     """Return a report of one kind as text."""
     match kind:
         case "json":
-            return json.dumps(report.as_json(url, started, plain), indent=2) + "\n"
+            return json.dumps(report.as_json(url, started, results), indent=2) + "\n"
         case "junit":
-            return report.as_junit(url, started, plain, strict=strict).decode()
+            return report.as_junit(url, started, results, strict=strict).decode()
         case "sarif":
             demands = (folder() / DEMANDS).read_text(encoding="utf-8")
-            return json.dumps(report.as_sarif(url, plain, demands), indent=2) + "\n"
+            return json.dumps(report.as_sarif(url, results, demands), indent=2) + "\n"
         case _:
             from x402sim.report.conformance_html import page
 
-            return page(url, started, plain, strict=strict)
+            return page(url, started, results, strict=strict)
 
 
 def play(options: Options, wanted: Wanted) -> int:

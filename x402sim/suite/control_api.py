@@ -5,11 +5,13 @@ read through a node's JSON-RPC.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx
 import msgspec
+from msgspec.structs import replace
 
 from x402sim.clock import Clock
 from x402sim.journal import Entry
@@ -21,11 +23,20 @@ from x402sim.suite.expect import expect
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive, Skipped
 from x402sim.world.control.client import ControlClient, ControlError
-from x402sim.world.control.messages import ExplorerQuery, Who
+from x402sim.world.control.messages import ExplorerQuery, Transfer
+from x402sim.world.transport.faults import Fault, value_of
 
 T = TypeVar("T")
 NOBODY = "0x" + "00" * 20
 """The sender of minted tokens."""
+VERIFY = partial(Fault, victim="facilitator", path="/verify")
+SETTLE = partial(Fault, victim="facilitator", path="/settle")
+"""Make a fault of a verification, or of a settlement."""
+NOT_SETTLED = (
+    '{"x402Version":1,"event":"payment.failed","network":"cronos-testnet",'
+    '"timestamp":"2026-01-01T00:00:00.000Z","error":"Transaction failed on-chain"}'
+)
+"""What the facilitator answers to a settlement that has failed."""
 
 HOLD_S = 0.5
 """How long the facilitator's answers are held back, so that concurrent requests meet."""
@@ -42,7 +53,7 @@ class ControlApi:
     def __init__(self, setting: Setting, lasting: set[str]) -> None:
         self._setting, self._lasting = setting, lasting
         self._mine: set[str] = set()
-        self._faults: list[dict[str, Any]] = []
+        self._faults: list[Fault] = []
         self._is_cleared = False
         self.changed_world = False
 
@@ -77,22 +88,22 @@ class ControlApi:
             raise Skipped("it needs the world around the target: give --world")
         return self._setting.control
 
-    async def fault(self, fault: dict[str, Any], *, of: Wallet | None = None) -> None:
+    async def fault(self, fault: Fault, *, of: Wallet | None = None) -> None:
         """Inject a fault, which the engine clears after the check.
 
         `of` is the payer whose payments it strikes. Without it, one of the facilitator also
         strikes a refund that the target sends meanwhile, for a check that runs beside this one.
         """
-        fault = fault if of is None else {**fault, "contains": of.address}
+        fault = fault if of is None else replace(fault, contains=of.address)
         self._faults = [*([] if self._is_cleared else self._faults), fault]
         self._is_cleared = False
-        await self.post("faults", fault)
+        await self.post("faults", msgspec.to_builtins(fault))
 
     async def hold(self, payer: Wallet, seconds: float = HOLD_S) -> None:
         """Hold back the facilitator's answers about a payer; without a world, nothing."""
         if self.exists:
-            late = {"victim": "facilitator", "does": "delay answer", "seconds": seconds}
-            await self.fault({**late, "times": None}, of=payer)
+            late = Fault(victim="facilitator", does="delay answer", seconds=seconds, times=None)
+            await self.fault(late, of=payer)
 
     async def watch(self, payer: Wallet) -> None:
         """Have the world note when its facilitator is asked about a payer, who pays only once.
@@ -100,21 +111,23 @@ class ControlApi:
         The note is a fault that delays one answer by a millisecond. If nobody asks, it stays until
         faults are cleared.
         """
-        noted = {"victim": "facilitator", "does": "delay answer", "seconds": 0.001}
-        await self._request("POST", "faults", {**noted, "contains": payer.address})
+        noted = Fault(
+            victim="facilitator", does="delay answer", seconds=0.001, contains=payer.address
+        )
+        await self._asked(self._client().fault(noted))
 
     async def was_asked_about(self, payer: Wallet) -> bool:
         """Tell whether the facilitator was asked about a payer since `watch`."""
         return all(each["contains"] != payer.address for each in await self.get("faults"))
 
-    async def lasting_fault(self, fault: dict[str, Any], of: str) -> None:
+    async def lasting_fault(self, fault: Fault, of: str) -> None:
         """Inject a fault for requests that contain a text; it stays while the check waits.
 
         No other check may send that text.
         """
         self._lasting.add(of)
         self._mine.add(of)
-        await self.fault({**fault, "contains": of})
+        await self.fault(replace(fault, contains=of))
 
     async def clear_faults(self) -> None:
         """Remove every fault, but the lasting ones of other checks."""
@@ -129,25 +142,27 @@ class ControlApi:
             return ""
         return "\n".join(map(_told, self._faults))
 
-    async def transfers(self, payer: Wallet) -> list[dict[str, Any]]:
+    async def transfers(self, payer: Wallet) -> list[Transfer]:
         """Return a payer's transfers on the world's ledger."""
-        return [each for each in await self._ledger(payer) if each["sender"] == payer.address]
+        return [each for each in await self._ledger(payer) if each.sender == payer.address]
+
+    async def payments_base(self, payer: Wallet) -> list[int]:
+        """Return the amounts of a payer's transfers, in base units."""
+        return [int(each.amount_base) for each in await self.transfers(payer)]
 
     async def received(self, payer: Wallet) -> list[int]:
         """Return what others have transferred to a payer, in base units; mints do not count."""
         givers = (NOBODY, payer.address)
-        found = [each for each in await self._ledger(payer) if each["to"] == payer.address]
-        return [int(each["amountBase"]) for each in found if each["sender"] not in givers]
+        found = [each for each in await self._ledger(payer) if each.to == payer.address]
+        return [int(each.amount_base) for each in found if each.sender not in givers]
 
-    async def _ledger(self, payer: Wallet) -> list[dict[str, Any]]:
-        found = await self._asked(self._client().transfers(payer.address))
-        listed: list[dict[str, Any]] = msgspec.to_builtins(found)
-        return listed
+    async def _ledger(self, payer: Wallet) -> list[Transfer]:
+        return await self._asked(self._client().transfers(payer.address))
 
     async def expect_payments(self, payer: Wallet, *amounts_base: int) -> None:
         """Fail unless the payer made exactly these payments; without a world, check nothing."""
         if self.exists:
-            moved = [int(each["amountBase"]) for each in await self.transfers(payer)]
+            moved = await self.payments_base(payer)
             expect("payments of the payer, on the ledger", moved, list(amounts_base))
 
     async def cached_entitlements(self) -> int:
@@ -159,8 +174,7 @@ class ControlApi:
 
     async def next_event(self) -> int:
         """Return the number of the next event in the world's journal."""
-        who: Who = await self._request("GET", "who", kind=Who)
-        return who.journal
+        return (await self._asked(self._client().who())).journal
 
     async def journal(self, since: int) -> list[Entry]:
         """Return the entries of the world's journal from number `since` on, oldest first."""
@@ -172,10 +186,15 @@ class ControlApi:
         found = await self._request("GET", asked, kind=list[ExplorerQuery])
         return [(each.tx_hash, each.at / 1000) for each in found]
 
-    async def first_queries(self, tx_hashes: Iterable[str], since_s: float = 0) -> dict[str, float]:
-        """Return when the explorer was first asked for each of these, if it was (Unix seconds)."""
-        times = dict(reversed(await self.queries(since_s)))
-        return {tx_hash: times[tx_hash] for tx_hash in tx_hashes if tx_hash in times}
+    async def first_queries(
+        self, tx_hashes: Collection[str], since_s: float = 0
+    ) -> dict[str, float]:
+        """Return when the explorer was first asked for each of these, the first one first."""
+        found: dict[str, float] = {}
+        for asked, time_s in await self.queries(since_s):
+            if asked in tx_hashes and time_s >= since_s:
+                found.setdefault(asked, time_s)
+        return found
 
     async def advance(self, seconds: float) -> None:
         """Advance the target's clock."""
@@ -187,14 +206,14 @@ class ControlApi:
             raise Inconclusive(f"the target's clock was not advanced: {error}") from error
 
 
-def _told(fault: dict[str, Any]) -> str:
+def _told(fault: Fault) -> str:
     """Return a fault in one line."""
-    place = f"the world's {fault['victim']}{fault.get('path', '')}"
-    if fault["does"] != "answer":
-        return f"{place}: {fault['does']}"
-    done = ", after the work was done" if fault.get("work_done") else ""
-    said = redact.cut(str(fault.get("body", "")), 300) or "without a body"
-    return f"{place} answered {fault.get('status', 500)} {said}{done}"
+    place = f"the world's {fault.victim}{fault.path}"
+    if fault.does != "answer":
+        return f"{place}: {fault.does}"
+    done = ", after the work was done" if value_of(fault, "work_done") else ""
+    said = redact.cut(value_of(fault, "body"), 300) or "without a body"
+    return f"{place} answered {value_of(fault, 'status')} {said}{done}"
 
 
 TX_HASH = re.compile(r"0x[0-9a-fA-F]{64}")
@@ -221,24 +240,23 @@ class ChainView:
 
     async def mined(self, paid: Paid) -> dict[str, Any] | None:
         """Return the chain's receipt of a payment's transaction; None if there is none."""
-        found: list[dict[str, Any]] = []
-
-        async def is_known() -> bool:
-            receipt = await self.call("eth_getTransactionReceipt", tx_hash)
-            found.extend([receipt] if receipt else [])
-            return bool(receipt)
-
         tx_hash = paid.receipt.at(self._setting.target.receipt.tx_hash)
-        is_hash = isinstance(tx_hash, str) and TX_HASH.fullmatch(tx_hash)
-        return found[0] if is_hash and await eventually(self._setting.clock, is_known) else None
+        if not isinstance(tx_hash, str) or not TX_HASH.fullmatch(tx_hash):
+            return None
+        look = partial(self.call, "eth_getTransactionReceipt", tx_hash)
+        return await eventually(self._setting.clock, look) or None
 
 
 async def eventually(
-    clock: Clock, holds: Callable[[], Awaitable[bool]], within_s: float = 1
-) -> bool:
-    """Tell whether a condition becomes true within a time, in eleven tries."""
+    clock: Clock,
+    look: Callable[[], Awaitable[T]],
+    holds: Callable[[T], bool] = bool,
+    *,
+    within_s: float = 1,
+) -> T:
+    """Return what is seen as soon as it `holds`, or in the last of eleven tries within a time."""
     for _ in range(10):
-        if await holds():
-            return True
+        if holds(seen := await look()):
+            return seen
         await clock.sleep(within_s / 10)
-    return await holds()
+    return await look()

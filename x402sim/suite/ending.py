@@ -7,7 +7,6 @@ such as expiresAt, is taken for it.
 
 import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +15,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base
 from x402sim.suite.answers import OpenSession
 from x402sim.suite.expect import expect, expect_served
+from x402sim.suite.places import filled, walk
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Skipped
@@ -130,8 +130,7 @@ async def expect_refunded(
     async def received() -> dict[str, int]:
         return {it: sum(await probe.world.received(payer)) for it, payer in payers.items()}
 
-    async def are_there() -> bool:
-        found = await received()
+    def are_there(found: dict[str, int]) -> bool:
         return all(found[payer] >= wanted[payer] for payer in wanted)
 
     is_known, left_s = probe.target.sessions.refund_within_s > 0, within_s(probe.setting)
@@ -140,8 +139,7 @@ async def expect_refunded(
     if is_in_trouble:  # a second attempt may come although the first has succeeded
         await probe.wait(SOON_S)
         left_s += (left_s if probe.setting.options.patient else 0) - SOON_S
-    await probe.eventually(are_there, left_s)
-    found = await received()
+    found = await probe.eventually(received, left_s, are_there)
     is_long = probe.setting.options.patient and left_s >= LONG_S
     is_due = (is_known and not is_in_trouble) or is_long or probe.setting.advance is not None
     for payer, base in wanted.items():
@@ -149,7 +147,7 @@ async def expect_refunded(
             deposit = next(it for it in endings if it.session.paid.payer.address == payer)
             show = deposit.session.paid.receipt.show
             expect("refunds of one payer in all, on the ledger", found[payer], base, show)
-    if any(found[payer] < base for payer, base in wanted.items()):
+    if not are_there(found):
         raise Skipped(
             f"{left_s:.0f} s after the end a refund had not come, and how late it may be is not "
             "known: set sessions.refund_within_s, and give --patient"
@@ -168,26 +166,18 @@ async def told_end_s(probe: Probe, session: OpenSession) -> float | None:
     """Return when a session ends, as the target says (Unix seconds); None if it does not."""
     answers = [session.answer, session.paid.receipt]
     if view := probe.target.sessions.view:
-        answers.append(await probe.send("GET", view.replace("{sessionId}", session.session_id)))
+        answers.append(await probe.send("GET", filled(view, "sessionId", session.session_id)))
     found = (ends_s(answer.body, session.session_id) for answer in answers)
     return next((each for each in found if each is not None), None)
 
 
 def ends_s(body: Any, session_id: str) -> float | None:
     """Return the time that stands beside a session's id, in Unix seconds; None without one."""
-    for each in _objects(body):
-        if session_id in each.values() and (found_s := _end_of(each)):
+    for _, each in walk(body):
+        is_it = isinstance(each, dict) and session_id in each.values()
+        if is_it and (found_s := _end_of(each)):
             return found_s
     return None
-
-
-def _objects(body: Any) -> Iterator[dict[str, Any]]:
-    """Yield every object of a JSON document."""
-    if isinstance(body, dict):
-        yield body
-    inner = body.values() if isinstance(body, dict) else body
-    for each in inner if isinstance(body, dict | list) else ():
-        yield from _objects(each)
 
 
 def _end_of(fields: dict[str, Any]) -> float | None:

@@ -15,6 +15,7 @@ import msgspec
 
 from x402sim.clock import stopwatch
 from x402sim.payer.wallet import Wallet
+from x402sim.report.results import CaseResult, Outcome, Result
 from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
@@ -23,14 +24,7 @@ from x402sim.suite.expect import expect_served
 from x402sim.suite.plan import is_patient_enough
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import RunState, Setting
-from x402sim.suite.verdict import (
-    CaseResult,
-    CheckFailed,
-    Inconclusive,
-    Outcome,
-    Result,
-    Skipped,
-)
+from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 
 _WORST = (
     Outcome.FAILED,
@@ -162,7 +156,8 @@ async def _beside(
             if Need.RESTART in case.needs:
                 state.scheduler.is_over()
 
-    state.scheduler.share()
+    if setting.advance is None:
+        state.scheduler.share()
     tasks = {case: asyncio.create_task(play(case)) for case in checks if runs_beside(setting, case)}
     await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
     try:

@@ -60,7 +60,7 @@ def other_orders(probe: Probe) -> list[dict[str, Any]]:
     They show what a service decides by the first one.
     """
     endpoint = probe.target.protected
-    order = probe.state.body or endpoint.bodies[0]
+    order = probe.usual_body
     others: list[dict[str, Any]] = []
     size, leverage = order.get("sizeUsd"), order.get("leverage")
     if isinstance(size, int | float) and not isinstance(size, bool):

@@ -5,7 +5,6 @@ in its next run is made when the checks are over that do not wait.
 """
 
 from collections.abc import Collection
-from typing import Any
 
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.answers import Paid
@@ -13,6 +12,7 @@ from x402sim.suite.check import PATIENCE_S, Waits
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive, Skipped
+from x402sim.world.transport.faults import Fault
 
 SLACK_S = 10
 """How long after its interval the indexer may have asked."""
@@ -29,10 +29,9 @@ def turn_s(setting: Setting) -> float:
 
 async def late(probe: Probe) -> None:
     """Return when what is paid next is among the newest payments in the indexer's next run."""
-    if probe.setting.advance is None:
-        await probe.state.scheduler.wait_for_the_first()
+    await probe.state.scheduler.wait_for_the_first()
     if turn_s(probe.setting) > PATIENCE_S:
-        await probe.wait_for_the_rest()
+        await probe.state.scheduler.wait_for_the_rest()
 
 
 async def buy_late(probe: Probe) -> Paid:
@@ -57,39 +56,27 @@ def turns_s(turns: int) -> Waits:
     return lambda setting: turns * setting.target.indexer.interval_s + SLACK_S
 
 
-async def held(probe: Probe, answer: dict[str, Any], payer: Wallet | None = None) -> str:
-    """Pay, and let the explorer answer this about the transaction; return its hash.
+async def held(probe: Probe, fault: Fault, payer: Wallet | None = None) -> str:
+    """Pay, and let the explorer answer so about the transaction; return its hash.
 
     The query is made, and stands in the log. Raises `Skipped` if the indexer always comes first.
     """
     for _ in range(TRIES):
         begun_s = probe.clock.now()
         bought = tx_hash(await probe.buy(payer))
-        done = {"work_done": True} if answer["does"] == "answer" else {}
-        fault = {"victim": "explorer", "times": None, **done, **answer}
         await probe.world.lasting_fault(fault, bought)
         if not await probe.world.first_queries([bought], begun_s):
             return bought
     raise Skipped("the target asks the explorer for a payment as soon as it is settled")
 
 
-async def asked_since(probe: Probe, hashes: Collection[str], since_s: float) -> dict[str, float]:
-    """Return when each of these was asked for first since a time, the first one first."""
-    found: dict[str, float] = {}
-    for asked, time_s in await probe.world.queries(since_s):
-        if asked in hashes and time_s >= since_s:
-            found.setdefault(asked, time_s)
-    return dict(sorted(found.items(), key=lambda each: each[1]))
-
-
 async def next_run(probe: Probe, hashes: Collection[str], since_s: float) -> dict[str, float]:
     """Wait until all of these were asked for since a time, for one turn at most; return when."""
-
-    async def are_asked_for() -> bool:
-        return len(await asked_since(probe, hashes, since_s)) == len(hashes)
-
-    await probe.eventually(are_asked_for, turn_s(probe.setting))
-    return await asked_since(probe, hashes, since_s)
+    return await probe.eventually(
+        lambda: probe.world.first_queries(hashes, since_s),
+        turn_s(probe.setting),
+        lambda asked: len(asked) == len(hashes),
+    )
 
 
 async def until_quiet(probe: Probe) -> None:

@@ -6,12 +6,12 @@ from functools import partial
 
 import httpx
 
+from x402sim.report.results import Result
 from x402sim.service.settings import Settings
 from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, run
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import Target
-from x402sim.suite.verdict import Result
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual

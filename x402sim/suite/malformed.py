@@ -5,7 +5,7 @@ given away, another whether the service has kept standing.
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,59 +113,48 @@ async def without_proof(probe: Probe) -> list[Sent]:
 
 async def sent(probe: Probe, group: str) -> list[Sent]:
     """Return the requests of one group, which are sent once in a run."""
-    known = probe.state.malformed
+    known, endpoint = probe.state.malformed, probe.target.protected
     if group not in known:
-        known[group] = [each async for each in GROUPS[group](probe)]
+        takes_it = group == "proofs" or endpoint.method != "GET"
+        known[group] = [
+            await send_bad(
+                probe, said, endpoint.method, endpoint.path, content=content, headers=headers
+            )
+            for said, content, headers in (GROUPS[group](probe.usual_body) if takes_it else ())
+        ]
     return list(known[group])
 
 
-Group = Callable[[Probe], AsyncIterator[Sent]]
+Bad = tuple[str, bytes, Mapping[str, str | bytes]]
+"""A bad request, said in words, its body and its headers."""
 
 
-async def _order(probe: Probe, said: str, content: bytes, headers: Any = JSON) -> Sent:
-    endpoint = probe.target.protected
-    return await send_bad(
-        probe, said, endpoint.method, endpoint.path, content=content, headers=headers
-    )
+def _unreadable(usual: dict[str, Any]) -> Iterator[Bad]:
+    yield from ((said, content, JSON) for said, content in BODIES.items())
 
 
-def _takes_bodies(probe: Probe) -> bool:
-    return probe.target.protected.method != "GET"
+def _of_another_type(usual: dict[str, Any]) -> Iterator[Bad]:
+    for kind in CONTENT_TYPES:
+        yield f"Content-Type {kind!r}", msgspec.json.encode(usual), {"Content-Type": kind}
 
 
-async def _unreadable(probe: Probe) -> AsyncIterator[Sent]:
-    for said, content in BODIES.items() if _takes_bodies(probe) else ():
-        yield await _order(probe, said, content)
+def _of_wrong_types(usual: dict[str, Any]) -> Iterator[Bad]:
+    for said, body in twisted(usual):
+        yield said, msgspec.json.encode(body), JSON
 
 
-async def _of_another_type(probe: Probe) -> AsyncIterator[Sent]:
-    body = msgspec.json.encode(_usual(probe))
-    for kind in CONTENT_TYPES if _takes_bodies(probe) else ():
-        yield await _order(probe, f"Content-Type {kind!r}", body, {"Content-Type": kind})
+def _made_up(usual: dict[str, Any]) -> Iterator[Bad]:
+    yield from ((f"{content[:80]!r}", content, JSON) for content in made_up(8))
 
 
-async def _of_wrong_types(probe: Probe) -> AsyncIterator[Sent]:
-    for said, body in twisted(_usual(probe)) if _takes_bodies(probe) else ():
-        yield await _order(probe, said, msgspec.json.encode(body))
-
-
-async def _made_up(probe: Probe) -> AsyncIterator[Sent]:
-    for content in made_up(8) if _takes_bodies(probe) else ():
-        yield await _order(probe, f"{content[:80]!r}", content)
-
-
-async def _proofs(probe: Probe) -> AsyncIterator[Sent]:
-    body = msgspec.json.encode(_usual(probe))
+def _proofs(usual: dict[str, Any]) -> Iterator[Bad]:
     for header, proofs in (("X-Payment-Id", PROOFS), ("X-Session-Id", PROOFS[::2])):
         for proof in (*proofs, "A" * MIB):
-            yield await _order(probe, f"{header}: {proof[:40]!r}", body, {**JSON, header: proof})
+            said = f"{header}: {proof[:40]!r}"
+            yield said, msgspec.json.encode(usual), {**JSON, header: proof}
 
 
-def _usual(probe: Probe) -> dict[str, Any]:
-    return probe.state.body or probe.target.protected.bodies[0]
-
-
-GROUPS: dict[str, Group] = {
+GROUPS: dict[str, Callable[[dict[str, Any]], Iterator[Bad]]] = {
     "unreadable": _unreadable,
     "content types": _of_another_type,
     "wrong types": _of_wrong_types,

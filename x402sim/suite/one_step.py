@@ -77,8 +77,8 @@ def offers_of(response: httpx.Response) -> list[Any]:
 
 
 def _with_headers(body: Any, headers: httpx.Headers) -> Any:
-    said = {name: json_in(headers[name]) for name in (REQUIRED_HEADER, RESPONSE) if name in headers}
-    return {**body, **said} if isinstance(body, dict) else said or body
+    told = {name: json_in(headers[name]) for name in (REQUIRED_HEADER, RESPONSE) if name in headers}
+    return {**body, **told} if isinstance(body, dict) else told or body
 
 
 def offers(body: Any, networks: Mapping[str, Network]) -> list[Any]:
@@ -127,13 +127,13 @@ def payment(header: str, wanted: Mapping[str, Any], changes: Mapping[str, Any] |
         **wanted["accepted"],
         **{_NAMES.get(name, name): value for name, value in (changes or {}).items()},
     }
-    said = {
+    told = {
         "x402Version": 2,
         "resource": wanted["of"],
         "accepted": {name: value for name, value in accepted.items() if value is not None},
         "payload": exact_payload(auth, signature),
     }
-    return base64.b64encode(msgspec.json.encode(said))
+    return base64.b64encode(msgspec.json.encode(told))
 
 
 def _respelled(malformed: str) -> bytes:

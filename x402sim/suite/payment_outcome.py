@@ -7,16 +7,30 @@ the ledger, and what was granted.
 
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.answers import Challenge, TargetAnswer
-from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served
+from x402sim.suite.expect import (
+    expect,
+    expect_not_served,
+    expect_refused,
+    expect_served,
+    expect_withheld,
+)
 from x402sim.suite.probe import Probe
 
 
 async def expect_nothing(
-    probe: Probe, challenge: Challenge, payer: Wallet, answer: TargetAnswer, *texts: str
+    probe: Probe,
+    challenge: Challenge,
+    payer: Wallet,
+    answer: TargetAnswer,
+    *texts: str,
+    is_402: bool = False,
 ) -> None:
-    """Fail unless a payment was refused (with one of these texts) and moved and grants nothing."""
+    """Fail unless a payment was refused (with one of these texts) and moved and grants nothing.
+
+    With `is_402`, the request with its id must be answered 402.
+    """
     expect_refused(answer, *texts)
-    expect_not_served(await probe.ask(payment_id=challenge.payment_id))
+    expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=is_402)
     await probe.world.expect_payments(payer)
 
 
@@ -32,11 +46,26 @@ async def expect_nothing_or_as_issued(
         await expect_nothing(probe, challenge, payer, answer)
         return False
     if probe.world.exists:
-        moved = [
-            (each["to"].lower(), int(each["amountBase"]))
-            for each in await probe.world.transfers(payer)
-        ]
+        transfers = await probe.world.transfers(payer)
+        moved = [(each.to.lower(), int(each.amount_base)) for each in transfers]
         wanted = (str(challenge.requirements["payTo"]).lower(), challenge.amount_base)
         expect("what was settled, on the ledger: payee and amount", moved, [wanted])
     expect_served(await probe.opened(challenge, answer))
     return True
+
+
+# --- of a deposit ------------------------------------------------------------------------
+
+
+async def drain(probe: Probe, session_id: str, at_most: int) -> int:
+    """Send requests one by one until one is not served; return how many were served."""
+    served = 0
+    while served < at_most and (await probe.ask(session_id=session_id)).has_content:
+        served += 1
+    return served
+
+
+async def expect_no_session(probe: Probe, *answers: TargetAnswer) -> None:
+    """Fail if the session in one of these answers, if there is any, can be spent."""
+    for session_id in dict.fromkeys(each.session_id for each in answers if each.session_id):
+        expect_withheld(await probe.ask(session_id=session_id))

@@ -10,8 +10,12 @@ def find(body: Any, fits: Callable[[str, Any], bool]) -> str:
 
     `fits` is called with the name of a field, or a number in a list, and its value.
     """
-    found = (place for place, value in walk(body) if fits(place.rpartition("/")[2], value))
-    return next(found, "")
+    return next((place for place, value in walk(body) if fits(last_part(place), value)), "")
+
+
+def last_part(place: str) -> str:
+    """Return the last part of a place: the name of a field, or a number in a list."""
+    return place.rpartition("/")[2]
 
 
 def walk(body: Any, place: str = "") -> Iterator[tuple[str, Any]]:

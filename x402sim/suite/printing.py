@@ -9,19 +9,18 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
 from x402sim.protocol.money import to_decimal
 from x402sim.report import conformance as report
-from x402sim.report.causes import cause as cause_of, causes
+from x402sim.report.causes import by_cause, cause
+from x402sim.report.results import NOT_JUDGED, Outcome, Result, failures
 from x402sim.spec.ground import Ground, Kind
 from x402sim.suite.check import Check, by_ground, by_id, clause_text
 from x402sim.suite.one_step import WHY_NOT
 from x402sim.suite.preflight import REQUIRABLE, Ready
-from x402sim.suite.verdict import CaseResult, Outcome, Result
 from x402sim.text.printable import printable
 
 COLUMNS = 79
@@ -31,7 +30,6 @@ WIDTH = 66
 """The width of a quotation: with its indent, a line has less than 80 columns."""
 _NEEDS = {need: name for name, need in reversed(REQUIRABLE.items())}
 """The needs as --require calls them."""
-_NOT_JUDGED = (Outcome.SKIPPED, Outcome.INCONCLUSIVE)
 _COLORS = {
     Outcome.PASSED: "green",
     Outcome.FAILED: "red",
@@ -123,12 +121,6 @@ def _note(result: Result, strict: bool) -> str:
     return "" if counts else " (does not count without --strict)"
 
 
-def verdict(results: list[Result], strict: bool) -> tuple[Outcome, str]:
-    """Return the verdict of a run, and a sentence that says why."""
-    outcome, why = report.verdict([msgspec.to_builtins(each) for each in results], strict)
-    return Outcome(outcome), why
-
-
 def show_results(results: list[Result], strict: bool, *, verbose: bool = False) -> None:
     """Print the failures in full, their causes, what was observed or not judged, the verdict.
 
@@ -136,19 +128,15 @@ def show_results(results: list[Result], strict: bool, *, verbose: bool = False) 
     """
     console = Console(soft_wrap=True, highlight=False)
     with unread(console):
-        by_id = {result.id: result for result in results}
-        found = causes([msgspec.to_builtins(each) for each in results])
-        for each in found:
-            group = [by_id[name] for name in (each["id"], *each["follows"])]
-            _show_cause(console, group, each["cause"], strict)
-        if len(found) > 1:
-            console.print(f"{len(found)} probable causes:")
-        for place, each in enumerate(found if len(found) > 1 else (), start=1):
-            _show(console, f"{place:>3}. ", each["cause"], "     ")
-            rest = each["follows"]
-            more = f"; with it {', '.join(rest[:MANY])}" if rest else ""
+        groups = by_cause(results)
+        for group in groups:
+            _show_cause(console, group, strict)
+        if len(groups) > 1:
+            console.print(f"{len(groups)} probable causes:")
+        for place, (first, *rest) in enumerate(groups if len(groups) > 1 else (), start=1):
+            _show(console, f"{place:>3}. ", cause(first), "     ")
+            more = f"; with it {', '.join(each.id for each in rest[:MANY])}" if rest else ""
             more += f" and {len(rest) - MANY} more" if len(rest) > MANY else ""
-            first = by_id[each["id"]]
             told = f"{first.level} {first.outcome}{more}"
             _show(console, f"     [dim]{first.id}[/] ", told, "       ")
         for result in results:
@@ -158,22 +146,20 @@ def show_results(results: list[Result], strict: bool, *, verbose: bool = False) 
         numbers = Counter(result.outcome for result in results)
         line = ", ".join(f"[{_COLORS[o]}]{numbers[o]} {o}[/]" for o in Outcome if numbers[o])
         console.print(f"\n{len(results)} ids: {line}")
-        outcome, why = verdict(results, strict)
+        outcome, why = report.verdict(results, strict)
         console.print(f"[{_COLORS[outcome]}]{why}[/]")
 
 
-def _show_cause(console: Console, group: list[Result], cause: str, strict: bool) -> None:
+def _show_cause(console: Console, group: list[Result], strict: bool) -> None:
     """Print ids that failed or were inconclusive for one cause: the first, and which follow."""
     first, *rest = group
     if first.outcome is Outcome.FAILED:
-        _show_failure(console, first, cause, strict)
+        _show_failure(console, first, strict)
         if rest:
             console.print(f"[red bold]probably for the same cause[/], {len(rest)} more:")
             for each in rest:
-                note = _note(each, strict)
-                is_failed = each.outcome is Outcome.FAILED
-                what = cause_of(msgspec.to_builtins(each)) if is_failed else each.title
-                said = f"{each.id} {each.level}, {each.outcome}{note}: {what}"
+                what = cause(each) if each.outcome is Outcome.FAILED else each.title
+                said = f"{each.id} {each.level}, {each.outcome}{_note(each, strict)}: {what}"
                 _show(console, "  ", said, "    ")
             console.print()
         return
@@ -183,16 +169,14 @@ def _show_cause(console: Console, group: list[Result], cause: str, strict: bool)
         _show(console, "  ", ", ".join(each.id for each in group), "  ")
 
 
-def _show_failure(console: Console, result: Result, cause: str, strict: bool) -> None:
-    part, note = _told(result).removeprefix("failed"), _note(result, strict)
+def _show_failure(console: Console, result: Result, strict: bool) -> None:
+    part, note = report.headline(result).removeprefix("failed"), _note(result, strict)
     console.print(f"[red bold]failed[/]{part} [bold]{result.id}[/] {result.level}{note}")
-    _show(console, "  cause     ", cause)
+    _show(console, "  cause     ", cause(result))
     if text := clause_text(result.id):
         _show(console, "  clause    ", text)
-    failures: list[Result | CaseResult] = []
-    failures += [case for case in result.cases if case.outcome is Outcome.FAILED]
     shown: Ground | None = None
-    for case in failures or [result]:
+    for case in failures(result):
         _show(console, "  check     ", case.title)
         _show_ground(console, case.ground if case.ground != shown else None)
         shown = case.ground
@@ -215,13 +199,13 @@ def _show_not_begun(console: Console, results: list[Result], verbose: bool) -> N
     lacks: dict[str, list[str]] = defaultdict(list)
     in_part: Counter[str] = Counter()
     for result in results:
-        left = [case for case in result.cases if case.outcome in _NOT_JUDGED]
+        left = [case for case in result.cases if case.outcome in NOT_JUDGED]
         if result.outcome is Outcome.SKIPPED:
             lacks[result.reason].append(result.id)
         elif result.outcome is not Outcome.PASSED:
             continue
         elif any(case.has_begun for case in left):
-            console.print(f"[dim]{_told(result)} {result.id}[/]")
+            console.print(f"[dim]{report.headline(result)} {result.id}[/]")
             _show_not_judged(console, result)
         elif left:
             reason, _ = Counter(case.reason for case in left).most_common(1)[0]
@@ -242,13 +226,8 @@ def _show_not_begun(console: Console, results: list[Result], verbose: bool) -> N
 def _show_not_judged(console: Console, result: Result) -> None:
     """Print which cases of an id were not judged, and why, but for those that do not apply."""
     for case in result.cases:
-        if case.outcome in _NOT_JUDGED and case.reason != WHY_NOT:
+        if case.outcome in NOT_JUDGED and case.reason != WHY_NOT:
             _show(console, "  not judged: ", f"{case.title.rstrip('.')}: {case.reason}", "    ")
-
-
-def _told(result: Result) -> str:
-    """Return the outcome of an id, and in how many of its cases it was found."""
-    return report.headline(msgspec.to_builtins(result))
 
 
 def _show(console: Console, head: str, text: str, indent: str = " " * 12) -> None:

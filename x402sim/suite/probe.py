@@ -7,7 +7,7 @@ signatures are in `probe.wallets`, the world around the target in `probe.world`,
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import msgspec
@@ -34,6 +34,7 @@ from x402sim.suite.setting import RunState, Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.suite.wallets import Wallets
 
+Seen = TypeVar("Seen")
 JSON = {"Content-Type": "application/json"}
 BAD_BODY = (400, 422)
 """The statuses with which a target rejects a body."""
@@ -74,31 +75,24 @@ class Probe:
         else:
             await self.state.scheduler.waiting(self.clock.sleep(seconds))
 
-    async def eventually(self, holds: Callable[[], Awaitable[bool]], within_s: float) -> bool:
-        """Tell whether a condition becomes true within a time; meanwhile, other checks act.
+    async def eventually(
+        self,
+        look: Callable[[], Awaitable[Seen]],
+        within_s: float,
+        holds: Callable[[Seen], bool] = bool,
+    ) -> Seen:
+        """Return what is seen as soon as it `holds`, or at the end; meanwhile, other checks act.
 
         Where the clock is advanced, what is due then still takes the target a moment.
         """
         end_s = self.clock.now() + within_s
-        while not await holds():
+        while not holds(seen := await look()):
             if self.clock.now() >= end_s:
-                is_advanced = self.setting.advance is not None
-                return is_advanced and await eventually(self.clock, holds, WORK_S)
+                if self.setting.advance is None:
+                    return seen
+                return await eventually(self.clock, look, holds, within_s=WORK_S)
             await self.wait(max(POLL_S, within_s / POLLS))
-        return True
-
-    async def wait_for_the_rest(self) -> None:
-        """Return when all checks are over that do not wait; at once where the clock turns."""
-        if self.setting.advance is None:
-            await self.state.scheduler.waiting(self.state.scheduler.rest_is_over.wait())
-
-    async def wait_for_the_restart(self) -> None:
-        """Return when only checks are left that restart the target; at once where the clock turns.
-
-        What is done then until `restart` is done shortly before it.
-        """
-        if self.setting.advance is None:
-            await self.state.scheduler.waiting(self.state.scheduler.waits_are_over.wait())
+        return seen
 
     async def restart(self) -> None:
         """End the target and start it again; raises `Inconclusive`.
@@ -193,6 +187,11 @@ class Probe:
         raise Inconclusive(f"{last.line} was not answered: {wire.why(error)}") from error
 
     @property
+    def usual_body(self) -> dict[str, Any]:
+        """The body of a protected request: one that was accepted, or the target file's first."""
+        return self.state.body or self.target.protected.bodies[0]
+
+    @property
     def _paths(self) -> tuple[str, ...]:
         """The paths of the endpoints that a target may have moved."""
         target = self.target
@@ -231,7 +230,7 @@ class Probe:
 
         if body is not None:
             return await send(body)
-        usual = self.state.body or endpoint.bodies[0]
+        usual = self.usual_body
         answer = await send(usual)
         if headers and path is None:
             self._keep_offer(answer)
@@ -319,10 +318,10 @@ class Probe:
             return answer
         return await self.ask(payment_id=challenge.payment_id)
 
-    async def signed(self) -> tuple[Challenge, Wallet, str]:
-        """Return a 402, a payer with funds, and the header that pays it."""
+    async def signed(self, **changes: Any) -> tuple[Challenge, Wallet, str]:
+        """Return a 402, a payer with funds, and the header that pays it, changed as `sign` does."""
         challenge, payer = await self.challenge(), await self.wallets.payer()
-        return challenge, payer, self.wallets.sign(challenge, payer)
+        return challenge, payer, self.wallets.sign(challenge, payer, **changes)
 
     async def buy(self, payer: Wallet | None = None) -> Paid:
         """Pay for the protected resource; raises `Inconclusive` if that fails."""

@@ -22,19 +22,18 @@ class RestartFailed(Exception):
 
 
 class Scheduler:
-    """Lets one check of a run act at a time; they run one by one until `share` is called."""
+    """Lets one check of a run act at a time; they run one by one unless `share` is called."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
         self.rest_is_over, self._may_restart = asyncio.Event(), asyncio.Event()
-        self._first_is_over, self.waits_are_over = asyncio.Event(), asyncio.Event()
+        self._first_is_over, self._waits_are_over = asyncio.Event(), asyncio.Event()
         for event in (
             *(self.rest_is_over, self._may_restart),
-            *(self._first_is_over, self.waits_are_over),
+            *(self._first_is_over, self._waits_are_over),
         ):
             event.set()
         self._ready = asyncio.Semaphore(0)
-        self._shares = False
         self._restarted: str | None = None
         """Why the shared restart failed, "" if it did not; None before it."""
 
@@ -66,11 +65,22 @@ class Scheduler:
         await self.waiting(asyncio.sleep(0))  # noqa: TID251 - no time passes; the others begin
         await self.waiting(self._first_is_over.wait())
 
+    async def wait_for_the_rest(self) -> None:
+        """Pass the turn on until all checks are over that do not wait."""
+        await self.waiting(self.rest_is_over.wait())
+
+    async def wait_for_the_restart(self) -> None:
+        """Pass the turn on until only checks are left that restart the target.
+
+        What is done then until `restart` is done shortly before it.
+        """
+        await self.waiting(self._waits_are_over.wait())
+
     async def restart(self, restart: Callable[[], Awaitable[None]]) -> None:
         """Restart the target, or take part in the shared restart; raises `RestartFailed`."""
         self._ready.release()
         await self.waiting(self._may_restart.wait())
-        if self._restarted is None or not self._shares:
+        if self._restarted is None:
             try:
                 await restart()
                 self._restarted = ""
@@ -83,15 +93,14 @@ class Scheduler:
         """Begin a run: the rest is not over, and one restart serves all."""
         self.rest_is_over.clear()
         self._may_restart.clear()
-        self.waits_are_over.clear()
-        self._shares = True
+        self._waits_are_over.clear()
 
     async def when_ready(self, checks: int) -> None:
         """Wait until this many checks are ready for the restart, or over; then let it begin.
 
         All others are over.
         """
-        self.waits_are_over.set()
+        self._waits_are_over.set()
         for _ in range(checks):
             await self._ready.acquire()
         self._may_restart.set()

@@ -1,31 +1,13 @@
-"""The outcomes of a check, the exceptions that end it, and the results of a case and of an id.
+"""The exceptions that end a check, and what a run has left open of what it should judge.
 
 Of MUSTs that were only partly judged, it says why: because of what the target did or its file
 leaves out. What needs other means (a payer, a world, a clock, patience) is not meant.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from enum import StrEnum
-from typing import Any, Literal
+from collections.abc import Callable, Iterable
+from typing import Any
 
-import msgspec
-
-from x402sim.spec.ground import Ground
-
-Level = Literal["MUST", "SHOULD", "MAY"]
-
-
-class Outcome(StrEnum):
-    """The outcome of a check, and of an id."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    SKIPPED = "skipped"
-    """A need of the check is not met."""
-    INCONCLUSIVE = "inconclusive"
-    """The check could not be completed, which is not a pass."""
-    OBSERVED = "observed"
-    """The specification is silent, or the target file departs from it; the result says what is."""
+from x402sim.report.results import Outcome, Result
 
 
 class CheckFailed(Exception):
@@ -49,47 +31,6 @@ class Skipped(Exception):
     """A need of the check is not met."""
 
 
-class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one case. `exchange` is the redacted exchange behind a failure.
-
-    `ground` is where its demand comes from.
-    """
-
-    title: str
-    outcome: Outcome
-    expected: str | None = None
-    actual: str | None = None
-    reason: str = ""
-    exchange: str = ""
-    seconds: float = 0.0
-    ground: Ground | None = None
-    has_begun: bool = False
-    """Whether it was tried: what it needs was there."""
-
-
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of one id: that of its worst case, and all of its cases.
-
-    Cases that failed come first in `cases`, the clearest before the others.
-    """
-
-    id: str
-    level: Level
-    section: str
-    outcome: Outcome
-    title: str
-    expected: str | None = None
-    actual: str | None = None
-    reason: str = ""
-    rerun: str = ""
-    exchange: str = ""
-    seconds: float = 0.0
-    cases: tuple[CaseResult, ...] = ()
-    ground: Ground | None = None
-    in_part: str = ""
-    """How much of it was judged, such as "1 of 3 cases"; empty if no case was skipped."""
-
-
 REFUNDS = "spec/3/expiry-refund"
 """The id that --require refunds and expiry are about."""
 EXPIRY = "When its duration is over"
@@ -102,7 +43,8 @@ def not_in_full(results: Iterable[Result]) -> list[str]:
         f"not judged in full ({result.in_part or 'no case'}): {result.id}, a MUST: {each.reason}"
         for result in results
         if result.level == "MUST" and result.outcome not in (Outcome.FAILED, Outcome.INCONCLUSIVE)
-        for each in _begun(result)
+        for each in result.cases
+        if each.outcome is Outcome.SKIPPED and each.has_begun
     ]
 
 
@@ -117,9 +59,3 @@ def lacking(results: Iterable[Result], require: tuple[str, ...]) -> list[str]:
         for each in result.cases
         if each.outcome is Outcome.SKIPPED and each.title.startswith(title)
     ]
-
-
-def _begun(result: Result) -> Iterator[CaseResult]:
-    for case in result.cases:
-        if case.outcome is Outcome.SKIPPED and case.has_begun:
-            yield case

@@ -65,18 +65,21 @@ class Wallets:
         spelling: Spelling | None = None,
         by: Wallet | None = None,
         network: Network | None = None,
+        window_s: tuple[int, int] | None = None,
         **changes: Any,
     ) -> str:
         """Return a payment header for a 402; its amount counts against the budget.
 
         `changes` replace fields of the authorization before signing (`to`, `value`,
         `valid_after`, `valid_before`, `nonce`); `by` signs instead of the payer;
-        `network` signs for another chain or token.
+        `network` signs for another chain or token, and `window_s` gives the validity from now.
         """
-        network = network or self.network(challenge)
+        network, now_s = network or self.network(challenge), self._setting.clock.now_s()
+        if window_s is not None:
+            after_s, before_s = window_s
+            changes |= {"valid_after": now_s + after_s, "valid_before": now_s + before_s}
         try:
-            wanted = _to_pay(challenge.requirements)
-            auth = payer.authorize(wanted, self._setting.clock.now_s())
+            auth = payer.authorize(_to_pay(challenge.requirements), now_s)
         except ValueError as error:
             raise Inconclusive(f"the 402 cannot be paid: {error}") from error
         auth = core.changed(auth, changes)
@@ -93,11 +96,20 @@ class Wallets:
         """Cancel an authorization on the world's chain, in a transaction of its payer."""
         auth, _ = authorization_of(decode_header(header))
         signature = payer.sign_cancellation(auth.nonce, self.network(challenge).domain)
-        data = to_hex(abi.cancel_authorization(auth.from_, auth.nonce, signature))
-        call = {"from": payer.address, "to": challenge.requirements["asset"], "data": data}
-        sent = await self._world.post("send", call)
+        data = abi.cancel_authorization(auth.from_, auth.nonce, signature)
+        sent = await self._send(challenge, payer, data)
         if sent["revertReason"] is not None:
             raise Inconclusive(f"the authorization was not cancelled: {sent['revertReason']}")
+
+    async def submit(self, challenge: Challenge, header: str, sender: Wallet) -> None:
+        """Submit an authorization to the world's chain, as anyone who has seen it may."""
+        data = abi.transfer_with_authorization(*authorization_of(decode_header(header)))
+        await self._send(challenge, sender, data)
+
+    async def _send(self, challenge: Challenge, sender: Wallet, data: bytes) -> Any:
+        asset = challenge.requirements["asset"]
+        call = {"from": sender.address, "to": asset, "data": to_hex(data)}
+        return await self._world.post("send", call)
 
     def _count(self, payer: Wallet, auth: Authorization) -> None:
         """Count a signature of the user's own payer; raises `Skipped` beyond the budget."""
