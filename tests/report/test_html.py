@@ -178,8 +178,10 @@ def test_a_value_that_a_template_lacks_is_an_error() -> None:
         render("conformance.html.j2")
 
 
-def test_imports_stay_light() -> None:
-    heavy = ("jinja2", "pandas", "matplotlib", "pyarrow")
-    code = f"import sys, x402sim.report.conformance_html; print([each for each in {heavy} if each in sys.modules])"
+@pytest.mark.parametrize("module", ["report.conformance_html", "commands.playing", "report.trace"])
+def test_imports_stay_light(module: str) -> None:
+    """What needs no extra `report` does not import it."""
+    heavy = ("numpy", "pandas", "matplotlib", "pyarrow", "jinja2")
+    code = f"import sys, x402sim.{module}; print([each for each in {heavy} if each in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

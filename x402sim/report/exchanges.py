@@ -80,10 +80,11 @@ class Exchanges:
         sent_ms, status = pa.array(sent["at_ms"]), self.ended("status")
         ended_ms = pa.array(self.ended("at_ms", "at_ms"), mask=~self.is_ended)
         took_s = pa.array(self.ended("at_ms") - sent["at_ms"], mask=status == 0)
-        names = ("actor", "to", "method", "path")
+        names = ("exchange", "to", "method", "path")
         return {name: sent.arrow(name) for name in names} | {
-            "exchange": sent.arrow("exchange"),
-            "sent_ms": sent_ms,
+            "payer": sent.arrow("actor"),
+            "caller": sent.arrow("actor"),
+            "at": sent_ms,
             "sent_s": since(sent_ms, start_ms),
             "ended_s": since(ended_ms, start_ms),
             "latency_s": since(took_s, 0),

@@ -1,14 +1,12 @@
 """Reads a journal: who is who, when it began, and which answer belongs to which request."""
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, cached_property
-from itertools import repeat
-from operator import itemgetter
+from itertools import compress
 from typing import Any, TypeVar, assert_never
 
 import msgspec
-import numpy as np
 
 from x402sim.events import (
     MOST_SERVICES,
@@ -21,7 +19,6 @@ from x402sim.events import (
     ServiceJoined,
     TransactionMined,
     TransactionUndone,
-    Transfer,
     service_name,
 )
 from x402sim.journal import Entry, Journal
@@ -167,15 +164,14 @@ class Reading:
             for entry, request in self.of(RequestSent)
         ]
 
-    def standing(self, kind: type[TransactionMined | Transfer], *fields: str) -> Iterator[Any]:
-        """Yield fields of the events of transactions that stand in the chain at the end."""
+    def standing(self, *fields: str) -> Iterator[Any]:
+        """Yield fields of the transactions that stand in the chain at the end, as mined."""
         undone = dict(self.journal.rows(TransactionUndone, "tx_hash", "seq"))
+        rows = self.journal.rows(TransactionMined, *fields)
         if not undone:
-            yield from self.journal.rows(kind, *fields)
-            return
-        for tx_hash, seq, *values in self.journal.rows(kind, "tx_hash", "seq", *fields):
-            if seq > undone.get(tx_hash, -1):
-                yield values
+            return rows
+        mined = self.journal.rows(TransactionMined, "tx_hash", "seq")
+        return compress(rows, (seq > undone.get(tx_hash, -1) for tx_hash, seq in mined))
 
 
 def once(make: Callable[[Journal], Made]) -> Callable[[Journal], Made]:
@@ -192,17 +188,6 @@ def once(make: Callable[[Journal], Made]) -> Callable[[Journal], Made]:
         return thing
 
     return made
-
-
-def in_turn(*parts: tuple[Callable[..., object], Iterable[Any]]) -> None:
-    """Call each function with each of its rows, whose first value is `seq`, in the order of all."""
-    rows, called = list[Any](), list[Callable[..., object]]()
-    for do, given in parts:
-        rows += given
-        called += repeat(do, len(rows) - len(called))
-    seqs = np.fromiter(map(itemgetter(0), rows), "int64", len(rows))
-    for place in seqs.argsort(kind="stable").tolist():
-        called[place](rows[place])
 
 
 def _named(begin: Begin | None, option: str) -> list[str]:
