@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from x402sim.events import Event, name_of
 from x402sim.events.base import BaseEvent
@@ -19,6 +19,8 @@ from x402sim.journal.entries import HEADER, VERSION, Entry, line, read_line, req
 from x402sim.journal.storage import InMemory, OnDisk
 
 __all__ = ["HEADER", "VERSION", "Entry", "Journal", "line"]
+
+Kind = TypeVar("Kind", bound=BaseEvent)
 
 
 class Journal:
@@ -110,12 +112,13 @@ class Journal:
     def __len__(self) -> int:
         return len(self._storage)
 
-    def of(self, *kinds: type[BaseEvent], to: frozenset[str] | None = None) -> Iterator[Entry]:
-        """Yield the entries whose events are of these kinds; from a file, it decodes no others.
+    def of(self, *kinds: type[BaseEvent]) -> Iterator[Entry]:
+        """Yield the entries whose events are of these kinds; from a file, it decodes no others."""
+        return self._storage.of(frozenset(map(name_of, kinds)))
 
-        With `to`, those that have a field `to` are left out unless it is one of these.
-        """
-        return self._storage.of(frozenset(map(name_of, kinds)), to)
+    def events(self, kind: type[Kind]) -> Iterator[Kind]:
+        """Yield the events of a kind."""
+        return (cast("Kind", entry.event) for entry in self.of(kind))
 
     def columns(self, *kinds: type[BaseEvent]) -> tuple[Texts, list[list[Columns]]]:
         """Return the entries whose events are of each of these kinds as columns, in parts."""

@@ -11,7 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from x402sim.events import Event
 from x402sim.journal.columns import Batch, Columns, Texts
 from x402sim.journal.entries import HEADER, Entry, line, read_line, require_version, tag_of
 
@@ -48,11 +47,11 @@ class InMemory:
             yield from batch
         yield from self._newest
 
-    def of(self, names: frozenset[str], to: frozenset[str] | None) -> Iterator[Entry]:
-        """Yield the entries whose events have one of these names; see `Journal.of`."""
+    def of(self, names: frozenset[str]) -> Iterator[Entry]:
+        """Yield the entries whose events have one of these names."""
         for batch in self._batches:
-            yield from batch.of(names, to)
-        yield from (each for each in self._newest if _is_wanted(each.event, names, to))
+            yield from batch.of(names)
+        yield from (each for each in self._newest if each.event.__struct_config__.tag in names)
 
     def columns(self, names: Collection[str]) -> tuple[Texts, list[list[Columns]]]:
         """Return the entries of each of these names as columns, in parts, and their texts."""
@@ -141,18 +140,18 @@ class OnDisk:
 
     def columns(self, names: Collection[str]) -> tuple[Texts, list[list[Columns]]]:
         """Return the entries of each of these names as columns, in parts, and their texts."""
-        texts, entries, batches = Texts(), self.of(frozenset(names), None), []
+        texts, entries, batches = Texts(), self.of(frozenset(names)), []
         while batch := list(islice(entries, EVERY)):
             batches.append(Batch(batch, texts))
         return texts, _parts(batches, names)
 
-    def of(self, names: frozenset[str], to: frozenset[str] | None) -> Iterator[Entry]:
+    def of(self, names: frozenset[str]) -> Iterator[Entry]:
         """Yield the entries whose events have one of these names; other lines are not decoded."""
         for number, text in self._texts(0):
             name = tag_of(text)
             if name is None or name in names:
                 entry = read_line(number, text)
-                if _is_wanted(entry.event, names, to):
+                if entry.event.__struct_config__.tag in names:
                     yield entry
 
     def since(self, seq: int) -> list[Entry]:
@@ -198,9 +197,3 @@ class OnDisk:
 
 def _parts(batches: list[Batch], names: Collection[str]) -> list[list[Columns]]:
     return [[each.columns[name] for each in batches if name in each.columns] for name in names]
-
-
-def _is_wanted(event: Event, names: frozenset[str], to: frozenset[str] | None) -> bool:
-    if to is not None and getattr(event, "to", None) not in {None, *to}:
-        return False
-    return event.__struct_config__.tag in names

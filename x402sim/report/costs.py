@@ -77,7 +77,7 @@ def _rows(reading: Reading) -> list[Sequence[Any]]:
     owners = {tx: (order, order.way) for order in orders for tx in order.txs}
     owners |= {order.refund_tx: (order, "refund") for order in orders if order.refund_tx}
     waited = {order.number: order.waiting_s for order in orders}
-    payers = {payer.address for _, payer in reading.of(PayerJoined)}
+    payers = {payer.address for payer in reading.journal.events(PayerJoined)}
 
     @cache
     def who_paid(sender: str, call: str | None) -> tuple[str, str]:

@@ -24,10 +24,10 @@ from x402sim.journal import Journal
 from x402sim.report.blocks import blocks, forks
 from x402sim.report.columns import flag, integer, kinds, of_columns, of_objects, one_of, tables
 from x402sim.report.costs import costs
-from x402sim.report.exchanges import exchanges_of
+from x402sim.report.exchanges import OUTCOMES, exchanges_of
 from x402sim.report.money import TRANSFERS, balances, payments, sessions, transactions, transfers
 from x402sim.report.orders import WAYS, orders_of
-from x402sim.report.reading import OUTCOMES, Reading
+from x402sim.report.reading import Reading
 
 __all__ = [
     "OUTCOMES",

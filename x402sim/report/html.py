@@ -155,8 +155,8 @@ def _view(
 def _failed_payment(journal: Journal) -> str:
     """Return the end of a link to the payment of the first failed check: "#payment=pay_…"."""
     failed = {check.exchange for check, _ in failed_checks(journal)} - {None}
-    for entry in journal.of(RequestSent):
-        if isinstance(asked := entry.event, RequestSent) and asked.exchange in failed:
+    for asked in journal.events(RequestSent):
+        if asked.exchange in failed:
             return f"#payment={asked.payment_id}" if asked.payment_id else ""
     return ""
 

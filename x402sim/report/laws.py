@@ -34,9 +34,8 @@ def laws(journal: Journal, begin: Begin, *, is_ours: bool) -> Iterator[dict[str,
 
     state = "off" if begin.options.get("invariants") == "False" else "held"
     broken: dict[str, dict[str, int]] = {}
-    for entry in journal.of(Check):
-        check = entry.event
-        if isinstance(check, Check) and not check.ok and check.clause in LAWS:
+    for check in journal.events(Check):
+        if not check.ok and check.clause in LAWS:
             seen = str(check.actual)
             about, stake = _EXCHANGE.search(seen) or _ABOUT.search(seen), _AT_STAKE.search(seen)
             cases = broken.setdefault(check.clause, {})

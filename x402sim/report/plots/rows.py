@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from x402sim.report.exchanges import exchanges_of
 from x402sim.report.reading import Reading
 from x402sim.report.trace import CHAIN, Line, lines
 
@@ -67,8 +68,13 @@ def rows(reading: Reading, *, fold: bool = True, words: Callable[[str], str] = s
     `fold` makes one row of reads of the chain that follow one another; `words` gives other words
     for a name or a text.
     """
+    came_to = exchanges_of(reading.journal).outcomes
     told = [
-        replace(each, text=words(each.text))
+        replace(
+            each,
+            text=words(each.text),
+            outcome=None if each.kind == "request" else came_to.get(each.exchange),
+        )
         for each in lines(reading, Numbers(), words)
         if not each.in_answer
     ]

@@ -83,10 +83,7 @@ async def _outcome(
     error = await _error(live, scenario, has_invariants=description.has_invariants)
     if error is not None:
         return "failed", error
-    entries = live.stage.links.journal
-    checks = [
-        each.event for each in entries.of(events.Check) if isinstance(each.event, events.Check)
-    ]
+    checks = list(live.stage.links.journal.events(events.Check))
     failed = [check for check in checks if not check.ok]
     if failed:
         return "failed", f"{len(failed)} of {len(checks)} checks did not hold"
