@@ -31,9 +31,7 @@ class Journal:
     """
 
     def __init__(self, limit: int | None = None, *, file: Path | None = None) -> None:
-        self._storage: InMemory | OnDisk = (
-            OnDisk(file, is_new=True) if file is not None else InMemory(limit)
-        )
+        self._storage = _storage(limit, file)
         self._next = 0
         self.limit = limit
         """The most entries that are kept; None if all are."""
@@ -98,8 +96,12 @@ class Journal:
         first_ms = ours[0].at_ms if ours else 0
         added = [Entry(each.seq, max(each.at_ms, first_ms), each.event) for each in others]
         entries = sorted([*ours, *added], key=lambda entry: entry.at_ms)
-        self._storage.replace(Entry(n, each.at_ms, each.event) for n, each in enumerate(entries))
-        self._next, self.made = len(entries), (0, {})
+        self.close()
+        self._storage = _storage(self.limit, self.file)
+        self._next, self.made = 0, (0, {})
+        for each in entries:
+            self._storage.append(Entry(self._next, each.at_ms, each.event))
+            self._next += 1
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._storage)
@@ -122,7 +124,10 @@ class Journal:
 
     def columns(self, *kinds: type[BaseEvent]) -> tuple[Texts, list[list[Columns]]]:
         """Return the entries whose events are of each of these kinds as columns, in parts."""
-        return self._storage.columns(list(map(name_of, kinds)))
+        names = list(map(name_of, kinds))
+        texts, batches = self._storage.batches(frozenset(names))
+        found = [[each.columns[name] for each in batches if name in each.columns] for name in names]
+        return texts, found
 
     def rows(self, kind: type[BaseEvent], *fields: str) -> Iterator[Any]:
         """Yield `seq`, `at_ms` or fields of each event of a kind, in order, without the event."""
@@ -154,3 +159,7 @@ class Journal:
     def close(self) -> None:
         """End recording: what is left goes to the file, if there is one; it can still be read."""
         self._storage.close()
+
+
+def _storage(limit: int | None, file: Path | None) -> InMemory | OnDisk:
+    return InMemory(limit) if file is None else OnDisk(file, is_new=True)

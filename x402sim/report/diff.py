@@ -55,19 +55,9 @@ def describe(a: Journal, b: Journal) -> list[str]:
 
 def _changed(one: Entry | None, other: Entry | None) -> dict[str, tuple[Any, Any]]:
     """Return the fields that differ, in the order of the journal's line."""
-    fields_a, fields_b = _fields(one), _fields(other)
-    pairs = {
-        name: (fields_a.get(name, UNSET), fields_b.get(name, UNSET))
-        for name in dict.fromkeys([*fields_a, *fields_b])
-    }
+    a, b = ({} if entry is None else msgspec.json.decode(line(entry)) for entry in (one, other))
+    pairs = {name: (a.get(name, UNSET), b.get(name, UNSET)) for name in dict.fromkeys([*a, *b])}
     return {name: pair for name, pair in pairs.items() if _json(pair[0]) != _json(pair[1])}
-
-
-def _fields(entry: Entry | None) -> dict[str, Any]:
-    if entry is None:
-        return {}
-    at = {"seq": entry.seq, "at_ms": entry.at_ms, "event": name_of(entry.event)}
-    return at | msgspec.structs.asdict(entry.event)
 
 
 def _shown(entry: Entry | None) -> str:
