@@ -15,8 +15,9 @@ from x402sim import summarize, sweep
 from x402sim.experiments import drive
 from x402sim.experiments.drive import Batches, Task
 from x402sim.experiments.folder import MANIFEST
-from x402sim.experiments.grid import Cell, cells
+from x402sim.experiments.grid import cells
 from x402sim.experiments.sweep import SweepFailed
+from x402sim.experiments.worker import Work
 
 RATES = {"rate": [1.0, 4.0]}
 
@@ -141,7 +142,7 @@ def test_the_order_does_not_matter(serial: pd.DataFrame, monkeypatch: pytest.Mon
 
         def submit(self, function: Any, /, *args: Any) -> Any:  # type: ignore[override]
             future: Future[Any] = Future()
-            future.play = lambda: (order.append((args[1].key, args[1].seeds)), function(*args))[1]  # type: ignore[attr-defined]
+            future.play = lambda: (order.append((args[1].key, args[2])), function(*args))[1]  # type: ignore[attr-defined]
             return future
 
     def wait(running: dict[Any, Task], **_: Any) -> Any:
@@ -174,7 +175,7 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
 def test_tasks_take_one_to_five_seconds() -> None:
     """A hundred cells of points of 30 ms, or of 3 s: simulated, without playing them."""
     for point_s, least, most in ((0.03, 1.0, 5.0), (3.0, 3.0, 3.0)):
-        cell = Cell(0, {"n": 1}, {"n": 1})
+        cell = Work("", {}, b"", "")
         queue = Batches([(cell, range(10_000))], workers=2)
         first = queue.next(is_idle=True)
         assert first is not None
@@ -189,7 +190,7 @@ def test_tasks_take_one_to_five_seconds() -> None:
 
 
 def test_a_task_that_was_lost_is_played_alone_and_point_by_point() -> None:
-    cell = Cell(0, {}, {})
+    cell = Work("", {}, b"", "")
     queue = Batches([(cell, range(3))], workers=2)
     queue.split(Task(cell, (7, 8)))
     assert queue.next(is_idle=False) is None

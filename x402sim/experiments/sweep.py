@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from x402sim.experiments.drive import Task
-    from x402sim.experiments.worker import Work
 
 OnError = Literal["raise", "record"]
 Replay = Callable[[Cell], str]
@@ -151,23 +150,24 @@ def _play(
     from x402sim.experiments.executors import pool_of
     from x402sim.experiments.folder import Folder, name_of
     from x402sim.experiments.tables import decoded
-    from x402sim.experiments.worker import Work, packed, packed_values
+    from x402sim.experiments.worker import Work, packed, pickled
     from x402sim.report.progress import Bar
 
     folder = None if out is None else Folder(out, experiment, list(found[0].labels))
     tables = [] if folder is None else [each for each in folder.tables() if each.cell in wanted]
     done = {key: {s for t in tables if t.cell == key for s in t.seeds if s not in t.failed}
             for key in wanted}  # fmt: skip
-    left = [(each, [s for s in wanted[each.key] if s not in done[each.key]]) for each in found]
     package = packed(experiment)
-    values = {each.number: packed_values(experiment, each.values) for each in found}
+    left = [
+        (
+            Work(each.key, each.labels, pickled(each.values, experiment), replay(each)),
+            [seed for seed in wanted[each.key] if seed not in done[each.key]],
+        )
+        for each in found
+    ]
     total = sum(map(len, wanted.values()))
     points = total - sum(len(seeds) for _, seeds in left)
     failed = 0
-
-    def work_of(task: "Task") -> "Work":
-        cell = task.cell
-        return Work(cell.key, cell.labels, values[cell.number], task.seeds, replay(cell))
 
     def finished(task: "Task", parquet: bytes) -> None:
         nonlocal points, failed
@@ -183,7 +183,7 @@ def _play(
     bar = Bar("sweep", total, shown=shown)
     try:
         bar.update(points, failed)
-        Drive(pool, package, work_of, finished).run(Batches(left, pool.workers))
+        Drive(pool, package, finished).run(Batches(left, pool.workers))
     finally:
         bar.close()
         pool.close()
