@@ -17,7 +17,7 @@ from pandas.api.types import is_object_dtype
 from x402sim.report import html, plots
 from x402sim.report.frames import TABLES
 from x402sim.report.page import of_run
-from x402sim.report.plots.figure import pdf, png, svg
+from x402sim.report.plots.figure import png, vectors
 from x402sim.report.summary import Summary
 
 PAGE = "page.html"
@@ -58,20 +58,16 @@ def _save_one(run: Summary, folder: Path, *, for_papers: bool = False) -> dict[s
     run.journal.save(folder / "journal.ndjson")
     _write_text(folder / PAGE, of_run(run.journal, run.name))
     for name, table in TABLES.items():  # one frame in memory at a time
-        _write_frame(table(run.journal), folder / name)
+        frame = table(run.journal)
+        frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+        pq.write_table(_arrow(frame), folder / f"{name}.parquet")
     figures = plots.figures(run.journal)
     drawn = {name: png(figure) for name, figure in figures.items()}
     for name, image in drawn.items():
         (folder / f"{name}.png").write_bytes(image)
-        if for_papers:
-            (folder / f"{name}.svg").write_bytes(svg(figures[name]))
-            (folder / f"{name}.pdf").write_bytes(pdf(figures[name]))
+        for form in ("svg", "pdf") if for_papers else ():
+            (folder / f"{name}.{form}").write_bytes(vectors(figures[name], form))
     return drawn
-
-
-def _write_frame(frame: pd.DataFrame, name: Path) -> None:
-    frame.to_csv(name.with_suffix(".csv"), index=False, lineterminator="\n")
-    pq.write_table(_arrow(frame), name.with_suffix(".parquet"))
 
 
 def _write_page(

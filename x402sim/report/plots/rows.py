@@ -151,18 +151,14 @@ def _folded(paired: list[Row], services: Collection[str]) -> Iterator[Row]:
 def _repeats(paired: list[Row], start: int, services: Collection[str]) -> tuple[int, int]:
     """Return how many rows from here on are repeated, and how many times they come."""
     for period in (1, 2):
-        first = [_looks(row) for row in paired[start : start + period]]
-        times = 1
-        while first == [_looks(row) for row in _block(paired, start + times * period, period)]:
-            times += 1
-        is_service = all(row.line.left in services for row in _block(paired, start, period))
+        block = paired[start : start + period]
+        looks, times, end = list(map(_looks, block)), 1, start + period
+        while looks == list(map(_looks, paired[end : end + period])):
+            times, end = times + 1, end + period
+        is_service = all(row.line.left in services for row in block)
         if times >= (2 if is_service else MANY):
             return period, times
     return 1, 1
-
-
-def _block(paired: list[Row], start: int, length: int) -> list[Row]:
-    return paired[start : start + length]
 
 
 def _looks(row: Row) -> tuple[object, ...]:
