@@ -48,10 +48,7 @@ def whole_frame(tables: Sequence[Done], parameters: Sequence[str]) -> "DataFrame
         wanted.setdefault(done.cell, set()).update(done.seeds)
     labels = [labels_of(key) for key in wanted]
     labels.sort(key=lambda each: [_rank(each[name]) for name in parameters])
-    cells = [
-        Cell(number, {name: each[name] for name in parameters}, {})
-        for number, each in enumerate(labels)
-    ]
+    cells = [Cell({name: each[name] for name in parameters}, {}) for each in labels]
     return frame_of(tables, cells, {key: sorted(seeds) for key, seeds in wanted.items()})
 
 
@@ -64,7 +61,7 @@ def frame_of(
     tables: Sequence[Done], cells: Sequence[Cell], wanted: Mapping[str, Sequence[int]]
 ) -> "DataFrame":
     """Return the rows of the wanted points; `wanted` are the seeds of each cell, by its key."""
-    numbers = {cell.key: cell.number for cell in cells}
+    numbers = {cell.key: number for number, cell in enumerate(cells)}
     positions = {key: {seed: at for at, seed in enumerate(seeds)} for key, seeds in wanted.items()}
     placed = []
     for done, seeds in chosen(tables, wanted):

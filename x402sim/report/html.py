@@ -93,7 +93,6 @@ def fragment(run: Summary) -> str:
 def page(
     runs: Sequence[Summary],
     *,
-    title: str = "x402sim report",
     stories: Mapping[str, str] | None = None,
     drawn: Mapping[str, Mapping[str, bytes]] | None = None,
     pages: Sequence[str] = (),
@@ -112,7 +111,6 @@ def page(
     outcomes = [run.outcome for run in runs]
     return render(
         "run_page.html.j2",
-        title=title,
         views=views,
         counts=[(name, _GLYPHS[name], outcomes.count(name)) for name in _GLYPHS],
         held=sum(check.ok for run in runs for check in checks_of(run.journal)),

@@ -31,8 +31,8 @@ _ARROW_TYPES = {
 
 def save_run(run: Summary, folder: Path) -> Path:
     """Write a run's journal, frames, plots and report.html into a folder; return the folder."""
-    drawn = _save_one(run, folder, for_papers=True)
-    _write_page([run], folder, {run.sha256: drawn}, None, [PAGE])
+    drawn = {run.sha256: _save_one(run, folder, for_papers=True)}
+    _write_text(folder / "report.html", html.page([run], drawn=drawn, pages=[PAGE]))
     return folder
 
 
@@ -48,7 +48,9 @@ def save_runs(
         run.sha256: _save_one(run, folder / name) for run, name in zip(runs, names, strict=True)
     }
     (folder / "outcomes.png").write_bytes(png(plots.outcomes(runs).figure))
-    _write_page(runs, folder, drawn, stories, [f"{name}/{PAGE}" for name in names])
+    pages = [f"{name}/{PAGE}" for name in names]
+    text = html.page(runs, stories=stories, drawn=drawn, pages=pages)
+    _write_text(folder / "report.html", text)
     return folder
 
 
@@ -68,18 +70,6 @@ def _save_one(run: Summary, folder: Path, *, for_papers: bool = False) -> dict[s
         for form in ("svg", "pdf") if for_papers else ():
             (folder / f"{name}.{form}").write_bytes(vectors(figures[name], form))
     return drawn
-
-
-def _write_page(
-    runs: Sequence[Summary],
-    folder: Path,
-    drawn: Mapping[str, Mapping[str, bytes]],
-    stories: Mapping[str, str] | None,
-    pages: Sequence[str],
-) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    text = html.page(runs, stories=stories, drawn=drawn, pages=pages)
-    _write_text(folder / "report.html", text)
 
 
 def _write_text(file: Path, text: str) -> None:
