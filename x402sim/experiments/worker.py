@@ -141,7 +141,7 @@ def _played(experiment: Any, values: dict[str, Any], seed: int) -> Any:
 def _failed(error: Exception, seed: int, file: str) -> Point:
     place = tracebacks.place(error, file)
     if isinstance(error, RunFailed):
-        place = error.place
+        place = error.run.place
     told = f"{_text(error)} ({place})" if place else _text(error)
     lines = [line for line in tracebacks.lines(error) if not line.startswith(_HERE)]
     trace = "\n".join((*lines, f"{type(error).__name__}: {error}"))
