@@ -13,21 +13,12 @@ def draws(seed: int | None, name: str) -> list[float]:
     return [stream.random() for _ in range(5)]
 
 
-@given(seed=seeds, name=names)
-def test_the_same_seed_and_name_give_the_same_stream(seed, name):
-    assert draws(seed, name) == draws(seed, name)
-    assert Rng(seed).secret(name) == Rng(seed).secret(name)
-
-
-@given(seed=seeds, name=names, other=names)
-def test_another_name_gives_another_stream(seed, name, other):
-    assert (draws(seed, name) == draws(seed, other)) == (name == other)
-
-
-@given(seed=seeds, other=seeds, name=names)
-def test_another_seed_gives_another_stream(seed, other, name):
-    assert (draws(seed, name) == draws(other, name)) == (seed == other)
-    assert (Rng(seed).secret(name) == Rng(other).secret(name)) == (seed == other)
+@given(seed=seeds, other=seeds, name=names, another=names)
+def test_the_same_seed_and_name_give_the_same_stream_and_no_others_do(seed, other, name, another):
+    for key in (seed, name), (seed, another), (other, name), (other, another):
+        is_same = key == (seed, name)
+        assert (draws(*key) == draws(seed, name)) == is_same
+        assert (Rng(key[0]).secret(key[1]) == Rng(seed).secret(name)) == is_same
 
 
 def test_a_stream_does_not_depend_on_who_else_draws():

@@ -32,9 +32,14 @@ def filled(count: int, limit: int | None = None) -> Journal:
 
 
 def test_with_a_limit_only_the_newest_are_kept_and_numbers_go_on():
-    journal = filled(5, limit=2)
-    assert [entry.seq for entry in journal] == [3, 4]
-    assert (len(journal), journal.length) == (2, 5)
+    journal = filled(5, limit=3)
+    assert (len(journal), journal.length) == (3, 5)
+    for seq, kept in (0, [2, 3, 4]), (3, [3, 4]), (4, [4]), (5, []), (99, []):
+        assert [entry.seq for entry in journal.since(seq)] == kept
+        assert [entry.seq for entry in Journal.load(journal.ndjson(seq))] == kept
+    read = Journal.load(journal.ndjson())
+    read.record(1, INDEXED)
+    assert [entry.seq for entry in read] == [2, 3, 4, 5], "a journal that was read goes on"
 
 
 @pytest.mark.parametrize(
@@ -46,43 +51,29 @@ def test_it_shows_how_many_entries_are_kept_and_the_first_and_the_last(count, en
     assert re.fullmatch(f"<Journal of {min(count, 2)} events: {ends}>", shown)
 
 
-@pytest.mark.parametrize(
-    ("seq", "kept"), [(0, [2, 3, 4]), (3, [3, 4]), (4, [4]), (5, []), (99, [])]
-)
-def test_since_returns_the_kept_entries_from_there_on(seq, kept):
-    journal = filled(5, limit=3)
-    assert [entry.seq for entry in journal.since(seq)] == kept
-    assert [entry.seq for entry in Journal.load(journal.ndjson(seq))] == kept
-
-
 # --- the form of a line ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("event", "line"),
-    [
-        (
-            PaymentRefused(
-                payment_id="pay_1", refusal="?", reason=None, final=True, leaves_earlier=False
-            ),
-            '{"seq":0,"at_ms":5,"event":"payment refused","actor":"service","payment_id":"pay_1",'
-            '"refusal":"?","reason":null,"final":true,"leaves_earlier":false}',
-        ),
-        (
-            Note(name="ü", data={"zebra": 1, "ant": {"b": 1, "a": "é"}}),
-            '{"seq":0,"at_ms":5,"event":"note","actor":"world","name":"ü",'
-            '"data":{"ant":{"a":"é","b":1},"zebra":1}}',
-        ),
-    ],
-    ids=lambda each: type(each).__name__,
-)
-def test_a_line_has_its_fields_in_the_order_of_their_declaration(event, line):
+def test_a_line_has_its_fields_in_the_order_of_their_declaration():
+    refused = PaymentRefused(
+        payment_id="pay_1", refusal="?", reason=None, final=True, leaves_earlier=False
+    )
+    note = Note(name="ü", data={"zebra": 1, "ant": {"b": 1, "a": "é"}})
     journal = Journal()
-    journal.record(5, event)
-    header, written = journal.ndjson().splitlines(keepends=True)
-    assert header == HEADER == b'{"journal":"x402sim","version":4}\n'
-    assert written.decode() == line + "\n"
-    assert list(Journal.load(journal.ndjson())) == [Entry(0, 5, event)]
+    journal.record(5, refused)
+    journal.record(6, note)
+    assert HEADER == b'{"journal":"x402sim","version":4}\n'
+    assert (
+        journal.ndjson()
+        == HEADER
+        + (
+            '{"seq":0,"at_ms":5,"event":"payment refused","actor":"service","payment_id":"pay_1",'
+            '"refusal":"?","reason":null,"final":true,"leaves_earlier":false}\n'
+            '{"seq":1,"at_ms":6,"event":"note","actor":"world","name":"ü",'
+            '"data":{"ant":{"a":"é","b":1},"zebra":1}}\n'
+        ).encode()
+    )
+    assert list(Journal.load(journal.ndjson())) == [Entry(0, 5, refused), Entry(1, 6, note)]
 
 
 def test_equal_runs_have_equal_bytes_in_whatever_order_fields_are_named():
@@ -91,9 +82,6 @@ def test_equal_runs_have_equal_bytes_in_whatever_order_fields_are_named():
     two.record(5, Note(data={"to": "bob", "amount": 1}, name="paid"))
     assert one.ndjson() == two.ndjson()
     assert one.sha256() == two.sha256()
-
-
-# --- the hash --------------------------------------------------------------------------
 
 
 # --- listeners, merging ----------------------------------------------------------------
@@ -129,12 +117,6 @@ def test_merging_puts_entries_in_order_of_time_and_numbers_them_again():
 
 
 # --- which files it reads --------------------------------------------------------------
-
-
-def test_a_journal_that_was_read_goes_on():
-    journal = Journal.load(filled(5, limit=2).ndjson())
-    journal.record(1, INDEXED)
-    assert [entry.seq for entry in journal] == [3, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -201,9 +183,6 @@ def test_a_journal_that_is_nested_too_deeply_is_refused(text):
         Journal.load(text)
 
 
-# --- what it costs -------------------------------------------------------------------
-
-
 # --- columns -------------------------------------------------------------------------
 
 VALUES = {
@@ -244,10 +223,9 @@ def test_every_kind_of_event_comes_back_from_columns_as_it_was_recorded():
         names = ("seq", "at_ms", *kind.__struct_fields__)
         values = [(e.seq, e.at_ms, *msgspec.structs.astuple(e.event)) for e in found]
         assert list(journal.rows(kind, *names)) == values
-    to = frozenset({"a"})
     kinds = (RequestSent, NoAnswer, Note)
-    found = [entry.event for entry in journal.of(*kinds, to=to)]
-    assert found == [e for e in recorded if isinstance(e, kinds) and getattr(e, "to", "a") == "a"]
+    found = [entry.event for entry in journal.of(*kinds)]
+    assert found == [event for event in recorded if isinstance(event, kinds)]
 
 
 def test_columns_take_a_quarter_of_the_memory_of_objects():

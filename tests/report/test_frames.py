@@ -2,7 +2,7 @@
 
 import json
 import re
-from itertools import takewhile
+from itertools import cycle, takewhile
 from typing import Any
 
 import pandas as pd
@@ -13,25 +13,20 @@ from x402sim import events
 from x402sim.journal import Journal
 from x402sim.report import frames
 
-AMOUNTS = (
-    "amount", "deposited", "released", "refunded", "remaining", "change", "balance", "paid",
-    "returned", "debited", "lost",
-)  # fmt: skip
-DTYPES = {
-    **dict.fromkeys(("exchange", "order", "requests", "attempts", "payments", "served_times", "status_code", "block", "gas", "gas_price_wei"), "Int64"),
-    **dict.fromkeys(("n", "transactions", "fork", "depth", "replaced_by", "dropped", "blocks"), "Int64"),
-    **dict.fromkeys(("asked", "matched", "reverted", "unknown", "unanswered", "backlog"), "Int64"),
-    **dict.fromkeys(("t_s", "ended_s", "latency_s", "sent_s", "asked_s", "settled_s", "indexed_s", "expires_s", "waiting_s", "fee", "fee_coins", "block_s", "orphaned_s"), "float64"),
-    **dict.fromkeys(("ok", "canonical", "undone", "asked", "charged", "granted", "served", "refunded"), "bool"),
-    **{f"{name}_base": "Int64" for name in AMOUNTS},
-    **dict.fromkeys(AMOUNTS, "float64"),
-    **dict.fromkeys(("tx", "refund_tx", "session_id", "error", "revert_reason", "payment_id", "sender_address", "to_address", "expected", "actual"), "string"),
-    **dict.fromkeys(("payer", "caller", "to", "sender", "party", "network", "method", "path", "outcome", "clause", "kind", "event", "resource", "call", "service", "way", "step"), "category"),
-    "at": "datetime64[ms, UTC]",
-}  # fmt: skip
-DIFFER = {("steps", "status"): "Int64", ("latency", "status"): "Int64", ("payments", "status"): "category",
-          ("sessions", "session_id"): "category", ("sessions", "refunded"): "float64",
-          ("orders", "refunded"): "bool", ("backlog", "asked"): "Int64"}  # fmt: skip
+_DTYPES = r"((?:Int64|float64|UTC|category|string|bool|, )+) \|"
+
+
+def documented(table: str) -> dict[str, str]:
+    """Return the dtype of each column as the docstring has it; without any, all are Int64."""
+    told: dict[str, str] = {}
+    text = frames.TABLES[table].__doc__ or ""
+    for names, dtypes in re.findall(rf"^ *\| ([a-z_, ]+) \|(?: {_DTYPES})?", text, re.MULTILINE):
+        default = "float64, UTC" if names == "t_s, at" else "Int64"
+        told.update(zip(names.split(", "), cycle((dtypes or default).split(", ")), strict=False))
+    del told["column"]
+    return {
+        name: "datetime64[ms, UTC]" if dtype == "UTC" else dtype for name, dtype in told.items()
+    }
 
 
 def raw(name: str) -> list[dict[str, Any]]:
@@ -58,43 +53,40 @@ def test_the_stories_went_as_they_should() -> None:
 
 
 @pytest.mark.parametrize("table", frames.TABLES)
-def test_the_docstring_names_every_column_in_order(table: str) -> None:
-    told = re.findall(r"^ *\| ([a-z_, ]+) \|", frames.TABLES[table].__doc__ or "", re.MULTILINE)
-    names = [name for cell in told if cell != "column" for name in cell.split(", ")]
-    if table == "costs":
-        names.remove("fee")  # this run has no price of a coin
-    assert names == list(frames.TABLES[table](run("sessions").journal).columns)
-
-
-@pytest.mark.parametrize("table", frames.TABLES)
 @pytest.mark.parametrize("name", [*NAMES, None])
-def test_dtypes_do_not_depend_on_what_happened(table: str, name: str | None) -> None:
-    frame = frames.TABLES[table](run(name).journal if name else Journal())
-    for column, dtype in frame.dtypes.items():
-        expected = DIFFER.get((table, str(column))) or DTYPES[str(column)]
-        assert str(dtype) == expected, f"{table}.{column}"
+def test_columns_and_dtypes_are_as_documented_whatever_happened(
+    table: str, name: str | None
+) -> None:
+    frame, told = frames.TABLES[table](run(name).journal if name else Journal()), documented(table)
+    if table == "costs":
+        del told["fee"]  # these worlds have no price of a coin
+    assert list(frame.columns) == list(told)
+    assert {str(column): str(dtype) for column, dtype in frame.dtypes.items()} == told
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_steps_are_the_requests_of_the_payers(name: str) -> None:
-    events = raw(name)
-    sent = [e for e in events if e["event"] == "request sent" and e["actor"] != "service"]
-    ends = {e["exchange"]: e for e in events if e["event"] in ("answer received", "no answer")}
-    frame = run(name).steps
-    assert list(frame["exchange"]) == [e["exchange"] for e in sent]
-    assert list(frame["payer"]) == [e["actor"] for e in sent]
-    start_ms = events[0]["at_ms"]
-    for row, request in zip(frame.itertuples(), sent, strict=True):
+def test_every_exchange_is_told_and_the_steps_are_those_of_payers(name: str) -> None:
+    begin, *_ = happened = raw(name)
+    sent = [each for each in happened if each["event"] == "request sent"]
+    ends = {e["exchange"]: e for e in happened if e["event"] in ("answer received", "no answer")}
+    every, steps = run(name).latency, run(name).steps
+    links = zip(every["exchange"], every["caller"], every["to"], strict=True)
+    assert list(links) == [(each["exchange"], each["actor"], each["to"]) for each in sent]
+    assert steps["latency_s"].equals(
+        every.query("caller != 'service'")["latency_s"].reset_index(drop=True)
+    )
+    sent = [each for each in sent if each["actor"] != "service"]
+    for row, request in zip(steps.itertuples(), sent, strict=True):
         end = ends[row.exchange]
-        assert row.t_s == pytest.approx((request["at_ms"] - start_ms) / 1000, abs=1e-9)
+        assert (row.exchange, row.payer) == (request["exchange"], request["actor"])
+        assert row.t_s == pytest.approx((request["at_ms"] - begin["at_ms"]) / 1000, abs=1e-9)
         assert row.at == pd.Timestamp(request["at_ms"], unit="ms", tz="UTC")
-        assert row.ended_s == pytest.approx((end["at_ms"] - start_ms) / 1000, abs=1e-9)
+        assert row.ended_s == pytest.approx((end["at_ms"] - begin["at_ms"]) / 1000, abs=1e-9)
         if end["event"] == "answer received":
             assert row.status == end["status"]
             assert row.latency_s == pytest.approx(row.ended_s - row.t_s, abs=1e-9)
         else:
-            assert pd.isna(row.status)
-            assert pd.isna(row.latency_s)
+            assert pd.isna(row.status) and pd.isna(row.latency_s)  # noqa: PT018
             assert row.outcome == "lost"
 
 
@@ -109,15 +101,6 @@ def test_outcomes_are_what_the_payer_saw() -> None:
     assert list(settled["outcome"]).count("refused") == 1, "a 200 with an error is no success"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_latency_has_every_exchange_on_every_link(name: str) -> None:
-    requests = [e for e in raw(name) if e["event"] == "request sent"]
-    frame = run(name).latency
-    assert list(zip(frame["exchange"], frame["caller"], frame["to"], strict=True)) == [
-        (e["exchange"], e["actor"], e["to"]) for e in requests
-    ]
-
-
 def test_an_exchange_takes_what_both_crossings_take() -> None:
     explorer = run("sessions").latency.query("to == 'explorer'")
     assert len(explorer) == 2
@@ -125,25 +108,20 @@ def test_an_exchange_takes_what_both_crossings_take() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_standing_transfers_are_the_ledgers(name: str) -> None:
+def test_transfers_and_balances_are_the_ledgers(name: str) -> None:
     found, truth = played(name)
     standing = found.transfers.query("not undone")
-    pairs = list(zip(standing["tx"], standing["amount_base"], strict=True))
-    assert pairs == truth.logs
-    assert standing.loc[standing["kind"] == "mint", "amount_base"].sum() == sum(
-        int(e["amount_base"]) for e in raw(name)
-        if e["event"] == "transfer" and int(e["sender"], 16) == 0
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_balances_end_at_the_ledgers(name: str) -> None:
-    found, truth = played(name)
-    last = found.balances.groupby("party", observed=True)["balance_base"].last()
+    assert list(zip(standing["tx"], standing["amount_base"], strict=True)) == truth.logs
+    minted = standing.loc[standing["kind"] == "mint", "amount_base"].sum()
+    told = [
+        each for each in raw(name) if each["event"] == "transfer" and int(each["sender"], 16) == 0
+    ]
+    assert minted == sum(int(each["amount_base"]) for each in told)
+    parties = found.balances.groupby("party", observed=True)
+    last = parties["balance_base"].last()
     assert last.get("merchant", 0) == truth.merchant
-    minted = found.transfers.query("kind == 'mint' and not undone")["amount_base"].sum()
     assert last.sum() == minted, "what all hold together is what was minted"
-    for _, each in found.balances.groupby("party", observed=True):
+    for _, each in parties:
         assert list(each["change_base"].cumsum()) == list(each["balance_base"])
 
 
@@ -269,11 +247,8 @@ def test_checks_say_what_is_a_number_and_what_a_text() -> None:
     assert list(frame["ok"]) == [False, False, True]
     assert list(frame["expected"]) == ["200", '"<script>alert(1)</script>"', "1"]
     assert list(frame["actual"]) == ["402", '"Insufficient USDC balance"', "1"]
-
-
-def test_a_check_before_any_exchange_is_about_none() -> None:
     check = events.Check(clause="1/indexer", ok=True, expected=1, actual=1, exchange=None)
-    assert frames.checks(journal_of(check))["exchange"].isna().all()
+    assert frames.checks(journal_of(check))["exchange"].isna().all(), "before any exchange"
 
 
 def test_amounts_beyond_64_bits_are_exact() -> None:
@@ -286,11 +261,8 @@ def test_amounts_beyond_64_bits_are_exact() -> None:
     assert frame["amount_base"].sum() == 2 * huge - 1
     assert list(frame["amount"]) == [huge / 10**6, (huge - 1) / 10**6]
     assert list(frames.balances(journal)["balance_base"]) == [huge, 1, huge - 1]
-
-
-def test_sums_of_64_bit_columns_cannot_wrap() -> None:
     moved = transfer("0x1", "0x2", 2**62)
-    assert frames.transfers(journal_of(moved, moved))["amount_base"].sum() == 2**63
+    assert frames.transfers(journal_of(moved, moved))["amount_base"].sum() == 2**63, "no sum wraps"
 
 
 def test_a_journal_whose_beginning_is_forgotten_is_no_problem() -> None:

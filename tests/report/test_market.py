@@ -70,22 +70,18 @@ def test_many_payers_are_one_line_and_each_merchant_keeps_its_own() -> None:
     assert found == pytest.approx({"dear": 0.05, "cheap": 0.16, "9 others": -0.21})
 
 
-def test_more_merchants_than_lines_are_one_line_too() -> None:
-    shops = {f"shop {n}": Settings() for n in range(6)}
+@pytest.mark.parametrize(
+    ("count", "lines"),
+    [(1, {"merchant": 0.01, "alice": -0.01}), (6, {"6 merchants": 0.06, "alice": -0.06})],
+)
+def test_one_service_has_the_merchant_and_more_than_lines_are_one_line(
+    count: int, lines: dict[str, float]
+) -> None:
+    shops = {f"shop {n}": Settings() for n in range(count)}
 
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         for name in shops:
             await alice.at(name).buy()
 
-    assert _of(World(service=shops).play(story)) == pytest.approx(
-        {"6 merchants": 0.06, "alice": -0.06}
-    )
-
-
-def test_one_service_has_the_merchant_whatever_its_name() -> None:
-    async def story(world: LiveWorld) -> None:
-        await (await world.payer("alice", balance="1.00")).buy()
-
-    run = World(service={"only": Settings()}).play(story)
-    assert run.transfers["to"].tolist() == ["alice", "merchant"]
+    assert _of(World(service=shops).play(story)) == pytest.approx(lines)

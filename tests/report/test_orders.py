@@ -87,16 +87,12 @@ def test_the_day_has_everything_that_can_become_of_an_order(table):
     assert table["payment_id"].isna().any()
 
 
-def test_the_money_is_what_the_ledger_has_moved(table):
+def test_money_and_counts_are_those_of_the_ledger_and_the_database(table):
     ledger = day()[1]
     assert table["paid_base"].sum() - table["returned_base"].sum() == ledger.earned_base > 0
     assert set(table["tx"].dropna()) == ledger.paid
     assert set(table["refund_tx"].dropna()) == ledger.returned
     assert table["gas"].sum() == ledger.gas
-
-
-def test_the_counts_are_those_of_the_ledger_and_the_database(table):
-    ledger = day()[1]
     own = table[table["way"] != "session"]
     assert own["charged"].sum() == own["tx"].notna().sum() == len(ledger.paid)
     assert table["refunded"].sum() == len(ledger.returned)
@@ -106,7 +102,7 @@ def test_the_counts_are_those_of_the_ledger_and_the_database(table):
     assert len(opened) == ledger.sessions
 
 
-def test_an_order_is_charged_at_most_once_and_served_after_it_was_charged(table):
+def test_an_order_is_charged_at_most_once_and_each_request_belongs_to_one(table):
     own = table[table["way"] == "payment"]
     assert set(own.loc[own["charged"], "paid_base"]) == {10_000}
     assert own["payment_id"].dropna().is_unique
@@ -114,38 +110,27 @@ def test_an_order_is_charged_at_most_once_and_served_after_it_was_charged(table)
     assert undone.sum() <= 1, "for money that the reorganisation took back"
     assert (table.loc[table["served"], "waiting_s"] > 0).all()
     assert table.loc[~table["served"], "waiting_s"].isna().all()
-
-
-def test_every_request_of_a_payer_that_can_be_paid_for_belongs_to_one_order(table):
     steps = day()[0].steps
     posts = steps[steps["method"] == "POST"]
     assert table["requests"].sum() == len(posts)
     assert table["attempts"].sum() == (posts["path"] == "/api/pay").sum()
 
 
-def test_an_empty_journal_has_no_orders():
-    assert Run(journal=Journal()).orders.empty
-    assert list(Run(journal=Journal()).orders) == list(day()[0].orders)
-
-
 ASKED = RequestSent("payer-1", 1, "service", "POST", "/quote")
 
 
-def test_orders_are_followed_again_if_the_journal_grew_meanwhile(monkeypatch):
+def test_orders_are_followed_again_if_the_journal_grew_meanwhile_or_was_merged(monkeypatch):
     journal = Journal()
     with monkeypatch.context() as patch:  # as another thread records
         patch.setattr(orders, "_first_settled", lambda _: journal.record(1, ASKED) or {})
         assert not orders.orders_of(journal)
     assert len(orders.orders_of(journal)) == 1
-
-
-def test_orders_are_followed_again_after_a_merge_that_leaves_as_many_numbers():
     journal = Journal(limit=1)
     for at_ms in (0, 1):
         journal.record(at_ms, Note(name="ours"))
     assert not orders.orders_of(journal)
     journal.merge([Entry(0, 2, ASKED)])
-    assert journal.length == 2
+    assert journal.length == 2, "as many as before"
     assert len(orders.orders_of(journal)) == 1
 
 

@@ -27,32 +27,36 @@ def follow(monkeypatch: pytest.MonkeyPatch) -> None:
     bar.close()
 
 
-def test_a_terminal_shows_done_total_failures_and_the_time_left(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    shown: list[str] = []
-    status = SimpleNamespace(
-        start=lambda: None, update=shown.append, stop=lambda: shown.append("gone")
-    )
-    terminal = SimpleNamespace(is_terminal=True, status=lambda text: shown.append(text) or status)
-    monkeypatch.setattr("rich.console.Console", lambda **_: terminal)
-    monkeypatch.setattr(progress, "_jupyter", lambda: None)
-    follow(monkeypatch)
-    assert [line.partition("/200")[2] for line in shown] == [*LINES, ""]
-    assert shown[-1] == "gone"
+def display(shown: list[str]) -> Any:
+    """Return IPython's `display`, which updates a line in place."""
 
-
-def test_jupyter_shows_the_time_left_and_ends_without_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
-
-    def display(data: dict[str, str], **_: Any) -> Any:
+    def displayed(data: dict[str, str], **_: Any) -> Any:
         shown.append(data["text/plain"])
         return SimpleNamespace(update=lambda data, **_: shown.append(data["text/plain"]))
 
-    monkeypatch.setattr(progress, "_jupyter", lambda: display)
+    return displayed
+
+
+def console(shown: list[str]) -> Any:
+    """Return rich's console in a terminal, whose line is gone in the end."""
+    status = {"start": lambda: None, "update": shown.append, "stop": lambda: shown.append("gone")}
+    return SimpleNamespace(
+        is_terminal=True, status=lambda text: shown.append(text) or SimpleNamespace(**status)
+    )
+
+
+@pytest.mark.parametrize(
+    ("jupyter", "last"), [(False, "gone"), (True, f"sweep {'━' * 24} 200/200, 1 failed")]
+)
+def test_a_bar_shows_done_total_failures_and_the_time_left_and_ends_without_it(
+    monkeypatch: pytest.MonkeyPatch, *, jupyter: bool, last: str
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr("rich.console.Console", lambda **_: console(shown))
+    monkeypatch.setattr(progress, "_jupyter", lambda: display(shown) if jupyter else None)
     follow(monkeypatch)
-    assert [line.partition("/200")[2] for line in shown] == [*LINES, ", 1 failed"]
-    assert shown[-1] == f"sweep {'━' * 24} 200/200, 1 failed"
+    assert [line.partition("/200")[2] for line in shown[:-1]] == LINES
+    assert shown[-1] == last
 
 
 def test_a_file_has_a_line_every_five_seconds(

@@ -45,37 +45,35 @@ def test_the_same_run_gives_the_same_bytes(saved: Path, tmp_path: Path) -> None:
     assert contents(loaded.save(tmp_path)) == contents(saved)
 
 
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save.save_run(skipped(), tmp_path_factory.mktemp("skipped"))
+
+
 @pytest.mark.parametrize("table", TABLES)
-def test_parquet_round_trips(table: str, saved: Path) -> None:
+def test_a_frame_is_kept_whole_with_types_that_do_not_depend_on_the_run(
+    table: str, saved: Path, elsewhere: Path
+) -> None:
+    frame = TABLES[table](run("sessions").journal)
     assert_frame_equal(
-        pd.read_parquet(saved / f"{table}.parquet"), TABLES[table](run("sessions").journal),
-        check_categorical=False, check_dtype=False,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_parquet_types_do_not_depend_on_the_run(table: str, saved: Path, tmp_path: Path) -> None:
-    save.save_run(skipped(), tmp_path)
+        pd.read_parquet(saved / f"{table}.parquet"),
+        frame,
+        check_categorical=False,
+        check_dtype=False,
+    )
+    read = pd.read_csv(saved / f"{table}.csv", dtype="string", keep_default_na=False)
+    assert list(read.columns) == list(frame.columns)
+    assert len(read) == len(frame)
+    for name in frame.columns[frame.columns.str.endswith("_base")]:
+        assert list(read[name]) == ["" if pd.isna(value) else str(value) for value in frame[name]]
     empty, full = (
-        pq.read_schema(f / f"{table}.parquet").remove_metadata() for f in (tmp_path, saved)
+        pq.read_schema(folder / f"{table}.parquet").remove_metadata()
+        for folder in (elsewhere, saved)
     )
     assert empty == full
     for field in full:
         if f"{field.name}_base" in full.names:
             assert field.type == pa.float64()
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_csv_has_the_columns_and_the_rows(table: str, saved: Path) -> None:
-    frame = TABLES[table](run("sessions").journal)
-    read = pd.read_csv(saved / f"{table}.csv", dtype="string", keep_default_na=False)
-    assert list(read.columns) == list(frame.columns)
-    assert len(read) == len(frame)
-    for name in frame.columns:
-        if name.endswith("_base"):
-            assert list(read[name]) == [
-                "" if pd.isna(value) else str(value) for value in frame[name]
-            ]
 
 
 def test_amounts_beyond_64_bits_are_texts_in_parquet(tmp_path: Path) -> None:
@@ -89,20 +87,16 @@ def test_amounts_beyond_64_bits_are_texts_in_parquet(tmp_path: Path) -> None:
 
 
 def test_many_runs_get_a_folder_each_and_one_report(tmp_path: Path) -> None:
-    runs = [skipped(), run("lost"), skipped()]
-    save.save_runs(runs, tmp_path, stories={"lost": "The answer is lost."})
-    assert {file.name for file in tmp_path.iterdir()} == {
-        "elsewhere-1", "elsewhere-2", "lost", "outcomes.png", "report.html",
+    runs, out = [skipped(), run("lost"), skipped(), skipped("../evil")], tmp_path / "out"
+    save.save_runs(runs, out, stories={"lost": "The answer is lost."})
+    assert {file.name for file in out.iterdir()} == {
+        "elsewhere-1", "elsewhere-2", "lost", "___evil", "outcomes.png", "report.html",
     }  # fmt: skip
-    assert not (tmp_path / "lost" / "report.html").exists()
-    report = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert list(tmp_path.iterdir()) == [out]
+    assert not (out / "lost" / "report.html").exists()
+    report = (out / "report.html").read_text(encoding="utf-8")
     assert "The answer is lost." in report
-    assert report.count("<details") == 3
-
-
-def test_a_hostile_name_stays_inside_the_folder(tmp_path: Path) -> None:
-    save.save_runs([skipped("../evil")], tmp_path / "out")
-    assert {file.name for file in tmp_path.iterdir()} == {"out"}
+    assert report.count("<details") == 4
 
 
 def test_the_error_names_the_missing_packages(

@@ -123,8 +123,8 @@ def test_an_error_in_the_library_of_python_is_told_by_the_users_line() -> None:
     async def story(world: LiveWorld) -> None:
         json.loads("{")
 
-    told = RunFailed(World().play(story))
-    assert told.place == f"{HERE}:{story.__code__.co_firstlineno + 1}"
+    run = World().play(story)
+    assert run.place == f"{HERE}:{story.__code__.co_firstlineno + 1}"
 
 
 def test_a_plain_function_is_no_story() -> None:
@@ -137,7 +137,7 @@ def test_a_plain_function_is_no_story() -> None:
         "write `async def notasync(world)`"
     )
     assert trace(run) == ()
-    assert RunFailed(run).place == ""
+    assert run.place == ""
     assert World().play(lambda world: forgetful(world)).reason.startswith("ForgottenAwait")
 
 

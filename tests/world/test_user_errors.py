@@ -10,7 +10,6 @@ import pytest
 from x402sim import LiveWorld, Settings, World, sweep
 from x402sim.policies import ServicePolicy
 from x402sim.population import Every
-from x402sim.report.run import RunFailed
 
 HERE = Path(__file__).name
 
@@ -94,7 +93,7 @@ def test_an_exception_in_the_users_code_fails_the_run_with_its_line(
     run = World(on=virtual, **options).play(story)
     assert run.outcome == "failed"
     assert run.reason.startswith("LookupError: boom"), run.reason
-    assert RunFailed(run).place == LINE
+    assert run.place == LINE
 
 
 def test_block_times_that_end_fail_the_run() -> None:

@@ -52,8 +52,8 @@ class Played:
     @property
     def steps(self) -> int:
         """How many requests the payers sent."""
-        reading = Reading(self.run.journal)
-        return sum(sent.actor not in reading.services for _, sent in reading.of(RequestSent))
+        sent, services = self.run.journal.events(RequestSent), Reading(self.run.journal).services
+        return sum(each.actor not in services for each in sent)
 
     @property
     def virtual_s(self) -> float:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from x402sim.experiments.executors import Pool
-from x402sim.experiments.grid import Cell
 from x402sim.experiments.worker import Packed, Work, lost, run
 
 _MOST_FAILURES = 3
@@ -27,7 +26,7 @@ LEAST_S, WANTED_S = 1.0, 2.5
 class Task:
     """Points of one cell, which are played together."""
 
-    cell: Cell
+    cell: Work
     seeds: tuple[int, ...]
     is_alone: bool = False
     """Whether it is played with no other beside it, since it may kill its worker."""
@@ -36,13 +35,13 @@ class Task:
 class Batches:
     """The points that are left, cut into tasks as the time of a point becomes known."""
 
-    def __init__(self, left: Sequence[tuple[Cell, Sequence[int]]], workers: int) -> None:
+    def __init__(self, left: Sequence[tuple[Work, Sequence[int]]], workers: int) -> None:
         self._left = deque((cell, deque(seeds)) for cell, seeds in left if seeds)
         self._points = sum(len(seeds) for _, seeds in self._left)
         self._workers = workers
         self._suspects: deque[Task] = deque()
-        self._seconds: dict[int, float] = {}
-        """The seconds of a point, by the number of its cell."""
+        self._seconds: dict[str, float] = {}
+        """The seconds of a point, by the key of its cell."""
         self._last_s: float | None = None
 
     def next(self, *, is_idle: bool) -> Task | None:
@@ -59,8 +58,8 @@ class Batches:
             self._left.popleft()
         return Task(cell, taken)
 
-    def _size(self, cell: Cell) -> int:
-        seconds = self._seconds.get(cell.number, self._last_s)
+    def _size(self, cell: Work) -> int:
+        seconds = self._seconds.get(cell.key, self._last_s)
         if seconds is None:
             return 1
         seconds = max(seconds, 1e-6)
@@ -70,7 +69,7 @@ class Batches:
     def learn(self, task: Task, seconds: float) -> None:
         """Note how long a task took."""
         each_s = seconds / len(task.seeds)
-        self._seconds[task.cell.number] = self._last_s = each_s
+        self._seconds[task.cell.key] = self._last_s = each_s
 
     def split(self, task: Task) -> None:
         """Take back a task that was lost: its points are played one by one, alone."""
@@ -85,14 +84,9 @@ class Drive:
     """
 
     def __init__(
-        self,
-        pool: Pool,
-        experiment: Packed,
-        work_of: Callable[[Task], Work],
-        finished: Callable[[Task, bytes], None],
+        self, pool: Pool, experiment: Packed, finished: Callable[[Task, bytes], None]
     ) -> None:
-        self._pool, self._experiment = pool, experiment
-        self._work_of, self._finished = work_of, finished
+        self._pool, self._experiment, self._finished = pool, experiment, finished
         self._running: dict[Future[Any], Task] = {}
         self._failures = 0
 
@@ -112,7 +106,7 @@ class Drive:
             if task is None:
                 break
             try:
-                future = self._pool.submit(run, self._experiment, self._work_of(task))
+                future = self._pool.submit(run, self._experiment, task.cell, task.seeds)
             except BrokenExecutor as error:
                 future = Future()
                 future.set_exception(error)
@@ -134,7 +128,7 @@ class Drive:
         if isinstance(error, BrokenExecutor):
             self._recover(error, batches)
         if len(task.seeds) == 1 and (task.is_alone or not isinstance(error, BrokenExecutor)):
-            self._finished(task, lost(self._work_of(task), error))
+            self._finished(task, lost(task.cell, task.seeds, error))
         else:
             batches.split(task)
 

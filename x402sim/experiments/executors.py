@@ -7,9 +7,8 @@ lost, so that the point that kills its worker could not be found, nor the others
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -51,20 +50,6 @@ def cpus() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@contextmanager
-def _without_main() -> Iterator[None]:
-    """Hide the main module, which a spawned process would run again, from its top to the sweep.
-
-    Tasks need nothing of it: its functions are sent by value.
-    """
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
-
-
 class _ThisProcess(Executor):
     """This process, one task after the other: for a debugger, and where no other may be started."""
 
@@ -83,9 +68,17 @@ class _Processes(ProcessPoolExecutor):
         super().__init__(workers, mp_context=context, initializer=warm, initargs=(experiment,))
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **named: Any) -> "Future[Any]":
-        """Run a function in a process; the first call starts them all."""
-        with _without_main():
+        """Run a function in a process; the first call starts them all.
+
+        A spawned process would run the main module again, from its top to the sweep, so that is
+        hidden. Tasks need nothing of it: its functions are sent by value.
+        """
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
             return super().submit(function, *args, **named)
+        finally:
+            sys.modules["__main__"] = main
 
 
 def _given(executor: Any) -> Pool:
@@ -110,8 +103,6 @@ def _require_version(client: Any) -> None:
 
 
 def _version() -> str:
-    from x402sim.version import VERSION
-
     return VERSION
 
 

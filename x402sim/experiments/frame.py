@@ -4,11 +4,12 @@ Nothing in the frame depends on which tasks there were, or on who played them wh
 """
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from x402sim.experiments.grid import RESERVED, Cell, Label, labels_of
 from x402sim.experiments.tables import Done, joined
@@ -47,10 +48,7 @@ def whole_frame(tables: Sequence[Done], parameters: Sequence[str]) -> "DataFrame
         wanted.setdefault(done.cell, set()).update(done.seeds)
     labels = [labels_of(key) for key in wanted]
     labels.sort(key=lambda each: [_rank(each[name]) for name in parameters])
-    cells = [
-        Cell(number, {name: each[name] for name in parameters}, {})
-        for number, each in enumerate(labels)
-    ]
+    cells = [Cell({name: each[name] for name in parameters}, {}) for each in labels]
     return frame_of(tables, cells, {key: sorted(seeds) for key, seeds in wanted.items()})
 
 
@@ -63,15 +61,22 @@ def frame_of(
     tables: Sequence[Done], cells: Sequence[Cell], wanted: Mapping[str, Sequence[int]]
 ) -> "DataFrame":
     """Return the rows of the wanted points; `wanted` are the seeds of each cell, by its key."""
-    numbers = {cell.key: cell.number for cell in cells}
+    numbers = {cell.key: number for number, cell in enumerate(cells)}
     positions = {key: {seed: at for at, seed in enumerate(seeds)} for key, seeds in wanted.items()}
-    placed = [
-        _placed(done, seeds, numbers[done.cell], positions[done.cell])
-        for done, seeds in chosen(tables, wanted)
-    ]
+    placed = []
+    for done, seeds in chosen(tables, wanted):
+        number, position = numbers[done.cell], positions[done.cell]
+        table = done.table.replace_schema_metadata()
+        table = table.filter(pc.is_in(table["seed"], pa.array(seeds, pa.int64())))
+        places = [position[seed] for seed in table["seed"].to_pylist()]
+        table = table.append_column("cell", pa.array([number] * len(places), pa.int64()))
+        table = table.append_column("position", pa.array(places, pa.int64()))
+        placed.append((number, min(position[seed] for seed in seeds), table))
     # The first point's table comes first, so that columns are in the order of its results.
-    placed.sort(key=lambda each: each[0])
-    whole = joined([table for _, table in placed]).sort_by([(name, "ascending") for name in _PLACE])
+    placed.sort(key=itemgetter(0, 1))
+    whole = joined([table for *_, table in placed]).sort_by(
+        [(name, "ascending") for name in _PLACE]
+    )
     number = whole.column("cell").to_numpy()
     results = [n for n in whole.column_names if n not in (*_PLACE, *RESERVED, *cells[0].labels)]
     frame = whole.select(["seed", *results, "error", "trace", "replay"]).to_pandas()
@@ -82,16 +87,3 @@ def frame_of(
         frame.insert(at, name, pd.Series([c.labels[name] for c in cells]).take(number).array)
     frame.attrs["parameters"] = list(cells[0].labels)  # `summarize` takes none for a result
     return frame
-
-
-def _placed(
-    done: Done, seeds: set[int], cell: int, positions: Mapping[int, int]
-) -> tuple[tuple[int, int], Any]:
-    """Return the rows of these seeds, with their place; and the place of the first one."""
-    table = done.table.replace_schema_metadata()
-    given = table.column("seed").to_pylist()
-    table = table.filter(pa.array([seed in seeds for seed in given], pa.bool_()))
-    at = np.array([positions[seed] for seed in table.column("seed").to_pylist()], dtype="int64")
-    table = table.append_column("cell", pa.array(np.full(len(at), cell, dtype="int64")))
-    table = table.append_column("position", pa.array(at))
-    return (cell, min(positions[seed] for seed in seeds)), table

@@ -24,7 +24,6 @@ _SEED_BYTES = 6
 class Cell:
     """One combination of parameters: the values for the experiment, and their labels."""
 
-    number: int
     labels: dict[str, Label]
     values: dict[str, Any]
 
@@ -46,8 +45,8 @@ def cells(grid: Grid) -> list[Cell]:
     the same labels.
     """
     found = [
-        Cell(number, {name: label for name, label, _ in cell}, {name: v for name, _, v in cell})
-        for number, cell in enumerate(_cells(grid))
+        Cell({name: label for name, label, _ in cell}, {name: value for name, _, value in cell})
+        for cell in _cells(grid)
     ]
     if not found:
         raise ValueError("the grid has no cells: a parameter has no values")

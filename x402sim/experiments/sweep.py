@@ -2,7 +2,7 @@
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, TypeGuard
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
     from x402sim.experiments.drive import Task
-    from x402sim.experiments.worker import Work
 
 OnError = Literal["raise", "record"]
 Replay = Callable[[Cell], str]
@@ -99,14 +98,46 @@ def play(
     `where` are executor and workers; `replay` makes a cell's line, by default one of Python.
     """
     need_extra(("cloudpickle", "pandas", "pyarrow"), "sweeps", "sweep")
+    from x402sim.experiments.drive import Batches, Drive
+    from x402sim.experiments.executors import pool_of
+    from x402sim.experiments.folder import Folder, name_of
+    from x402sim.experiments.frame import frame_of
+    from x402sim.experiments.tables import decoded
+    from x402sim.experiments.worker import Work, packed, pickled
+    from x402sim.report.progress import Bar
+
     require_fit(experiment, found)
     numbers = _whole(seeds)
     wanted = {each.key: seeds_of(each, numbers, common=common) for each in found}
-    folder = None if out is None else Path(out)
-    say = replay or (lambda cell: _python(experiment, cell))
-    tables = _play(experiment, found, wanted, folder, say, where, shown=shown)
-    from x402sim.experiments.frame import frame_of
+    folder = None if out is None else Folder(Path(out), experiment, list(found[0].labels))
+    tables = [each for each in folder.tables() if each.cell in wanted] if folder else []
+    done = {(each.cell, seed) for each in tables for seed in set(each.seeds) - each.failed}
+    package, left = packed(experiment), []
+    for cell in found:
+        line = replay(cell) if replay else _python(experiment, cell)
+        work = Work(cell.key, cell.labels, pickled(cell.values, experiment), line)
+        left.append((work, [seed for seed in wanted[cell.key] if (cell.key, seed) not in done]))
+    total = sum(map(len, wanted.values()))
+    points, failed = total - sum(len(seeds) for _, seeds in left), 0
 
+    def finished(task: "Task", parquet: bytes) -> None:
+        nonlocal points, failed
+        if folder is not None:
+            folder.write(name_of(task), parquet)
+        table = decoded(parquet)
+        assert table is not None
+        tables.append(table)
+        points, failed = points + len(table.seeds), failed + len(table.failed)
+        bar.update(points, failed)
+
+    pool = pool_of(*where, package)
+    bar = Bar("sweep", total, shown=shown)
+    try:
+        bar.update(points, failed)
+        Drive(pool, package, finished).run(Batches(left, pool.workers))
+    finally:
+        bar.close()
+        pool.close()
     return frame_of(tables, found, wanted)
 
 
@@ -134,60 +165,6 @@ def _is_seed(value: object) -> TypeGuard[SupportsIndex]:
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
         return False
     return 0 <= index(value) < 2**63
-
-
-def _play(
-    experiment: Callable[..., Any],
-    found: Sequence[Cell],
-    wanted: Mapping[str, Sequence[int]],
-    out: Path | None,
-    replay: Replay,
-    where: tuple[Any, int | None],
-    *,
-    shown: bool,
-) -> list[Any]:
-    """Play the points that are not done yet; return the tables of all."""
-    from x402sim.experiments.drive import Batches, Drive
-    from x402sim.experiments.executors import pool_of
-    from x402sim.experiments.folder import Folder, name_of
-    from x402sim.experiments.tables import decoded
-    from x402sim.experiments.worker import Work, packed, packed_values
-    from x402sim.report.progress import Bar
-
-    folder = None if out is None else Folder(out, experiment, list(found[0].labels))
-    tables = [] if folder is None else [each for each in folder.tables() if each.cell in wanted]
-    done = {key: {s for t in tables if t.cell == key for s in t.seeds if s not in t.failed}
-            for key in wanted}  # fmt: skip
-    left = [(each, [s for s in wanted[each.key] if s not in done[each.key]]) for each in found]
-    package = packed(experiment)
-    values = {each.number: packed_values(experiment, each.values) for each in found}
-    total = sum(map(len, wanted.values()))
-    points = total - sum(len(seeds) for _, seeds in left)
-    failed = 0
-
-    def work_of(task: "Task") -> "Work":
-        cell = task.cell
-        return Work(cell.key, cell.labels, values[cell.number], task.seeds, replay(cell))
-
-    def finished(task: "Task", parquet: bytes) -> None:
-        nonlocal points, failed
-        if folder is not None:
-            folder.write(name_of(task), parquet)
-        table = decoded(parquet)
-        assert table is not None
-        tables.append(table)
-        points, failed = points + len(table.seeds), failed + len(table.failed)
-        bar.update(points, failed)
-
-    pool = pool_of(*where, package)
-    bar = Bar("sweep", total, shown=shown)
-    try:
-        bar.update(points, failed)
-        Drive(pool, package, work_of, finished).run(Batches(left, pool.workers))
-    finally:
-        bar.close()
-        pool.close()
-    return tables
 
 
 def _python(experiment: Callable[..., Any], cell: Cell) -> str:

@@ -36,7 +36,6 @@ class Point:
     result: "dict[str, Any] | pa.Table | None"
     error: str | None = None
     trace: str | None = None
-    replay: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,36 +90,43 @@ def _scalar(name: str, value: Any) -> Any:
     return value
 
 
-def table_of(points: Sequence[Point], key: str, labels: dict[str, Label]) -> Any:
-    """Return the table of one task; raises `TypeError` for a column of several types."""
+def table_of(points: Sequence[Point], key: str, labels: dict[str, Label], replay: str) -> bytes:
+    """Return the table of one task as a Parquet file.
+
+    `replay` is the line of those that failed, with "{seed}" in the place of the seed. Raises
+    `TypeError` for a column of several types.
+    """
     plain = [each for each in points if not isinstance(each.result, pa.Table)]
     rows = [each.result or {} for each in plain]
     names = list(dict.fromkeys(name for row in rows for name in row))
     try:
-        parts = [pa.table({name: [row.get(name) for row in rows] for name in names})] * bool(plain)
-        parts = [_own_columns(parts[0], plain)] if parts else []
-        for each in points:
-            if isinstance(each.result, pa.Table):
-                parts.append(_own_columns(each.result, [each] * each.result.num_rows))
-        table = joined(parts)
+        parts = [(pa.table({name: [row.get(name) for row in rows] for name in names}), plain)]
     except pa.ArrowInvalid as error:
         raise TypeError(f"a column has values of several types: {error}") from error
+    parts = parts if plain else []
+    for each in points:
+        if isinstance(each.result, pa.Table):
+            parts.append((each.result, [each] * each.result.num_rows))
+    table = joined([_own_columns(part, owners, replay) for part, owners in parts])
     for number, (name, label) in enumerate(labels.items()):
         table = table.add_column(number, name, pa.array([label] * table.num_rows))
     meta = _Meta(key, [each.seed for each in points], [e.seed for e in points if e.error])
-    return table.replace_schema_metadata({_META: msgspec.json.encode(meta)})
+    table = table.replace_schema_metadata({_META: msgspec.json.encode(meta)})
+    file = io.BytesIO()
+    pq.write_table(table, file)
+    return file.getvalue()
 
 
-def _own_columns(table: Any, points: Sequence[Point]) -> Any:
+def _own_columns(table: Any, points: Sequence[Point], replay: str) -> Any:
     """Return a table with a sweep's own columns, given the point of each row."""
-    table = pa.table({
+    lines = [replay.replace("{seed}", str(each.seed)) if each.error else None for each in points]
+    return pa.table({
         "seed": pa.array([each.seed for each in points], pa.int64()),
         **{name: table.column(name) for name in table.column_names},
+        "error": pa.array([each.error for each in points], pa.string()),
+        "trace": pa.array([each.trace for each in points], pa.string()),
+        "replay": pa.array(lines, pa.string()),
     })  # fmt: skip
-    for name in ("error", "trace", "replay"):
-        texts = [getattr(each, name) for each in points]
-        table = table.append_column(name, pa.array(texts, pa.string()))
-    return table
 
 
 def joined(parts: Sequence[Any]) -> Any:
@@ -132,13 +138,6 @@ def joined(parts: Sequence[Any]) -> Any:
         return pa.concat_tables(parts, promote_options="permissive")
     except (pa.ArrowTypeError, pa.ArrowInvalid) as error:
         raise TypeError(f"a column has values of several types: {error}") from error
-
-
-def encoded(table: Any) -> bytes:
-    """Return a table as a Parquet file."""
-    file = io.BytesIO()
-    pq.write_table(table, file)
-    return file.getvalue()
 
 
 def decoded(parquet: bytes) -> Done | None:

@@ -14,7 +14,7 @@ import pickle
 import signal
 import sys
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from types import CodeType
@@ -25,7 +25,7 @@ import msgspec
 
 from x402sim.clock import stopwatch
 from x402sim.experiments.grid import Label
-from x402sim.experiments.tables import Point, encoded, result_of, table_of
+from x402sim.experiments.tables import Point, result_of, table_of
 from x402sim.report.run import RunFailed, failed_runs
 from x402sim.report.summary import checks_of
 from x402sim.text import tracebacks
@@ -51,7 +51,7 @@ class Packed(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """One task: a cell with its labels, its pickled values, and the seeds.
+    """A cell on its way to a worker: its name, its labels, and its pickled values.
 
     `replay` is the line that plays a point again, with "{seed}" in the place of its seed.
     """
@@ -59,28 +59,20 @@ class Work(msgspec.Struct, frozen=True):
     key: str
     labels: dict[str, Label]
     values: bytes
-    seeds: tuple[int, ...]
     replay: str
 
 
 def packed(experiment: Callable[..., Any]) -> Packed:
-    """Return an experiment for a worker, with the module in which it is written.
-
-    Raises `ValueError` if it refers to something that cannot be sent.
-    """
+    """Return an experiment for a worker; raises `ValueError` as `pickled` does."""
     code = getattr(inspect.unwrap(experiment), "__code__", None)
-    return Packed(_pickled(experiment, experiment), code.co_filename if code else "")
+    return Packed(pickled(experiment, experiment), code.co_filename if code else "")
 
 
-def packed_values(experiment: Callable[..., Any], values: Mapping[str, Any]) -> bytes:
-    """Return the values of a cell for a worker; raises `ValueError` as `packed` does."""
-    return _pickled(dict(values), experiment)
-
-
-def _pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
+def pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
     """Pickle a value; classes and functions of the experiment's own module go with it.
 
     So a worker needs no copy of that file. What the file imports, it must be able to import.
+    Raises `ValueError` if the value refers to something that cannot be sent.
     """
     module = inspect.getmodule(experiment)
     name = module.__name__ if module else "__main__"
@@ -88,14 +80,14 @@ def _pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
     try:
         if by_value:
             cloudpickle.register_pickle_by_value(module)
-        pickled = io.BytesIO()
-        _Pickler(pickled).dump(value)
+        file = io.BytesIO()
+        _Pickler(file).dump(value)
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         raise ValueError(f"the experiment cannot be sent to another process: {error}") from error
     finally:
         if by_value:
             cloudpickle.unregister_pickle_by_value(module)
-    return pickled.getvalue()
+    return file.getvalue()
 
 
 def warm(experiment: Packed) -> None:
@@ -115,20 +107,20 @@ def _loaded(function: bytes) -> Any:
     return pickle.loads(function)  # noqa: S301 - of our own making
 
 
-def run(experiment: Packed, work: Work) -> tuple[float, bytes]:
-    """Play the points of a task; return the real seconds that took, and their table as Parquet.
+def run(experiment: Packed, work: Work, seeds: Sequence[int]) -> tuple[float, bytes]:
+    """Play points of a cell; return the real seconds that took, and their table as Parquet.
 
     An exception of the experiment fails its point only.
     """
     elapsed = stopwatch()
     function, values = _loaded(experiment.function), pickle.loads(work.values)  # noqa: S301
     points = []
-    for seed in work.seeds:
+    for seed in seeds:
         try:
             points.append(Point(seed, _played(function, values, seed)))
         except Exception as error:  # noqa: BLE001 - recorded, and raised at the end of the sweep
-            points.append(_failed(error, seed, experiment.file, _replay(work, seed)))
-    table = encoded(table_of(points, work.key, work.labels))
+            points.append(_failed(error, seed, experiment.file))
+    table = table_of(points, work.key, work.labels, work.replay)
     return elapsed(), table
 
 
@@ -146,14 +138,14 @@ def _played(experiment: Any, values: dict[str, Any], seed: int) -> Any:
     return result_of(returned, list(values))
 
 
-def _failed(error: Exception, seed: int, file: str, replay: str) -> Point:
+def _failed(error: Exception, seed: int, file: str) -> Point:
     place = tracebacks.place(error, file)
     if isinstance(error, RunFailed):
-        place = error.place
+        place = error.run.place
     told = f"{_text(error)} ({place})" if place else _text(error)
     lines = [line for line in tracebacks.lines(error) if not line.startswith(_HERE)]
     trace = "\n".join((*lines, f"{type(error).__name__}: {error}"))
-    return Point(seed, None, told, trace, replay)
+    return Point(seed, None, told, trace)
 
 
 def _text(error: BaseException) -> str:
@@ -170,12 +162,8 @@ def _text(error: BaseException) -> str:
     return text
 
 
-def lost(work: Work, error: BaseException) -> bytes:
-    """Return the table of a task whose worker died, or could not return the results."""
+def lost(work: Work, seeds: Sequence[int], error: BaseException) -> bytes:
+    """Return the table of points whose worker died, or could not return the results."""
     told, trace = tracebacks.summary(error), "\n".join(tracebacks.lines(error))
-    points = [Point(seed, None, told, trace, _replay(work, seed)) for seed in work.seeds]
-    return encoded(table_of(points, work.key, work.labels))
-
-
-def _replay(work: Work, seed: int) -> str:
-    return work.replay.replace("{seed}", str(seed))
+    points = [Point(seed, None, told, trace) for seed in seeds]
+    return table_of(points, work.key, work.labels, work.replay)

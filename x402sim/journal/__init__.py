@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from x402sim.events import Event, name_of
 from x402sim.events.base import BaseEvent
@@ -19,6 +19,8 @@ from x402sim.journal.entries import HEADER, VERSION, Entry, line, read_line, req
 from x402sim.journal.storage import InMemory, OnDisk
 
 __all__ = ["HEADER", "VERSION", "Entry", "Journal", "line"]
+
+Kind = TypeVar("Kind", bound=BaseEvent)
 
 
 class Journal:
@@ -29,9 +31,7 @@ class Journal:
     """
 
     def __init__(self, limit: int | None = None, *, file: Path | None = None) -> None:
-        self._storage: InMemory | OnDisk = (
-            OnDisk(file, is_new=True) if file is not None else InMemory(limit)
-        )
+        self._storage = _storage(limit, file)
         self._next = 0
         self.limit = limit
         """The most entries that are kept; None if all are."""
@@ -96,8 +96,12 @@ class Journal:
         first_ms = ours[0].at_ms if ours else 0
         added = [Entry(each.seq, max(each.at_ms, first_ms), each.event) for each in others]
         entries = sorted([*ours, *added], key=lambda entry: entry.at_ms)
-        self._storage.replace(Entry(n, each.at_ms, each.event) for n, each in enumerate(entries))
-        self._next, self.made = len(entries), (0, {})
+        self.close()
+        self._storage = _storage(self.limit, self.file)
+        self._next, self.made = 0, (0, {})
+        for each in entries:
+            self._storage.append(Entry(self._next, each.at_ms, each.event))
+            self._next += 1
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self._storage)
@@ -110,16 +114,20 @@ class Journal:
     def __len__(self) -> int:
         return len(self._storage)
 
-    def of(self, *kinds: type[BaseEvent], to: frozenset[str] | None = None) -> Iterator[Entry]:
-        """Yield the entries whose events are of these kinds; from a file, it decodes no others.
+    def of(self, *kinds: type[BaseEvent]) -> Iterator[Entry]:
+        """Yield the entries whose events are of these kinds; from a file, it decodes no others."""
+        return self._storage.of(frozenset(map(name_of, kinds)))
 
-        With `to`, those that have a field `to` are left out unless it is one of these.
-        """
-        return self._storage.of(frozenset(map(name_of, kinds)), to)
+    def events(self, kind: type[Kind]) -> Iterator[Kind]:
+        """Yield the events of a kind."""
+        return (cast("Kind", entry.event) for entry in self.of(kind))
 
     def columns(self, *kinds: type[BaseEvent]) -> tuple[Texts, list[list[Columns]]]:
         """Return the entries whose events are of each of these kinds as columns, in parts."""
-        return self._storage.columns(list(map(name_of, kinds)))
+        names = list(map(name_of, kinds))
+        texts, batches = self._storage.batches(frozenset(names))
+        found = [[each.columns[name] for each in batches if name in each.columns] for name in names]
+        return texts, found
 
     def rows(self, kind: type[BaseEvent], *fields: str) -> Iterator[Any]:
         """Yield `seq`, `at_ms` or fields of each event of a kind, in order, without the event."""
@@ -151,3 +159,7 @@ class Journal:
     def close(self) -> None:
         """End recording: what is left goes to the file, if there is one; it can still be read."""
         self._storage.close()
+
+
+def _storage(limit: int | None, file: Path | None) -> InMemory | OnDisk:
+    return InMemory(limit) if file is None else OnDisk(file, is_new=True)

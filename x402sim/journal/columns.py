@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from inspect import Parameter, signature
-from itertools import chain, compress, starmap
+from itertools import chain, starmap
 from operator import attrgetter
 from typing import Any, get_args
 
@@ -61,41 +61,29 @@ class Batch:
     def __iter__(self) -> Iterator[Entry]:
         return self.of(frozenset(self.columns))
 
-    def of(self, names: frozenset[str], to: frozenset[str] | None = None) -> Iterator[Entry]:
-        """Yield the entries whose events have one of these names, in order; see `Journal.of`."""
+    def of(self, names: frozenset[str]) -> Iterator[Entry]:
+        """Yield the entries whose events have one of these names, in order."""
         known = names & self.columns.keys()
         if len(known) < 2:  # one kind is in order already
-            return chain.from_iterable(self._read(name, to)[1] for name in known)
+            return chain.from_iterable(map(self._entries, known))
         found: list[Entry | None] = [None] * self._length
         for name in known:
-            deque(map(found.__setitem__, *self._read(name, to)), maxlen=0)
+            deque(map(found.__setitem__, self._places[name], self._entries(name)), maxlen=0)
         return filter(None, found)
 
-    def _read(self, name: str, to: frozenset[str] | None) -> tuple[Iterable[int], Iterator[Entry]]:
-        """Return the wanted entries of a name, and where they are."""
-        columns, places, texts = self.columns[name], self._places[name], self._texts
-        if to is None or "to" not in columns:
-            return places, _entries(name, columns, texts)
-        wanted = list(map({texts[part] for part in to}.__contains__, columns["to"]))
-        kept = {field: compress(column, wanted) for field, column in columns.items()}
-        return compress(places, wanted), _entries(name, kept, texts)
+    def _entries(self, name: str) -> Iterator[Entry]:
+        kind, columns = _kinds()[name], self.columns[name]
+        fields = rows(kind, columns, self._texts, *kind.__struct_fields__)
+        return map(Entry, columns["seq"], columns["at_ms"], _maker(name)(fields))
 
 
-def rows(
-    kind: type[BaseEvent], columns: Mapping[str, Iterable[Any]], texts: Texts, *fields: str
-) -> Iterator[Any]:
+def rows(kind: type[BaseEvent], columns: Columns, texts: Texts, *fields: str) -> Iterator[Any]:
     """Yield the values of some columns of each event."""
     is_text = texts_of(name_of(kind))
     return zip(*(
         map(texts.all.__getitem__, columns[field]) if field in is_text else columns[field]
         for field in fields
     ), strict=True)  # fmt: skip
-
-
-def _entries(name: str, columns: Mapping[str, Iterable[Any]], texts: Texts) -> Iterator[Entry]:
-    kind, make = _kinds()[name], _maker(name)
-    fields = rows(kind, columns, texts, *kind.__struct_fields__)
-    return map(Entry, columns["seq"], columns["at_ms"], make(fields))
 
 
 def _columns(entries: list[Entry], texts: Texts) -> Columns:

@@ -6,13 +6,12 @@ of its lines begin, so that a run can have any number of events.
 
 from array import array
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import IO
 
-from x402sim.events import Event
-from x402sim.journal.columns import Batch, Columns, Texts
+from x402sim.journal.columns import Batch, Texts
 from x402sim.journal.entries import HEADER, Entry, line, read_line, require_version, tag_of
 
 EVERY = 1024
@@ -48,17 +47,17 @@ class InMemory:
             yield from batch
         yield from self._newest
 
-    def of(self, names: frozenset[str], to: frozenset[str] | None) -> Iterator[Entry]:
-        """Yield the entries whose events have one of these names; see `Journal.of`."""
+    def of(self, names: frozenset[str]) -> Iterator[Entry]:
+        """Yield the entries whose events have one of these names."""
         for batch in self._batches:
-            yield from batch.of(names, to)
-        yield from (each for each in self._newest if _is_wanted(each.event, names, to))
+            yield from batch.of(names)
+        yield from (each for each in self._newest if each.event.__struct_config__.tag in names)
 
-    def columns(self, names: Collection[str]) -> tuple[Texts, list[list[Columns]]]:
-        """Return the entries of each of these names as columns, in parts, and their texts."""
+    def batches(self, _: frozenset[str]) -> tuple[Texts, list[Batch]]:
+        """Return all entries as columns, and their texts."""
         self._make_columns()
         newest = Batch(list(self._newest), self._texts)  # empty, unless there is a limit
-        return self._texts, _parts([*self._batches, newest], names)
+        return self._texts, [*self._batches, newest]
 
     def since(self, seq: int) -> list[Entry]:
         """Return the entries numbered `seq` or more; it reads few others."""
@@ -75,14 +74,6 @@ class InMemory:
         yield HEADER
         for entry in self:
             yield line(entry) + b"\n"
-
-    def replace(self, entries: Iterable[Entry]) -> None:
-        """Keep these entries instead."""
-        kept = list(entries)
-        self._batches.clear()
-        self._newest.clear()
-        for entry in kept:
-            self.append(entry)
 
     def close(self) -> None:
         """Do nothing: there is no file."""
@@ -102,18 +93,9 @@ class OnDisk:
         self._end = 0
         self._begins = array("q")
         if is_new:
-            self._begin()
-        else:
-            self._survey()
-
-    def _begin(self) -> None:
-        self._writer = self.file.open("wb", buffering=_BUFFER)
-        self._end = self._writer.write(HEADER)
-        self._count = 0
-        del self._begins[:]
-
-    def _survey(self) -> None:
-        """Count the lines of a file that exists, and note where they begin."""
+            self._writer = self.file.open("wb", buffering=_BUFFER)
+            self._end = self._writer.write(HEADER)
+            return
         with self.file.open("rb", buffering=_BUFFER) as reader:
             header = reader.readline()
             require_version(header)
@@ -139,20 +121,20 @@ class OnDisk:
     def __iter__(self) -> Iterator[Entry]:
         return (read_line(number, text) for number, text in self._texts(0))
 
-    def columns(self, names: Collection[str]) -> tuple[Texts, list[list[Columns]]]:
-        """Return the entries of each of these names as columns, in parts, and their texts."""
-        texts, entries, batches = Texts(), self.of(frozenset(names), None), []
+    def batches(self, names: frozenset[str]) -> tuple[Texts, list[Batch]]:
+        """Return the entries whose events have one of these names as columns, and their texts."""
+        texts, entries, batches = Texts(), self.of(names), []
         while batch := list(islice(entries, EVERY)):
             batches.append(Batch(batch, texts))
-        return texts, _parts(batches, names)
+        return texts, batches
 
-    def of(self, names: frozenset[str], to: frozenset[str] | None) -> Iterator[Entry]:
+    def of(self, names: frozenset[str]) -> Iterator[Entry]:
         """Yield the entries whose events have one of these names; other lines are not decoded."""
         for number, text in self._texts(0):
             name = tag_of(text)
             if name is None or name in names:
                 entry = read_line(number, text)
-                if _is_wanted(entry.event, names, to):
+                if entry.event.__struct_config__.tag in names:
                     yield entry
 
     def since(self, seq: int) -> list[Entry]:
@@ -166,14 +148,6 @@ class OnDisk:
         yield HEADER
         for _, text in self._texts(0):
             yield text
-
-    def replace(self, entries: Iterable[Entry]) -> None:
-        """Write the file anew with these entries."""
-        kept = list(entries)
-        self.close()
-        self._begin()
-        for entry in kept:
-            self.append(entry)
 
     def close(self) -> None:
         """Write what is left, and close the file; it can still be read."""
@@ -194,13 +168,3 @@ class OnDisk:
                     break
                 at += len(text)
                 yield number, text
-
-
-def _parts(batches: list[Batch], names: Collection[str]) -> list[list[Columns]]:
-    return [[each.columns[name] for each in batches if name in each.columns] for name in names]
-
-
-def _is_wanted(event: Event, names: frozenset[str], to: frozenset[str] | None) -> bool:
-    if to is not None and getattr(event, "to", None) not in {None, *to}:
-        return False
-    return event.__struct_config__.tag in names

@@ -5,42 +5,41 @@ transactions. Of each reorganisation it has the depth, whatever was in the block
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import pandas as pd
 
 from x402sim.events import ChainReorganised, TransactionMined, TransactionUndone
 from x402sim.journal import Journal
-from x402sim.report.columns import flag, frame, integer, kinds
-from x402sim.report.reading import Reading, in_turn, once
+from x402sim.report.columns import flag, in_turn, integer, kinds, of_objects
+from x402sim.report.reading import Reading, once
 
 
 @dataclass(slots=True)
 class _Fork:
-    """A reorganisation, and the blocks with transactions that it replaced."""
+    """A reorganisation, and the blocks with transactions that it `replaced`."""
 
     at_ms: int
-    number: int
+    fork: int
     depth: int
-    blocks: list["_Block"] = field(default_factory=list)
+    replaced: list["_Block"] = field(default_factory=list)
 
 
 @dataclass(slots=True)
 class _Block:
-    """A block with transactions; `fork` is what replaced it, if the journal has that.
+    """A block with transactions; `of_fork` is what replaced it, if the journal has that.
 
-    Of its transactions, `again` were mined in a later block after it was `orphaned`.
+    `block_ms` is the time that it has on the chain. Of its transactions, `again` were mined in a
+    later block after it was `orphaned`.
     """
 
     at_ms: int
     n: int
-    number: int
-    time_s: int
-    """The time that it has on the chain."""
+    block: int
+    block_ms: int
     transactions: int = 0
     gas: int = 0
     orphaned_ms: int | None = None
-    fork: _Fork | None = None
+    of_fork: _Fork | None = None
     replaced_by: int | None = None
     again: int = 0
 
@@ -63,15 +62,14 @@ class _Chain:
             (self._undone, journal.rows(TransactionUndone, "seq", "at_ms", "tx_hash")),
         )
 
-    def _forked(self, row: tuple[int, int, int]) -> None:
-        self._fork = _Fork(row[1], len(self.forks) + 1, row[2])
+    def _forked(self, at_ms: int, depth: int) -> None:
+        self._fork = _Fork(at_ms, len(self.forks) + 1, depth)
         self.forks.append(self._fork)
 
-    def _mined(self, row: tuple[int, int, str, int, int, int]) -> None:
-        _, at_ms, tx_hash, number, time_s, gas = row
+    def _mined(self, at_ms: int, tx_hash: str, number: int, time_s: int, gas: int) -> None:
         self._fork, block = None, self._newest.get(number)
         if block is None or block.orphaned_ms is not None:
-            before, block = block, _Block(at_ms, len(self.blocks) + 1, number, time_s)
+            before, block = block, _Block(at_ms, len(self.blocks) + 1, number, time_s * 1000)
             self.blocks.append(block)
             self._newest[number] = block
             if before:
@@ -82,12 +80,12 @@ class _Chain:
             earlier.again += 1
         self._mined_in[tx_hash] = block
 
-    def _undone(self, row: tuple[int, int, str]) -> None:
-        block = self._mined_in.get(row[2])
+    def _undone(self, at_ms: int, tx_hash: str) -> None:
+        block = self._mined_in.get(tx_hash)
         if block and block.orphaned_ms is None:
-            block.orphaned_ms, block.fork = row[1], self._fork
+            block.orphaned_ms, block.of_fork = at_ms, self._fork
             if self._fork:
-                self._fork.blocks.append(block)
+                self._fork.replaced.append(block)
 
 
 _followed = once(_Chain)
@@ -116,18 +114,14 @@ def blocks(journal: Journal) -> pd.DataFrame:
     | replaced_by | Int64 | `n` of the next block with the same number; NA if that has no transaction |
     | dropped | Int64 | of its transactions, how many were never mined again |
     """  # noqa: E501 - a table
-    reading = Reading(journal)
-
-    def row(block: _Block) -> tuple[Any, ...]:
-        orphaned_ms, fork = block.orphaned_ms, block.fork
-        return (
-            block.n, block.number, *reading.when(block.at_ms),
-            reading.since(block.time_s * 1000), block.transactions, block.gas,
-            orphaned_ms is None, reading.since(orphaned_ms),
-            fork and fork.number, fork and fork.depth, block.replaced_by, block.dropped,
-        )  # fmt: skip
-
-    return frame(_BLOCKS, map(row, _followed(journal).blocks), reading.decimals)
+    return of_objects(
+        _BLOCKS,
+        _followed(journal).blocks,
+        Reading(journal),
+        canonical=lambda each: each.orphaned_ms is None,
+        fork=lambda each: each.of_fork and each.of_fork.fork,
+        depth=lambda each: each.of_fork and each.of_fork.depth,
+    )
 
 
 _FORKS = kinds(
@@ -148,17 +142,12 @@ def forks(journal: Journal) -> pd.DataFrame:
     | blocks, transactions | how many of these blocks had transactions, and how many |
     | dropped | of those, how many were never mined again |
     """
-    reading = Reading(journal)
-    rows = (
-        (
-            fork.number,
-            *reading.when(fork.at_ms),
-            fork.depth,
-            min((block.number for block in fork.blocks), default=None),
-            len(fork.blocks),
-            sum(block.transactions for block in fork.blocks),
-            sum(block.dropped for block in fork.blocks),
-        )
-        for fork in _followed(journal).forks
+    return of_objects(
+        _FORKS,
+        _followed(journal).forks,
+        Reading(journal),
+        block=lambda fork: min((each.block for each in fork.replaced), default=None),
+        blocks=lambda fork: len(fork.replaced),
+        transactions=lambda fork: sum(each.transactions for each in fork.replaced),
+        dropped=lambda fork: sum(each.dropped for each in fork.replaced),
     )
-    return frame(_FORKS, rows, reading.decimals)

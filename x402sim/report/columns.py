@@ -1,13 +1,14 @@
 """The types of the columns of frames, and the columns of events that frames are made of.
 
 A kind turns the values of one column (None: missing; or an Arrow array) into an array of one dtype,
-which an empty column has too. A column `x_base` is an amount in base units, exact; `frame`
-puts its twin `x`, in whole tokens as floats, beside it.
+which an empty column has too. A column `x_base` is an amount in base units, exact; a frame has its
+twin `x`, in whole tokens as floats, beside it.
 """
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, repeat
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from x402sim.events.base import BaseEvent, name_of
 from x402sim.journal import Journal
 from x402sim.journal.columns import Columns, Texts, texts_of
 from x402sim.protocol.money import MAX_STORED
+from x402sim.report.reading import Reading
 
 Kind = Callable[[Any], Any]
 _EXACT = 1 << 53
@@ -156,7 +158,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("sender_address", "to_address"), text),
     **dict.fromkeys(("error", "expected", "actual", "revert_reason"), text),
     **dict.fromkeys(("ok", "charged", "granted", "served", "refunded", "undone"), flag),
-    **dict.fromkeys(("fee_coins", "fee"), seconds),
+    "fee_coins": seconds,
     "at": moment,
 }
 """What a name means in every frame; `_base` at its end is an amount, and `_s` are seconds."""
@@ -168,22 +170,61 @@ def kinds(names: str, **own: Kind) -> dict[str, Kind]:
     return {name: known.get(name) or units[name.rpartition("_")[2]] for name in names.split()}
 
 
-def frame(
-    columns: Mapping[str, Kind], rows: Iterable[Sequence[Any]], decimals: int
+def of_columns(
+    columns: Mapping[str, Kind],
+    given: Mapping[str, Any],
+    reading: Reading,
+    events: Table | None = None,
 ) -> pd.DataFrame:
-    """Return the frame of these rows, which have a value for each column."""
-    by_column = list(zip(*rows, strict=True)) or [()] * len(columns)
-    return of_columns(columns, by_column, decimals)
+    """Return the frame of these columns, given their values by name; `t_s` follows from `at`.
 
-
-def of_columns(columns: Mapping[str, Kind], values: Iterable[Any], decimals: int) -> pd.DataFrame:
-    """Return the frame of these columns, each with a value for each row."""
+    What is not given are the fields of the same names of `events`, and when these happened.
+    """
     made = {}
-    for (name, kind), given in zip(columns.items(), values, strict=True):
-        made[name] = kind(given)
+    if events is not None:
+        given = {"at": events.arrow("at_ms"), **given}
+    for name, kind in columns.items():
+        if name == "t_s":
+            values = since(_arrow(given["at"], pa.int64()), reading.start_ms)
+        else:
+            values = given[name] if name in given or events is None else events.arrow(name)
+        made[name] = kind(values)
         if kind is amount:
-            made[name.removesuffix("_base")] = _in_tokens(given, decimals)
+            made[name.removesuffix("_base")] = _in_tokens(values, reading.decimals)
     return pd.DataFrame(made)
+
+
+def of_objects(
+    columns: Mapping[str, Kind], found: Sequence[Any], reading: Reading, **own: Callable[[Any], Any]
+) -> pd.DataFrame:
+    """Return the frame of objects: a column is what `own` tells of each, or their attribute.
+
+    Moments are attributes in `_ms`, and columns in `_s`.
+    """
+
+    def values(name: str) -> Any:
+        if name == "at" or (name.endswith("_s") and name not in own):
+            at_ms = map(attrgetter(f"{name.removesuffix('_s')}_ms"), found)
+            moments = pa.array(at_ms, pa.int64(), size=len(found))
+            return moments if name == "at" else since(moments, reading.start_ms)
+        return list(map(own.get(name) or attrgetter(name), found))
+
+    given = {name: values(name) for name in columns if name != "t_s"}
+    return of_columns(columns, given, reading)
+
+
+def in_turn(*parts: tuple[Callable[..., object], Iterable[Any]]) -> None:
+    """Call each function with its rows, in the order of their first value, which it does not get.
+
+    That is `seq`.
+    """
+    rows, called = list[Any](), list[Callable[..., object]]()
+    for do, given in parts:
+        rows += given
+        called += repeat(do, len(rows) - len(called))
+    seqs = np.fromiter(map(itemgetter(0), rows), "int64", len(rows))
+    for place in seqs.argsort(kind="stable").tolist():
+        called[place](*rows[place][1:])
 
 
 def _arrow(values: Any, kind: Any) -> Any:

@@ -10,11 +10,10 @@ from operator import itemgetter
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
-from x402sim.events import PayerJoined, TransactionMined
+from x402sim.events import PayerJoined
 from x402sim.journal import Journal
-from x402sim.report.columns import kinds, of_columns, one_of, since
+from x402sim.report.columns import kinds, of_columns, one_of
 from x402sim.report.orders import Order, orders_of
 from x402sim.report.reading import Reading
 
@@ -25,7 +24,7 @@ SETTLEMENT = "transferWithAuthorization"
 
 _COSTS = kinds(
     "t_s at order step payer service session_id tx party sender gas gas_price_wei fee_coins "
-    "fee waiting_s",
+    "waiting_s",
     step=one_of(*STEPS),
     party=one_of(*PARTIES),
 )
@@ -62,65 +61,55 @@ def costs(journal: Journal) -> pd.DataFrame:
         by_party = costs.groupby("party", observed=True)["fee_coins"].sum()
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    at, *others = list(zip(*_rows(reading), strict=True)) or [()] * (len(_COSTS) - 1)
-    moments = pa.array(at, pa.int64())
-    columns = since(moments, reading.start_ms), moments, *others
-    found = of_columns(_COSTS, columns, reading.decimals)
-    return found if _coin_price(reading) else found.drop(columns="fee")
-
-
-def _coin_price(reading: Reading) -> float | None:
+    names = [name for name in _COSTS if name != "t_s"]
+    rows = _rows(reading)
+    values = zip(*rows, strict=True) if rows else [()] * len(names)
+    found = of_columns(_COSTS, dict(zip(names, values, strict=True)), reading)
     price = reading.begin.options.get("coin_price") if reading.begin else None
-    return float(price) if price else None
+    if price and float(price):
+        found.insert(len(_COSTS) - 1, "fee", found["fee_coins"] * float(price))
+    return found
 
 
 def _rows(reading: Reading) -> list[Sequence[Any]]:
-    """Return all columns but the first, whose moments the second has, in order."""
-    found = list(enumerate(orders_of(reading.journal), 1))
-    owners = {tx: (n, order, order.way) for n, order in found for tx in order.txs}
-    owners |= {order.refund_tx: (n, order, "refund") for n, order in found if order.refund_tx}
-    waited = {n: (order.served_ms - order.asked_ms) / 1000 for n, order in found if order.served_ms}
-    coin_price = _coin_price(reading)
-    payers = {payer.address for _, payer in reading.of(PayerJoined)}
+    """Return all columns but the moments in seconds and the fee, in order."""
+    orders = orders_of(reading.journal)
+    owners = {tx: (order, order.way) for order in orders for tx in order.txs}
+    owners |= {order.refund_tx: (order, "refund") for order in orders if order.refund_tx}
+    waited = {order.number: order.waiting_s for order in orders}
+    payers = {payer.address for payer in reading.journal.events(PayerJoined)}
 
     @cache
     def who_paid(sender: str, call: str | None) -> tuple[str, str]:
         name = reading.name(sender)
-        settles = call == SETTLEMENT
-        return _party(name, is_payer=sender in payers, settles=settles, of=reading), name
+        if sender in payers:
+            return "payer", name
+        if name in reading.merchants:
+            return "service", name
+        if name == "token owner":
+            return name, name
+        return "facilitator" if call == SETTLEMENT else "other", name
 
     rows: list[Sequence[Any]] = []
     for tx, at_ms, sender, call, gas, gas_price, reverted in reading.standing(
-        TransactionMined, "tx_hash", "at_ms", "sender", "call", "gas", "gas_price_wei",
-        "revert_reason",
-    ):  # fmt: skip
+        "tx_hash", "at_ms", "sender", "call", "gas", "gas_price_wei", "revert_reason"
+    ):
         step = "failed" if reverted is not None and call == SETTLEMENT else "other"
-        n, order, step = owners.get(tx, (None, None, step))
+        order, step = owners.get(tx, (None, step))
         price_wei = int(gas_price)
-        coins = gas * price_wei / COIN_WEI
-        paid = tx, *who_paid(sender, call), gas, price_wei, coins
-        fee = coin_price and coins * coin_price
-        rows.append((at_ms, *_of(n, order, step), *paid, fee, waited.pop(n or 0, None)))
-    for n, order in found:
+        paid = tx, *who_paid(sender, call), gas, price_wei, gas * price_wei / COIN_WEI
+        waiting_s = waited.pop(order.number, None) if order else None
+        rows.append((at_ms, *_of(order, step), *paid, waiting_s))
+    for order in orders:
         if not order.txs:
-            nothing = None, None, None, 0, None, 0.0, coin_price and 0.0
-            rows.append((order.asked_ms, *_of(n, order, order.way), *nothing, waited.pop(n, None)))
+            nothing = None, None, None, 0, None, 0.0
+            waiting_s = waited.pop(order.number, None)
+            rows.append((order.at_ms, *_of(order, order.way), *nothing, waiting_s))
     return sorted(rows, key=itemgetter(0))
 
 
-def _of(number: int | None, order: Order | None, step: str) -> Sequence[Any]:
+def _of(order: Order | None, step: str) -> Sequence[Any]:
     """Return the columns of an order, or of no order."""
     if order is None:
         return None, step, None, None, None
-    return number, step, order.payer, order.service, order.session_id
-
-
-def _party(name: str, *, is_payer: bool, settles: bool, of: Reading) -> str:
-    """Return which of `PARTIES` sent a transaction."""
-    if is_payer:
-        return "payer"
-    if name in of.merchants:
-        return "service"
-    if name == "token owner":
-        return name
-    return "facilitator" if settles else "other"
+    return order.number, step, order.payer, order.service, order.session_id

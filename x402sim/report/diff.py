@@ -1,6 +1,7 @@
 """Finds the first event at which two runs differ, and in what."""
 
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Any
 
@@ -15,59 +16,28 @@ CONTEXT = 3
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The first two events that differ; None where a journal has ended.
-
-    `changed` are the fields that differ, with their two values (`msgspec.UNSET`: not there).
-    """
-
-    position: int
-    a: Entry | None
-    b: Entry | None
-    changed: dict[str, tuple[Any, Any]]
-
-
-def first_difference(a: Journal, b: Journal) -> Difference | None:
-    """Return where two journals first differ; None if they are equal, byte for byte."""
-    for position, (one, other) in enumerate(zip_longest(a, b)):
-        if one is None or other is None or line(one) != line(other):
-            return Difference(position, one, other, _changed(one, other))
-    return None
-
-
 def describe(a: Journal, b: Journal) -> list[str]:
     """Return lines that show where two journals first differ; none if they are equal."""
-    found = first_difference(a, b)
-    if found is None:
-        return []
-    lines = [f"{found.position} events are equal, and then the runs differ:"]
-    before = [entry for n, entry in enumerate(a) if found.position - CONTEXT <= n < found.position]
-    lines += [f"    {_shown(entry)}" for entry in before]
-    lines += [f"  a {_shown(found.a)}", f"  b {_shown(found.b)}"]
-    if found.a and found.b:
-        lines += [
-            f"    {name}: a {_json(one)}, b {_json(other)}"
-            for name, (one, other) in found.changed.items()
-        ]
-    return lines
+    before = deque[Entry](maxlen=CONTEXT)
+    for position, (one, other) in enumerate(zip_longest(a, b)):
+        if one is None or other is None or line(one) != line(other):
+            return [
+                f"{position} events are equal, and then the runs differ:",
+                *(f"    {_shown(entry)}" for entry in before),
+                *(f"  a {_shown(one)}", f"  b {_shown(other)}"),
+                *(_changes(one, other) if one and other else ()),
+            ]
+        before.append(one)
+    return []
 
 
-def _changed(one: Entry | None, other: Entry | None) -> dict[str, tuple[Any, Any]]:
-    """Return the fields that differ, in the order of the journal's line."""
-    fields_a, fields_b = _fields(one), _fields(other)
-    pairs = {
-        name: (fields_a.get(name, UNSET), fields_b.get(name, UNSET))
-        for name in dict.fromkeys([*fields_a, *fields_b])
-    }
-    return {name: pair for name, pair in pairs.items() if _json(pair[0]) != _json(pair[1])}
-
-
-def _fields(entry: Entry | None) -> dict[str, Any]:
-    if entry is None:
-        return {}
-    at = {"seq": entry.seq, "at_ms": entry.at_ms, "event": name_of(entry.event)}
-    return at | msgspec.structs.asdict(entry.event)
+def _changes(one: Entry, other: Entry) -> Iterator[str]:
+    """Yield a line for each field that differs, in the order of the journal's line."""
+    a, b = (msgspec.json.decode(line(entry)) for entry in (one, other))
+    for name in dict.fromkeys([*a, *b]):
+        shown = [_json(fields.get(name, UNSET)) for fields in (a, b)]
+        if shown[0] != shown[1]:
+            yield f"    {name}: a {shown[0]}, b {shown[1]}"
 
 
 def _shown(entry: Entry | None) -> str:

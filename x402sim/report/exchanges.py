@@ -1,6 +1,6 @@
 """All exchanges of a journal as columns: each request, and what ended it.
 
-It says of many exchanges at once what `reading.Exchange` says of one.
+They are read all at once, as a journal has many.
 """
 
 from collections.abc import Iterator
@@ -15,8 +15,18 @@ import pyarrow as pa
 from x402sim.events import AnswerReceived, NoAnswer, RequestSent
 from x402sim.journal import Journal
 from x402sim.report.columns import since, tables, words
-from x402sim.report.reading import OUTCOMES, PAY, Reading, once
+from x402sim.report.reading import PAY, Reading, once
 
+OUTCOMES = ("served", "paid", "payment required", "refused", "error", "lost", "open")
+"""What an exchange came to, as its caller saw it:
+
+- served, paid: a 2xx answer; paid if it was to POST /api/pay
+- payment required: the 402 of section 2.2
+- refused: any other 4xx, or a 2xx that says no, such as `{"isValid": false}`
+- error: 5xx
+- lost: the connection broke, or the caller's timeout passed
+- open: neither answered nor lost when the journal ended
+"""
 _NEVER = 1 << 62
 _MISSING = {"at_ms": 0, "seq": _NEVER, "status": 0, "final": None, "ok": None}
 """What an exchange has that was not answered; of a text, None."""
@@ -80,10 +90,11 @@ class Exchanges:
         sent_ms, status = pa.array(sent["at_ms"]), self.ended("status")
         ended_ms = pa.array(self.ended("at_ms", "at_ms"), mask=~self.is_ended)
         took_s = pa.array(self.ended("at_ms") - sent["at_ms"], mask=status == 0)
-        names = ("actor", "to", "method", "path")
+        names = ("exchange", "to", "method", "path")
         return {name: sent.arrow(name) for name in names} | {
-            "exchange": sent.arrow("exchange"),
-            "sent_ms": sent_ms,
+            "payer": sent.arrow("actor"),
+            "caller": sent.arrow("actor"),
+            "at": sent_ms,
             "sent_s": since(sent_ms, start_ms),
             "ended_s": since(ended_ms, start_ms),
             "latency_s": since(took_s, 0),
@@ -93,6 +104,12 @@ class Exchanges:
             "payment_id": self._either("payment_id"),
             "session_id": self._either("session_id"),
         }
+
+    @property
+    def outcomes(self) -> dict[int | None, str]:
+        """What each exchange came to, by its number."""
+        told = self.columns["outcome"].to_pylist()
+        return dict(zip(self.sent["exchange"].tolist(), told, strict=True))
 
     def _either(self, name: str) -> pa.Array:
         """Return the id that was sent, or else the one answered."""
@@ -111,11 +128,11 @@ class Exchanges:
 
     @property
     def asks(self) -> Any:
-        """Whether the answer to each request is the 402 of section 2.2; see `asks_for_payment`."""
+        """Whether the answer to each request is the 402 of section 2.2, which names a payment."""
         return (self.ended("status") == 402) & (self.ended("payment_id") != 0) & ~self.pays
 
     def _outcome(self) -> pa.Array:
-        """Return which of `OUTCOMES` each exchange came to, as `Exchange.outcome`."""
+        """Return which of `OUTCOMES` each exchange came to."""
         status = self.ended("status")
         says_no = (self.ended("error") != 0) | (self.ended("ok") == False)  # noqa: E712 - an array
         cases = {

@@ -15,7 +15,6 @@ same columns.
 import json
 from collections.abc import Callable
 from operator import attrgetter
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -23,12 +22,12 @@ import pyarrow as pa
 from x402sim.events import Check, IndexerRan
 from x402sim.journal import Journal
 from x402sim.report.blocks import blocks, forks
-from x402sim.report.columns import flag, frame, integer, kinds, of_columns, one_of, since
+from x402sim.report.columns import flag, integer, kinds, of_columns, of_objects, one_of, tables
 from x402sim.report.costs import costs
-from x402sim.report.exchanges import exchanges_of
+from x402sim.report.exchanges import OUTCOMES, exchanges_of
 from x402sim.report.money import TRANSFERS, balances, payments, sessions, transactions, transfers
-from x402sim.report.orders import WAYS, Order, orders_of
-from x402sim.report.reading import OUTCOMES, Reading
+from x402sim.report.orders import WAYS, orders_of
+from x402sim.report.reading import Reading
 
 __all__ = [
     "OUTCOMES",
@@ -74,18 +73,10 @@ def steps(journal: Journal) -> pd.DataFrame:
     | ended_s | float64 | when the answer came, or the payer knew that none would |
     | latency_s | float64 | from request to answer; NaN if there was no answer |
     """
-    reading = Reading(journal)
-    exchanges = exchanges_of(journal)
+    reading, exchanges = Reading(journal), exchanges_of(journal)
     is_payers = pa.array(~exchanges.sent.those("actor", reading.services.__contains__))
-    every = {name: column.filter(is_payers) for name, column in exchanges.columns.items()}
-    columns = (
-        every[name]
-        for name in (
-            "exchange", "sent_s", "sent_ms", "actor", "to", "method", "path", "payment_id",
-            "session_id", "status", "error", "outcome", "ended_s", "latency_s",
-        )
-    )  # fmt: skip
-    return of_columns(_STEPS, columns, reading.decimals)
+    every = {name: exchanges.columns[name].filter(is_payers) for name in _STEPS if name != "t_s"}
+    return of_columns(_STEPS, every, reading)
 
 
 _CHECKS = kinds("clause ok expected actual exchange t_s at")
@@ -102,19 +93,12 @@ def checks(journal: Journal) -> pd.DataFrame:
     | exchange | Int64 | the exchange it is about; NA if there was none yet |
     | t_s, at | float64, UTC | when it was made |
     """
-    reading = Reading(journal)
-    rows = (
-        (
-            check.clause,
-            check.ok,
-            json.dumps(check.expected, ensure_ascii=False),
-            json.dumps(check.actual, ensure_ascii=False),
-            check.exchange,
-            *reading.when(entry.at_ms),
-        )
-        for entry, check in reading.of(Check)
-    )
-    return frame(_CHECKS, rows, reading.decimals)
+    (events,) = tables(journal, Check)
+    as_json = {
+        name: [json.dumps(value, ensure_ascii=False) for value in events[name].tolist()]
+        for name in ("expected", "actual")
+    }
+    return of_columns(_CHECKS, as_json, Reading(journal), events)
 
 
 _LATENCY = kinds(
@@ -137,10 +121,7 @@ def latency(journal: Journal) -> pd.DataFrame:
     | status | Int64 | HTTP status; NA if there was no answer |
     | outcome | category | one of `OUTCOMES` |
     """  # noqa: E501 - a table
-    reading = Reading(journal)
-    every = exchanges_of(journal).columns
-    named = every | {"caller": every["actor"]}
-    return of_columns(_LATENCY, map(named.__getitem__, _LATENCY), reading.decimals)
+    return of_columns(_LATENCY, exchanges_of(journal).columns, Reading(journal))
 
 
 _ORDERS = kinds(
@@ -195,30 +176,19 @@ def orders(journal: Journal) -> pd.DataFrame:
     Give both ways the same arrivals and seeds, and compare `waiting_s` of quotes only; what opening
     a session took is in the rows of deposits.
     """  # noqa: E501 - a table
-    reading = Reading(journal)
-    found = orders_of(journal)
-    asked_ms = pa.array([order.asked_ms for order in found], pa.int64())
-    made = {"t_s": since(asked_ms, reading.start_ms), "at": asked_ms}
-    made["order"] = range(1, len(found) + 1)
-    for name in _ORDERS.keys() - made.keys():
-        made[name] = list(map(_OF_ORDER.get(name) or attrgetter(name), found))
-    return of_columns(_ORDERS, map(made.__getitem__, _ORDERS), reading.decimals)
-
-
-def _waiting_s(order: Order) -> float | None:
-    return None if order.served_ms is None else (order.served_ms - order.asked_ms) / 1000
-
-
-_OF_ORDER: dict[str, Callable[[Order], Any]] = {
-    "resource": attrgetter("path"),
-    "asked": lambda _: True,
-    "charged": attrgetter("is_charged"),
-    "granted": attrgetter("is_granted"),
-    "served": lambda order: order.served_ms is not None,
-    "refunded": lambda order: bool(order.returned_base),
-    "waiting_s": _waiting_s,
-}
-"""What columns say of an order that are not fields of the same name."""
+    return of_objects(
+        _ORDERS,
+        orders_of(journal),
+        Reading(journal),
+        order=attrgetter("number"),
+        resource=attrgetter("path"),
+        asked=lambda _: True,
+        charged=attrgetter("is_charged"),
+        granted=attrgetter("is_granted"),
+        served=lambda order: order.served_ms is not None,
+        refunded=lambda order: bool(order.returned_base),
+        waiting_s=attrgetter("waiting_s"),
+    )
 
 
 _BACKLOG = kinds("t_s at asked matched reverted unknown unanswered backlog", asked=integer)
@@ -236,20 +206,8 @@ def backlog(journal: Journal) -> pd.DataFrame:
     | unanswered | of those: the explorer did not answer |
     | backlog | settled records still without a block after it |
     """
-    reading = Reading(journal)
-    rows = (
-        (
-            *reading.when(entry.at_ms),
-            ran.asked,
-            ran.matched,
-            ran.reverted,
-            ran.unknown,
-            ran.unanswered,
-            ran.backlog,
-        )
-        for entry, ran in reading.of(IndexerRan)
-    )
-    return frame(_BACKLOG, rows, reading.decimals)
+    (runs,) = tables(journal, IndexerRan)
+    return of_columns(_BACKLOG, {}, Reading(journal), runs)
 
 
 TABLES: dict[str, Callable[[Journal], pd.DataFrame]] = {

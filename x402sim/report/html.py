@@ -6,7 +6,8 @@ The markup is in `templates/run_*.html.j2`; this module gathers what they show.
 import json
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from struct import unpack
 from typing import Any
@@ -48,10 +49,13 @@ class _Check:
 
     outcome: str
     clause: str
-    text: str
     expected: str = ""
     actual: str = ""
     times: int = 1
+
+    @property
+    def text(self) -> str:
+        return _TEXTS.get(self.clause, "")
 
     @property
     def glyph(self) -> str:
@@ -66,20 +70,14 @@ class _View:
     name: str
     story: str
     checks: list[_Check]
+    held: dict[str, bool]
+    """Whether all checks of each clause held."""
+    held_of: str
+    """How many checks held: "3 of 4"."""
     traces: dict[int, str]
     images: list[_Image]
     page: str = ""
     """Where its payments are shown as lanes: a file beside the page, opened at what failed."""
-
-    @property
-    def held(self) -> dict[str, bool]:
-        """Whether all checks of each clause held."""
-        return held_clauses(self.run)
-
-    @property
-    def held_of(self) -> str:
-        """How many checks held: "3 of 4"."""
-        return held_of(self.run.journal)
 
     @property
     def glyph(self) -> str:
@@ -95,7 +93,6 @@ def fragment(run: Summary) -> str:
 def page(
     runs: Sequence[Summary],
     *,
-    title: str = "x402sim report",
     stories: Mapping[str, str] | None = None,
     drawn: Mapping[str, Mapping[str, bytes]] | None = None,
     pages: Sequence[str] = (),
@@ -114,7 +111,6 @@ def page(
     outcomes = [run.outcome for run in runs]
     return render(
         "run_page.html.j2",
-        title=title,
         views=views,
         counts=[(name, _GLYPHS[name], outcomes.count(name)) for name in _GLYPHS],
         held=sum(check.ok for run in runs for check in checks_of(run.journal)),
@@ -141,22 +137,28 @@ def anchors(runs: Sequence[Summary]) -> list[str]:
 def _view(
     run: Summary, name: str, images: Mapping[str, bytes], story: str = "", page: str = ""
 ) -> _View:
+    traces = {
+        check.exchange: "\n".join(trace)
+        for check, trace in failed_checks(run.journal)
+        if check.exchange is not None
+    }
     return _View(
         run=run,
         name=name,
         story=story,
         checks=_checks(run),
-        traces=_traces(run),
+        held=held_clauses(run),
+        held_of=held_of(run.journal),
+        traces={exchange: trace for exchange, trace in traces.items() if trace},
         images=[_image(plot, image) for plot, image in images.items()],
-        page=page and page + _failed_payment(run.journal),
+        page=page and page + _failed_payment(run.journal, traces),
     )
 
 
-def _failed_payment(journal: Journal) -> str:
+def _failed_payment(journal: Journal, failed: Collection[int]) -> str:
     """Return the end of a link to the payment of the first failed check: "#payment=pay_…"."""
-    failed = {check.exchange for check, _ in failed_checks(journal)} - {None}
-    for entry in journal.of(RequestSent):
-        if isinstance(asked := entry.event, RequestSent) and asked.exchange in failed:
+    for asked in journal.events(RequestSent):
+        if asked.exchange in failed:
             return f"#payment={asked.payment_id}" if asked.payment_id else ""
     return ""
 
@@ -164,36 +166,18 @@ def _failed_payment(journal: Journal) -> str:
 def _checks(run: Summary) -> list[_Check]:
     """Return every failed check, and then one row for each clause that held."""
     failed = [check for check in checks_of(run.journal) if not check.ok]
-    held = [check.clause for check in checks_of(run.journal) if check.ok]
+    held = Counter(check.clause for check in checks_of(run.journal) if check.ok)
     return [
         *(
-            _Check(
-                "failed",
-                check.clause,
-                _TEXTS.get(check.clause, ""),
-                expected=_json(check.expected),
-                actual=_json(check.actual),
-            )
-            for check in failed
+            _Check("failed", each.clause, expected=_json(each.expected), actual=_json(each.actual))
+            for each in failed
         ),
-        *(
-            _Check("passed", clause, _TEXTS.get(clause, ""), times=held.count(clause))
-            for clause in dict.fromkeys(held)
-        ),
+        *(_Check("passed", clause, times=times) for clause, times in held.items()),
     ]
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _traces(run: Summary) -> dict[int, str]:
-    """Return the trace of each exchange that a failed check is about, by its number."""
-    return {
-        check.exchange: "\n".join(trace)
-        for check, trace in failed_checks(run.journal)
-        if check.exchange is not None and trace
-    }
 
 
 def _image(plot: str, image: bytes) -> _Image:

@@ -34,9 +34,8 @@ def laws(journal: Journal, begin: Begin, *, is_ours: bool) -> Iterator[dict[str,
 
     state = "off" if begin.options.get("invariants") == "False" else "held"
     broken: dict[str, dict[str, int]] = {}
-    for entry in journal.of(Check):
-        check = entry.event
-        if isinstance(check, Check) and not check.ok and check.clause in LAWS:
+    for check in journal.events(Check):
+        if not check.ok and check.clause in LAWS:
             seen = str(check.actual)
             about, stake = _EXCHANGE.search(seen) or _ABOUT.search(seen), _AT_STAKE.search(seen)
             cases = broken.setdefault(check.clause, {})
@@ -45,8 +44,7 @@ def laws(journal: Journal, begin: Begin, *, is_ours: bool) -> Iterator[dict[str,
         found = broken.get(law, {})
         is_broken = "broken" if found else state if is_ours else "not checked"
         yield _row(law, is_broken, found.values(), begin.decimals, meaning)
-    orders = enumerate(orders_of(journal), 1)
-    lost = {number: order.lost_base for number, order in orders if order.lost_base}
+    lost = {each.number: each.lost_base for each in orders_of(journal) if each.lost_base}
     if lost:
         named = ", ".join(map(str, list(lost)[:_MOST_NAMED])) + ", …" * (len(lost) > _MOST_NAMED)
         meaning = f"no law: the chain undid a payment after it was served, of the orders {named}"

@@ -1,7 +1,6 @@
 """What happened to the money, as tidy tables: see `frames` for their conventions."""
 
-from collections.abc import Sequence
-from typing import Any
+from operator import attrgetter
 
 import numpy as np
 import pandas as pd
@@ -9,9 +8,9 @@ import pyarrow as pa
 
 from x402sim.events import TransactionMined
 from x402sim.journal import Journal
-from x402sim.report.columns import category, frame, kinds, of_columns, one_of, since, tables
+from x402sim.report.columns import category, kinds, of_columns, of_objects, one_of, tables
 from x402sim.report.movements import Movements
-from x402sim.report.payment_states import CHANGES, STATUSES, Payment, Payments, Sessions
+from x402sim.report.payment_states import CHANGES, STATUSES, Payments, Sessions
 from x402sim.report.reading import MINT, Reading
 
 TRANSFERS = ("payment", "refund", "mint", "other")
@@ -56,21 +55,18 @@ def transfers(journal: Journal) -> pd.DataFrame:
     kind = np.select(list(cases.values()), places, TRANSFERS.index("other"))
     is_undone = np.zeros(len(kind), "bool")
     is_undone[moves.rows[moves.is_undone]] = True
-    columns = (
-        since(moved.arrow("at_ms"), reading.start_ms),
-        moved.arrow("at_ms"),
-        moved.told("actor", reading.network),
-        moved.arrow("block"),
-        moved.arrow("tx_hash"),
-        moved.told("sender", name),
-        moved.told("to", name),
-        moved.arrow("sender"),
-        moved.arrow("to"),
-        moved.told("amount_base", int),
-        pa.DictionaryArray.from_arrays(kind, pa.array(TRANSFERS)),
-        is_undone,
-    )
-    return of_columns(_TRANSFERS, columns, reading.decimals)
+    given = {
+        "network": moved.told("actor", reading.network),
+        "tx": moved.arrow("tx_hash"),
+        "sender": moved.told("sender", name),
+        "to": moved.told("to", name),
+        "sender_address": moved.arrow("sender"),
+        "to_address": moved.arrow("to"),
+        "amount_base": moved.told("amount_base", int),
+        "kind": pa.DictionaryArray.from_arrays(kind, pa.array(TRANSFERS)),
+        "undone": is_undone,
+    }
+    return of_columns(_TRANSFERS, given, reading, moved)
 
 
 _PAYMENTS = kinds(
@@ -96,22 +92,7 @@ def payments(journal: Journal) -> pd.DataFrame:
     | block, gas | Int64 | where that transaction stands in the chain, and the gas it used; NA if it does not stand, or the chain cannot be seen |
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    book = Payments(reading)
-
-    def row(payment: Payment) -> Sequence[Any]:
-        moments = (payment.asked_ms, payment.settled_ms, payment.indexed_ms)
-        return (
-            payment.payment_id,
-            payment.payer,
-            payment.resource,
-            payment.status,
-            payment.amount_base,
-            *map(reading.since, moments),
-            payment.tx,
-            *book.included.get(payment.tx or "", (None, None)),
-        )
-
-    return frame(_PAYMENTS, map(row, book.found.values()), reading.decimals)
+    return of_objects(_PAYMENTS, list(Payments(reading).found.values()), reading)
 
 
 _SESSIONS = kinds(
@@ -139,23 +120,7 @@ def sessions(journal: Journal) -> pd.DataFrame:
     | remaining_base, remaining | Int64, float64 | deposited - released - refunded; 0 if failed |
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    rows = (
-        (
-            session.session_id,
-            session.payer,
-            session.last,
-            *reading.when(at_ms),
-            reading.since(session.expires_ms),
-            session.payment_id,
-            session.tx,
-            session.deposited,
-            session.released,
-            session.refunded,
-            session.remaining,
-        )
-        for at_ms, session in Sessions(reading).changes
-    )
-    return frame(_SESSIONS, rows, reading.decimals)
+    return of_objects(_SESSIONS, Sessions(reading).changes, reading, event=attrgetter("last"))
 
 
 _BALANCES = kinds("t_s at network party tx change_base balance_base")
@@ -194,10 +159,9 @@ def balances(journal: Journal) -> pd.DataFrame:
                 account = network, party
                 balance = held[account] = held.get(account, 0) + change
                 found.append((at_ms, network, party, tx, change, balance))
-    at, *others = list(zip(*found, strict=True)) or [()] * 6
-    moments = pa.array(at, pa.int64())
-    columns = since(moments, reading.start_ms), moments, *others
-    return of_columns(_BALANCES, columns, reading.decimals)
+    names = [name for name in _BALANCES if name != "t_s"]
+    values = zip(*found, strict=True) if found else [()] * len(names)
+    return of_columns(_BALANCES, dict(zip(names, values, strict=True)), reading)
 
 
 _TRANSACTIONS = kinds("t_s at network block tx sender call gas gas_price_wei revert_reason")
@@ -219,16 +183,10 @@ def transactions(journal: Journal) -> pd.DataFrame:
     """
     reading = Reading(journal)
     (mined,) = tables(journal, TransactionMined)
-    named = {
-        "t_s": since(mined.arrow("at_ms"), reading.start_ms),
-        "at": mined.arrow("at_ms"),
+    given = {
         "network": mined.told("actor", reading.network),
-        "block": mined.arrow("block"),
         "tx": mined.arrow("tx_hash"),
         "sender": mined.told("sender", reading.name),
-        "call": mined.arrow("call"),
-        "gas": mined.arrow("gas"),
         "gas_price_wei": mined.told("gas_price_wei", int),
-        "revert_reason": mined.arrow("revert_reason"),
     }
-    return of_columns(_TRANSACTIONS, map(named.__getitem__, _TRANSACTIONS), reading.decimals)
+    return of_columns(_TRANSACTIONS, given, reading, mined)

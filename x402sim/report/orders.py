@@ -7,7 +7,8 @@ its payer has not paid. Money is counted on the chain: by the authorizations tha
 an order, in one step or in two, whatever the service says of them.
 """
 
-from collections.abc import Collection, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from operator import itemgetter
 from typing import Any, get_args
 
@@ -15,12 +16,12 @@ import msgspec
 
 from x402sim import events
 from x402sim.journal import Journal
+from x402sim.report.columns import in_turn
 from x402sim.report.exchanges import Asked, exchanges_of
 from x402sim.report.movements import Movements
-from x402sim.report.reading import PAY, Reading, in_turn, once
+from x402sim.report.reading import PAY, Reading, once
 
 CREATE_SESSION = "/api/sessions/create"
-CHAIN: tuple[type[events.Event], ...] = get_args(events.ChainEvent)
 WAYS = ("payment", "deposit", "session")
 """How an order is paid: by a payment of its own, as a deposit, or from a session's budget."""
 
@@ -31,7 +32,8 @@ class Order(msgspec.Struct, eq=False, gc=False):
     payer: str
     service: str
     path: str
-    asked_ms: int
+    at_ms: int
+    """When the payer asked first."""
     way: str
     payment_id: str | None = None
     session_id: str | None = None
@@ -55,6 +57,13 @@ class Order(msgspec.Struct, eq=False, gc=False):
     paid_base: int | None = None
     returned_base: int | None = None
     gas: int | None = None
+    number: int = 0
+    """In order of asking, from 1."""
+
+    @property
+    def waiting_s(self) -> float | None:
+        """From asking first to being served, in seconds."""
+        return None if self.served_ms is None else (self.served_ms - self.at_ms) / 1000
 
     @property
     def is_charged(self) -> bool:
@@ -92,7 +101,7 @@ class Orders:
         }
         """The transaction that used a nonce, and whose authorization it was."""
         self._read_service(reading)
-        if any(True for kind in CHAIN for _ in reading.journal.rows(kind, "seq")):
+        if next(reading.journal.of(*get_args(events.ChainEvent)), None):
             self._count_money(reading)
 
     # --- what a payer sees -----------------------------------------------------------
@@ -103,11 +112,11 @@ class Orders:
         is_order &= every.sent.those("method", lambda method: method not in ("HEAD", "OPTIONS"))
         asked = every.asked(is_order)
         named = every.answered(is_order & (every.ended("payment_id") != 0))
-        debited = reading.journal.rows(events.SessionDebited, "seq", "session_id", "amount_base")
+        fields = "seq", "seq", "session_id", "amount_base"
+        debited = reading.journal.rows(events.SessionDebited, *fields)
         in_turn((self._request, asked), (self._name, named), (self._debit, debited))
 
-    def _request(self, asked: tuple[int, Asked]) -> None:
-        sent = asked[1]
+    def _request(self, sent: Asked) -> None:
         order = self._order_of(sent)
         order.requests += 1
         if sent.end_seq > order.open_until:
@@ -156,10 +165,9 @@ class Orders:
                 self._by_nonce[key] = order
         return self._by_nonce.get(key)
 
-    def _name(self, ended: tuple[int, Asked]) -> None:
+    def _name(self, sent: Asked) -> None:
         """Note the payment that an answer names: one to make, or one made in one step."""
-        end_seq, sent = ended
-        order = self._sent.pop(end_seq)
+        order = self._sent.pop(sent.end_seq)
         is_asked = sent.status == 402 and not order.path.endswith(PAY)
         if order.payment_id is None and is_asked and sent.authorization is None:
             order.payment_id = str(sent.named)
@@ -171,14 +179,14 @@ class Orders:
     def _drop_free(self) -> None:
         """Drop what is no order: GETs of paths that were never asked to be paid, nor were paid."""
         sold = {order.path for order in self.found if order.payment_id is not None}
-        kept = (each for each in self.found if not each.may_be_free or each.path in sold)
-        self.found = list(kept)
+        self.found = [each for each in self.found if not each.may_be_free or each.path in sold]
+        for number, order in enumerate(self.found, 1):
+            order.number = number
 
     # --- what the service and the chain say ------------------------------------------
 
-    def _debit(self, debited: tuple[int, str, int]) -> None:
+    def _debit(self, seq: int, session_id: str, amount_base: int) -> None:
         """Book a debit on the oldest request of the session that has none and is still open."""
-        seq, session_id, amount_base = debited
         waiting = self._undebited.get(session_id, [])
         still_open = [order for order in waiting if order.open_until > seq]
         for order in (still_open or waiting)[:1]:
@@ -217,15 +225,8 @@ class Orders:
 
     def _count_money(self, reading: Reading) -> None:
         """Give each order what the transactions that stand have moved for it."""
-        gas_of = dict(reading.standing(events.TransactionMined, "tx_hash", "gas"))
-        moved_by = dict[str, dict[str, int]]()
-        """What each transaction has moved, by sender."""
-        for tx, sender, amount_base in reading.standing(
-            events.Transfer, "tx_hash", "sender", "amount_base"
-        ):
-            moved = moved_by.setdefault(tx, {})
-            moved[sender] = moved.get(sender, 0) + int(amount_base)
-        undone = _undone(reading, {*gas_of, *moved_by})
+        gas_of = dict(reading.standing("tx_hash", "gas"))
+        moved_by, undone = _moved(reading)
         taken: set[str] = set()
         for order in self.found:
             if order.way == "session":
@@ -236,19 +237,19 @@ class Orders:
                 tx, authorizer = self._used.get(nonce, ("", ""))
                 if tx in taken or order is not self._owner(nonce, tx):
                     continue
+                paid_base = moved_by[tx][authorizer]
                 undone_ms, lost_base = undone.get((tx, authorizer), (-1, 0))
-                if order.served_ms is not None and order.served_ms <= undone_ms:
+                is_lost = not paid_base and tx not in gas_of
+                if is_lost and order.served_ms is not None and order.served_ms <= undone_ms:
                     order.lost_base += lost_base
-                paid_base = moved_by.get(tx, {}).get(authorizer, 0)
                 if paid_base:
                     taken.add(tx)
                     order.txs += (tx,)
                     order.tx, order.gas = tx, order.gas + gas_of.get(tx, 0)
                     order.payments += 1
                     order.paid_base += paid_base
-            refund = moved_by.get(order.refund_tx or "")
-            if refund is not None:
-                order.returned_base = sum(refund.values())
+            order.returned_base = moved_by[order.refund_tx or ""].total()
+            if order.returned_base:
                 order.gas += gas_of.get(order.refund_tx or "", 0)
             else:
                 order.refund_tx = None
@@ -287,17 +288,20 @@ def _newest(*parts: Iterable[Any]) -> dict[str, str | None]:
     return {row[1]: row[2] if len(row) > 2 else None for row in rows}
 
 
-def _undone(reading: Reading, standing: Collection[str]) -> dict[tuple[str, str], tuple[int, int]]:
-    """Return when the chain undid each transaction for good, and how much of each sender's."""
-    found: dict[tuple[str, str], tuple[int, int]] = {}
-    if any(True for _ in reading.journal.rows(events.TransactionUndone, "seq")):
-        moves, first = Movements(reading), dict[str, int]()
-        texts = (moves.told(name, str) for name in ("tx_hash", "sender"))
-        at_ms = moves.at_ms.tolist()
-        rows = zip(*texts, at_ms, moves.amounts_base, moves.is_undone.tolist(), strict=True)
-        for tx, sender, moved_ms, amount_base, is_undone in rows:
-            if is_undone and tx not in standing:
-                undone_ms = first.setdefault(tx, moved_ms)
-                before_base = found.get((tx, sender), (0, 0))[1]
-                found[tx, sender] = undone_ms, before_base - amount_base
-    return found
+def _moved(
+    reading: Reading,
+) -> tuple[dict[str, Counter[str]], dict[tuple[str, str], tuple[int, int]]]:
+    """Return what each transaction has moved in the end, by sender.
+
+    And when the chain first undid it, and how much of each sender's it undid.
+    """
+    moves, by_tx = Movements(reading), defaultdict[str, Counter[str]](Counter)
+    undone: dict[tuple[str, str], tuple[int, int]] = {}
+    texts = (moves.told(name, str) for name in ("tx_hash", "sender"))
+    numbers = moves.at_ms.tolist(), moves.amounts_base, moves.is_undone.tolist()
+    for tx, sender, at_ms, amount_base, is_undone in zip(*texts, *numbers, strict=True):
+        by_tx[tx][sender] += amount_base
+        if is_undone:
+            first_ms, before_base = undone.get((tx, sender), (at_ms, 0))
+            undone[tx, sender] = first_ms, before_base - amount_base
+    return by_tx, undone

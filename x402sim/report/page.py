@@ -97,7 +97,7 @@ def _hash(text: str) -> str:
 
 def of_journal(journal: Journal, title: str) -> dict[str, Any]:
     """Return the words for a run that was saved."""
-    begin = next((e.event for e in journal if isinstance(e.event, events.Begin)), None)
+    begin = next(journal.events(events.Begin), None)
     return tables() | {
         "live": False,
         "version": VERSION,
@@ -111,10 +111,7 @@ def of_journal(journal: Journal, title: str) -> dict[str, Any]:
 
 def _names(journal: Journal, begin: events.Begin | None) -> dict[str, str]:
     names = {begin.merchant.lower(): "merchant"} if begin and begin.merchant else {}
-    for entry in journal.of(events.PayerJoined):
-        if isinstance(entry.event, events.PayerJoined):
-            names[entry.event.address.lower()] = entry.event.name
-    return names
+    return names | {each.address.lower(): each.name for each in journal.events(events.PayerJoined)}
 
 
 def tables() -> dict[str, Any]:

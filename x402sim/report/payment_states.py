@@ -7,12 +7,12 @@ answers that the payers received are used instead.
 from copy import copy
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any
 
 from x402sim import events
 from x402sim.protocol.refusals import Refusal, RequestError, is_final
+from x402sim.report.columns import in_turn
 from x402sim.report.exchanges import Asked, exchanges_of
-from x402sim.report.reading import Reading, in_turn
+from x402sim.report.reading import Reading
 
 STATUSES = ("settled", "pending", "failed", "refused", "unpaid")
 CHANGES = ("opened", "debited", "expired", "refunded", "failed")
@@ -22,26 +22,32 @@ CHANGES = ("opened", "debited", "expired", "refunded", "failed")
 class Session:
     """A session's budget: deposited, released by requests and paid back, in base units."""
 
+    at_ms: int
     session_id: str
     payment_id: str
     payer: str
     expires_ms: int
-    deposited: int
-    released: int = 0
-    refunded: int = 0
+    deposited_base: int
+    released_base: int = 0
+    refunded_base: int = 0
     last: str = "opened"
+    """The last change, and `at_ms` its moment."""
     tx: str | None = None
     """The transaction of the last change: of the deposit if it opened, of the refund, or None."""
 
     @property
-    def remaining(self) -> int:
+    def remaining_base(self) -> int:
         """What is left of the budget; nothing if its deposit failed."""
-        return 0 if self.last == "failed" else self.deposited - self.released - self.refunded
+        left_base = self.deposited_base - self.released_base - self.refunded_base
+        return 0 if self.last == "failed" else left_base
 
 
 @dataclass(slots=True)
 class Payment:
-    """What became of one payment id; `unresolved` counts its attempts whose end is not known."""
+    """What became of one payment id; `unresolved` counts its attempts whose end is not known.
+
+    `block` and `gas` are of its transaction, if that stands in the chain at the end.
+    """
 
     payment_id: str
     payer: str | None = None
@@ -51,6 +57,8 @@ class Payment:
     settled_ms: int | None = None
     indexed_ms: int | None = None
     tx: str | None = None
+    block: int | None = None
+    gas: int | None = None
     over: str = "unpaid"
     unresolved: int = 0
 
@@ -90,9 +98,6 @@ class Payments:
             events.PaymentRefused, "seq", "payment_id", "final", "leaves_earlier"
         ))  # fmt: skip
         self._is_seen = bool(settled or refused)
-        mined = reading.standing(events.TransactionMined, "tx_hash", "block", "gas")
-        self.included = {tx: (block, gas) for tx, block, gas in mined}
-        """The transactions that stand in the chain at the end: the block of each, and its gas."""
         every = exchanges_of(reading.journal)
         tries = every.to_service & every.pays & (every.sent["payment_id"] != 0)
         ended = tries & (every.ended("status") != 0)
@@ -109,6 +114,10 @@ class Payments:
             (self._replaced, rows(events.TransactionReplaced, "seq", "payment_id", "tx_hash")),
             (self._indexed, rows(events.PaymentIndexed, "seq", "payment_id", "at_ms")),
         )
+        mined = reading.standing("tx_hash", "block", "gas")
+        included = {tx: (block, gas) for tx, block, gas in mined}
+        for each in self.found.values():
+            each.block, each.gas = included.get(each.tx or "", (None, None))
 
     def _of(self, payment_id: str) -> Payment:
         """Return a payment; a new one unless it is known."""
@@ -118,23 +127,20 @@ class Payments:
 
     # --- what a payer sees -----------------------------------------------------------
 
-    def _asked(self, ended: tuple[int, Asked]) -> None:
-        asked = ended[1]
+    def _asked(self, asked: Asked) -> None:
         payment = self._of(str(asked.named))
         if payment.asked_ms is None:
             payment.asked_ms = asked.ended_ms
             payment.payer = payment.payer or asked.payer
             payment.resource = payment.resource or asked.path
 
-    def _tried(self, sent: tuple[int, Asked]) -> None:
-        asked = sent[1]
+    def _tried(self, asked: Asked) -> None:
         payment = self._of(str(asked.payment_id))
         payment.unresolved += 1
         if payment.settled_ms is None:
             payment.payer = asked.payer
 
-    def _answered(self, ended: tuple[int, Asked]) -> None:
-        asked = ended[1]
+    def _answered(self, asked: Asked) -> None:
         payment = self._of(str(asked.payment_id))
         if _was_not_read(asked):
             payment.refuse(final=True, leaves_earlier=True)
@@ -152,29 +158,30 @@ class Payments:
 
     # --- what the service says -------------------------------------------------------
 
-    def _settled(self, row: Any) -> None:
-        _, at_ms, payment_id, tx, payer, amount_base, resource = row
+    def _settled(
+        self, at_ms: int, payment_id: str, tx: str, payer: str, amount_base: int, resource: str
+    ) -> None:
         payment = self._of(payment_id)
         payment.over, payment.settled_ms = "settled", at_ms
         payment.tx, payment.resource, payment.amount_base = tx, resource, amount_base
         payment.payer = self._reading.name(payer)
 
-    def _refused(self, row: tuple[int, str, bool, bool]) -> None:
-        self._of(row[1]).refuse(final=row[2], leaves_earlier=row[3])
+    def _refused(self, payment_id: str, final: bool, leaves_earlier: bool) -> None:
+        self._of(payment_id).refuse(final=final, leaves_earlier=leaves_earlier)
 
-    def _failed(self, row: tuple[int, str]) -> None:
-        payment = self._of(row[1])
+    def _failed(self, payment_id: str) -> None:
+        payment = self._of(payment_id)
         payment.unresolved, payment.over = 0, "failed"
 
-    def _undone(self, row: tuple[int, str]) -> None:
-        payment = self._of(row[1])
+    def _undone(self, payment_id: str) -> None:
+        payment = self._of(payment_id)
         payment.unresolved, payment.over = 1, "unpaid"
 
-    def _replaced(self, row: tuple[int, str, str]) -> None:
-        self._of(row[1]).tx = row[2]
+    def _replaced(self, payment_id: str, tx: str) -> None:
+        self._of(payment_id).tx = tx
 
-    def _indexed(self, row: tuple[int, str, int]) -> None:
-        self._of(row[1]).indexed_ms = row[2]
+    def _indexed(self, payment_id: str, at_ms: int) -> None:
+        self._of(payment_id).indexed_ms = at_ms
 
 
 def _was_not_read(answer: Asked) -> bool:
@@ -185,10 +192,10 @@ def _was_not_read(answer: Asked) -> bool:
 
 
 class Sessions:
-    """Follows every session's budget; `changes` has it after each change, with the moment."""
+    """Follows every session's budget; `changes` has it after each change."""
 
     def __init__(self, reading: Reading) -> None:
-        self.changes: list[tuple[int, Session]] = []
+        self.changes: list[Session] = []
         self._name = reading.name
         self._found: dict[str, Session] = {}
         self._by_deposit: dict[str, Session] = {}
@@ -196,7 +203,7 @@ class Sessions:
         """The transaction of each payment so far."""
         self._due: dict[str, list[tuple[int, int, Session]]] = {}
         """By service: the sessions that can expire, the first to be due first."""
-        rows, at, on = reading.journal.rows, ("seq", "at_ms"), ("seq", "at_ms", "session_id")
+        rows, on = reading.journal.rows, ("seq", "at_ms", "session_id")
         opened = list(rows(
             events.SessionOpened, *on, "payment_id", "payer", "expires_ms", "deposited_base",
             "actor",
@@ -207,51 +214,50 @@ class Sessions:
         in_turn(
             (self._paid, rows(events.PaymentSettled, *paid)),
             (self._paid, rows(events.TransactionReplaced, *paid)),
-            (self._failed, rows(events.PaymentFailed, *at, "payment_id")),
+            (self._failed, rows(events.PaymentFailed, "seq", "at_ms", "payment_id")),
             (self._opened, opened),
             (self._debited, rows(events.SessionDebited, *on, "released_base")),
-            (self._refunded, rows(events.SessionRefunded, *on, "amount_base", "tx_hash")),
-            (self._undone, rows(events.RefundUndone, *on)),
-            (self._expired, rows(events.SessionsExpired, *at, "actor", "count")),
+            (self._refunded, rows(events.SessionRefunded, *on, "tx_hash", "amount_base")),
+            (self._refunded, rows(events.RefundUndone, *on)),
+            (self._expired, rows(events.SessionsExpired, "seq", "at_ms", "actor", "count")),
         )
 
     def _change(self, at_ms: int, session: Session, to: str, tx: str | None = None) -> None:
         """Note a session after a change, which a transaction may have made."""
-        session.last, session.tx = to, tx
-        self.changes.append((at_ms, copy(session)))
+        session.at_ms, session.last, session.tx = at_ms, to, tx
+        self.changes.append(copy(session))
 
-    def _paid(self, row: tuple[int, str, str]) -> None:
-        self._txs[row[1]] = row[2]
+    def _paid(self, payment_id: str, tx: str) -> None:
+        self._txs[payment_id] = tx
 
-    def _failed(self, row: tuple[int, int, str]) -> None:
-        if session := self._by_deposit.get(row[2]):
-            self._change(row[1], session, "failed")
+    def _failed(self, at_ms: int, payment_id: str) -> None:
+        if session := self._by_deposit.get(payment_id):
+            self._change(at_ms, session, "failed")
 
-    def _opened(self, row: Any) -> None:
-        _, at_ms, session_id, payment_id, payer, expires_ms, deposited_base, service = row
-        session = Session(session_id, payment_id, self._name(payer), expires_ms, deposited_base)
-        self._found[session_id] = self._by_deposit[payment_id] = session
+    def _opened(
+        self, at_ms: int, session_id: str, payment_id: str, payer: str, expires_ms: int,
+        deposited_base: int, service: str,
+    ) -> None:  # fmt: skip
+        paid = session_id, payment_id, self._name(payer), expires_ms, deposited_base
+        session = self._found[session_id] = self._by_deposit[payment_id] = Session(at_ms, *paid)
         heappush(self._due.setdefault(service, []), (expires_ms, len(self._found), session))
         self._change(at_ms, session, "opened", self._txs.get(payment_id))
 
-    def _debited(self, row: tuple[int, int, str, int]) -> None:
-        if session := self._found.get(row[2]):
-            session.released = row[3]
-            self._change(row[1], session, "debited")
+    def _debited(self, at_ms: int, session_id: str, released_base: int) -> None:
+        if session := self._found.get(session_id):
+            session.released_base = released_base
+            self._change(at_ms, session, "debited")
 
-    def _refunded(self, row: tuple[int, int, str, int, str]) -> None:
-        if session := self._found.get(row[2]):
-            session.refunded = row[3]
-            self._change(row[1], session, "refunded", row[4])
+    def _refunded(
+        self, at_ms: int, session_id: str, tx: str | None = None, amount_base: int = 0
+    ) -> None:
+        """Note a refund; without a transaction, that the chain has undone it."""
+        if session := self._found.get(session_id):
+            session.refunded_base = amount_base
+            self._change(at_ms, session, "expired" if tx is None else "refunded", tx)
 
-    def _undone(self, row: tuple[int, int, str]) -> None:
-        if session := self._found.get(row[2]):
-            session.refunded = 0
-            self._change(row[1], session, "expired")
-
-    def _expired(self, row: tuple[int, int, str, int]) -> None:
+    def _expired(self, at_ms: int, service: str, left: int) -> None:
         """Expire so many sessions of a service: those that were due first."""
-        _, at_ms, service, left = row
         due = self._due.get(service, [])
         while left and due:
             session = heappop(due)[2]

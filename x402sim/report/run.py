@@ -38,17 +38,7 @@ class RunFailed(Exception):
         self.run = run
 
     def __str__(self) -> str:
-        return "\n  ".join(_failure(self))
-
-    @property
-    def told(self) -> str:
-        """Why the run failed, and where: "KeyError: 'x', at study.py:12"."""
-        return self.run.told
-
-    @property
-    def place(self) -> str:
-        """The file and line of the story that raised, "study.py:12"; empty if none did."""
-        return self.run.place
+        return "\n  ".join(_failure(self.run))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,10 +170,9 @@ def _unpickled(ndjson: bytes, on: str, real_s: float | None) -> Run:
     return Run(journal=Journal.load(ndjson), on=on, real_s=real_s)
 
 
-def _failure(error: RunFailed) -> Iterator[str]:
+def _failure(run: Run) -> Iterator[str]:
     """Yield the lines that tell why a run failed; the first one says where."""
-    run = error.run
-    yield f"{run.name!r} failed with seed {run.seed}: {error.told}"
+    yield f"{run.name!r} failed with seed {run.seed}: {run.told}"
     failed = [check for check in checks_of(run.journal) if not check.ok]
     for check in failed[:_MOST_SHOWN]:
         yield f"{check.clause}: expected {check.expected!r}, got {check.actual!r}"

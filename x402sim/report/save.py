@@ -17,7 +17,7 @@ from pandas.api.types import is_object_dtype
 from x402sim.report import html, plots
 from x402sim.report.frames import TABLES
 from x402sim.report.page import of_run
-from x402sim.report.plots.figure import pdf, png, svg
+from x402sim.report.plots.figure import png, vectors
 from x402sim.report.summary import Summary
 
 PAGE = "page.html"
@@ -31,8 +31,8 @@ _ARROW_TYPES = {
 
 def save_run(run: Summary, folder: Path) -> Path:
     """Write a run's journal, frames, plots and report.html into a folder; return the folder."""
-    drawn = _save_one(run, folder, for_papers=True)
-    _write_page([run], folder, {run.sha256: drawn}, None, [PAGE])
+    drawn = {run.sha256: _save_one(run, folder, for_papers=True)}
+    _write_text(folder / "report.html", html.page([run], drawn=drawn, pages=[PAGE]))
     return folder
 
 
@@ -48,7 +48,9 @@ def save_runs(
         run.sha256: _save_one(run, folder / name) for run, name in zip(runs, names, strict=True)
     }
     (folder / "outcomes.png").write_bytes(png(plots.outcomes(runs).figure))
-    _write_page(runs, folder, drawn, stories, [f"{name}/{PAGE}" for name in names])
+    pages = [f"{name}/{PAGE}" for name in names]
+    text = html.page(runs, stories=stories, drawn=drawn, pages=pages)
+    _write_text(folder / "report.html", text)
     return folder
 
 
@@ -58,32 +60,16 @@ def _save_one(run: Summary, folder: Path, *, for_papers: bool = False) -> dict[s
     run.journal.save(folder / "journal.ndjson")
     _write_text(folder / PAGE, of_run(run.journal, run.name))
     for name, table in TABLES.items():  # one frame in memory at a time
-        _write_frame(table(run.journal), folder / name)
+        frame = table(run.journal)
+        frame.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
+        pq.write_table(_arrow(frame), folder / f"{name}.parquet")
     figures = plots.figures(run.journal)
     drawn = {name: png(figure) for name, figure in figures.items()}
     for name, image in drawn.items():
         (folder / f"{name}.png").write_bytes(image)
-        if for_papers:
-            (folder / f"{name}.svg").write_bytes(svg(figures[name]))
-            (folder / f"{name}.pdf").write_bytes(pdf(figures[name]))
+        for form in ("svg", "pdf") if for_papers else ():
+            (folder / f"{name}.{form}").write_bytes(vectors(figures[name], form))
     return drawn
-
-
-def _write_frame(frame: pd.DataFrame, name: Path) -> None:
-    frame.to_csv(name.with_suffix(".csv"), index=False, lineterminator="\n")
-    pq.write_table(_arrow(frame), name.with_suffix(".parquet"))
-
-
-def _write_page(
-    runs: Sequence[Summary],
-    folder: Path,
-    drawn: Mapping[str, Mapping[str, bytes]],
-    stories: Mapping[str, str] | None,
-    pages: Sequence[str],
-) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    text = html.page(runs, stories=stories, drawn=drawn, pages=pages)
-    _write_text(folder / "report.html", text)
 
 
 def _write_text(file: Path, text: str) -> None:

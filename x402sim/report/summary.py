@@ -16,7 +16,7 @@ OUTCOMES: tuple[str, ...] = get_args(Outcome)
 
 def checks_of(journal: Journal) -> list[Check]:
     """Return every check in order: clause, ok, expected, actual, exchange."""
-    return [each.event for each in journal.of(Check) if isinstance(each.event, Check)]
+    return list(journal.events(Check))
 
 
 def held_of(journal: Journal) -> str:
@@ -49,13 +49,11 @@ class Summary:
         return self._one(End)
 
     def _one(self, kind: type[Kind]) -> Kind:
-        found = [entry.event for entry in self.journal.of(kind)]
+        found = list(self.journal.events(kind))
         if len(found) != 1:
             name = name_of(kind)
             raise ValueError(f"this journal has {len(found)} {name!r} events, a run has one")
-        (event,) = found
-        assert isinstance(event, kind)
-        return event
+        return found[0]
 
     def require(self) -> None:
         """Raise `ValueError` unless the journal has one beginning and one end."""
@@ -89,8 +87,7 @@ class Summary:
     @cached_property
     def raised(self) -> list[str]:
         """The trace of the story, if it raised, line by line."""
-        events = (entry.event for entry in self.journal.of(StoryRaised))
-        return [line for each in events if isinstance(each, StoryRaised) for line in each.trace]
+        return [line for each in self.journal.events(StoryRaised) for line in each.trace]
 
     @cached_property
     def broke_off(self) -> bool:

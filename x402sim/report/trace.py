@@ -9,7 +9,7 @@ import msgspec
 from x402sim import events
 from x402sim.journal import Entry, Journal
 from x402sim.protocol.money import to_decimal
-from x402sim.report.reading import MINT, Exchange, Reading
+from x402sim.report.reading import MINT, Reading
 
 Kind = Literal["request", "answer", "lost", "action", "world", "alarm"]
 """A request, its answer, no answer; what a part did; what the story did; what failed."""
@@ -29,7 +29,8 @@ _LOSSES = {
 class Line:
     """One event in words: where it happened (`left`; a message goes to `right`), and what.
 
-    `in_answer` means that the service's answer to the payer says the same.
+    `in_answer` means that the service's answer to the payer says the same. `outcome` is told for
+    diagrams only.
     """
 
     seq: int
@@ -64,7 +65,8 @@ class Teller:
         self, reading: Reading, alias: Alias = shortened, words: Callable[[str], str] = str
     ) -> None:
         self._reading, self._alias, self._words = reading, alias, words
-        self._requests = {each.request.exchange: each for each in reading.exchanges}
+        requests = reading.journal.events(events.RequestSent)
+        self._requests = {each.exchange: each for each in requests}
         self._moved: dict[str, str] = {}
 
     def line(self, entry: Entry) -> Line | None:
@@ -88,35 +90,31 @@ class Teller:
         in_answer = isinstance(
             event, events.PaymentSettled | events.PaymentRefused | events.SessionDebited
         )
-        t_s = self._t_s(entry)
+        t_s = self._reading.since(entry.at_ms)
         return Line(entry.seq, t_s, kind, event.actor, None, text, in_answer=in_answer)
-
-    def _t_s(self, entry: Entry) -> float:
-        return self._reading.since(entry.at_ms) or 0.0
 
     # --- exchanges -------------------------------------------------------------------
 
     def _message(self, entry: Entry, event: events.ExchangeEvent) -> Line | None:
-        exchange = self._requests.get(event.exchange)
-        if exchange is None:
+        request = self._requests.get(event.exchange)
+        if request is None:
             return None
-        to = LANES.get(exchange.request.to, exchange.request.to)
         kind: Kind
         match event:
             case events.RequestSent():
-                kind, text, outcome = "request", self._asks(exchange), None
+                kind, text = "request", self._asks(event)
             case events.AnswerReceived():
-                kind, text, outcome = "answer", self._answers(exchange, event), exchange.outcome
+                kind, text = "answer", self._answers(request, event)
             case events.NoAnswer(reason=reason):
-                kind, text, outcome = "lost", _LOSSES.get(reason, reason), exchange.outcome
+                kind, text = "lost", _LOSSES.get(reason, reason)
             case _:
                 assert_never(event)
-        t_s, caller = self._t_s(entry), exchange.request.actor
-        return Line(entry.seq, t_s, kind, caller, to, text, exchange.request.exchange, outcome)
+        t_s, to = self._reading.since(entry.at_ms), LANES.get(request.to, request.to)
+        return Line(entry.seq, t_s, kind, request.actor, to, text, request.exchange)
 
-    def _asks(self, exchange: Exchange) -> str:
-        request, path = exchange.request, exchange.request.path
-        if exchange.request.actor in self._reading.services:
+    def _asks(self, request: events.RequestSent) -> str:
+        path = request.path
+        if request.actor in self._reading.services:
             return path.rpartition("?")[2].rpartition("/")[2]
         named = (request.payment_id, request.session_id)
         facts = [self._alias(name) for name in named if name is not None]
@@ -126,12 +124,11 @@ class Teller:
         path = f"{head}/{self._alias(tail)}" if tail.startswith(("pay_", "session_")) else path
         return f"{request.method} {path}" + (f" ({', '.join(facts)})" if facts else "")
 
-    def _answers(self, exchange: Exchange, answer: events.AnswerReceived) -> str:
+    def _answers(self, asked: events.RequestSent, answer: events.AnswerReceived) -> str:
         facts = [f" {answer.error}"] if answer.error else []
         if answer.ok is False:
             facts.append(" not valid")
-        if exchange.request.actor not in self._reading.services:
-            asked = exchange.request
+        if asked.actor not in self._reading.services:
             pairs = (answer.payment_id, asked.payment_id), (answer.session_id, asked.session_id)
             facts += [
                 f" ({self._alias(name)})"
@@ -284,20 +281,20 @@ def failed_checks(journal: Journal) -> list[tuple[events.Check, list[str]]]:
     every = lines(reading)
     return [
         (check, _between(reading, every, check.exchange))
-        for _, check in reading.of(events.Check)
+        for check in journal.events(events.Check)
         if not check.ok
     ]
 
 
 def _between(reading: Reading, every: list[Line], exchange: int | None) -> list[str]:
-    found = next((each for each in reading.exchanges if each.request.exchange == exchange), None)
-    if found is None:
+    own = [line.seq for line in every if line.exchange == exchange]
+    if exchange is None or not own:
         return []
-    last = found.ended.seq if found.ended else reading.journal.length
+    last = own[1] if len(own) > 1 else reading.journal.length
     meanwhile = [
         str(line)
         for line in every
-        if found.sent.seq <= line.seq <= last
+        if own[0] <= line.seq <= last
         and (line.exchange in (None, exchange) or line.left in reading.services)
     ]
     return _without_middle(meanwhile)

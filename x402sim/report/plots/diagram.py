@@ -1,7 +1,6 @@
 """Draws the sequence diagram: messages in order, with time downwards, not to scale."""
 
 from textwrap import wrap
-from typing import assert_never
 
 from matplotlib.axes import Axes
 
@@ -27,7 +26,7 @@ from x402sim.report.plots.figure import (
     styled,
     width_in,
 )
-from x402sim.report.plots.lanes import PAD, Place, lay_out
+from x402sim.report.plots.lanes import PAD, Lanes, Place, lay_out
 from x402sim.report.plots.rows import Row, excerpt, rows
 from x402sim.report.reading import Reading, Source, journal_of
 from x402sim.report.trace import CHAIN
@@ -78,67 +77,64 @@ def sequence(
         count = rows_shown or max(5, int(height_in(given) / LEAST_ROW_IN))
     shown = excerpt(every, exchange, count)
     lanes = _lanes(shown, _parts(reading))
+    heads = ["\n".join(wrap(plain(name), 14)[:3]) for name in dict.fromkeys(lanes.values())]
+    layout = lay_out(shown, lanes, heads)
     height_mm = (max(2, len(shown)) * ROW_IN + 0.9) * 25.4
-    ax = given or prepare(None, height_mm=height_mm, width_mm=_width_mm(shown, lanes))
+    ax = given or prepare(None, height_mm=height_mm, width_mm=_width_mm(layout))
     if not shown:
         return empty_axes(ax, "no exchange")
-    diagram = _Diagram(ax, shown, lanes)
+    diagram = _Diagram(ax, shown, lanes, heads, layout)
     diagram.draw()
     diagram.draw_legend()
     return ax
 
 
-def _width_mm(shown: list[Row], lanes: dict[str, str]) -> float:
+def _width_mm(layout: Lanes) -> float:
     """Return the width of a figure of our own, so that the texts fit if they can."""
-    letters = sum(lay_out(shown, lanes, _heads(lanes)).needs)
-    wanted_in = letters * _LETTER * _OWN_SIZE / 72 + LEFT_IN
+    wanted_in = sum(layout.needs) * _LETTER * _OWN_SIZE / 72 + LEFT_IN
     least_mm, _ = default_mm()
     most_mm = min(_WIDEST_MM, 2 * least_mm)
     return max(least_mm, min(most_mm, wanted_in * (1 + _LEFT_SHARE) * 25.4))
 
 
-def _heads(lanes: dict[str, str]) -> list[str]:
-    return ["\n".join(wrap(plain(name), 14)[:3]) for name in dict.fromkeys(lanes.values())]
-
-
 class _Diagram:
     """Draws rows on axes: lanes from left to right, rows from top to bottom."""
 
-    def __init__(self, ax: Axes, shown: list[Row], lanes: dict[str, str]) -> None:
-        self._ax, self._rows = ax, shown
+    def __init__(
+        self, ax: Axes, shown: list[Row], lanes: dict[str, str], heads: list[str], layout: Lanes
+    ) -> None:
+        self._ax, self._rows, self._heads, self._places = ax, shown, heads, layout.places
         self._size = font_size(ax) - 0.5
-        self._lanes = lanes
-        self._heads = _heads(self._lanes)
-        self._layout = lay_out(shown, self._lanes, self._heads)
         room_in = room_right_in(ax) / (1 + _LEFT_SHARE)
-        self._xs = self._layout.xs(room_in * 72 / self._size / _LETTER)
-        self._at = dict(zip(dict.fromkeys(self._lanes.values()), self._xs, strict=False))
+        self._xs = layout.xs(room_in * 72 / self._size / _LETTER)
+        at = dict(zip(dict.fromkeys(lanes.values()), self._xs, strict=False))
+        self._x = {party: at[lane] for party, lane in lanes.items()}
 
     def draw(self) -> None:
         self._draw_lanes()
         self._draw_times()
         before = set(self._ax.get_children())
         for y, row in enumerate(self._rows):
-            self._draw_row(y, row)
+            if row.line.kind == "action":
+                self._draw_action(y, row)
+            elif row.line.right is None:
+                self._draw_word(y, row)
+            else:
+                self._draw_message(y, row, row.line.right)
         for artist in set(self._ax.get_children()) - before:
             artist.set_in_layout(False)  # it is inside anyway, and laying it out takes time
 
-    def _x(self, name: str) -> float:
-        return self._at[self._lanes[name]]
-
     def _draw_lanes(self) -> None:
-        ax, xs = self._ax, list(self._at.values())
-        width = self._xs[-1]
+        ax, (*xs, width) = self._ax, self._xs
         ax.set_xlim(-_LEFT_SHARE * width, width)
         ax.set_ylim(len(self._rows) - 0.4, -0.85)
         ax.spines[:].set_visible(False)
         ends = -0.85, len(self._rows) - 0.4
         ax.vlines(xs, *ends, colors=LIGHT, lw=0.8, zorder=0, gid="lanes")
         ax.xaxis.tick_top()
-        heads = self._heads
-        ax.set_xticks(xs, heads, size=font_size(ax), weight="bold", parse_math=False)
+        ax.set_xticks(xs, self._heads, size=font_size(ax), weight="bold", parse_math=False)
         ax.tick_params(axis="x", length=0, pad=2)
-        if width_in(ax) < 0.75 * len(heads):
+        if width_in(ax) < 0.75 * len(self._heads):
             for head in ax.get_xticklabels()[1::2]:
                 head.set_y(1 + 0.6 * font_size(ax) / 72 / height_in(ax))
 
@@ -152,20 +148,9 @@ class _Diagram:
         self._ax.tick_params(axis="y", length=0)
         self._ax.set_ylabel("virtual time (s), not to scale", size=font_size(self._ax))
 
-    def _draw_row(self, y: int, row: Row) -> None:
-        match row.line.kind:
-            case "request" | "answer" | "lost":
-                self._draw_message(y, row)
-            case "action":
-                self._draw_action(y, row)
-            case "world" | "alarm":
-                self._draw_word(y, row)
-            case _:
-                assert_never(row.line.kind)
-
-    def _draw_message(self, y: int, row: Row) -> None:
+    def _draw_message(self, y: int, row: Row, to: str) -> None:
         line = row.line
-        left, right = self._x(line.left), self._x(str(line.right))
+        left, right = self._x[line.left], self._x[to]
         start, end = (left, right) if line.kind == "request" else (right, left)
         if line.kind == "lost":
             middle = (left + right) / 2
@@ -185,12 +170,12 @@ class _Diagram:
                 "linestyle": "-" if line.kind == "request" or row.answer else (0, (3, 2)),
             },
         )  # fmt: skip
-        self._write(y + _TEXT, row.text, self._layout.places[y])
+        self._write(y + _TEXT, row.text, self._places[y])
 
     def _draw_action(self, y: int, row: Row) -> None:
-        x = self._x(row.line.left)
+        x = self._x[row.line.left]
         self._ax.plot(x, y, "D", ms=3.2, color=BLACK, gid=f"action {row.line.seq}")
-        self._write(y, row.text, self._layout.places[y])
+        self._write(y, row.text, self._places[y])
 
     def _draw_word(self, y: int, row: Row) -> None:
         """Write an action of the story, or a failure, across all lanes."""

@@ -288,14 +288,10 @@ def transparent(image: bytes) -> bytes:
     return file.getvalue()
 
 
-def svg(figure: Any) -> bytes:
-    """Return a figure as SVG; the same figure gives the same bytes."""
-    return _bytes(figure, "svg", metadata={"Date": None, "Creator": None})
-
-
-def pdf(figure: Any) -> bytes:
-    """Return a figure as PDF; the same figure gives the same bytes."""
-    return _bytes(figure, "pdf", metadata={"CreationDate": None, "Creator": None, "Producer": None})
+def vectors(figure: Any, form: str) -> bytes:
+    """Return a figure as SVG or PDF; the same figure gives the same bytes."""
+    said = ("Date", "Creator") if form == "svg" else ("CreationDate", "Creator", "Producer")
+    return _bytes(figure, form, metadata=dict.fromkeys(said))
 
 
 def _bytes(figure: Any, form: str, **options: Any) -> bytes:

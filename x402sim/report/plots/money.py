@@ -89,7 +89,7 @@ def _held(reading: Reading, with_funding: bool) -> dict[str, Points]:
     for at_ms, amount_base, sender, to in zip(
         moves.at_ms.tolist(), moves.amounts_base, *parties, strict=True
     ):
-        at_s = reading.since(at_ms) or 0.0
+        at_s = reading.since(at_ms)
         for party, change in (sender, -amount_base), (to, amount_base):
             if party == MINT:
                 continue

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 
+from x402sim.report.exchanges import exchanges_of
 from x402sim.report.reading import Reading
 from x402sim.report.trace import CHAIN, Line, lines
 
@@ -67,8 +68,13 @@ def rows(reading: Reading, *, fold: bool = True, words: Callable[[str], str] = s
     `fold` makes one row of reads of the chain that follow one another; `words` gives other words
     for a name or a text.
     """
+    came_to = exchanges_of(reading.journal).outcomes
     told = [
-        replace(each, text=words(each.text))
+        replace(
+            each,
+            text=words(each.text),
+            outcome=None if each.kind == "request" else came_to.get(each.exchange),
+        )
         for each in lines(reading, Numbers(), words)
         if not each.in_answer
     ]
@@ -145,18 +151,14 @@ def _folded(paired: list[Row], services: Collection[str]) -> Iterator[Row]:
 def _repeats(paired: list[Row], start: int, services: Collection[str]) -> tuple[int, int]:
     """Return how many rows from here on are repeated, and how many times they come."""
     for period in (1, 2):
-        first = [_looks(row) for row in paired[start : start + period]]
-        times = 1
-        while first == [_looks(row) for row in _block(paired, start + times * period, period)]:
-            times += 1
-        is_service = all(row.line.left in services for row in _block(paired, start, period))
+        block = paired[start : start + period]
+        looks, times, end = list(map(_looks, block)), 1, start + period
+        while looks == list(map(_looks, paired[end : end + period])):
+            times, end = times + 1, end + period
+        is_service = all(row.line.left in services for row in block)
         if times >= (2 if is_service else MANY):
             return period, times
     return 1, 1
-
-
-def _block(paired: list[Row], start: int, length: int) -> list[Row]:
-    return paired[start : start + length]
 
 
 def _looks(row: Row) -> tuple[object, ...]:
