@@ -128,21 +128,22 @@ def asked_afterwards(recipe: Recipe) -> Recipe:
 
     So one that others have submitted is served.
     """
-    claimed: set[bytes] = set()  # it outlives a crash, as a database does
+    claimed: set[tuple[bytes, bytes]] = set()  # it outlives a crash, as a database does
 
     class Claims(Wrapper):
-        """A store that tells which nonces are claimed."""
+        """A store that tells which nonces its service has claimed."""
 
         def insert_pending(self, claim: Any) -> Any:
             if claim.payment.authorization is not None:
-                claimed.add(claim.payment.authorization.nonce)
+                claimed.add((self.service.setup.secret, claim.payment.authorization.nonce))
             return self.inner.insert_pending(claim)
 
     class AskedLater(Wrapper):
         """A node that is not asked about other nonces, but about refunds."""
 
         async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
-            if nonce in claimed or authorizer == self.service.setup.wallet:
+            setup = self.service.setup
+            if (setup.secret, nonce) in claimed or authorizer == setup.wallet:
                 return await self.inner.nonce_state(authorizer, nonce)
             return NonceState(height=0, head_s=0, is_used=False, use=None)
 
