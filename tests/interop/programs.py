@@ -4,6 +4,7 @@ It is one of `python`, with the packages that `venv` installs, or one of an npm 
 that the folder pins. A program gets one JSON value and prints one; a server prints its URL first.
 """
 
+import base64
 import json
 import os
 import subprocess
@@ -15,11 +16,13 @@ from typing import Any
 
 from tests import npm
 from tests.interop import venv
-from tests.serve.driver import Running
+from tests.serve.driver import ORDER, QUOTE, Payer, Running, Server
 
 FOLDER = Path(__file__).parent
 
 RUN_TIMEOUT_S = 60
+NETWORKS = {1: "base-sepolia", 2: "eip155:84532"}
+"""How each version of the standard names the network."""
 NO_PROXY = {"NO_PROXY": "*", "no_proxy": "*"}
 
 
@@ -50,10 +53,41 @@ def run(program: str | Sequence[str], told: dict[str, Any]) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def buy(
+    program: str, payer: Payer, client: str, url: str | None = None, **told: Any
+) -> dict[str, Any]:
+    """Let a client buy a quote, or what is at a URL; return the answer."""
+    asked = {"client": client, "key": payer.wallet.private_key, "network": NETWORKS[2]}
+    if url is None:
+        asked |= {"url": payer.server.ready["service"] + QUOTE, "body": ORDER}
+    else:
+        asked["url"] = url
+    answer: dict[str, Any] = run(program, asked | told)
+    return answer
+
+
+def assert_paid(payer: Payer, to: str, answer: dict[str, Any], network: str) -> None:
+    """Check that an answer came for one payment of PRICE, and that its header names it."""
+    assert answer["status"] == 200, answer
+    sent = [text for name, text in answer["headers"].items() if name.endswith("payment-response")]
+    told = json.loads(base64.b64decode(sent[0]))
+    assert (told["success"], told["network"]) == (True, network)
+    assert told["payer"].lower() == payer.address.lower()
+    payer.assert_paid(to, told["transaction"])
+
+
 def sale(shop: str, facilitator: str, pay_to: str, *networks: str) -> dict[str, Any]:
     """Return what a shop is told that sells a page for `PRICE` on these networks, or the first."""
     wanted = {"network": networks[0], "networks": [*networks], "price": "$0.01"}
     return {"server": shop, "facilitator": facilitator, "payTo": pay_to, **wanted}
+
+
+@contextmanager
+def selling(server: Server, program: str, shop: str, *networks: str) -> Iterator[tuple[str, str]]:
+    """Run a shop whose payments our facilitator settles; yield its page's URL, and its address."""
+    merchant = server.payer(funds=None).address
+    with serving(program, sale(shop, server.ready["facilitator"], merchant, *networks)) as url:
+        yield f"{url}/weather", merchant
 
 
 @contextmanager
