@@ -64,9 +64,8 @@ def _node() -> Iterator[AnvilNode]:
         node.stop()
 
 
-def told(server: Server, alice: int, bob: int) -> dict[str, Any]:
-    """Return what a program gets: the chain, and the accounts that are its own."""
-    accounts = server.ready["accounts"]
+def token(server: Server) -> dict[str, Any]:
+    """Return what a program is told of the chain and its token."""
     return {
         "rpc": server.ready["rpc"],
         "token": server.ready["asset"],
@@ -74,6 +73,13 @@ def told(server: Server, alice: int, bob: int) -> dict[str, Any]:
         "network": BASE_SEPOLIA.name,
         "name": BASE_SEPOLIA.token_name,
         "version": BASE_SEPOLIA.token_version,
+    }
+
+
+def told(server: Server, alice: int, bob: int) -> dict[str, Any]:
+    """Return what a program gets: the chain, and the accounts that are its own."""
+    accounts = server.ready["accounts"]
+    return token(server) | {
         "first": accounts[0]["privateKey"],
         "alice": accounts[alice]["privateKey"],
         "bob": accounts[bob]["privateKey"],
