@@ -1,29 +1,48 @@
 """Runs a program of other people's packages, in a process of its own.
 
-It is one of `python`, with the packages that `venv` installs, or one of an npm folder, with those
-that the folder pins. A program gets one JSON value and prints one; a server prints its URL first.
+It is one of `python`, or one of an npm folder, with the packages that the folder pins, in an
+environment of their own: nothing of ours can leak in. What cannot be installed fails its tests.
+A program gets one JSON value and prints one; a server prints its URL first.
 """
 
 import base64
+import fcntl
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from uv import find_uv_bin
+
 from tests import npm
-from tests.interop import venv
 from tests.serve.driver import ORDER, QUOTE, Payer, Running, Server
 
 FOLDER = Path(__file__).parent
-
+PYTHON = FOLDER / "python"
+INSTALL_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 60
 NETWORKS = {1: "base-sepolia", 2: "eip155:84532"}
 """How each version of the standard names the network."""
 NO_PROXY = {"NO_PROXY": "*", "no_proxy": "*"}
+
+
+@cache
+def python() -> str:
+    """Return the interpreter that has what `python/requirements.txt` pins, installed if need be."""
+    found = PYTHON / ".venv" / "bin" / "python"
+    make = ["venv", "--clear", "--python", sys.executable, str(found.parents[1])]
+    install = ["pip", "sync", "--python", str(found), str(PYTHON / "requirements.txt")]
+    with (PYTHON / "requirements.txt").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the workers of pytest-xdist install once
+        for command in [install] if found.exists() else [make, install]:
+            subprocess.run([find_uv_bin(), "-q", *command], check=True, timeout=INSTALL_TIMEOUT_S)
+    return str(found)
 
 
 def command(program: str | Sequence[str]) -> list[str]:
@@ -31,7 +50,7 @@ def command(program: str | Sequence[str]) -> list[str]:
     if not isinstance(program, str):
         return [*program]
     if program.endswith(".py"):
-        return [str(venv.python()), "-E", str(venv.FOLDER / program)]
+        return [python(), "-E", str(PYTHON / program)]
     npm.packages((FOLDER / program).parent)
     return [str(npm.node()), str(FOLDER / program)]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import npm
-from tests.interop import programs, venv
+from tests.interop import programs
 from tests.interop.table import PAGE, THOROUGH
 from tests.serve.driver import PRICE, Server
 
@@ -36,7 +36,7 @@ def in_python(program: str, folder: Path) -> list[str]:
     """Return the command of a Python program, which is written into the folder."""
     file = folder / "program.py"
     file.write_text(program, encoding="utf-8")
-    return [str(venv.python()), "-E", str(file)]
+    return [programs.python(), "-E", str(file)]
 
 
 def in_node(program: str, folder: Path) -> list[str]:
