@@ -113,5 +113,5 @@ facts.heard = heard;
 await until(() => blocks.length >= 3, "blocks");
 await contract.off("Transfer");
 provider.destroy();
-say({ facts });
+say(facts);
 process.exit(0);

@@ -172,5 +172,5 @@ await until(() => heard.length >= logs.length + 1, "events");
 await until(() => sentHashes.every((hash) => arrived.includes(hash)), "arriving transactions");
 facts.heard = heard;
 for (const stop of stops) stop();
-say({ facts });
+say(facts);
 process.exit(0);

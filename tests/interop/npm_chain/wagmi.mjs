@@ -61,5 +61,5 @@ facts.count = await getTransactionCount(config, { address: account });
 facts.after = await readContracts(config, {
   contracts: [call("balanceOf", [shop]), call("allowance", [account, shop]), call("transfer", [shop, 10n ** 18n])],
 }).then((found) => found.map(({ status, result }) => [status, result ?? null]));
-say({ facts });
+say(facts);
 process.exit(0);

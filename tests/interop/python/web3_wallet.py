@@ -167,4 +167,4 @@ facts["message"] = bytes(by_node) == bytes(
 )
 sent = token.functions.transfer(shop, 16).transact({"from": first.address})
 facts["sent"] = told(w3.eth.wait_for_transaction_receipt(sent, poll_latency=0.05))
-print(json.dumps({"facts": facts}))
+print(json.dumps(facts))
