@@ -5,16 +5,15 @@ It carries the hash of the journal it was drawn from, so that a test sees when i
 
 import hashlib
 import io
-from pathlib import Path
 
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from tests.house import ROOT
 from x402sim import Run
 from x402sim.report import plots
 from x402sim.report.plots.figure import png
 
-ROOT = Path(__file__).parents[2]
 JOURNAL = ROOT / "tests" / "golden" / "replay.ndjson"
 PICTURE = ROOT / "scenarios" / "replay.png"
 

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from tests.conftest import COLLECTED, find
-from tests.house.forked import ROOT, run_pytest
+from tests.house import ROOT
+from tests.house.forked import run_pytest
 from x402sim.spec.clauses import CLAUSES
 
 FOLDERS = ("service", "payer", "chain", "facilitator", "protocol", "explorer", "spec")
