@@ -13,7 +13,6 @@ from tests.mutants.middleware import (
     Serve,
     answers,
     crashes,
-    middleware,
     replies,
     requests,
 )
@@ -23,7 +22,6 @@ from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import RequestError
 from x402sim.service.issue import QUOTE, SESSIONS
 from x402sim.service.state import Service
-from x402sim.world.assembly.recipe import Recipe
 
 malformed = Kind("input")
 BAD_REQUEST = RequestError.INVALID_BODY.text
@@ -104,18 +102,13 @@ malformed("description-must-come-back", "2.1/description",
         case.requirements.description == case.issued.description))  # fmt: skip
 
 
-@malformed.defect("id-may-be-missing", "4.1/validate")
-def no_id_needed(recipe: Recipe) -> Recipe:
+@malformed.defect("id-may-be-missing", "4.1/validate", at(PAY, OtherIds))
+async def no_id_needed(other: OtherIds, _: Service, request: Request, serve: Serve) -> Answer:
     """A payment without a payment id is settled under a new one."""
-    other = OtherIds()
-
-    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
-        body = request.json
-        if not isinstance(body, dict) or body.get("paymentId") is not None:
-            return await serve(request)
-        return await other.settled_anew(request.sending({**body, "paymentId": ""}), serve)
-
-    return middleware(handler, PAY)(recipe)
+    body = request.json
+    if not isinstance(body, dict) or body.get("paymentId") is not None:
+        return await serve(request)
+    return await other.settled_anew(request.sending({**body, "paymentId": ""}), serve)
 
 
 malformed("pay-falls-over-its-body", "kit/7/malformed-body",
