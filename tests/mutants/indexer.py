@@ -22,7 +22,7 @@ EVERY = 10**6
 """More records than there are."""
 
 
-def as_recorded(service: Service, tx_hash: str, block_number: int) -> OnChain | None:
+async def as_recorded(service: Service, tx_hash: str, block_number: int) -> OnChain | None:
     """Return the transaction that a record needs to be complete, in any block."""
     payment_id = service.store.payments.paid_by(tx_hash)
     stored = service.store.payments.get(payment_id) if payment_id else None
@@ -34,26 +34,25 @@ def as_recorded(service: Service, tx_hash: str, block_number: int) -> OnChain | 
     return OnChain(block_number=block_number, succeeded=True, transfers=(moved,), used=(used,))
 
 
-class NeverAsks(Wrapper):
-    """Finds every payment in block 1, without asking."""
-
-    async def transaction(self, tx_hash: str) -> OnChain | None:
-        return as_recorded(self.service, tx_hash, 1)
-
-
-class UnknownIsIn(Wrapper):
-    """Finds a payment that the explorer does not know yet in block 0."""
-
-    async def transaction(self, tx_hash: str) -> OnChain | None:
-        found: OnChain | None = await self.inner.transaction(tx_hash)
-        return found or as_recorded(self.service, tx_hash, 0)
+async def unknown_is_in(it: Any, tx_hash: str) -> OnChain | None:
+    """Find a payment that the explorer does not know yet in block 0."""
+    found: OnChain | None = await it.inner.transaction(tx_hash)
+    return found or await as_recorded(it.service, tx_hash, 0)
 
 
-class LooksOnce(Wrapper):
-    """A store in which every block is deep, so that nothing is looked at again."""
+class Settled(Wrapper):
+    """A store that remembers what was settled, the newest first."""
 
-    def shallow(self, _: int) -> list[Any]:
-        return []
+    settled: tuple[int, ...] = ()
+
+    def mark_settled(self, attempt: int, *of: Any) -> bool:
+        is_settled: bool = self.inner.mark_settled(attempt, *of)
+        self.settled = (attempt, *self.settled) if is_settled else self.settled
+        return is_settled
+
+
+looks_once = overriding("payments", shallow=lambda it, _: [])
+"""A store in which every block is deep, so that nothing is looked at again."""
 
 
 # --- the defects ---
@@ -73,42 +72,26 @@ indexer("batch-of-a-thousand", "8/indexer-batch", "A run takes a thousand record
 
 
 @indexer.defect("asks-again", "8/indexer-query", into("payments"))
-class AsksAgain(Wrapper):
+class AsksAgain(Settled):
     """The newest record is asked for again, though it has a block."""
-
-    newest: int | None = None
-
-    def mark_settled(self, attempt: int, *of: Any) -> bool:
-        is_settled: bool = self.inner.mark_settled(attempt, *of)
-        if is_settled:
-            self.newest = attempt
-        return is_settled
 
     def unindexed(self, limit: int) -> list[Any]:
         batch = list(self.inner.unindexed(limit))
-        if self.newest in (None, *(stored.attempt for stored in batch)):
-            return batch
-        return [self.inner.attempt(self.newest), *batch][:limit]
+        newest = {*self.settled[:1]} - {stored.attempt for stored in batch}
+        return [*map(self.inner.attempt, newest), *batch][:limit]
 
 
 @indexer.defect("asks-for-all-again", "8/indexer-query", into("payments"))
-class AsksForAllAgain(Wrapper):
+class AsksForAllAgain(Settled):
     """Every run takes the newest records, although they have a block."""
-
-    settled: tuple[int, ...] = ()
-
-    def mark_settled(self, attempt: int, *of: Any) -> bool:
-        is_settled: bool = self.inner.mark_settled(attempt, *of)
-        if is_settled:
-            self.settled = (attempt, *self.settled)
-        return is_settled
 
     def unindexed(self, limit: int) -> list[Any]:
         return [self.inner.attempt(attempt) for attempt in self.settled[:limit]]
 
 
 indexer("never-asks", "8/indexer-query", "The explorer is not asked: every record is in block 1.",
-    collaborator(explorer=NeverAsks, payments=LooksOnce))  # fmt: skip
+    overriding("explorer", transaction=lambda it, tx_hash: as_recorded(it.service, tx_hash, 1)),
+    looks_once)  # fmt: skip
 
 
 @indexer.defect("next-block", "2.4/block-null", into("payments"))
@@ -121,7 +104,7 @@ class NextBlock(Wrapper):
 
 indexer("unknown-is-block-zero", "8/indexer-query",
     "A transaction that the explorer does not know yet is stored in block 0.",
-    collaborator(explorer=UnknownIsIn, payments=LooksOnce))  # fmt: skip
+    overriding("explorer", transaction=unknown_is_in), looks_once)  # fmt: skip
 
 
 @indexer.defect("unknown-is-failed", "8/indexer-query")
