@@ -138,7 +138,7 @@ class _Run:
         await live.clock.sleep_until(max(ends_s) + QUIET_S)
         granted = await ask_everything(scene)
         ledger = await Ledger.read(scene.parts.chain)
-        audit = Audit(scene, ledger, Times.read(self._journal), self._door, granted)
+        audit = Audit(scene, ledger, Times(self._journal), self._door, granted)
         self._found += audit.violations()
         self._counts += audit.counts
 

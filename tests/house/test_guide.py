@@ -140,9 +140,14 @@ def test_the_lines_that_steer_a_server_do() -> None:
     assert len(lines) == 6
     with LocalServer() as server:
         for line in lines:
-            here = line.replace("http://127.0.0.1:4020", server.url).replace("curl", "curl -f", 1)
-            done = subprocess.run(["bash", "-c", here], capture_output=True, text=True, check=False)
-            assert done.returncode == 0, (line, done.stdout, done.stderr)
+            assert_works(line.replace("curl", "curl -f", 1), server)
+
+
+def assert_works(line: str, server: LocalServer) -> None:
+    """Run a line of shell that is for the server of the pages."""
+    here = line.replace("http://127.0.0.1:4020", server.url)
+    done = subprocess.run(["bash", "-c", here], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (line, done.stdout, done.stderr)
 
 
 def test_the_lines_that_pay_and_look_do() -> None:
@@ -157,10 +162,7 @@ def test_the_lines_that_pay_and_look_do() -> None:
     assert len(lines) == 5
     with LocalServer() as server:
         for line in sorted(lines):
-            here = line.replace("http://127.0.0.1:4020", server.url)
-            here = here.replace("x402sim ", f"'{sys.executable}' -m x402sim ")
-            done = subprocess.run(["bash", "-c", here], capture_output=True, text=True, check=False)
-            assert done.returncode == 0, (line, done.stdout, done.stderr)
+            assert_works(line.replace("x402sim ", f"'{sys.executable}' -m x402sim "), server)
         assert len(server.transfers(server.wallets[0].address)) == 1
 
 
@@ -241,19 +243,11 @@ def test_a_reference_page_is_current(page: str) -> None:
     assert text(page) == written, "python -m tests.renew --only guide"
 
 
-def test_every_file_to_start_from_exists() -> None:
-    table = text("contributing").split("| to add | start in | its test |")[1].split("\n\n")[0]
-    paths = re.findall(r"`((?:[\w.]+/)+[\w.]*)`", table)
-    assert len(paths) >= 10
-    for path in paths:
-        assert (ROOT / path).exists() or (ROOT / "x402sim" / path).exists(), path
-
-
-def test_every_file_that_a_page_names_exists() -> None:
-    ours = r"`((?:x402sim|tests|conformance|notebooks|scenarios)/[\w./-]+\.\w+)`"
-    named = {path for page in WRITTEN for path in re.findall(ours, text(page))}
-    assert len(named) >= 10
-    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    ours = r"`((?:x402sim|tests|conformance|notebooks|scenarios)/(?:[\w./-]+\.\w+|[\w/]+/))`"
+    named = re.findall(ours, page.read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.thorough
