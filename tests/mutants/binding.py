@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-from tests.mutants.change import Change, leave_out, on_service, settlement_rule
+from tests.mutants.change import Change, freshness, leave_out, on_service, settlement_rule
 from tests.mutants.middleware import Answer, Request, Serve, paths
 from tests.mutants.mutant import Kind, at
 from tests.mutants.paying import PAY, OtherIds, with_id
@@ -24,24 +24,10 @@ def amounts(fit: Callable[[int, int], bool]) -> Change:
     ))  # fmt: skip
 
 
-def for_a_minute(service: Service) -> Service:
-    """Let requirements that say 300 seconds end 240 seconds early."""
-    rules = tuple(
-        replace(rule, holds=lambda case: case.now_s <= case.expires_s - 240)
-        for rule in service.freshness_rules
-    )
-    return replace(service, freshness_rules=rules)
-
-
-def for_as_long_as_is_said(service: Service) -> Service:
-    """Let requirements end when the timeout that is sent back has passed."""
-
-    def holds(case: Presented) -> bool:
-        more_s = case.requirements.max_timeout_seconds - case.issued.max_timeout_seconds
-        return case.now_s <= case.expires_s + more_s
-
-    rules = tuple(replace(rule, holds=holds) for rule in service.freshness_rules)
-    return replace(service, freshness_rules=rules)
+def is_fresh_as_said(case: Presented) -> bool:
+    """Tell whether the timeout that is sent back has not passed."""
+    more_s = case.requirements.max_timeout_seconds - case.issued.max_timeout_seconds
+    return case.now_s <= case.expires_s + more_s
 
 
 async def opens_what_came_back(
@@ -82,7 +68,7 @@ binding("requirements-live-for-ever", "2.1/validity",
     leave_out("freshness", "2.1/validity"))  # fmt: skip
 binding("requirements-end-early", "2.1/validity",
     "Requirements that say 300 seconds can be paid for one minute.",
-    on_service(for_a_minute))  # fmt: skip
+    freshness(lambda case: case.now_s <= case.expires_s - 240))  # fmt: skip
 binding("less-is-enough", "2.1/amount",
     "Requirements with a smaller amount than was issued are taken.",
     amounts(lambda sent, issued: sent <= issued))  # fmt: skip
@@ -98,7 +84,7 @@ binding("resource-is-believed", "2.1/resource", "A payment opens the resource th
     leave_out("settlement", "2.1/resource"), at("/", dict)(opens_what_came_back))  # fmt: skip
 binding("timeout-is-believed", "2.1/timeout",
     "Requirements can be paid as long as the timeout that is sent back.",
-    leave_out("settlement", "2.1/timeout"), on_service(for_as_long_as_is_said))  # fmt: skip
+    leave_out("settlement", "2.1/timeout"), freshness(is_fresh_as_said))  # fmt: skip
 binding("requirements-are-believed", "2.1/amount 2.1/pay-to",
     "What the payer sends back is taken for what was issued.",
     on_service(lambda service: replace(service, settlement_rules=())))  # fmt: skip

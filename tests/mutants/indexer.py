@@ -9,7 +9,7 @@ from tests.mutants.middleware import answers
 from tests.mutants.mutant import Kind, into
 from tests.mutants.reconciliation import FAR_S
 from tests.mutants.settlement import RECORD
-from tests.mutants.wrapper import Wrapper, altered, collaborator, overriding
+from tests.mutants.wrapper import Wrapper, altered, overriding
 from x402sim.protocol.crypto import parse_address
 from x402sim.service.policies.reputation import Reputation
 from x402sim.service.state import Service
@@ -112,25 +112,22 @@ def unknown_has_failed(recipe: Recipe) -> Recipe:
     """A payment that the explorer does not know yet has failed: who has paid is kept out."""
     unknown: set[str] = set()
 
-    class HasFailed(Wrapper):
-        """Finds such a transaction in block 0, where it did nothing."""
+    async def transaction(it: Any, tx_hash: str) -> OnChain:
+        """Find such a transaction in block 0, where it did nothing."""
+        found = await it.inner.transaction(tx_hash)
+        if found is None:
+            unknown.add(tx_hash)
+        return found or OnChain(block_number=0, succeeded=False)
 
-        async def transaction(self, tx_hash: str) -> OnChain:
-            found = await self.inner.transaction(tx_hash)
-            if found is None:
-                unknown.add(tx_hash)
-            return found or OnChain(block_number=0, succeeded=False)
+    async def nonce_state(it: Any, *of: Any) -> Any:
+        """Say of a nonce that was used in one of them that its time is over, unused."""
+        state = await it.inner.nonce_state(*of)
+        if state.use is None or state.use.tx_hash not in unknown:
+            return state
+        return altered(state, is_used=False, use=None, head_s=FAR_S)
 
-    class IsOver(Wrapper):
-        """Says of a nonce that was used in one of them that its time is over, unused."""
-
-        async def nonce_state(self, *of: Any) -> Any:
-            state = await self.inner.nonce_state(*of)
-            if state.use is None or state.use.tx_hash not in unknown:
-                return state
-            return altered(state, is_used=False, use=None, head_s=FAR_S)
-
-    return collaborator(explorer=HasFailed, rpc=IsOver)(recipe)
+    unread = overriding("explorer", transaction=transaction)
+    return overriding("rpc", nonce_state=nonce_state)(unread(recipe))
 
 
 @indexer.defect("one-failure-ends-the-run", "8/indexer-query", into("explorer.transaction"))

@@ -14,7 +14,7 @@ from tests.mutants.mutant import at, into
 from tests.mutants.paying import PAY
 from tests.mutants.required import required, requirements
 from tests.mutants.session import session
-from tests.mutants.wrapper import Wrapper, collaborator
+from tests.mutants.wrapper import Wrapper, collaborator, overriding
 from x402sim.service.issue import QUOTE, SESSIONS
 from x402sim.service.state import Service
 from x402sim.world.assembly.recipe import Recipe
@@ -147,18 +147,15 @@ def forgets(recipe: Recipe) -> Recipe:
     """Cached entitlement and record are dropped after a hundred seconds."""
     served_ms: dict[str, int] = {}
 
-    class Forgets(Wrapper):
-        """A cache, or a store, that grants for a while only."""
+    def grants(it: Any, payment_id: str, *of: Any) -> bool:
+        stored, now_ms = it.service.store.payments.get(payment_id), it.service.clock.now_ms()
+        if stored is not None:
+            served_ms.setdefault(payment_id, stored.record.timestamp)
+        age_ms = now_ms - served_ms.get(payment_id, now_ms)
+        return age_ms < FORGETS_MS and bool(it.inner.grants(payment_id, *of))
 
-        def grants(self, payment_id: str, *of: Any) -> bool:
-            stored = self.service.store.payments.get(payment_id)
-            now_ms = self.service.clock.now_ms()
-            if stored is not None:
-                served_ms.setdefault(payment_id, stored.record.timestamp)
-            age_ms = now_ms - served_ms.get(payment_id, now_ms)
-            return age_ms < FORGETS_MS and bool(self.inner.grants(payment_id, *of))
-
-    return collaborator(entitlements=Forgets, payments=Forgets)(recipe)
+    both = [overriding(each, grants=grants) for each in ("entitlements", "payments")]
+    return all_of(*both)(recipe)
 
 
 @session.defect("ids-count-up-from-1000", "kit/2.6/session-ids")
