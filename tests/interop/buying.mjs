@@ -1,5 +1,5 @@
-// What the clients in npm_*/buy.mjs share: what stdin tells, and how a client asks for the URL in it,
-// with a POST if there is a body. Both print the answer as JSON.
+// What stdin tells; and how the clients in npm_*/buy.mjs ask for the URL in it, with a POST if there is a
+// body. Both print the answer as JSON.
 import { readFileSync } from "node:fs";
 
 export const told = JSON.parse(readFileSync(0, "utf8"));

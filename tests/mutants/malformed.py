@@ -12,7 +12,7 @@ from tests.mutants.middleware import (
     Request,
     Serve,
     answers,
-    crashes,
+    instead,
     replies,
     requests,
 )
@@ -118,13 +118,13 @@ malformed("trace-in-the-answer", "kit/7/malformed-body", "The reason of a 400 is
     answers(400, "/", with_trace))  # fmt: skip
 malformed("header-falls-over-its-letters", "kit/7/malformed-header",
     "A payment header that is neither hex nor base64 is an internal error.",
-    crashes(PAY, is_unreadable))  # fmt: skip
+    instead(PAY, CRASHED, is_unreadable))  # fmt: skip
 malformed("deadline-overflows", "kit/7/malformed-header",
     "A validBefore beyond 64 bits, which the token allows, is an internal error.",
-    crashes(PAY, is_late_for_64_bits))  # fmt: skip
+    instead(PAY, CRASHED, is_late_for_64_bits))  # fmt: skip
 malformed("budget-overflows", "kit/7/malformed-body",
     "A maxSpend beyond 64 bits is an internal error.",
-    crashes(SESSIONS, is_large_for_64_bits))  # fmt: skip
+    instead(SESSIONS, CRASHED, is_large_for_64_bits))  # fmt: skip
 malformed("session-falls-over-its-body", "kit/7/malformed-body",
     "A request for a session whose body is not what it should be is an internal error.",
     crashes_over_its_body(SESSIONS))  # fmt: skip
@@ -139,4 +139,4 @@ async def divided_by_leverage(_: Service, request: Request, serve: Serve) -> Ans
 
 malformed("proof-falls-over-its-letters", "kit/7/malformed-proof",
     "A payment id that is not base64 is an internal error.",
-    crashes(QUOTE, is_no_base64))  # fmt: skip
+    instead(QUOTE, CRASHED, is_no_base64))  # fmt: skip

@@ -1,9 +1,9 @@
 // ethers 6 as a wallet and a facilitator use it: signs and sends, reads, and listens.
 
 import { Contract, JsonRpcProvider, Signature, Wallet, ZeroHash, getBytes } from "ethers";
-import { ABI, AUTHORIZATION, PERMIT, say, told, until } from "./abi.mjs";
+import { ABI, AUTHORIZATION, PERMIT, say, until } from "./abi.mjs";
+import { told as given } from "../buying.mjs";
 
-const given = await told();
 const { rpc, token, chainId, shop } = given;
 const provider = new JsonRpcProvider(rpc, undefined, { cacheTimeout: -1 });
 provider.pollingInterval = 50;

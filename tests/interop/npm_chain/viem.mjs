@@ -11,9 +11,9 @@ import {
   parseSignature,
 } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
-import { ABI, AUTHORIZATION, PERMIT, say, told, until } from "./abi.mjs";
+import { ABI, AUTHORIZATION, PERMIT, say, until } from "./abi.mjs";
+import { told as given } from "../buying.mjs";
 
-const given = await told();
 const { rpc, token, chainId, shop } = given;
 const abi = parseAbi(ABI);
 const chain = defineChain({

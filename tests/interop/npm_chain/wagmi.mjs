@@ -7,9 +7,9 @@ import { waitForTransactionReceipt, writeContract } from "@wagmi/core";
 import { encodeFunctionData, parseAbi, parseSignature } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
 import { baseSepolia } from "viem/chains";
-import { ABI, AUTHORIZATION, say, told } from "./abi.mjs";
+import { ABI, AUTHORIZATION, say } from "./abi.mjs";
+import { told as given } from "../buying.mjs";
 
-const given = await told();
 const { rpc, token, chainId, shop } = given;
 const abi = parseAbi(ABI);
 const account = privateKeyToAccount(given.alice).address;
