@@ -1,14 +1,13 @@
 """Options that ask the tests about one clause.
 
 `--clause ID` runs only the tests that are marked with it. `--knock-out` also removes the
-code that keeps it, so that those tests must fail. `--clause-map FILE` writes to a file which
-test files have tests of which clause.
+code that keeps it, so that those tests must fail. `--clause-map FILE` writes to a file of which
+clauses each test file has tests.
 """
 
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--knock-out", action="store_true", help="remove the code that keeps the clause"
     )
-    parser.addoption("--clause-map", help="write clause -> test files to this file, as JSON")
+    parser.addoption("--clause-map", help="write test file -> clauses to this file, as JSON")
 
 
 READ_ONCE = patch("httpx._transports.default.create_ssl_context", cache(httpx.create_ssl_context))
@@ -42,46 +41,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print the lines that tests have recorded as their property "told", each once."""
-    reports = [report for kind in terminalreporter.stats.values() for report in kind]
-    lines = [
-        text
-        for report in reports
-        for name, text in getattr(report, "user_properties", ())
-        if name == "told"
-    ]
-    for line in dict.fromkeys(lines):
+    reports = (report for kind in terminalreporter.stats.values() for report in kind)
+    said = (pair for report in reports for pair in getattr(report, "user_properties", ()))
+    for line in dict.fromkeys(text for name, text in said if name == "told"):
         terminalreporter.write_line(line)
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """All test files of this session, and those that have tests of each clause."""
-
-    files: set[str]
-    by_clause: dict[str, list[str]]
-
-
-COLLECTED = pytest.StashKey[Collected]()
+BY_FILE = pytest.StashKey[dict[str, list[str]]]()
+"""All test files of this session, and the clauses that each has tests of."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m and -k choose
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    config.stash[COLLECTED] = collected = look_at(items)
+    found: dict[str, set[str]] = {}
+    for item in items:
+        found.setdefault(str(item.path), set()).update(clauses_of(item))
+    config.stash[BY_FILE] = {file: sorted(clauses) for file, clauses in found.items()}
     if wanted := config.getoption("--clause"):
         items[:] = [item for item in items if wanted in clauses_of(item)]
     if file := config.getoption("--clause-map"):
-        Path(file).write_text(json.dumps(collected.by_clause))
-
-
-def look_at(items: list[pytest.Item]) -> Collected:
-    by_clause: dict[str, set[str]] = {}
-    for item in items:
-        for clause_id in clauses_of(item):
-            by_clause.setdefault(clause_id, set()).add(str(item.path))
-    return Collected(
-        {str(item.path) for item in items},
-        {clause_id: sorted(files) for clause_id, files in by_clause.items()},
-    )
+        Path(file).write_text(json.dumps(config.stash[BY_FILE]))
 
 
 def clauses_of(item: pytest.Item) -> set[str]:

@@ -7,100 +7,64 @@ others are made from come first. Exit code 1: something could not be made.
 import argparse
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from x402sim.clock import stopwatch
 
 ROOT = Path(__file__).parents[1]
-Step = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """Files that are made from something else, by some steps."""
+    """Files that are made from something else by commands of Python, with semicolons between them."""
 
     what: str
     minutes: float
-    patterns: tuple[str, ...]
-    steps: tuple[Step, ...]
+    patterns: str
+    commands: str
 
     def contents(self) -> dict[Path, bytes]:
         """Return the files as they are now."""
-        files = (file for pattern in self.patterns for file in ROOT.glob(pattern))
+        files = (file for pattern in self.patterns.split() for file in ROOT.glob(pattern))
         return {file.relative_to(ROOT): file.read_bytes() for file in files}
 
 
-def command(*arguments: str) -> Step:
-    """Return the step of running Python with these arguments."""
-    return lambda: subprocess.run([sys.executable, *arguments], cwd=ROOT, check=True)
-
-
-def module(name: str, *arguments: str) -> Step:
-    """Return the step of running a module."""
-    return command("-m", name, *arguments)
-
-
-def golden() -> None:
-    """Write the golden journals."""
-    from tests.scenarios.golden import renew
-
-    renew()
-
-
-def picture() -> None:
-    """Draw the README's plot."""
-    from tests.house.picture import draw, drawn_from, journal_hash
-
-    if drawn_from() != journal_hash():
-        draw()
-
-
-def guide() -> None:
-    """Write the guide's reference pages."""
-    from tests.house.reference import write
-
-    write()
-
-
 MATRIX, STRANGERS = "conformance/mutation_matrix.csv", "conformance/strangers_matrix.csv"
+SPEED = "tests/bench/speed.md"
 GENERATED = {
-    "golden": Generated("golden journals", 0.1, ("tests/golden/*",), (golden,)),
-    "picture": Generated("the README's plot", 0.1, ("scenarios/replay.png",), (picture,)),
-    "guide": Generated("the guide's reference pages", 0.1, ("x402sim/guide/*.md",), (guide,)),
-    "gas": Generated(
-        "tables of gas", 1, ("x402sim/chain/ledger/gas_*.json",), (module("tests.evm.measure"),)
+    "golden": Generated("golden journals", 0.1, "tests/golden/*", "-m tests.scenarios.golden"),
+    "picture": Generated(
+        "the README's plot", 0.1, "scenarios/replay.png", "-m tests.house.picture"
     ),
+    "guide": Generated(
+        "the guide's reference pages", 0.1, "x402sim/guide/*.md", "-m tests.house.reference"
+    ),
+    "gas": Generated("tables of gas", 1, "x402sim/chain/ledger/gas_*.json", "-m tests.evm.measure"),
     "costs": Generated(
-        "what each check costs", 1, ("conformance/costs.json",), (module("tests.suite.costs"),)
+        "what each check costs", 1, "conformance/costs.json", "-m tests.suite.costs"
     ),
     "demands": Generated(
-        "the page of demands", 0.1, ("conformance/demands.md",), (module("tests.suite.demands"),)
+        "the page of demands", 0.1, "conformance/demands.md", "-m tests.suite.demands"
     ),
     "interop": Generated(
-        "the guide's other programs",
-        5,
-        ("x402sim/guide/facilitator.md",),
-        (module("tests.interop"),),
+        "the guide's other programs", 5, "x402sim/guide/facilitator.md", "-m tests.interop"
     ),
-    "mutants": Generated(
-        "the matrix of mutants", 15, (MATRIX,), (module("tests.mutants", "--csv", MATRIX),)
-    ),
+    "mutants": Generated("the matrix of mutants", 15, MATRIX, f"-m tests.mutants --csv {MATRIX}"),
     "strangers": Generated(
         "the matrix of strangers, and its page",
         30,
-        (STRANGERS, "conformance/strangers.md"),
-        (module("tests.strangers", "--csv", STRANGERS), module("tests.strangers.page")),
+        f"{STRANGERS} conformance/strangers.md",
+        f"-m tests.strangers --csv {STRANGERS}; -m tests.strangers.page",
     ),
     "speed": Generated(
         "the page of speeds, on a machine that does nothing else",
         10,
-        ("tests/bench/speed.md",),
-        (module("tests.bench", "--write", "tests/bench/speed.md"),),
+        SPEED,
+        f"-m tests.bench --write {SPEED}",
     ),
     "notebooks": Generated(
-        "the notebooks' outputs", 10, ("notebooks/*.ipynb",), (command("notebooks/execute.py"),)
+        "the notebooks' outputs", 10, "notebooks/*.ipynb", "notebooks/execute.py"
     ),
 }
 """Everything that is generated, by the name that `--only` takes."""
@@ -110,9 +74,9 @@ def renew(each: Generated) -> tuple[bool, list[str]]:
     """Make files anew; return whether that went well, and the files that have changed."""
     before, went_well = each.contents(), True
     try:
-        for step in each.steps:
-            step()
-    except (subprocess.CalledProcessError, AssertionError) as error:
+        for command in each.commands.split("; "):
+            subprocess.run([sys.executable, *command.split()], cwd=ROOT, check=True)
+    except subprocess.CalledProcessError as error:
         print(error)
         went_well = False
     after = each.contents()

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from x402sim.clock import stopwatch
 from x402sim.report.results import Outcome, Result
@@ -80,47 +81,38 @@ def write(file: Path, header: Row, rows: Iterable[Row], order: Iterable[str]) ->
     file.write_text(text.getvalue(), encoding="utf-8")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """`python -m tests.PACKAGE`: judges services, prints what was said, and the score.
+def main(
+    package: str,
+    names: Mapping[str, Collection[str]],
+    *,
+    judge: Callable[[list[str]], Iterable[Verdict]],
+    complaint: Callable[[Verdict], str],
+    line: Callable[[Verdict], str],
+    score: Callable[[Sequence[Verdict]], list[str]],
+    write: Callable[[Path, Sequence[Verdict]], None],
+) -> NoReturn:
+    """`python -m tests.PACKAGE`: judge services, print what was said, and the score.
 
     `names` has the words by which --only names each of them. Exit code 1: there was a complaint.
     """
-
-    package: str
-    names: Mapping[str, Collection[str]]
-    judge: Callable[[list[str]], Iterable[Verdict]]
-    complaint: Callable[[Verdict], str]
-    line: Callable[[Verdict], str]
-    score: Callable[[Sequence[Verdict]], list[str]]
-    write: Callable[[Path, Sequence[Verdict]], None]
-
-    def main(self) -> int:
-        """Run the command; return its exit code."""
-        parser = argparse.ArgumentParser(prog=f"python -m tests.{self.package}")
-        parser.add_argument("--csv", type=Path, metavar="FILE", help="write the matrix; with "
-                            "--only, renew those rows")  # fmt: skip
-        parser.add_argument("--only", action="append", metavar="NAME", help="repeatable")
-        asked = parser.parse_args()
-        wanted, elapsed = set(asked.only or ()), stopwatch()
-        names = [it for it, words in self.names.items() if not wanted or wanted & {it, *words}]
-        if not names:
-            parser.error(f"there is no {', '.join(sorted(wanted))}")
-        verdicts: dict[str, Verdict] = {}
-        for verdict in self.judge(names):
-            verdicts[verdict.name] = verdict
-            mark = "!" if self.complaint(verdict) else "+"
-            told = f"{mark} {verdict.seconds:4.0f} s  {self.line(verdict)}"
-            print(f"{len(verdicts):3}/{len(names)} {told}", flush=True)
-        in_order = [verdicts[name] for name in names]
-        problems = [problem for each in in_order if (problem := self.complaint(each))]
-        print("\n".join([*(f"! {problem}" for problem in problems), "", *self.score(in_order)]))
-        print(f"in             {elapsed():.0f} s")
-        if asked.csv:
-            self.write(asked.csv, in_order)
-        return int(bool(problems))
-
-
-def run(command: Command) -> None:
-    """Run a command, and end with its exit code."""
-    sys.exit(command.main())
+    parser = argparse.ArgumentParser(prog=f"python -m tests.{package}")
+    parser.add_argument("--csv", type=Path, metavar="FILE", help="write the matrix; with --only, "
+                        "renew those rows")  # fmt: skip
+    parser.add_argument("--only", action="append", metavar="NAME", help="repeatable")
+    asked = parser.parse_args()
+    wanted, elapsed = set(asked.only or ()), stopwatch()
+    chosen = [it for it, words in names.items() if not wanted or wanted & {it, *words}]
+    if not chosen:
+        parser.error(f"there is no {', '.join(sorted(wanted))}")
+    verdicts: dict[str, Verdict] = {}
+    for verdict in judge(chosen):
+        verdicts[verdict.name] = verdict
+        mark = "!" if complaint(verdict) else "+"
+        told = f"{mark} {verdict.seconds:4.0f} s  {line(verdict)}"
+        print(f"{len(verdicts):3}/{len(chosen)} {told}", flush=True)
+    in_order = [verdicts[name] for name in chosen]
+    problems = [f"! {problem}" for each in in_order if (problem := complaint(each))]
+    print("\n".join([*problems, "", *score(in_order), f"in             {elapsed():.0f} s"]))
+    if asked.csv:
+        write(asked.csv, in_order)
+    sys.exit(bool(problems))

@@ -5,7 +5,7 @@ doors of the services, and asks over HTTP; never reads a database. Each law is a
 order, and what excuses a service is one event about it.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +19,8 @@ from tests.explore.steps import Scene
 from x402sim.service.issue import MARKET, QUOTE, SESSIONS
 
 PRICE_BASE = 10_000
+Place = tuple[str, str]
+"""A server wallet, and a payer that it owes something."""
 CLOCK_S = 60
 """The greatest error of a service's clock, in seconds, with which every law holds."""
 _FOR_SALE, _NEVER = (QUOTE, MARKET, SESSIONS), 1 << 62
@@ -366,37 +368,33 @@ class Audit:
 
     def _refunds(self) -> Iterator[Violation]:
         """Compare what each server wallet owes each payer with each transfer that it sent."""
-        owed: dict[tuple[str, str], Counter[int]] = {}
-        undone: dict[tuple[str, str], Counter[int]] = {}
-        paid_by: set[str] = set()
-        raced: set[tuple[str, str]] = set()
+        owed, undone, sent = (defaultdict[Place, Counter[int]](Counter) for _ in range(3))
+        held: Counter[str] = Counter()
+        wallets, paid_by, raced = set[str](), set[str](), set[Place]()
         for key, granted in self.granted.items():
-            each = next((one for one in self.scene.book.at(key) if self._use(one)), None)
-            order = self.scene.book.at(key)[0].order
-            if not order.is_deposit:
+            shown = self.scene.book.at(key)
+            wallet, deposited = shown[0].order.asked
+            wallets.add(wallet)
+            if not shown[0].order.is_deposit:
                 continue
-            use = self._use(each) if each else None
-            stands = use is not None and bool(granted.session)
-            rest = order.asked[1] - self._given[key] * PRICE_BASE
-            place = order.asked[0], (each or self.scene.book.at(key)[0]).transfer[0]
-            if use and stands:
+            each = next((one for one in shown if self._use(one)), shown[0])
+            place, rest = (wallet, each.transfer[0]), deposited - self._given[key] * PRICE_BASE
+            use = self._use(each)
+            if use and granted.session:
                 raced |= {place} if use.tx_hash in paid_by else set()
                 paid_by.add(use.tx_hash)
-            (owed if stands else undone).setdefault(place, Counter())[rest] += rest > 0
-        wallets = {self.scene.book.at(key)[0].order.asked[0] for key in self.granted}
-        sent: dict[tuple[str, str], Counter[int]] = {}
-        held: Counter[str] = Counter()
+            (owed if use and granted.session else undone)[place][rest] += rest > 0
         for sender, to, amount_base in self.ledger.transfers:
             held.update({to: amount_base})
             held.subtract({sender: amount_base})
             if sender in wallets:
-                sent.setdefault((sender, to), Counter())[amount_base] += 1
+                sent[sender, to][amount_base] += 1
         for place in sorted(owed.keys() | sent.keys()):
-            mine, theirs = owed.get(place, Counter()), sent.get(place, Counter())
+            mine, theirs = owed[place], sent[place]
             extra, missing = theirs - mine, mine - theirs
             if place in raced:  # two sessions for one deposit, and the money of one
                 self.counts["refunds of a deposit that raced"] += 1
-            elif extra and not missing and extra <= undone.get(place, Counter()):
+            elif extra and not missing and extra <= undone[place]:
                 self.counts["refunded, then the deposit was undone"] += 1
             elif missing and not extra and (undone or raced) and held[place[0]] < min(missing):
                 self.counts["not refunded: the wallet paid for a deposit that was undone"] += 1

@@ -36,15 +36,17 @@ LieKind = Literal[
 """What a lying party answers; the last three are the explorer's, the others the facilitator's."""
 
 
-class _Step(
+class _Told(
     msgspec.Struct,
     frozen=True,
-    kw_only=True,
     forbid_unknown_fields=True,
     repr_omit_defaults=True,
     omit_defaults=True,
-    tag_field="do",
 ):
+    """What is told as JSON, and as Python code."""
+
+
+class _Step(_Told, frozen=True, kw_only=True, tag_field="do"):
     at_s: AtS = 0.0
 
 
@@ -150,14 +152,7 @@ Purchase = Buy | Deposit
 Step = Buy | Deposit | Again | Submit | Cancel | Strike | Lie | Act | Reorganise | Pause
 
 
-class Case(
-    msgspec.Struct,
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-    repr_omit_defaults=True,
-    omit_defaults=True,
-):
+class Case(_Told, frozen=True, kw_only=True):
     """A random world: its options, as in `x402sim.World`, and its steps.
 
     `balances` are the tokens of each payer, such as "1.00", or "" for none; `wallets` their kinds,

@@ -6,8 +6,9 @@ service answered, also if the answer was lost on its way.
 """
 
 import asyncio
+from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import cast, get_args
+from typing import get_args
 
 import httpx
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -64,77 +65,62 @@ def _of(*topics: bytes) -> LogFilter:
     return LogFilter(0, 2**63, (), (topics,))
 
 
-@dataclass(frozen=True, slots=True)
 class Times:
-    """When things happened, in Unix milliseconds."""
+    """When things happened, in Unix milliseconds, as a journal tells."""
 
-    sent_ms: dict[int, int] = field(default_factory=dict)
-    """When the request of each exchange was sent."""
-    ended_ms: dict[int, int] = field(default_factory=dict)
-    """When its answer arrived; without an answer, nothing."""
-    visible: dict[str, list[tuple[int, bool]]] = field(default_factory=dict)
-    """When each authorization became used in a block (True), or unused again (False)."""
-    canceled: set[str] = field(default_factory=set)
-    """The authorizations that were cancelled in a block, even if that was undone."""
-    settled_by: dict[str, set[Service]] = field(default_factory=dict)
-    """The services that sent each authorization to the facilitator's settle."""
-    named: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
-    """When a transaction was said to have used an authorization: by the chain, or a facilitator."""
-
-    naming: set[int] = field(default_factory=set)
-    """The exchanges whose answer names a payment id: what is served for its id does not."""
-
-    @classmethod
-    def read(cls, journal: Journal) -> "Times":
-        """Read them from a journal."""
-        times, used_by, sent = cls(), dict[str, list[str]](), dict[int, events.RequestSent]()
+    def __init__(self, journal: Journal) -> None:
+        self.sent_ms: dict[int, int] = {}
+        """When the request of each exchange was sent."""
+        self.ended_ms: dict[int, int] = {}
+        """When its answer arrived; without an answer, nothing."""
+        self.visible = defaultdict[str, list[tuple[int, bool]]](list)
+        """When each authorization became used in a block (True), or unused again (False)."""
+        self.canceled = set[str]()
+        """The authorizations that were cancelled in a block, even if that was undone."""
+        self.settled_by = defaultdict[str, set[str]](set)
+        """The services that sent each authorization to the facilitator's settle."""
+        self.named = defaultdict[str, list[tuple[int, str]]](list)
+        """When a transaction was said to have used it: by the chain, or a facilitator."""
+        self.naming = set[int]()
+        """The exchanges whose answer names a payment id: what is served for its id does not."""
+        used_by, settling = defaultdict[str, list[str]](list), dict[int, str]()
         for entry in journal:
-            times._note(entry.at_ms, entry.event, used_by, sent)
-        return times
-
-    def _note(
-        self,
-        at_ms: int,
-        event: events.Event,
-        used_by: dict[str, list[str]],
-        sent: dict[int, events.RequestSent],
-    ) -> None:
-        if isinstance(event, events.RequestSent):
-            self.sent_ms[event.exchange], sent[event.exchange] = at_ms, event
-            if event.authorization and event.actor in _SERVICES and event.path.endswith("/settle"):
-                by = self.settled_by.setdefault(event.authorization, set())
-                by.add(cast(Service, event.actor))
-        elif isinstance(event, events.AnswerReceived):
-            self.ended_ms[event.exchange] = at_ms
-            if event.payment_id is not None:
-                self.naming.add(event.exchange)
-            asked = sent[event.exchange]
-            is_settle = asked.actor in _SERVICES and asked.path.endswith("/settle")
-            if is_settle and asked.authorization and event.tx_hash:
-                self.named.setdefault(asked.authorization, []).append((at_ms, event.tx_hash))
-        elif isinstance(event, events.AuthorizationConsumed):
-            nonce = event.authorization
-            used_by.setdefault(event.tx_hash, []).append(nonce)
-            self.visible.setdefault(nonce, []).append((at_ms, True))
-            if event.use == "canceled":
-                self.canceled.add(nonce)
-            else:
-                self.named.setdefault(nonce, []).append((at_ms, event.tx_hash))
-        elif isinstance(event, events.TransactionUndone):
-            for nonce in used_by.pop(event.tx_hash, ()):
-                self.visible[nonce].append((at_ms, False))
+            at_ms = entry.at_ms
+            match entry.event:
+                case events.RequestSent(exchange=exchange) as sent:
+                    self.sent_ms[exchange] = at_ms
+                    is_settle = sent.actor in _SERVICES and sent.path.endswith("/settle")
+                    if is_settle and sent.authorization:
+                        settling[exchange] = sent.authorization
+                        self.settled_by[sent.authorization].add(sent.actor)
+                case events.AnswerReceived(exchange=exchange) as answer:
+                    self.ended_ms[exchange] = at_ms
+                    if answer.payment_id is not None:
+                        self.naming.add(exchange)
+                    if exchange in settling and answer.tx_hash:
+                        self.named[settling[exchange]].append((at_ms, answer.tx_hash))
+                case events.AuthorizationConsumed(authorization=nonce) as used:
+                    used_by[used.tx_hash].append(nonce)
+                    self.visible[nonce].append((at_ms, True))
+                    if used.use == "canceled":
+                        self.canceled.add(nonce)
+                    else:
+                        self.named[nonce].append((at_ms, used.tx_hash))
+                case events.TransactionUndone(tx_hash=tx_hash):
+                    for nonce in used_by.pop(tx_hash, ()):
+                        self.visible[nonce].append((at_ms, False))
 
     def first_used_ms(self, nonce: str) -> float:
         """Return when an authorization was first used in a block; infinite if never."""
-        return min((at_ms for at_ms, used in self.visible.get(nonce, ()) if used), default=1e18)
+        return min((at_ms for at_ms, used in self.visible[nonce] if used), default=1e18)
 
     def first_named_ms(self, nonce: str) -> int:
         """Return when it was first said to have paid, true or not; infinite if never."""
-        return min((at_ms for at_ms, _ in self.named.get(nonce, ())), default=1 << 62)
+        return min((at_ms for at_ms, _ in self.named[nonce]), default=1 << 62)
 
     def is_used_at(self, nonce: str, at_ms: int) -> bool:
         """Tell whether an authorization was used in a block before this millisecond."""
-        before = [used for changed_ms, used in self.visible.get(nonce, ()) if changed_ms < at_ms]
+        before = [used for changed_ms, used in self.visible[nonce] if changed_ms < at_ms]
         return bool(before) and before[-1]
 
     def was_unused_during(self, nonce: str, exchange: int) -> bool:
@@ -142,12 +128,12 @@ class Times:
         since, until = self.sent_ms[exchange], self.ended_ms.get(exchange, 1 << 60)
         if not self.is_used_at(nonce, since):
             return True
-        changes = self.visible.get(nonce, ())
+        changes = self.visible[nonce]
         return any(not used for at_ms, used in changes if since <= at_ms <= until)
 
     def was_undone(self, nonce: str) -> bool:
         """Tell whether the chain ever undid a use of an authorization."""
-        return any(not used for _, used in self.visible.get(nonce, ()))
+        return any(not used for _, used in self.visible[nonce])
 
 
 @dataclass(slots=True, kw_only=True)

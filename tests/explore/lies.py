@@ -9,69 +9,47 @@ from x402sim.protocol.messages import encode
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.transport.faults import Fault
 
-_WRONG_BLOCK = "0x1"
+_AT = "2027-01-15T08:00:00.000Z"
+_ON_CHAIN = {"blockNumber": "0x1", "status": "0x1", "blockHash": "0x" + "ab" * 32}
 
 
 def fault_of(world: LiveWorld, book: Book, payer: str, lie: Lie) -> Fault:
     """Return the fault that tells a lie; `payer` is the address that it is about."""
 
-    def facilitator(verb: str, body: Any, *, moved: bool = False, contains: str = "") -> Fault:
-        return Fault(
-            victim="facilitator",
-            does="answer",
-            path=f"/{verb}",
-            status=200,
-            body=encode(body).decode(),
-            times=lie.times,
-            work_done=moved,
-            contains=contains,
-        )
+    def told(victim: str, body: Any, contains: str = "", path: str = "", **how: Any) -> Fault:
+        text = encode(body).decode()
+        common = {"does": "answer", "status": 200, "body": text, "times": lie.times}
+        return Fault(victim=victim, path=path, contains=contains, **common, **how)
+
+    def on_chain(action: str, result: Any) -> Fault:
+        return told("explorer", {"jsonrpc": "2.0", "id": 1, "result": result}, action)
 
     match lie.lie:
-        case "valid is invalid" | "invalid is valid":
-            is_valid = lie.lie == "invalid is valid"
-            reason = None if is_valid else "Invalid EIP-3009 signature"
-            answer = cronos.VerifyAnswer(is_valid=is_valid, invalid_reason=reason)
-            return facilitator("verify", answer)
+        case "valid is invalid":
+            answer = cronos.VerifyAnswer(False, "Invalid EIP-3009 signature")
+            return told("facilitator", answer, path="/verify")
+        case "invalid is valid":
+            return told("facilitator", cronos.VerifyAnswer(True, None), path="/verify")
         case "invented hash" | "hash of another payment":
-            body = _settled(world, book, payer, lie)
-            return facilitator("settle", body, contains=f'"{lie.amount_base}"')
+            settled = _settled(world, book, payer, lie)
+            return told("facilitator", settled, f'"{lie.amount_base}"', "/settle")
         case "failed though moved" | "failed and not moved":
-            return facilitator(
-                "settle", _failed(world, lie), moved=lie.lie.endswith("though moved")
+            failed = cronos.Failed(
+                x402_version=cronos.VERSION,
+                network=world.network.name,
+                timestamp=_AT,
+                error=lie.error,
             )
+            moved = lie.lie == "failed though moved"
+            return told("facilitator", failed, path="/settle", work_done=moved)
         case "transaction unknown":
-            return _explorer(lie, "eth_get", None)
+            return on_chain("eth_get", None)
         case "transaction reverted":
-            return _explorer(lie, "eth_getTransactionReceipt", _ON_CHAIN | {"status": "0x0"})
+            return on_chain("eth_getTransactionReceipt", _ON_CHAIN | {"status": "0x0"})
         case "wrong block":
-            return _explorer(lie, "eth_getTransactionReceipt", _ON_CHAIN)
+            return on_chain("eth_getTransactionReceipt", _ON_CHAIN)
         case _ as unknown:
             assert_never(unknown)
-
-
-_ON_CHAIN = {"blockNumber": _WRONG_BLOCK, "status": "0x1", "blockHash": "0x" + "ab" * 32}
-
-
-def _explorer(lie: Lie, action: str, result: Any) -> Fault:
-    body = encode({"jsonrpc": "2.0", "id": 1, "result": result}).decode()
-    return Fault(
-        victim="explorer",
-        does="answer",
-        status=200,
-        body=body,
-        times=lie.times,
-        contains=action,
-    )
-
-
-def _failed(world: LiveWorld, lie: Lie) -> cronos.Failed:
-    return cronos.Failed(
-        x402_version=cronos.VERSION,
-        network=world.network.name,
-        timestamp="2027-01-15T08:00:00.000Z",
-        error=lie.error,
-    )
 
 
 def _settled(world: LiveWorld, book: Book, payer: str, lie: Lie) -> cronos.Settled:
@@ -91,5 +69,5 @@ def _settled(world: LiveWorld, book: Book, payer: str, lie: Lie) -> cronos.Settl
         value=str(lie.amount_base),
         block_number=1,
         network=world.network.name,
-        timestamp="2027-01-15T08:00:00.000Z",
+        timestamp=_AT,
     )

@@ -1,50 +1,36 @@
 """Services with one defect each: the law that must see it, and a small world that shows it."""
 
 import asyncio
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-import msgspec
-from starlette.types import ASGIApp, Receive, Scope, Send
-
-from tests.explore.case import (
-    Act,
-    Again,
-    Buy,
-    Case,
-    Deposit,
-    Reorganise,
-    Strike,
-    Submit,
-)
+from tests.explore.case import Act, Again, Buy, Case, Deposit, Reorganise, Strike, Submit
 from tests.explore.laws import Law
-from tests.mutants.change import Change, Service, all_of, decision, on_app, setting
+from tests.mutants import rows
+from tests.mutants.change import Change, Service, all_of, decision, setting
+from tests.mutants.honest import asked_afterwards, every_refusal_is_final
 from tests.mutants.middleware import (
     Answer,
     Request,
     Serve,
+    answer,
     answers,
     middleware,
     replies,
     statuses,
 )
-from tests.mutants.session import RefundsTwice
-from tests.mutants.wrapper import Wrapper, altered, collaborator, overriding
+from tests.mutants.paying import PAY
+from tests.mutants.reconciliation import ForgetsRefusals
+from tests.mutants.wrapper import altered, collaborator, overriding
 from x402sim import Fault
-from x402sim.http import web
-from x402sim.policies import (
-    FailToServe,
-    Forget,
-    NeverRefund,
-    ServeBeforeSettle,
-    ServicePolicy,
-)
-from x402sim.protocol.header import present
-from x402sim.protocol.messages import SettlementRequest
+from x402sim.policies import FailToServe, Forget, ServeBeforeSettle, ServicePolicy
 from x402sim.protocol.x402 import PAYMENT_HEADERS
+from x402sim.world.assembly.recipe import Recipe
 
-PAY = "/api/pay"
+
+def jury(name: str) -> Change:
+    """Return the defect of this name that the conformance suite must see, too."""
+    return all_of(*rows.MUTANTS[name].changes)
 
 
 def pays(request: Request) -> bool:
@@ -60,41 +46,12 @@ async def never_used(it: Any, payer: Any, nonce: bytes) -> Any:
     return altered(await it.inner.nonce_state(payer, nonce), is_used=False, use=None)
 
 
-class BlindBeforeTheClaim(Wrapper):
-    """A node that does not see a use from before the claim."""
-
-    def __init__(self, *of: Any) -> None:
-        super().__init__(*of)
-        self._asked: set[bytes] = set()
-
-    async def nonce_state(self, payer: Any, nonce: bytes) -> Any:
-        if nonce in self._asked:
-            return await self.inner.nonce_state(payer, nonce)
-        self._asked.add(nonce)
-        return await never_used(self, payer, nonce)
-
-
-async def claims_dropped(service: Service, request: Request, serve: Serve) -> Answer:
-    """Forget every claim when one has failed."""
-    reply = await serve(request)
-    if reply.status != 200:
-        for each in service.store.payments.pending(math.inf, 10**6):
-            service.store.payments.drop_claim(each.attempt)
-    return reply
-
-
-def final(_: Request, reply: Answer) -> Answer:
-    """Say "nothing was charged" while the header is still valid."""
-    body = reply.body if reply.status == 200 else msgspec.json.encode({**reply.json, "final": True})
-    return replace(reply, body=body)
-
-
 def nothing(it: Any, *args: Any, **more: Any) -> None:
     """Leave what the chain has undone as it is."""
 
 
 def nobody(it: Any, *args: Any) -> list[Any]:
-    """Remember no earlier header, or no pending payment."""
+    """Remember no earlier header, or no pending payment; owe no refund."""
     return []
 
 
@@ -103,33 +60,17 @@ def under_the_old_name(it: Any, attempt: int, tx_hash: str, *args: Any, **more: 
     it.inner.set_block(attempt, it.inner.attempt(attempt).record.tx_hash, *args, **more)
 
 
-def for_any_resource(payments: Any, payment_id: str) -> bool:
-    """Accept a settled payment id for every resource."""
-    return any(each.record.status == "settled" for each in payments.attempts(payment_id))
-
-
-def refused_at_first(service: Service, inner: ASGIApp) -> ASGIApp:
+def refused_at_first(recipe: Recipe) -> Recipe:
     """Do not know a payment id when it is shown for the first time."""
-    shown: set[bytes] = set()
-    paying = {name.lower().encode() for name in PAYMENT_HEADERS.values()}
+    shown: set[str] = set()
 
-    async def served(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"])
-        payment_id = headers.get(b"x-payment-id")
-        is_known = payment_id is None or payment_id in shown or paying & headers.keys()
-        shown.add(payment_id or b"")
-        await (inner if is_known else web.error(402, "unknown"))(scope, receive, send)
+    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
+        payment_id = request.headers.get("x-payment-id")
+        is_known = payment_id is None or payment_id in shown or pays(request)
+        shown.add(payment_id or "")
+        return await serve(request) if is_known else answer(402, {"error": "unknown"})
 
-    return served
-
-
-async def settled_anyway(service: Service, request: Request, serve: Serve) -> Answer:
-    """Settle every header that is presented for a payment id which is settled already."""
-    if for_any_resource(service.store.payments, request.field("paymentId")):
-        asked = msgspec.json.decode(request.body, type=SettlementRequest)
-        header = present(asked.payment_header)
-        await service.facilitator.settle(header, asked.payment_requirements)
-    return await serve(request)
+    return middleware(handler)(recipe)
 
 
 # --- in one step ---------------------------------------------------------------------
@@ -150,17 +91,6 @@ def never_served(request: Request, reply: Answer) -> Answer:
 # --- sessions ------------------------------------------------------------------------
 
 
-def for_nothing(it: Any, session_id: str, *args: Any) -> int:
-    """Serve a session, and do not debit it."""
-    return int(it.inner.get(session_id).released)
-
-
-def debited_twice(it: Any, *args: Any) -> int | None:
-    """Debit a session twice for one request."""
-    first: int | None = it.inner.debit(*args)
-    return it.inner.debit(*args) or first
-
-
 def debited_and_refused(it: Any, *args: Any) -> None:
     """Debit a session, and do not serve it."""
     it.inner.debit(*args)
@@ -177,40 +107,26 @@ def only_once(it: Any, session_id: str, *args: Any) -> int | None:
     return None if session and session.released else it.inner.debit(session_id, *args)
 
 
-def refunds(*, add: int = 0, **changes: Any) -> Change:
-    """Return a service whose refunds are of another amount, or go to another account."""
-    return overriding(
-        "sessions",
-        refunds_due=lambda it, *args: [
-            altered(each, amount=each.amount + add, **changes)
-            for each in it.inner.refunds_due(*args)
-        ],
-    )
+def one_less(it: Any, *args: Any) -> list[Any]:
+    """Owe refunds of one base unit less."""
+    return [altered(each, amount=each.amount - 1) for each in it.inner.refunds_due(*args)]
 
 
 # --- the process ---------------------------------------------------------------------
 
 
-def hanging(service: Service, inner: ASGIApp) -> ASGIApp:
+async def hanging(_: Service, request: Request, serve: Serve) -> Answer:
     """Never answer who asks with a session."""
-
-    async def served(scope: Scope, receive: Receive, send: Send) -> None:
-        if any(name == b"x-session-id" for name, _ in scope["headers"]):
-            await asyncio.Event().wait()
-        await inner(scope, receive, send)
-
-    return served
+    if "x-session-id" in request.headers:
+        await asyncio.Event().wait()
+    return await serve(request)
 
 
-def spinning(service: Service, inner: ASGIApp) -> ASGIApp:
+async def spinning(service: Service, _: Request, serve: Serve) -> Answer:
     """Ask the node again and again, in one instant."""
-
-    async def served(scope: Scope, receive: Receive, send: Send) -> None:
-        while True:
-            await service.clock.sleep(0)
-            await service.rpc.height()
-
-    return served
+    while True:
+        await service.clock.sleep(0)
+        await service.rpc.height()
 
 
 async def raises(_: Any, *args: Any) -> Any:
@@ -234,152 +150,134 @@ REFUSED = Strike(fault=Fault(victim="facilitator", does="refuse", times=None))
 LOST = Strike(fault=Fault(victim="facilitator", does="lose answer", path="/settle"))
 REVERTED = '{"jsonrpc":"2.0","id":1,"result":{"blockNumber":"0x1","status":"0x0","logs":[]}}'
 LIES = Fault(victim="explorer", does="answer", status=200, times=None, body=REVERTED)
-BOUGHT = Case(steps=(Buy(number=0),))
+BUY, DEPOSIT = Buy(number=0), Deposit(number=0, duration_s=60, spends=3, spend_pause_s=1.0)
+BOUGHT, SPENT, UNSETTLED = Case(steps=(BUY,)), Case(steps=(DEPOSIT,)), Case(steps=(REFUSED, BUY))
 IN_ONE_STEP = Case(steps=(Buy(number=0, way="PAYMENT-SIGNATURE"),))
-SPENT = Case(steps=(Deposit(number=0, duration_s=60, spends=3, spend_pause_s=1.0),))
-SUBMITTED = Case(steps=(REFUSED, Buy(number=0), Submit(at_s=30.0, of=0)))
-TWO_HEADERS = Case(steps=(Buy(number=0), Again(at_s=9.0, of=0, what="second header")))
+SUBMITTED = Case(steps=(*UNSETTLED.steps, Submit(at_s=30.0, of=0)))
+UNDONE = Case(steps=(BUY, Reorganise(at_s=1.0, drop=True)))
+TWO_HEADERS = Case(steps=(BUY, Again(at_s=9.0, of=0, what="second header")))
+REFUND_UNDONE = (
+    Deposit(number=0, duration_s=60),
+    Act(at_s=75.0, does="run_indexer"),
+    Reorganise(at_s=85.0, depth=2, drop=True),
+)
 
-MUTANTS: dict[str, Mutant] = {
-    "a lost answer is forgotten": Mutant(
-        Law.PAID_IS_SERVED,
-        setting(policy=ServicePolicy(lost_answer=Forget())),
-        Case(steps=(LOST, Buy(number=0))),
-    ),
-    "a claim is dropped": Mutant(Law.PAID_IS_SERVED, middleware(claims_dropped, PAY), SUBMITTED),
-    "final, then charged": Mutant(
-        Law.FINAL_IS_FINAL, all_of(middleware(claims_dropped, PAY), replies(PAY, final)), SUBMITTED
-    ),
-    "a second header is claimed": Mutant(
-        Law.CHARGED_ONCE, overriding("payments", attempts=nobody), TWO_HEADERS
-    ),
-    "a second header is settled": Mutant(
-        Law.CHARGED_ONCE, middleware(settled_anyway, PAY), TWO_HEADERS
-    ),
-    "one step is served again": Mutant(
-        Law.SERVED_ONCE, decision(authorization_once=False), IN_ONE_STEP
-    ),
-    "one step is charged, and never served": Mutant(
-        Law.SERVED_ONCE, replies("/", never_served), IN_ONE_STEP
-    ),
-    "one step is served before it settles": Mutant(
-        Law.SERVED_AFTER_PAID,
-        replies("/", taken_for_paid),
-        Case(steps=(REFUSED, *IN_ONE_STEP.steps)),
-    ),
-    "a claim is served before it settles": Mutant(
-        Law.SERVED_AFTER_PAID,
-        setting(policy=ServicePolicy(serve=ServeBeforeSettle())),
-        Case(steps=(REFUSED, Buy(number=0))),
-    ),
-    "what the chain undid is kept": Mutant(
-        Law.SERVED_IS_PAID,
-        overriding("payments", undo=nothing, fail=nothing),
-        Case(steps=(Buy(number=0), Reorganise(at_s=1.0, drop=True))),
-    ),
-    "the cache is kept": Mutant(
-        Law.SERVED_IS_PAID,
-        overriding("entitlements", remove=nothing),
-        Case(steps=(Buy(number=0), Reorganise(at_s=1.0, drop=True))),
-    ),
-    "a payment opens every resource": Mutant(
-        Law.ONLY_WHAT_WAS_BOUGHT,
-        overriding(
-            "payments", grants=lambda it, payment_id, _: for_any_resource(it.inner, payment_id)
+BY_LAW: dict[Law, dict[str, tuple[Change, Case]]] = {
+    Law.PAID_IS_SERVED: {
+        "a lost answer is forgotten": (
+            setting(policy=ServicePolicy(lost_answer=Forget())),
+            Case(steps=(LOST, BUY)),
         ),
-        BOUGHT,
-    ),
-    "a receipt names another transaction": Mutant(
-        Law.RECORD_NAMES_IT,
-        answers(200, PAY, lambda it: it.update(txHash="0x" + "ab" * 32)),
-        BOUGHT,
-    ),
-    "a record keeps an old transaction": Mutant(
-        Law.RECORD_NAMES_IT,
-        overriding("payments", set_block=under_the_old_name),
-        Case(steps=(Act(does="force_revert"), Buy(number=0), Reorganise(at_s=30.0, depth=6))),
-    ),
-    "one payment buys at two deployments": Mutant(
-        Law.ONE_TRANSFER_PAYS_ONCE,
-        collaborator(rpc=BlindBeforeTheClaim),
-        Case(services=2, steps=(Buy(number=0), Again(at_s=30.0, of=0, service="service 2"))),
-    ),
-    "a receipt is taken back": Mutant(
-        Law.RECEIPT_STAYS,
-        overriding("rpc", nonce_state=never_used),
-        Case(
-            steps=(Buy(number=0), Strike(at_s=1.0, fault=LIES), Act(at_s=2.0, does="run_indexer"))
+        "a claim is dropped": (collaborator(payments=ForgetsRefusals), SUBMITTED),
+    },
+    Law.FINAL_IS_FINAL: {
+        "final, then charged": (
+            all_of(
+                collaborator(payments=ForgetsRefusals), answers(None, PAY, every_refusal_is_final)
+            ),
+            SUBMITTED,
         ),
-    ),
-    "a receipt is not served": Mutant(
-        Law.RECEIPT_STAYS, setting(policy=ServicePolicy(serve=FailToServe(1))), BOUGHT
-    ),
-    "a receipt is refused at first": Mutant(Law.RECEIPT_STAYS, on_app(refused_at_first), BOUGHT),
-    "a session has more than its deposit": Mutant(
-        Law.SESSION_IS_DEPOSIT,
-        overriding(
-            "sessions",
-            get=lambda it, of: more(it.inner.get(of)),
-            paid_by=lambda it, of: more(it.inner.paid_by(of)),
+    },
+    Law.CHARGED_ONCE: {
+        "a second header is claimed": (overriding("payments", attempts=nobody), TWO_HEADERS),
+        "a second header is settled": (jury("paid-id-is-paid-again"), TWO_HEADERS),
+    },
+    Law.SERVED_ONCE: {
+        "one step is served again": (decision(authorization_once=False), IN_ONE_STEP),
+        "one step is charged, and never served": (replies("/", never_served), IN_ONE_STEP),
+    },
+    Law.SERVED_AFTER_PAID: {
+        "one step is served before it settles": (
+            replies("/", taken_for_paid),
+            Case(steps=(REFUSED, *IN_ONE_STEP.steps)),
         ),
-        SPENT,
-    ),
-    "a session is served once": Mutant(
-        Law.SESSION_SERVES, overriding("sessions", debit=only_once), SPENT
-    ),
-    "a session is debited twice": Mutant(
-        Law.DEBITS_ARE_SERVED, overriding("sessions", debit=debited_twice), SPENT
-    ),
-    "a session is debited, and not served": Mutant(
-        Law.DEBITS_ARE_SERVED, overriding("sessions", debit=debited_and_refused), SPENT
-    ),
-    "a session is served for nothing": Mutant(
-        Law.DEBITS_ARE_SERVED, overriding("sessions", debit=for_nothing), SPENT
-    ),
-    "a session shows a wrong balance": Mutant(
-        Law.DEBITS_ARE_SERVED,
-        answers(
-            200,
-            "/api/sessions/session_",
-            lambda it: it.update(released=str(int(it["released"]) + 1)),
+        "a claim is served before it settles": (
+            setting(policy=ServicePolicy(serve=ServeBeforeSettle())),
+            UNSETTLED,
         ),
-        SPENT,
-    ),
-    "a refund is paid twice": Mutant(
-        Law.REFUND_IS_THE_REST, collaborator(facilitator=RefundsTwice), SPENT
-    ),
-    "a refund is too much": Mutant(Law.REFUND_IS_THE_REST, refunds(add=1), SPENT),
-    "a refund is too little": Mutant(Law.REFUND_IS_THE_REST, refunds(add=-1), SPENT),
-    "a refund goes to somebody else": Mutant(
-        Law.REFUND_IS_THE_REST, refunds(to_address="0x" + "0f" * 20), SPENT
-    ),
-    "no refund is paid": Mutant(
-        Law.REFUND_IS_THE_REST, setting(policy=ServicePolicy(refund=NeverRefund())), SPENT
-    ),
-    "a refund that was undone stays": Mutant(
-        Law.REFUND_IS_THE_REST,
-        overriding("sessions", undo_refund=nothing),
-        Case(
-            steps=(
-                Deposit(number=0, duration_s=60),
-                Act(at_s=75.0, does="run_indexer"),
-                Reorganise(at_s=85.0, depth=2, drop=True),
-            )
+    },
+    Law.SERVED_IS_PAID: {
+        "what the chain undid is kept": (
+            overriding("payments", undo=nothing, fail=nothing),
+            UNDONE,
         ),
-    ),
-    "pending for ever": Mutant(
-        Law.RESOLVED,
-        overriding("payments", pending=nobody),
-        Case(steps=(REFUSED, Buy(number=0))),
-    ),
-    "no answer, for ever": Mutant(Law.ANSWERED, on_app(hanging), SPENT),
-    "a refusal is a 500": Mutant(
-        Law.NO_SERVER_ERROR,
-        all_of(*(statuses(PAY, each, 500) for each in (400, 402, 409, 502))),
-        Case(steps=(REFUSED, Buy(number=0))),
-    ),
-    "an exception in the background": Mutant(
-        Law.NO_EXCEPTION, overriding("rpc", height=raises), BOUGHT
-    ),
-    "time stands still": Mutant(Law.TIME_PASSES, on_app(spinning), BOUGHT),
+        "the cache is kept": (overriding("entitlements", remove=nothing), UNDONE),
+    },
+    Law.ONLY_WHAT_WAS_BOUGHT: {
+        "a payment opens every resource": (jury("records-forget-the-resource"), BOUGHT),
+    },
+    Law.RECORD_NAMES_IT: {
+        "a receipt names another transaction": (jury("hash-of-nothing"), BOUGHT),
+        "a record keeps an old transaction": (
+            overriding("payments", set_block=under_the_old_name),
+            Case(steps=(Act(does="force_revert"), BUY, Reorganise(at_s=30.0, depth=6))),
+        ),
+    },
+    Law.ONE_TRANSFER_PAYS_ONCE: {
+        "one payment buys at two deployments": (
+            asked_afterwards,
+            Case(services=2, steps=(BUY, Again(at_s=30.0, of=0, service="service 2"))),
+        ),
+    },
+    Law.RECEIPT_STAYS: {
+        "a receipt is taken back": (
+            overriding("rpc", nonce_state=never_used),
+            Case(steps=(BUY, Strike(at_s=1.0, fault=LIES), Act(at_s=2.0, does="run_indexer"))),
+        ),
+        "a receipt is not served": (setting(policy=ServicePolicy(serve=FailToServe(1))), BOUGHT),
+        "a receipt is refused at first": (refused_at_first, BOUGHT),
+    },
+    Law.SESSION_IS_DEPOSIT: {
+        "a session has more than its deposit": (
+            overriding(
+                "sessions",
+                get=lambda it, of: more(it.inner.get(of)),
+                paid_by=lambda it, of: more(it.inner.paid_by(of)),
+            ),
+            SPENT,
+        ),
+    },
+    Law.SESSION_SERVES: {
+        "a session is served once": (overriding("sessions", debit=only_once), SPENT),
+    },
+    Law.DEBITS_ARE_SERVED: {
+        "a session is debited twice": (jury("debited-twice"), SPENT),
+        "a session is debited, and not served": (
+            overriding("sessions", debit=debited_and_refused),
+            SPENT,
+        ),
+        "a session is served for nothing": (jury("never-debited"), SPENT),
+        "a session shows a wrong balance": (
+            answers(200, "/api/sessions/session_", lambda it: it.update(released="1")),
+            SPENT,
+        ),
+    },
+    Law.REFUND_IS_THE_REST: {
+        "a refund is paid twice": (jury("refunded-twice"), SPENT),
+        "a refund is too much": (jury("whole-deposit-refunded"), SPENT),
+        "a refund is too little": (overriding("sessions", refunds_due=one_less), SPENT),
+        "a refund goes to somebody else": (jury("refunded-to-the-merchant"), SPENT),
+        "no refund is paid": (jury("never-refunded"), SPENT),
+        "a refund that was undone stays": (
+            overriding("sessions", undo_refund=nothing),
+            Case(steps=REFUND_UNDONE),
+        ),
+    },
+    Law.RESOLVED: {
+        "pending for ever": (overriding("payments", pending=nobody), UNSETTLED),
+    },
+    Law.ANSWERED: {"no answer, for ever": (middleware(hanging), SPENT)},
+    Law.NO_SERVER_ERROR: {
+        "a refusal is a 500": (
+            all_of(*(statuses(PAY, each, 500) for each in (400, 402, 409, 502))),
+            UNSETTLED,
+        ),
+    },
+    Law.NO_EXCEPTION: {
+        "an exception in the background": (overriding("rpc", height=raises), BOUGHT),
+    },
+    Law.TIME_PASSES: {"time stands still": (middleware(spinning), BOUGHT)},
+}
+MUTANTS = {
+    name: Mutant(law, *mutant) for law, found in BY_LAW.items() for name, mutant in found.items()
 }

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
@@ -58,8 +57,7 @@ def play(case: Case, change: Change = all_of()) -> Played:  # noqa: B008 - it ha
 
     The same case gives the same journal and the same violations.
     """
-    run = _Run(case, change)
-    return run.play()
+    return _Run(case, change).play()
 
 
 class _Run:
@@ -76,7 +74,8 @@ class _Run:
 
     def play(self) -> Played:
         """Play the case to its end, or to its failure."""
-        handler = _Errors(self._exception)
+        handler = logging.Handler(logging.ERROR)
+        handler.emit = self._logged
         log = logging.getLogger("x402sim")
         log.addHandler(handler)
         propagates, log.propagate = log.propagate, False
@@ -99,6 +98,11 @@ class _Run:
 
     def _exception(self, text: str) -> None:
         self._break(Law.NO_EXCEPTION, text)
+
+    def _logged(self, record: logging.LogRecord) -> None:
+        """Take an error that has an exception: of background work, or of a request."""
+        raised = record.exc_info[1] if record.exc_info else None
+        self._exception(f"{record.getMessage()}: {raised!r}")
 
     async def _play(self) -> None:
         self._main = asyncio.current_task()
@@ -128,11 +132,12 @@ class _Run:
         if any(isinstance(step, Pause) for step in self._case.steps):
             owner = str(live.start_state.token_owner)
             await live.transact(owner, to_hex(abi.UNPAUSE))  # a reorganisation may have lost it
-        ends_s = [*scene.book.ends_s(), live.clock.now() + _longest_session_s(self._case)]
+        sessions_s = [step.duration_s for step in self._case.steps if isinstance(step, Deposit)]
+        ends_s = [*scene.book.ends_s(), live.clock.now() + max(sessions_s, default=0)]
         await live.clock.sleep_until(max(ends_s) + QUIET_S)
         granted = await ask_everything(scene)
         ledger = await Ledger.read(scene.parts.chain)
-        audit = Audit(scene, ledger, Times.read(self._journal), self._door, granted)
+        audit = Audit(scene, ledger, Times(self._journal), self._door, granted)
         self._found += audit.violations()
         self._counts += audit.counts
 
@@ -149,13 +154,10 @@ class _Run:
         if is_stuck and self._main and not self._main.cancelling():
             self._break(Law.TIME_PASSES, f"more than {MOST_AT_ONCE} events in one second")
             self._main.cancel()
-        if isinstance(event, events.AnswerSent) and _is_server_error(event):
+        is_service = isinstance(event, events.AnswerSent) and event.actor in _SERVICES
+        if is_service and event.status >= 500 and event.status not in _FINE:
             how = f"{event.actor} answered {event.status} to {event.path}"
             self._break(Law.NO_SERVER_ERROR, how)
-
-
-def _is_server_error(event: events.AnswerSent) -> bool:
-    return event.actor in _SERVICES and event.status >= 500 and event.status not in _FINE
 
 
 def _recipe(case: Case) -> Recipe:
@@ -202,20 +204,3 @@ async def _delegate(parts: Parts, payer: Payer) -> None:
     at = contract.wallet_address(account)
     await chain.set_code(at, code, {})
     await chain.set_code(account, b"\xef\x01\x00" + at, contract.wallet_storage(account))
-
-
-def _longest_session_s(case: Case) -> int:
-    return max((step.duration_s for step in case.steps if isinstance(step, Deposit)), default=0)
-
-
-class _Errors(logging.Handler):
-    """Collects errors with an exception: of background work, and of requests."""
-
-    def __init__(self, found: Callable[[str], None]) -> None:
-        super().__init__(logging.ERROR)
-        self._found = found
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Take an error."""
-        raised = record.exc_info[1] if record.exc_info else None
-        self._found(f"{record.getMessage()}: {raised!r}")

@@ -5,6 +5,7 @@ What comes first in a choice is what Hypothesis shrinks to.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, get_args
 
 import msgspec
@@ -207,10 +208,25 @@ def _lie(draw: DrawFn, at_s: float, about: Purchase, _: _Town) -> Step:
     )
 
 
-def _reorganise(at_s: float, about: Purchase, _: _Town) -> SearchStrategy[Step]:
-    return st.builds(
-        Reorganise, at_s=st.just(at_s), depth=st.integers(1, 6), drop=often({False: 6, True: 4})
-    )
+def _made(kind: Any, **fields: Any) -> Any:
+    """Return a maker of steps; a field that is no strategy is a function of the purchase."""
+
+    def make(at_s: float, about: Purchase, _: _Town) -> SearchStrategy[Step]:
+        drawn = {
+            name: each if isinstance(each, SearchStrategy) else st.just(each(about))
+            for name, each in fields.items()
+        }
+        return st.builds(kind, at_s=st.just(at_s), **drawn)
+
+    return make
+
+
+def _act(does: str, *given: SearchStrategy[Any]) -> Any:
+    return _made(Act, does=st.just(does), given=st.tuples(*given))
+
+
+_NUMBER = attrgetter("number")
+_reorganise = _made(Reorganise, depth=st.integers(1, 6), drop=often({False: 6, True: 4}))
 
 
 def _refund_undone(at_s: float, about: Purchase, town: _Town) -> SearchStrategy[Step]:
@@ -226,42 +242,20 @@ def _refund_undone(at_s: float, about: Purchase, town: _Town) -> SearchStrategy[
     )
 
 
-def _submit(at_s: float, about: Purchase, _: _Town) -> SearchStrategy[Step]:
-    how = often({"chain": 7, "facilitator": 3})
-    return st.builds(Submit, at_s=st.just(at_s), of=st.just(about.number), how=how)
-
-
-def _acts(does: str, *given: SearchStrategy[Any] | None) -> Any:
-    """Return a maker of acts; None is the service of the purchase."""
-
-    def make(at_s: float, about: Purchase, _: _Town) -> SearchStrategy[Step]:
-        drawn = st.tuples(*(st.just(about.service) if each is None else each for each in given))
-        return st.builds(Act, at_s=st.just(at_s), does=st.just(does), given=drawn)
-
-    return make
-
-
-def _cancel(at_s: float, about: Purchase, _: _Town) -> SearchStrategy[Step]:
-    return st.builds(Cancel, at_s=st.just(at_s), of=st.just(about.number))
-
-
-def _pause(at_s: float, about: Purchase, _: _Town) -> SearchStrategy[Step]:
-    return st.builds(Pause, at_s=st.just(at_s), seconds=one_of(2.0, 30.0, 120.0))
-
-
 _KINDS = {
     _fault: 40,
     _again: 14,
     _reorganise: 10,
     _refund_undone: 4,
-    _acts("crash", None): 10,
-    _acts("force_revert", one_of(1, 1, 2)): 6,
-    _pause: 3,
-    _acts("skew", one_of(*get_args(Skewable)), one_of(20.0, -20.0, 70.0, -70.0, 400.0, -400.0)): 5,
-    _acts("explorer_lag", one_of(30.0, 300.0, 1000.0)): 3,
-    _cancel: 4,
-    _acts("drop_waiting"): 3,
-    _acts("run_indexer", None): 4,
+    _made(Act, does=lambda _: "crash", given=lambda about: (about.service,)): 10,
+    _act("force_revert", one_of(1, 1, 2)): 6,
+    _made(Pause, seconds=one_of(2.0, 30.0, 120.0)): 3,
+    _act("skew", one_of(*get_args(Skewable)), one_of(20.0, -20.0, 70.0, -70.0, 400.0, -400.0)): 5,
+    _act("explorer_lag", one_of(30.0, 300.0, 1000.0)): 3,
+    _made(Cancel, of=_NUMBER): 4,
+    _act("drop_waiting"): 3,
+    _made(Act, does=lambda _: "run_indexer", given=lambda about: (about.service,)): 4,
 }
 _PLAIN = often(_KINDS)
-_HOSTILE = often(_KINDS | {_submit: 30, _lie: 30})
+_SUBMIT = _made(Submit, of=_NUMBER, how=often({"chain": 7, "facilitator": 3}))
+_HOSTILE = often(_KINDS | {_SUBMIT: 30, _lie: 30})

@@ -13,7 +13,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.house import ROOT
+
 LIBRARIES = [
     "eth_account", "httpx", "hypothesis.stateful", "msgspec", "pytest", "starlette.routing",
     "typer", "uvicorn", "web3",

@@ -1,16 +1,19 @@
-"""The README's plot: `python -m tests.house.picture` draws it anew from the golden journal.
+"""The README's plot: `python -m tests.house.picture` draws it anew if its journal has changed.
 
 It carries the hash of the journal it was drawn from, so that a test sees when it is old.
 """
 
 import hashlib
 import io
-from pathlib import Path
 
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-ROOT = Path(__file__).parents[2]
+from tests.house import ROOT
+from x402sim import Run
+from x402sim.report import plots
+from x402sim.report.plots.figure import png
+
 JOURNAL = ROOT / "tests" / "golden" / "replay.ndjson"
 PICTURE = ROOT / "scenarios" / "replay.png"
 
@@ -25,15 +28,11 @@ def drawn_from() -> str:
 
 
 def draw() -> None:
-    from x402sim import Run
-    from x402sim.report import plots
-    from x402sim.report.plots.figure import png
-
     image = Image.open(io.BytesIO(png(plots.sequence(Run.load(JOURNAL)).figure, dpi=130)))
     about = PngInfo()
     about.add_text("journal", journal_hash())
     image.save(PICTURE, pnginfo=about, optimize=True)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__" and drawn_from() != journal_hash():
     draw()

@@ -172,7 +172,6 @@ PAGES: dict[str, Callable[[], str]] = {
 """The generated pages, by their file's name."""
 
 
-def write() -> None:
-    """Write them all."""
+if __name__ == "__main__":
     for name, make in PAGES.items():
         (GUIDE / f"{name}.md").write_text(make(), encoding="utf-8")

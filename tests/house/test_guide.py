@@ -12,12 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.house import picture
+from tests.house import ROOT, blocks, picture
 from tests.house.reference import GUIDE, PAGES
 from x402sim import BASE_SEPOLIA, LocalServer, PaymentAuth
 from x402sim.cli import COMMANDS, load
 
-ROOT = Path(__file__).parents[2]
 WRITTEN = sorted(page.stem for page in GUIDE.glob("*.md") if page.stem not in PAGES)
 LINKING = [
     ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", ROOT / "CHANGELOG.md",
@@ -27,10 +26,6 @@ LINKING = [
 
 def text(page: str) -> str:
     return (GUIDE / f"{page}.md").read_text(encoding="utf-8")
-
-
-def blocks(page: str, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", text(page), re.DOTALL | re.MULTILINE)
 
 
 TESTED_ELSEWHERE = {
@@ -43,7 +38,7 @@ TESTED_ELSEWHERE = {
 PROGRAMS = [
     (page, program)
     for page in WRITTEN
-    for program in blocks(page, "python")
+    for program in blocks(text(page), "python")
     if page not in TESTED_ELSEWHERE
 ]
 SHOWS = {"index": "entryPrice", "x402": '"signature"|200\n200\n200', "faults": "^200 1$"}
@@ -62,24 +57,26 @@ def test_each_program_is_tested() -> None:
     assert {page for page, _ in PROGRAMS} == SHOWS.keys()
     assert len(PROGRAMS) == 4
     for page, tests in TESTED_ELSEWHERE.items():
-        assert len(blocks(page, "python")) == len(tests), page
+        assert len(blocks(text(page), "python")) == len(tests), page
 
 
 def test_the_scenario_shown_is_the_file_and_its_plot_is_current() -> None:
-    assert blocks("scenarios", "python")[0] == (ROOT / "scenarios" / "replay.py").read_text("utf-8")
+    assert blocks(text("scenarios"), "python")[0] == (ROOT / "scenarios" / "replay.py").read_text(
+        "utf-8"
+    )
     assert picture.drawn_from() == picture.journal_hash(), "python -m tests.renew --only picture"
 
 
 def test_the_story_plays() -> None:
     story: dict[str, Any] = {}
-    exec(blocks("scenarios", "python")[1], story)
+    exec(blocks(text("scenarios"), "python")[1], story)
     assert story["run"].outcome == "passed"
     assert len(story["run"].latency) > 5
 
 
 def test_the_study_shows_what_it_says() -> None:
     study: dict[str, Any] = {"__name__": "study"}
-    exec(blocks("experiments", "python")[0], study)
+    exec(blocks(text("experiments"), "python")[0], study)
     reconcile, forget = (
         study["unserved"](lost=0.3, policy=each, seed=0) for each in ("reconcile", "forget")
     )
@@ -89,7 +86,7 @@ def test_the_study_shows_what_it_says() -> None:
 
 def test_the_study_of_many_requests_agrees_with_theory_in_forty_lines() -> None:
     study: dict[str, Any] = {"__name__": "study"}
-    exec(program := blocks("experiments", "python")[1], study)
+    exec(program := blocks(text("experiments"), "python")[1], study)
     assert len(program.splitlines()) < 40
     for name, policy in study["POLICIES"].items():
         for services, n in (1, 10), (4, 3), (4, 10):
@@ -102,7 +99,9 @@ def test_the_study_of_many_requests_agrees_with_theory_in_forty_lines() -> None:
 
 
 def test_a_shop_by_hand_has_the_messages_that_are_shown() -> None:
-    required, payment, body, verified, settled = map(json.loads, blocks("facilitator", "json"))
+    required, payment, body, verified, settled = map(
+        json.loads, blocks(text("facilitator"), "json")
+    )
     sent: list[Any] = []
 
     def shop(request: httpx.Request) -> httpx.Response:
@@ -133,22 +132,27 @@ def test_the_lines_that_steer_a_server_do() -> None:
     lines = [
         line
         for page in ("server", "faults")
-        for block in blocks(page, "sh")
+        for block in blocks(text(page), "sh")
         for line in block.splitlines()
         if "/_sim/" in line
     ]
     assert len(lines) == 6
     with LocalServer() as server:
         for line in lines:
-            here = line.replace("http://127.0.0.1:4020", server.url).replace("curl", "curl -f", 1)
-            done = subprocess.run(["bash", "-c", here], capture_output=True, text=True, check=False)
-            assert done.returncode == 0, (line, done.stdout, done.stderr)
+            assert_works(line.replace("curl", "curl -f", 1), server)
+
+
+def assert_works(line: str, server: LocalServer) -> None:
+    """Run a line of shell that is for the server of the pages."""
+    here = line.replace("http://127.0.0.1:4020", server.url)
+    done = subprocess.run(["bash", "-c", here], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, (line, done.stdout, done.stderr)
 
 
 def test_the_lines_that_pay_and_look_do() -> None:
     """Each ends with exit code 0: what is to be served is served, and what is wrong is refused."""
-    shell = blocks("index", "sh") + blocks("payers", "sh")
-    shell += re.findall(r"^```sh\n(.*?)^```", LINKING[0].read_text(), re.DOTALL | re.MULTILINE)
+    shell = blocks(text("index"), "sh") + blocks(text("payers"), "sh")
+    shell += blocks(LINKING[0].read_text(), "sh")
     calls = re.compile(r"x402sim (?:pay|doctor|decode) ")
     lines = {re.sub(r" +#.*", "", line) for each in shell for line in each.splitlines()}
     lines = {
@@ -157,10 +161,7 @@ def test_the_lines_that_pay_and_look_do() -> None:
     assert len(lines) == 5
     with LocalServer() as server:
         for line in sorted(lines):
-            here = line.replace("http://127.0.0.1:4020", server.url)
-            here = here.replace("x402sim ", f"'{sys.executable}' -m x402sim ")
-            done = subprocess.run(["bash", "-c", here], capture_output=True, text=True, check=False)
-            assert done.returncode == 0, (line, done.stdout, done.stderr)
+            assert_works(line.replace("x402sim ", f"'{sys.executable}' -m x402sim "), server)
         assert len(server.transfers(server.wallets[0].address)) == 1
 
 
@@ -181,16 +182,12 @@ def options_of(words: list[str]) -> set[str] | None:
 def commands_in(page: Path) -> list[list[str]]:
     """Return the words after `x402sim` of each command line in a shell block or in backquotes."""
     written = page.read_text(encoding="utf-8")
-    shell = "\n".join(re.findall(r"^```sh\n(.*?)^```", written, re.DOTALL | re.MULTILINE))
-    shell = re.sub(r"\\\n", " ", shell)
+    shell = "\n".join(blocks(written, "sh")).replace("\\\n", " ")
     lines = shell.splitlines() + re.findall(
         r"`([^`\n]+)`", re.sub(r"```.*?```", "", written, flags=re.DOTALL)
     )
-    found = []
-    for line in lines:
-        for call in re.findall(r"(?:^|[ /])x402sim ([a-z][^#&|]*)", line):
-            found.append(call.split())
-    return found
+    calls = re.compile(r"(?:^|[ /])x402sim ([a-z][^#&|]*)")
+    return [call.split() for line in lines for call in calls.findall(line)]
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
@@ -247,19 +244,11 @@ def test_a_reference_page_is_current(page: str) -> None:
     assert text(page) == written, "python -m tests.renew --only guide"
 
 
-def test_every_file_to_start_from_exists() -> None:
-    table = text("contributing").split("| to add | start in | its test |")[1].split("\n\n")[0]
-    paths = re.findall(r"`((?:[\w.]+/)+[\w.]*)`", table)
-    assert len(paths) >= 10
-    for path in paths:
-        assert (ROOT / path).exists() or (ROOT / "x402sim" / path).exists(), path
-
-
-def test_every_file_that_a_page_names_exists() -> None:
-    ours = r"`((?:x402sim|tests|conformance|notebooks|scenarios)/[\w./-]+\.\w+)`"
-    named = {path for page in WRITTEN for path in re.findall(ours, text(page))}
-    assert len(named) >= 10
-    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+@pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_file_that_a_page_names_exists(page: Path) -> None:
+    ours = r"`((?:x402sim|tests|conformance|notebooks|scenarios)/(?:[\w./-]+\.\w+|[\w/]+/))`"
+    named = re.findall(ours, page.read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.thorough

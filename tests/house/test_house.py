@@ -1,41 +1,38 @@
-"""The rules of the house that no tool of .ci/run checks: one clock, cheap imports, no local paths."""
+"""The rules of the house that no tool of .ci/run checks."""
 
+import ast
 import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).parents[2]
+import pytest
+from packaging.specifiers import SpecifierSet
+
+import x402sim
+from tests.house import PACKAGE, ROOT
+
 HEAVY = ("pandas", "matplotlib", "web3", "eth_account", "x402", "fastapi", "sqlalchemy", "IPython")
+FILES = sorted(PACKAGE.rglob("*.py"))
+LINES, FUNCTION_LINES, PUBLIC_NAMES = 400, 60, 25
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
-def run(*command: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, check=False, input=stdin
-    )
-
-
-def test_a_second_clock_or_randomness_is_caught() -> None:
-    second = [
-        "import time", "from time import monotonic", "import random", "import uuid",
-        "import secrets", "import os; os.urandom(1)", "import asyncio; asyncio.sleep(1)",
-        "import datetime; datetime.datetime.now(datetime.UTC)",
-    ]  # fmt: skip
-    where = "x402sim/service/example.py"
-    command = (sys.executable, "-m", "ruff", "check", "--output-format", "concise")
-    found = run(*command, "--stdin-filename", where, "-", stdin="\n".join(second)).stdout
-    for number, line in enumerate(second, 1):
-        assert re.search(rf":{number}:\d+: TID251 ", found), line
+def run(*command: str) -> str:
+    return subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def test_importing_is_cheap() -> None:
     code = "import sys, x402sim, x402sim.cli, x402sim.world.server.serve; "
     code += f"print([m for m in {HEAVY!r} if m in sys.modules])"
-    assert run(sys.executable, "-c", code).stdout.strip() == "[]"
+    assert run(sys.executable, "-c", code).strip() == "[]"
 
 
 def test_no_path_of_a_machine_is_in_the_product() -> None:
-    names = run("git", "ls-files", "--cached", "--others", "--exclude-standard").stdout.split()
+    names = run("git", "ls-files", "--cached", "--others", "--exclude-standard").split()
     folders, registries = r"/(work|root|home|tmp)/[a-z]|\.\./shared", r"pythonhosted|pypi|npmjs"
     local = re.compile(rf"{folders}|({registries})\.(org|com)")
     for name in names:
@@ -43,3 +40,54 @@ def test_no_path_of_a_machine_is_in_the_product() -> None:
             text = (ROOT / name).read_text(encoding="utf-8")
             found = local.search(text)
             assert found is None or name.endswith("test_house.py"), f"{name}: {found}"
+
+
+# --- the package -------------------------------------------------------------------------
+
+
+def test_every_file_is_short() -> None:
+    sizes = {str(file.relative_to(ROOT)): file.read_bytes().count(b"\n") for file in FILES}
+    assert {name: size for name, size in sizes.items() if size > LINES} == {}
+
+
+def test_every_function_is_short() -> None:
+    sizes = {name: size for file in FILES for name, size in functions(file)}
+    assert {name: size for name, size in sizes.items() if size > FUNCTION_LINES} == {}
+
+
+def functions(file: Path) -> Iterator[tuple[str, int]]:
+    """Yield each function's place and its number of lines, without its decorators."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            place = f"{file.relative_to(ROOT)}:{node.lineno} {node.name}"
+            yield place, (node.end_lineno or 0) - node.lineno + 1
+
+
+def test_public_names_are_few_and_exist() -> None:
+    assert len(x402sim.__all__) <= PUBLIC_NAMES
+    for name in x402sim.__all__:
+        assert getattr(x402sim, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        x402sim.nothing  # noqa: B018
+
+
+# --- the project -------------------------------------------------------------------------
+
+
+def test_classifiers_and_readme_name_every_python_that_can_install_it() -> None:
+    wanted = SpecifierSet(PROJECT["requires-python"])
+    installable = [f"3.{minor}" for minor in range(40) if wanted.contains(f"3.{minor}.0")]
+    named = [text.rpartition(":: ")[2] for text in PROJECT["classifiers"]]
+    assert [text for text in named if text.startswith("3.")] == installable
+    assert f"3.{sys.version_info.minor}" in installable
+    *others, last = installable
+    assert f"Python {', '.join(others)} or {last}" in (ROOT / "README.md").read_text()
+
+
+def test_no_address_is_named_that_nobody_has_registered() -> None:
+    """The project has no page, repository or package of its own yet."""
+    assert "urls" not in PROJECT
+    for name in ("README.md", "pyproject.toml", "action.yml", "CONTRIBUTING.md", "SECURITY.md"):
+        text = (ROOT / name).read_text()
+        assert not re.findall(r"(?i)github\.com/x402sim|uses: x402sim/|\bx402sim/x402sim\b", text)
+        assert not re.findall(r"pip install (?:-\w+ )*x402sim\b", text), name

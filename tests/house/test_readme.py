@@ -4,23 +4,18 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import httpx
 
+from tests.house import ROOT, blocks
 from x402sim import LocalServer, PaymentAuth
 
-ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
-
-
 def test_the_first_program_pays_in_eight_lines() -> None:
-    program = blocks("python")[0]
+    program = blocks(README, "python")[0]
     assert len(program.strip().splitlines()) <= 8
     run = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd="/"
@@ -29,25 +24,13 @@ def test_the_first_program_pays_in_eight_lines() -> None:
     assert "0x" in run.stdout
 
 
-def test_it_shows_things_in_order() -> None:
-    headings = [
-        "# x402sim", "## Install", "## See it work", "## How a payment flows",
-        "## One paid request from Python", "## Test your payer", "## A facilitator for your own shop",
-        "## Judge your service", "## Scenarios and experiments", "## The map", "## What it does not do", "## Links",
-    ]  # fmt: skip
-    assert (
-        re.findall(r"^#+ .*$", re.sub(r"```.*?```", "", README, flags=re.DOTALL), re.MULTILINE)
-        == headings
-    )
-
-
 def test_it_is_short() -> None:
     assert len(README.splitlines()) < 200
 
 
 def test_the_messages_it_shows_are_those_of_a_payment() -> None:
     """What varies is an ellipsis; the offer for clients of the standard is left out, as it says."""
-    asked, paid, receipt = (json.loads(block) for block in blocks("json"))
+    asked, paid, receipt = (json.loads(block) for block in blocks(README, "json"))
     seen: dict[str, Any] = {}
 
     def see(answer: httpx.Response) -> None:
@@ -78,7 +61,7 @@ def masked(shown: Any, real: Any) -> Any:
 
 
 def test_every_folder_on_the_map_exists() -> None:
-    the_map = blocks("text")[0]
+    the_map = blocks(README, "text")[0]
     names = re.findall(r"^ {0,2}([\w./]+/|[\w]+\.py)(?= )", the_map, re.MULTILINE)
     packages = {file.parent.name + "/" for file in (ROOT / "x402sim").glob("*/__init__.py")}
     assert packages <= set(re.findall(r"(?<!\S)\w+/", the_map))
@@ -89,7 +72,7 @@ def test_every_folder_on_the_map_exists() -> None:
 
 def test_ci_runs_the_line_of_the_readme_and_the_lines_of_contributing() -> None:
     (everyday,) = [
-        line for block in blocks("sh") for line in block.splitlines() if "pytest" in line
+        line for block in blocks(README, "sh") for line in block.splitlines() if "pytest" in line
     ]
     contributing = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     thorough = re.findall(r'^ *(\S+ -m pytest .*-m "thorough .*")$', contributing, re.MULTILINE)

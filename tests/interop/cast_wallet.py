@@ -10,20 +10,9 @@ from typing import Any
 
 from tests import npm
 from tests.interop.programs import RUN_TIMEOUT_S
+from tests.interop.python.typed_data import typed
 
 FOLDER = Path(__file__).parent / "npm_chain"
-AUTHORIZATION = [
-    *(("from", "address"), ("to", "address"), ("value", "uint256")),
-    *(("validAfter", "uint256"), ("validBefore", "uint256"), ("nonce", "bytes32")),
-]
-PERMIT = [
-    *(("owner", "address"), ("spender", "address"), ("value", "uint256")),
-    *(("nonce", "uint256"), ("deadline", "uint256")),
-]
-DOMAIN = [
-    *(("name", "string"), ("version", "string")),
-    *(("chainId", "uint256"), ("verifyingContract", "address")),
-]
 PAY = "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)"
 ALLOW = "permit(address,address,uint256,uint256,bytes)"
 TRANSFER = "Transfer(address,address,uint256)"
@@ -55,6 +44,10 @@ class Cast:
         """Return what a command that reads the chain prints."""
         return self.run(*args, "--rpc-url", self.given["rpc"])
 
+    def rpc(self, method: str, *params: str) -> Any:
+        """Return what a node answers."""
+        return json.loads(self.ask("rpc", method, *params))
+
     def _send(self, by: str, *args: str) -> list[str]:
         rpc = ("--rpc-url", self.given["rpc"], "--private-key", self.given[by])
         return ["send", *rpc, "--json", *args]
@@ -72,21 +65,10 @@ class Cast:
         text = self.run(*self._send(by, *args), fails=True)
         return next((words for words in KNOWN if words.lower() in text.lower()), text)
 
-    def sign(self, by: str, primary: str, pairs: list[tuple[str, str]], values: list[Any]) -> str:
+    def sign(self, by: str, primary: str, values: list[Any]) -> str:
         """Return a signature of typed data for the token."""
-        given = self.given
-        fields = {primary: pairs, "EIP712Domain": DOMAIN}
-        domain = {name: given[name] for name in ("name", "version", "chainId")}
-        typed = {
-            "types": {
-                name: [{"name": field, "type": kind} for field, kind in each]
-                for name, each in fields.items()
-            },
-            "primaryType": primary,
-            "domain": {**domain, "verifyingContract": given["token"]},
-            "message": dict(zip((field for field, _ in pairs), values, strict=True)),
-        }
-        return self.run("wallet", "sign", "--private-key", given[by], "--data", json.dumps(typed))
+        data = json.dumps(typed(self.given, primary, values))
+        return self.run("wallet", "sign", "--private-key", self.given[by], "--data", data)
 
 
 KNOWN = (
@@ -105,10 +87,8 @@ def use(given: dict[str, Any]) -> dict[str, Any]:
     before = int(cast.ask("block-number"))
     topics = [cast.run("sig-event", TRANSFER)]
     filters = [
-        json.loads(
-            cast.ask("rpc", "eth_newFilter", json.dumps({"address": token, "topics": topics}))
-        ),
-        json.loads(cast.ask("rpc", "eth_newBlockFilter")),
+        cast.rpc("eth_newFilter", json.dumps({"address": token, "topics": topics})),
+        cast.rpc("eth_newBlockFilter"),
     ]
     plain = ("transfer(address,uint256)", shop)
     facts: dict[str, Any] = {
@@ -119,13 +99,13 @@ def use(given: dict[str, Any]) -> dict[str, Any]:
         "coin": cast.mined("alice", shop, "--value", "13"),
     }
     values = [alice, shop, 14, 0, given["end"], given["nonce"]]
-    signature = cast.sign("alice", "TransferWithAuthorization", AUTHORIZATION, values)
+    signature = cast.sign("alice", "TransferWithAuthorization", values)
     pay = (token, PAY, *map(str, values), signature)
     facts["authorized"] = cast.mined("bob", *pay)
     facts["usedTwice"] = cast.refused("bob", *pay)
     nonce = int(cast.ask("call", token, "nonces(address)(uint256)", alice))
     permit = [alice, bob, 20, nonce, given["end"]]
-    signature = cast.sign("alice", "Permit", PERMIT, permit)
+    signature = cast.sign("alice", "Permit", permit)
     allow = (token, ALLOW, alice, bob, "20", str(given["end"]), signature)
     facts["permit"] = cast.mined("bob", *allow)
     facts["permitTwice"] = cast.refused("bob", *allow)
@@ -139,22 +119,16 @@ def use(given: dict[str, Any]) -> dict[str, Any]:
         "alice", "--nonce", str(used), "--gas-limit", "99999", token, *plain, "1"
     )
     facts["poor"] = cast.refused("poor", "--gas-limit", "21000", shop, "--value", "1")
-    facts["logs"] = len(
-        json.loads(
-            cast.ask(
-                "logs", "--json", "--from-block", str(before + 1), "--address", token, TRANSFER
-            )
-        )
-    )
+    since = ("--json", "--from-block", str(before + 1), "--address", token)
+    facts["logs"] = len(json.loads(cast.ask("logs", *since, TRANSFER)))
     facts["storage"] = cast.ask("storage", token, "11")
     old, new = (
         int(cast.ask("call", *at, token, "balanceOf(address)(uint256)", shop).split()[0])
         for at in (("--block", str(before)), ())
     )
     facts["moved"] = new - old
-    logs, blocks = (json.loads(cast.ask("rpc", "eth_getFilterChanges", each)) for each in filters)
+    logs, blocks = (cast.rpc("eth_getFilterChanges", each) for each in filters)
     facts["heard"] = [int(log["data"], 16) for log in logs]
     facts["blocks"] = len(blocks)
-    gone = (json.loads(cast.ask("rpc", "eth_uninstallFilter", each)) for each in filters)
-    facts["uninstalled"] = [*gone]
+    facts["uninstalled"] = [cast.rpc("eth_uninstallFilter", each) for each in filters]
     return facts

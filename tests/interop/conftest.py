@@ -1,6 +1,7 @@
 """A world on Base Sepolia that other people's programs use, on each chain."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,17 +10,22 @@ from tests.evm import find
 from tests.serve.driver import Server, started
 from x402sim.chain.node.anvil import VARIABLE
 
-BASE_SEPOLIA = ("--network", "base-sepolia")
+
+@contextmanager
+def base_sepolia(chain: str, *args: str) -> Iterator[Server]:
+    """Serve Base Sepolia as a subprocess, on a ledger or on the pinned anvil."""
+    with pytest.MonkeyPatch.context() as patch:
+        if chain == "anvil":
+            patch.setenv(VARIABLE, str(find.anvil()))
+        with started("--network", "base-sepolia", "--chain", chain, *args) as running:
+            yield running
 
 
 @pytest.fixture(scope="module", params=["ledger", "anvil"])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """`serve` as a subprocess; the tests of a module bring their own payers."""
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "anvil":
-            patch.setenv(VARIABLE, str(find.anvil()))
-        with started(*BASE_SEPOLIA, "--chain", request.param) as running:
-            yield running
+    """The server of a module, whose tests bring their own payers."""
+    with base_sepolia(request.param) as running:
+        yield running
 
 
 INSTALL_S = 400

@@ -4,10 +4,11 @@
 same token, the same accounts, the same words and the same gas: what a program finds must be equal.
 """
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 from tests.evm import circle, find
 from tests.serve.driver import Server, started
@@ -33,12 +34,10 @@ def chain(kind: str) -> Iterator[Server]:
         with started(*NETWORK) as server:
             yield server
         return
-    with (
-        _node() as node,
-        _keys(),
-        started(*NETWORK, "--chain", node.url, "--mnemonic", KNOWN) as server,
-    ):
-        yield server
+    with _node() as node, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(KEYS, f"{RELAYER.private_key},{OWNER.private_key}")
+        with started(*NETWORK, "--chain", node.url, "--mnemonic", KNOWN) as server:
+            yield server
 
 
 @contextmanager
@@ -65,19 +64,8 @@ def _node() -> Iterator[AnvilNode]:
         node.stop()
 
 
-@contextmanager
-def _keys() -> Iterator[None]:
-    """Set the keys that `serve` has on a node."""
-    os.environ[KEYS] = f"{RELAYER.private_key},{OWNER.private_key}"
-    try:
-        yield
-    finally:
-        del os.environ[KEYS]
-
-
-def told(server: Server, alice: int, bob: int, *, permits: bool = True) -> dict[str, Any]:
-    """Return what a program gets: the chain, and the accounts that are its own."""
-    accounts = server.ready["accounts"]
+def token(server: Server) -> dict[str, Any]:
+    """Return what a program is told of the chain and its token."""
     return {
         "rpc": server.ready["rpc"],
         "token": server.ready["asset"],
@@ -85,6 +73,13 @@ def told(server: Server, alice: int, bob: int, *, permits: bool = True) -> dict[
         "network": BASE_SEPOLIA.name,
         "name": BASE_SEPOLIA.token_name,
         "version": BASE_SEPOLIA.token_version,
+    }
+
+
+def told(server: Server, alice: int, bob: int) -> dict[str, Any]:
+    """Return what a program gets: the chain, and the accounts that are its own."""
+    accounts = server.ready["accounts"]
+    return token(server) | {
         "first": accounts[0]["privateKey"],
         "alice": accounts[alice]["privateKey"],
         "bob": accounts[bob]["privateKey"],
@@ -92,5 +87,4 @@ def told(server: Server, alice: int, bob: int, *, permits: bool = True) -> dict[
         "shop": checksum(Wallet(bytes([alice]) * 32).address_bytes),
         "nonce": "0x" + 32 * f"{alice:02x}",
         "end": 4_000_000_000,
-        "permits": permits,
     }

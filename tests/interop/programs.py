@@ -1,26 +1,48 @@
 """Runs a program of other people's packages, in a process of its own.
 
-It is one of `python`, with the packages that `venv` installs, or one of an npm folder, with those
-that the folder pins. A program gets one JSON value and prints one; a server prints its URL first.
+It is one of `python`, or one of an npm folder, with the packages that the folder pins, in an
+environment of their own: nothing of ours can leak in. What cannot be installed fails its tests.
+A program gets one JSON value and prints one; a server prints its URL first.
 """
 
+import base64
+import fcntl
 import json
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from uv import find_uv_bin
+
 from tests import npm
-from tests.interop import venv
-from tests.serve.driver import Running
+from tests.serve.driver import ORDER, QUOTE, Payer, Running, Server
 
 FOLDER = Path(__file__).parent
-
+PYTHON = FOLDER / "python"
+INSTALL_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 60
+NETWORKS = {1: "base-sepolia", 2: "eip155:84532"}
+"""How each version of the standard names the network."""
 NO_PROXY = {"NO_PROXY": "*", "no_proxy": "*"}
+
+
+@cache
+def python() -> str:
+    """Return the interpreter that has what `python/requirements.txt` pins, installed if need be."""
+    found = PYTHON / ".venv" / "bin" / "python"
+    make = ["venv", "--clear", "--python", sys.executable, str(found.parents[1])]
+    install = ["pip", "sync", "--python", str(found), str(PYTHON / "requirements.txt")]
+    with (PYTHON / "requirements.txt").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the workers of pytest-xdist install once
+        for command in [install] if found.exists() else [make, install]:
+            subprocess.run([find_uv_bin(), "-q", *command], check=True, timeout=INSTALL_TIMEOUT_S)
+    return str(found)
 
 
 def command(program: str | Sequence[str]) -> list[str]:
@@ -28,7 +50,7 @@ def command(program: str | Sequence[str]) -> list[str]:
     if not isinstance(program, str):
         return [*program]
     if program.endswith(".py"):
-        return [str(venv.python()), "-E", str(venv.FOLDER / program)]
+        return [python(), "-E", str(PYTHON / program)]
     npm.packages((FOLDER / program).parent)
     return [str(npm.node()), str(FOLDER / program)]
 
@@ -50,10 +72,41 @@ def run(program: str | Sequence[str], told: dict[str, Any]) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def buy(
+    program: str, payer: Payer, client: str, url: str | None = None, **told: Any
+) -> dict[str, Any]:
+    """Let a client buy a quote, or what is at a URL; return the answer."""
+    asked = {"client": client, "key": payer.wallet.private_key, "network": NETWORKS[2]}
+    if url is None:
+        asked |= {"url": payer.server.ready["service"] + QUOTE, "body": ORDER}
+    else:
+        asked["url"] = url
+    answer: dict[str, Any] = run(program, asked | told)
+    return answer
+
+
+def assert_paid(payer: Payer, to: str, answer: dict[str, Any], network: str) -> None:
+    """Check that an answer came for one payment of PRICE, and that its header names it."""
+    assert answer["status"] == 200, answer
+    sent = [text for name, text in answer["headers"].items() if name.endswith("payment-response")]
+    told = json.loads(base64.b64decode(sent[0]))
+    assert (told["success"], told["network"]) == (True, network)
+    assert told["payer"].lower() == payer.address.lower()
+    payer.assert_paid(to, told["transaction"])
+
+
 def sale(shop: str, facilitator: str, pay_to: str, *networks: str) -> dict[str, Any]:
     """Return what a shop is told that sells a page for `PRICE` on these networks, or the first."""
     wanted = {"network": networks[0], "networks": [*networks], "price": "$0.01"}
     return {"server": shop, "facilitator": facilitator, "payTo": pay_to, **wanted}
+
+
+@contextmanager
+def selling(server: Server, program: str, shop: str, *networks: str) -> Iterator[tuple[str, str]]:
+    """Run a shop whose payments our facilitator settles; yield its page's URL, and its address."""
+    merchant = server.payer(funds=None).address
+    with serving(program, sale(shop, server.ready["facilitator"], merchant, *networks)) as url:
+        yield f"{url}/weather", merchant
 
 
 @contextmanager

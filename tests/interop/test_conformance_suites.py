@@ -6,6 +6,11 @@ demo, offline and devnet of x402-conformance test doubles of its own, or Solana;
 newer Python than the oldest that x402sim runs on.
 """
 
+import json
+import os
+import subprocess
+from typing import Any
+
 import httpx
 import pytest
 
@@ -16,7 +21,20 @@ from x402sim import BASE_SEPOLIA, PaymentAuth
 
 pytestmark = THOROUGH
 SUPPORTED = ["S1", "S2", "S3", "S4"]
+KINDS = ("PaymentRequired", "PaymentPayload", "SettlementResponse")
 PAGE = ["P1", "P2", "P3", "P4", "P5", "P6", "P7"]
+
+
+def judged(*command: str) -> tuple[int, Any]:
+    """Run a module of somebody else; return its exit code, and what it printed."""
+    done = subprocess.run(
+        [programs.python(), "-E", "-m", *command],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **programs.NO_PROXY},
+    )
+    assert done.returncode in (0, 1), done.stderr
+    return done.returncode, json.loads(done.stdout)
 
 
 @shows("conformance suite, mode {mode}", "PyPI x402-conformance", "x402 version 2")
@@ -24,9 +42,10 @@ PAGE = ["P1", "P2", "P3", "P4", "P5", "P6", "P7"]
 def test_x402_conformance_finds_nothing(server: Server, mode: str) -> None:
     page = server.ready["service"] + "/api/perp/market"
     url = {"live": server.ready["facilitator"], "resource": page}[mode]
-    got = programs.run("conformance.py", {"mode": mode, "url": url})
-    verdicts = {check["check"].split()[0]: check["pass"] for check in got["checks"]}
-    assert got["exit"] == 0, got
+    code, told = judged("x402conf", mode, url, "--fail-on-error")
+    assert code == 0, told
+    (result,) = told["results"]
+    verdicts = {check["check"].split()[0]: check["pass"] for check in result["checks"]}
     assert verdicts == dict.fromkeys(SUPPORTED if mode == "live" else PAGE, True)
 
 
@@ -43,7 +62,8 @@ def test_x402_inspect_reads_our_headers(server: Server) -> None:
         paid.request.headers["payment-signature"],
         paid.headers["payment-response"],
     ]
-    *read, wrong = programs.run("inspect_headers.py", [*values, '{"accepts": []}'])
-    kinds = ("PaymentRequired", "PaymentPayload", "SettlementResponse")
-    assert read == [{"exit": 0, "kind": kind, "findings": []} for kind in kinds]
-    assert (wrong["exit"], len(wrong["findings"])) == (1, 3)
+    for value, kind in zip(values, KINDS, strict=True):
+        code, told = judged("x402_inspect.cli", "--json", value)
+        assert (code, told["kind"], told["findings"]) == (0, kind, [])
+    code, told = judged("x402_inspect.cli", "--json", '{"accepts": []}')
+    assert (code, len(told["findings"])) == (1, 3)

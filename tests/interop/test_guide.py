@@ -1,14 +1,24 @@
-"""The programs of the guide's page about the standard facilitator run, and pay each other."""
+"""The programs of the guide's page about the standard facilitator run, and pay each other.
 
+`doctor` and `pay` work on its shops, too, and on those of version 1.
+"""
+
+import json
 import re
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests import npm
-from tests.interop import programs, venv
+from tests.interop import programs
+from tests.interop.programs import NETWORKS
 from tests.interop.table import PAGE, THOROUGH
 from tests.serve.driver import PRICE, Server
+from x402sim import LocalServer
+from x402sim.cli import app
 
 pytestmark = THOROUGH
 PROGRAMS = PAGE.read_text(encoding="utf-8")
@@ -16,8 +26,8 @@ FASTAPI, PYTHON = re.findall(r"```python\n(.*?)```", PROGRAMS, re.DOTALL)
 EXPRESS, FETCH = re.findall(r"```js\n(.*?)```", PROGRAMS, re.DOTALL)
 FACILITATOR, SHOP = "http://127.0.0.1:4020/facilitator", "http://127.0.0.1:8000"
 (PAY_TO,) = set(re.findall("0x[0-9a-fA-F]{40}(?![0-9a-fA-F])", FASTAPI + EXPRESS))
-SHOPS = {"fastapi": FASTAPI, "express": EXPRESS}
 CLIENTS = {"python": PYTHON, "fetch": FETCH}
+MISTAKES = ("amount", "payee", "expired", "not-yet-valid", "signature", "domain", "funds", "replay")
 UVICORN = """
 import socket
 
@@ -32,11 +42,14 @@ TELL = """const listening = app.listen(0, "127.0.0.1", () =>
   console.log(`http://127.0.0.1:${listening.address().port}`));"""
 
 
+SHOPS = {"fastapi": FASTAPI + UVICORN, "express": EXPRESS.replace(LISTEN, TELL)}
+
+
 def in_python(program: str, folder: Path) -> list[str]:
     """Return the command of a Python program, which is written into the folder."""
     file = folder / "program.py"
     file.write_text(program, encoding="utf-8")
-    return [str(venv.python()), "-E", str(file)]
+    return [programs.python(), "-E", str(file)]
 
 
 def in_node(program: str, folder: Path) -> list[str]:
@@ -47,21 +60,64 @@ def in_node(program: str, folder: Path) -> list[str]:
     return [str(npm.node()), str(file)]
 
 
+def guide_shop(shop: str, facilitator: str, folder: Path) -> AbstractContextManager[str]:
+    """Run a shop of the guide that lets this facilitator settle."""
+    folder.mkdir()
+    runs = in_node if shop == "express" else in_python
+    return programs.serving(runs(SHOPS[shop].replace(FACILITATOR, facilitator), folder), {})
+
+
 @pytest.mark.parametrize(("shop", "client"), [("fastapi", "python"), ("express", "fetch")])
 def test_a_client_pays_a_shop(server: Server, shop: str, client: str, tmp_path: Path) -> None:
-    for folder in ("shop", "client"):
-        (tmp_path / folder).mkdir()
-    assert FACILITATOR in SHOPS[shop]
-    assert SHOP in CLIENTS[client]
-    sells = SHOPS[shop].replace(FACILITATOR, server.ready["facilitator"])
-    if shop == "express":
-        assert LISTEN in sells
-        command = in_node(sells.replace(LISTEN, TELL), tmp_path / "shop")
-    else:
-        command = in_python(sells + UVICORN, tmp_path / "shop")
     before = server.balance(PAY_TO)
-    with programs.serving(command, {}) as url:
-        buys = CLIENTS[client].replace(SHOP, url)
-        runs = in_python if client == "python" else in_node
-        assert programs.run(runs(buys, tmp_path / "client"), {}) == {"weather": "sunny"}
+    with guide_shop(shop, server.ready["facilitator"], tmp_path / "shop") as url:
+        buys = (in_python if client == "python" else in_node)(
+            CLIENTS[client].replace(SHOP, url), tmp_path
+        )
+        assert programs.run(buys, {}) == {"weather": "sunny"}
     assert server.balance(PAY_TO) - before == PRICE
+
+
+# --- `doctor` and `pay` work on the shops of other people ---------------------------------
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[LocalServer]:
+    with LocalServer(network=NETWORKS[1]) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("shop", "header"),
+    [
+        *dict.fromkeys(("fastapi", "express", "flask"), "PAYMENT-SIGNATURE").items(),
+        *dict.fromkeys(("x402-express", "x402-hono"), "X-PAYMENT").items(),
+    ],
+)
+def test_a_shop_is_examined_and_paid(
+    local: LocalServer, shop: str, header: str, tmp_path: Path
+) -> None:
+    run, seller = CliRunner().invoke, ("npm_v1/sell.mjs", NETWORKS[1])
+    if shop == "flask":
+        seller = "sell.py", NETWORKS[2]
+    wanted = (shop.removeprefix("x402-"), local.facilitator_url, local.wallets[1].address)
+    with (
+        guide_shop(shop, local.facilitator_url, tmp_path / "shop")
+        if shop in SHOPS
+        else programs.serving(seller[0], programs.sale(*wanted, seller[1]))
+    ) as url:
+        page = f"{url}/weather"
+        looked = run(app, ["doctor", page, "--json"])
+        assert looked.exit_code == 0, looked.stdout
+        told = json.loads(looked.stdout)
+        assert [each for each in told["findings"] if each["stops"]] == []
+        assert told["payers"][3]["can_pay"]
+        paid = run(app, ["pay", page])
+        assert paid.exit_code == 0, paid.stderr
+        assert json.loads(paid.stdout) == {"weather": "sunny"}
+        assert f"3. Paid: GET /weather, {header}: ok" in paid.stderr
+        assert "   transaction    0x" in paid.stderr
+        for name in MISTAKES:
+            wrong = run(app, ["pay", page, "--wrong", name])
+            assert wrong.exit_code == 0, (name, wrong.stdout, wrong.stderr)
+            assert wrong.stdout.startswith("Refused, as it should be.\n")

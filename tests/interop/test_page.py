@@ -7,11 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.evm import find
 from tests.interop import programs
+from tests.interop.conftest import base_sepolia
 from tests.interop.table import THOROUGH, shows
-from tests.serve.driver import ORDER, PRICE, QUOTE, Server, started
-from x402sim.chain.node.anvil import VARIABLE
+from tests.serve.driver import ORDER, PRICE, QUOTE, Server
 from x402sim.protocol.crypto import checksum
 
 PAGE = "http://localhost:3000"
@@ -21,10 +20,8 @@ ORIGINS = ("--allow-origin", PAGE, "--rpc-origin", "chrome-extension://*")
 
 
 @pytest.fixture(params=["ledger", "anvil"])
-def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    if request.param == "anvil":
-        monkeypatch.setenv(VARIABLE, str(find.anvil()))
-    with started("--network", "base-sepolia", "--chain", request.param, *ORIGINS) as running:
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with base_sepolia(request.param, *ORIGINS) as running:
         yield running
 
 

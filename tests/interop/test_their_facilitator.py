@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.interop import onchain, programs
+from tests.interop.programs import NETWORKS
 from tests.interop.table import THOROUGH, shows
 from tests.serve.driver import Server
 
 pytestmark = THOROUGH
-NETWORKS = {1: "base-sepolia", 2: "eip155:84532"}
 REFUSED = "invalid_exact_evm_nonce_already_used"
 """Why it does not verify a payment again that it has settled; it asks by Multicall3."""
 AMOUNT_BASE = 101

@@ -6,7 +6,7 @@ Circle's own, and the accounts are the same.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import pytest
@@ -20,21 +20,11 @@ TRANSFERS = [11, 12, 14, 15]
 """The amounts that each program moves to its shop, in order."""
 
 
-def _npm(program: str, given: dict[str, Any]) -> dict[str, Any]:
-    facts: dict[str, Any] = programs.run(f"npm_chain/{program}.mjs", given)["facts"]
-    return facts
-
-
-def _web3(given: dict[str, Any]) -> dict[str, Any]:
-    facts: dict[str, Any] = programs.run("web3_wallet.py", given)["facts"]
-    return facts
-
-
-PROGRAMS: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    "ethers-6.17.0": partial(_npm, "ethers"),
-    "viem-2.57.20": partial(_npm, "viem"),
-    "web3.py-8.0.0": _web3,
-    "cast-1.7.1": cast_wallet.use,
+PROGRAMS = {
+    "ethers-6.17.0": "npm_chain/ethers.mjs",
+    "viem-2.57.20": "npm_chain/viem.mjs",
+    "web3.py-8.0.0": "web3_wallet.py",
+    "cast-1.7.1": "cast",
 }
 PACKAGES = {
     "ethers-6.17.0": "npm ethers",
@@ -58,23 +48,19 @@ def anvil() -> Iterator[Server]:
         yield server
 
 
+def use(server: Server, name: str) -> dict[str, Any]:
+    """Return what a program finds; two of the accounts are its own."""
+    number = 2 * list(PROGRAMS).index(name) + 1
+    given, program = onchain.told(server, number, number + 1), PROGRAMS[name]
+    facts: dict[str, Any]
+    facts = cast_wallet.use(given) if program == "cast" else programs.run(program, given)
+    return facts
+
+
 @pytest.fixture(scope="module")
 def found(ledger: Server) -> Callable[[str], dict[str, Any]]:
     """What each program finds on the ledger; it is run when it is asked for first."""
-    seen: dict[str, dict[str, Any]] = {}
-
-    def look(name: str) -> dict[str, Any]:
-        if name not in seen:
-            seen[name] = PROGRAMS[name](given(ledger, name))
-        return seen[name]
-
-    return look
-
-
-def given(server: Server, name: str) -> dict[str, Any]:
-    """Return what a program gets; two of the accounts are its own."""
-    number = 2 * list(PROGRAMS).index(name) + 1
-    return onchain.told(server, number, number + 1)
+    return cache(partial(use, ledger))
 
 
 @shows("wallet", PACKAGES, "JSON-RPC", "ledger")
@@ -104,7 +90,7 @@ def test_a_wallet_does_everything_on_the_ledger(
 def test_a_wallet_finds_the_same_on_anvil(
     found: Callable[[str], dict[str, Any]], anvil: Server, name: str
 ) -> None:
-    assert found(name) == PROGRAMS[name](given(anvil, name))
+    assert found(name) == use(anvil, name)
 
 
 MULTICALL3 = "0xca11bde05977b3631167028862be2a173976ca11"
@@ -113,7 +99,8 @@ MULTICALL3 = "0xca11bde05977b3631167028862be2a173976ca11"
 @shows("wallet of a page, default client", "npm @wagmi/core", "JSON-RPC, Multicall3", "{chain}")
 @pytest.mark.parametrize("chain", ["ledger", "anvil"])
 def test_wagmi_batches_its_reads_and_pays(chain: str, request: pytest.FixtureRequest) -> None:
-    facts = _npm("wagmi", onchain.told(request.getfixturevalue(chain), 9, 0))
+    given = onchain.told(request.getfixturevalue(chain), 9, 0)
+    facts = programs.run("npm_chain/wagmi.mjs", given)
     assert facts["read"] == ["USDC", "2", "0", "0"]
     assert facts["batched"] == [MULTICALL3]
     assert facts["transfer"] == {"status": "success", "gas": "62135", "logs": 1}

@@ -8,7 +8,7 @@ from tests.mutants import matrix
 from tests.mutants.honest import HONEST
 from tests.mutants.jury import complaint, judge_all, others, sum_up
 from tests.mutants.rows import MUTANTS
-from tests.verdicts import Command, Verdict, run
+from tests.verdicts import Verdict, main
 
 
 def _line(verdict: Verdict) -> str:
@@ -21,14 +21,12 @@ def _line(verdict: Verdict) -> str:
 
 
 if __name__ == "__main__":
-    run(
-        Command(
-            package="mutants",
-            names=dict.fromkeys((*MUTANTS, *HONEST), ()),
-            judge=judge_all,
-            complaint=complaint,
-            line=_line,
-            score=sum_up,
-            write=matrix.write,
-        )
+    main(
+        "mutants",
+        dict.fromkeys((*MUTANTS, *HONEST), ()),
+        judge=judge_all,
+        complaint=complaint,
+        line=_line,
+        score=sum_up,
+        write=matrix.write,
     )

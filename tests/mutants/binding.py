@@ -5,13 +5,12 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-from tests.mutants.change import Change, Service, leave_out, on_service, settlement_rule
-from tests.mutants.middleware import Answer, Request, Serve, middleware, paths
-from tests.mutants.mutant import Kind
+from tests.mutants.change import Change, Service, freshness, leave_out, on_service, settlement_rule
+from tests.mutants.middleware import Answer, Request, Serve, paths
+from tests.mutants.mutant import Kind, at
 from tests.mutants.paying import AGENTS, PAY, QUOTE, SESSIONS, OtherIds, with_id
 from tests.mutants.wrapper import Wrapper, collaborator
 from x402sim.protocol.rules import Presented
-from x402sim.world.assembly.recipe import Recipe
 
 binding = Kind("binding")
 
@@ -23,41 +22,24 @@ def amounts(fit: Callable[[int, int], bool]) -> Change:
     ))  # fmt: skip
 
 
-def for_a_minute(service: Service) -> Service:
-    """Let requirements that say 300 seconds end 240 seconds early."""
-    rules = tuple(
-        replace(rule, holds=lambda case: case.now_s <= case.expires_s - 240)
-        for rule in service.freshness_rules
-    )
-    return replace(service, freshness_rules=rules)
+def is_fresh_as_said(case: Presented) -> bool:
+    """Tell whether the timeout that is sent back has not passed."""
+    more_s = case.requirements.max_timeout_seconds - case.issued.max_timeout_seconds
+    return case.now_s <= case.expires_s + more_s
 
 
-def for_as_long_as_is_said(service: Service) -> Service:
-    """Let requirements end when the timeout that is sent back has passed."""
-
-    def holds(case: Presented) -> bool:
-        more_s = case.requirements.max_timeout_seconds - case.issued.max_timeout_seconds
-        return case.now_s <= case.expires_s + more_s
-
-    rules = tuple(replace(rule, holds=holds) for rule in service.freshness_rules)
-    return replace(service, freshness_rules=rules)
-
-
-def opens_what_came_back(recipe: Recipe) -> Recipe:
+async def opens_what_came_back(
+    opens: dict[str, str], _: Service, request: Request, serve: Serve
+) -> Answer:
     """Let a payment open the resource of the requirements that were sent with it, and no other."""
-    opens: dict[str, str] = {}
-
-    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
-        payment_id = request.headers.get("x-payment-id", "")
-        if opens.get(payment_id, request.path) != request.path:
-            return await serve(request.having(x_payment_id=None))
-        reply = await serve(request)
-        body: Any = request.json
-        if request.path == PAY and reply.status == 200:
-            opens[body["paymentId"]] = body["paymentRequirements"]["resource"]
-        return reply
-
-    return middleware(handler)(recipe)
+    payment_id = request.headers.get("x-payment-id", "")
+    if opens.get(payment_id, request.path) != request.path:
+        return await serve(request.having(x_payment_id=None))
+    reply = await serve(request)
+    body: Any = request.json
+    if request.path == PAY and reply.status == 200:
+        opens[body["paymentId"]] = body["paymentRequirements"]["resource"]
+    return reply
 
 
 class AnyResource(Wrapper):
@@ -84,7 +66,7 @@ binding("requirements-live-for-ever", "2.1/validity",
     leave_out("freshness", "2.1/validity"))  # fmt: skip
 binding("requirements-end-early", "2.1/validity",
     "Requirements that say 300 seconds can be paid for one minute.",
-    on_service(for_a_minute))  # fmt: skip
+    freshness(lambda case: case.now_s <= case.expires_s - 240))  # fmt: skip
 binding("less-is-enough", "2.1/amount",
     "Requirements with a smaller amount than was issued are taken.",
     amounts(lambda sent, issued: sent <= issued))  # fmt: skip
@@ -97,53 +79,45 @@ binding("payee-by-its-beginning", "2.1/pay-to", "Only the first letters of payTo
     settlement_rule("2.1/pay-to", lambda case:
         case.requirements.pay_to.lower()[:10] == case.issued.pay_to.lower()[:10]))  # fmt: skip
 binding("resource-is-believed", "2.1/resource", "A payment opens the resource that is sent back.",
-    leave_out("settlement", "2.1/resource"), opens_what_came_back)  # fmt: skip
+    leave_out("settlement", "2.1/resource"), at("/", dict)(opens_what_came_back))  # fmt: skip
 binding("timeout-is-believed", "2.1/timeout",
     "Requirements can be paid as long as the timeout that is sent back.",
-    leave_out("settlement", "2.1/timeout"), on_service(for_as_long_as_is_said))  # fmt: skip
+    leave_out("settlement", "2.1/timeout"), freshness(is_fresh_as_said))  # fmt: skip
 binding("requirements-are-believed", "2.1/amount 2.1/pay-to",
     "What the payer sends back is taken for what was issued.",
     on_service(lambda service: replace(service, settlement_rules=())))  # fmt: skip
 
 
-@binding.defect("invented-ids-settle", "2.2/payment-id")
-def unknown_ids_settle(recipe: Recipe) -> Recipe:
+@binding.defect("invented-ids-settle", "2.2/payment-id", at("/", OtherIds))
+async def unknown_ids_settle(
+    other: OtherIds, service: Service, request: Request, serve: Serve
+) -> Answer:
     """A payment id that was never issued settles like any other."""
-    other = OtherIds()
-
-    async def handler(service: Service, request: Request, serve: Serve) -> Answer:
-        payment_id = request.field("paymentId")
-        is_payable = request.path == PAY and request.field("paymentHeader")
-        if is_payable and payment_id.startswith("pay_") and not service.issuer.read(payment_id):
-            return await other.settled_anew(request, serve)
-        return await serve(other.of(request))
-
-    return middleware(handler)(recipe)
+    payment_id = request.field("paymentId")
+    is_payable = request.path == PAY and request.field("paymentHeader")
+    if is_payable and payment_id.startswith("pay_") and not service.issuer.read(payment_id):
+        return await other.settled_anew(request, serve)
+    return await serve(other.of(request))
 
 
-@binding.defect("altered-ids-settle", "2.2/payment-id")
-def altered_ids_settle(recipe: Recipe) -> Recipe:
+@binding.defect("altered-ids-settle", "2.2/payment-id", at("/", OtherIds, list))
+async def altered_ids_settle(
+    other: OtherIds, issued: list[str], _: Service, request: Request, serve: Serve
+) -> Answer:
     """The seal of a payment id is not compared, so an altered one settles."""
-    other, issued = OtherIds(), list[str]()
-
-    def original(payment_id: str) -> str:
-        return next((each for each in issued if is_alike(each, payment_id)), payment_id)
-
-    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
-        payment_id = request.field("paymentId")
-        if request.path != PAY or original(payment_id) == payment_id:
-            reply = await serve(other.of(request))
-            if reply.status == 402:
-                issued.append(reply.json.get("paymentId", ""))
-            return reply
-        body: Any = request.json
-        reply = await serve(request.sending({**body, "paymentId": original(payment_id)}))
-        if reply.status != 200:
-            return reply
-        other.add(payment_id, original(payment_id))
-        return with_id(reply, payment_id)
-
-    return middleware(handler)(recipe)
+    payment_id = request.field("paymentId")
+    original = next((each for each in issued if is_alike(each, payment_id)), payment_id)
+    if request.path != PAY or original == payment_id:
+        reply = await serve(other.of(request))
+        if reply.status == 402:
+            issued.append(reply.json.get("paymentId", ""))
+        return reply
+    body: Any = request.json
+    reply = await serve(request.sending({**body, "paymentId": original}))
+    if reply.status != 200:
+        return reply
+    other[payment_id] = original
+    return with_id(reply, payment_id)
 
 
 binding("cache-forgets-the-resource", "5/resource-binding",

@@ -63,6 +63,16 @@ def settlement_rule(clause: str, holds: Callable[[Presented], bool]) -> Change:
     return on_service(change)
 
 
+def freshness(holds: Callable[[Presented], bool]) -> Change:
+    """Let requirements be paid as long as this holds."""
+    return on_service(
+        lambda service: replace(
+            service,
+            freshness_rules=tuple(replace(rule, holds=holds) for rule in service.freshness_rules),
+        )
+    )
+
+
 def on_setup(change: Callable[[Setup], Setup]) -> Change:
     """Change the service's setup once more, after the changes before."""
 

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.mutants.budgets import Budgets, is_session, sessions
-from tests.mutants.change import Service, all_of
+from tests.mutants.change import Service
 from tests.mutants.middleware import Answer, Request, Serve, answer, free, middleware, unlocked
-from tests.mutants.mutant import Kind
+from tests.mutants.mutant import Kind, at
 from tests.mutants.paying import (
     ALREADY_SETTLED,
     NONCE_USED,
@@ -60,61 +60,58 @@ async def compared_too_early(service: Service, request: Request, serve: Serve) -
 # --- the defects ---
 
 
-@concurrency.defect("one-id-settled-side-by-side", "7/payment-already-settled")
-def ids_side_by_side(recipe: Recipe) -> Recipe:
+@concurrency.defect(
+    "one-id-settled-side-by-side", "7/payment-already-settled", at(PAY, AtWork, OtherIds)
+)
+async def ids_side_by_side(
+    at_work: AtWork, ids: OtherIds, _: Service, request: Request, serve: Serve
+) -> Answer:
     """Two authorizations for one payment id, sent at once, are both settled."""
-    at_work, ids = AtWork(), OtherIds()
-
-    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
-        with at_work.on(request.field("paymentId")) as is_second:
-            reply = await serve(request)
-            if is_second and reply.error == ALREADY_SETTLED:
-                return await ids.settled_anew(request, serve)
-            return reply
-
-    return middleware(handler, PAY)(recipe)
+    with at_work.on(request.field("paymentId")) as is_second:
+        reply = await serve(request)
+        if is_second and reply.error == ALREADY_SETTLED:
+            return await ids.settled_anew(request, serve)
+        return reply
 
 
-@concurrency.defect("one-authorization-side-by-side", "5/nonce-once")
-def authorizations_side_by_side(recipe: Recipe) -> Recipe:
+@concurrency.defect(
+    "one-authorization-side-by-side", "5/nonce-once", at("/", AtWork, OtherIds, dict)
+)
+async def authorizations_side_by_side(
+    at_work: AtWork, ids: OtherIds, receipts: dict[str, Answer],
+    service: Service, request: Request, serve: Serve,
+) -> Answer:  # fmt: skip
     """An authorization sent at once for two payment ids pays for both."""
-    at_work, ids = AtWork(), OtherIds()
-    receipts: dict[str, Answer] = {}
-
-    async def handler(service: Service, request: Request, serve: Serve) -> Answer:
-        auth = authorization(request.field("paymentHeader"))
-        if request.path != PAY or auth is None:
-            return await serve(ids.of(request))
-        key = auth.from_.hex() + auth.nonce.hex()
-        with at_work.on(key) as is_second:
-            reply = await serve(request)
-            if reply.status == 200:
-                receipts[key] = reply
-            await service.clock.sleep(PAUSE_S)
-            if is_second and reply.error == NONCE_USED and key in receipts:
-                ids.add(request.field("paymentId"), receipts[key].json["paymentId"])
-                return with_id(receipts[key], request.field("paymentId"))
-            return reply
-
-    return middleware(handler)(recipe)
+    auth = authorization(request.field("paymentHeader"))
+    if request.path != PAY or auth is None:
+        return await serve(ids.of(request))
+    key = auth.from_.hex() + auth.nonce.hex()
+    with at_work.on(key) as is_second:
+        reply = await serve(request)
+        if reply.status == 200:
+            receipts[key] = reply
+        await service.clock.sleep(PAUSE_S)
+        if is_second and reply.error == NONCE_USED and key in receipts:
+            ids[request.field("paymentId")] = receipts[key].json["paymentId"]
+            return with_id(receipts[key], request.field("paymentId"))
+        return reply
 
 
-@concurrency.defect("debits-overwrite-each-other", "5/session-debit")
-def debits_overwrite(recipe: Recipe) -> Recipe:
-    """Released is read, raised and written back: of requests sent at once one is debited."""
-    at_work = AtWork()
-
-    async def handler(service: Service, request: Request, serve: Serve) -> Answer:
-        session_id = request.headers.get("x-session-id", "")
-        if service.store.sessions.get(session_id) is None:
-            return await serve(request)
-        with at_work.on(session_id) as is_second:
-            await service.clock.sleep(PAUSE_S)
-            return await serve(free(request) if is_second else request)
-
-    return all_of(unlocked, middleware(handler, QUOTE))(recipe)
+async def debits_overwrite(
+    at_work: AtWork, service: Service, request: Request, serve: Serve
+) -> Answer:
+    """Debit one of the requests sent at once."""
+    session_id = request.headers.get("x-session-id", "")
+    if service.store.sessions.get(session_id) is None:
+        return await serve(request)
+    with at_work.on(session_id) as is_second:
+        await service.clock.sleep(PAUSE_S)
+        return await serve(free(request) if is_second else request)
 
 
+concurrency("debits-overwrite-each-other", "5/session-debit",
+    "Released is read, raised and written back: of requests sent at once one is debited.",
+    unlocked, at(QUOTE, AtWork)(debits_overwrite))  # fmt: skip
 concurrency("budget-asked-too-early", "5/session-debit",
     "The budget is compared first and debited later: requests sent at once overdraw it.", unlocked,
     middleware(compared_too_early, QUOTE))  # fmt: skip
@@ -138,19 +135,14 @@ def sessions_side_by_side(recipe: Recipe) -> Recipe:
     return sessions(claimed)(recipe)
 
 
-@concurrency.defect("receipts-are-mixed-up", "4.1/receipt")
-def mixed_up(recipe: Recipe) -> Recipe:
+@concurrency.defect("receipts-are-mixed-up", "4.1/receipt", at(PAY, lambda: [""]))
+async def mixed_up(last: list[str], service: Service, request: Request, serve: Serve) -> Answer:
     """The payment at work is a global variable: of payments sent at once, one gets the
     receipt of another."""
-    last = [""]
-
-    async def handler(service: Service, request: Request, serve: Serve) -> Answer:
-        last[0] = request.field("paymentId")
-        reply = await serve(request)
-        stored = service.store.payments.get(last[0])
-        if reply.status != 200 or stored is None:
-            return reply
-        shown = {"paymentId": last[0], "txHash": str(stored.record.tx_hash)}
-        return answer(200, {**reply.json, **shown})
-
-    return middleware(handler, PAY)(recipe)
+    last[0] = request.field("paymentId")
+    reply = await serve(request)
+    stored = service.store.payments.get(last[0])
+    if reply.status != 200 or stored is None:
+        return reply
+    shown = {"paymentId": last[0], "txHash": str(stored.record.tx_hash)}
+    return answer(200, {**reply.json, **shown})

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from tests.mutants.change import leave_out, on_facilitator
 from tests.mutants.mutant import Kind
-from tests.mutants.wrapper import Wrapper, altered, collaborator
+from tests.mutants.wrapper import altered, overriding
 from x402sim.chain.base import Call, Chain
 from x402sim.facilitator.engine import Facilitator
 from x402sim.protocol.crypto import Address
@@ -40,13 +40,11 @@ def sent_by_the_payer(honest: Facilitator) -> Facilitator:
     return replace(honest, chain=cast(Chain, SentByThePayer(honest.chain)))
 
 
-class CanceledIsUnused(Wrapper):
-    """A node that says of a nonce that was cancelled that it is unused."""
-
-    async def nonce_state(self, *of: Any) -> Any:
-        state = await self.inner.nonce_state(*of)
-        is_canceled = state.use is not None and state.use.canceled
-        return altered(state, is_used=False, use=None) if is_canceled else state
+async def canceled_is_unused(it: Any, *of: Any) -> Any:
+    """Say of a nonce that was cancelled that it is unused."""
+    state = await it.inner.nonce_state(*of)
+    is_canceled = state.use is not None and state.use.canceled
+    return altered(state, is_used=False, use=None) if is_canceled else state
 
 
 # --- the defects ---
@@ -72,4 +70,4 @@ facilitator("window-has-no-end", "5/window 7/authorization-expired",
     leave_out("transfer", "5/window-closes"))  # fmt: skip
 facilitator("nonce-is-good-for-ever", "5/nonce-once 7/nonce-already-used",
     "A nonce that was cancelled is used all the same.", leave_out("transfer", "5/nonce-once"),
-    collaborator(rpc=CanceledIsUnused))  # fmt: skip
+    overriding("rpc", nonce_state=canceled_is_unused))  # fmt: skip

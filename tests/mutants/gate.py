@@ -7,7 +7,7 @@ from tests.mutants.change import Change, Service, all_of, setting
 from tests.mutants.middleware import Answer, Request, Serve, answer, let_in, middleware, requests
 from tests.mutants.mutant import Kind, at, into
 from tests.mutants.paying import QUOTE
-from tests.mutants.wrapper import Wrapper, collaborator, overriding
+from tests.mutants.wrapper import overriding
 from x402sim.service.entitlements import Entitlement
 from x402sim.world.assembly.recipe import Recipe
 
@@ -125,11 +125,8 @@ def good_once(recipe: Recipe) -> Recipe:
     """A payment opens its resource once."""
     used: set[str] = set()
 
-    class Unused(Wrapper):
-        """A cache, or a store, that grants for what was not served yet."""
-
-        def grants(self, payment_id: str, *of: Any) -> bool:
-            return payment_id not in used and bool(self.inner.grants(payment_id, *of))
+    def grants(it: Any, payment_id: str, *of: Any) -> bool:
+        return payment_id not in used and bool(it.inner.grants(payment_id, *of))
 
     async def handler(_: Service, request: Request, serve: Serve) -> Answer:
         reply = await serve(request)
@@ -137,5 +134,5 @@ def good_once(recipe: Recipe) -> Recipe:
             used.add(request.headers.get("x-payment-id", ""))
         return reply
 
-    unused = collaborator(entitlements=Unused, payments=Unused)
-    return all_of(unused, middleware(handler, QUOTE))(recipe)
+    unused = [overriding(each, grants=grants) for each in ("entitlements", "payments")]
+    return all_of(*unused, middleware(handler, QUOTE))(recipe)

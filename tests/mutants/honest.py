@@ -19,7 +19,7 @@ from tests.mutants.middleware import Answer, Request, Serve, answers, middleware
 from tests.mutants.paying import PAY
 from tests.mutants.reconciliation import ForgetsRefusals
 from tests.mutants.required import ids, requirements
-from tests.mutants.wrapper import Wrapper, collaborator, overriding
+from tests.mutants.wrapper import collaborator, overriding
 from x402sim import TESTNET, Settings
 from x402sim.protocol.refusals import Refusal
 from x402sim.service.upstream.rpc import NonceState
@@ -126,25 +126,22 @@ def asked_afterwards(recipe: Recipe) -> Recipe:
 
     So one that others have submitted is served.
     """
-    claimed: set[bytes] = set()  # it outlives a crash, as a database does
+    claimed: set[tuple[bytes, bytes]] = set()  # it outlives a crash, as a database does
 
-    class Claims(Wrapper):
-        """A store that tells which nonces are claimed."""
+    def insert_pending(it: Any, claim: Any) -> Any:
+        """Note which nonce a service claims."""
+        if claim.authorization is not None:
+            claimed.add((it.service.setup.secret, claim.authorization.nonce))
+        return it.inner.insert_pending(claim)
 
-        def insert_pending(self, claim: Any) -> Any:
-            if claim.authorization is not None:
-                claimed.add(claim.authorization.nonce)
-            return self.inner.insert_pending(claim)
+    async def nonce_state(it: Any, authorizer: Any, nonce: bytes) -> Any:
+        """Ask about no other nonce, but about refunds."""
+        if (it.service.setup.secret, nonce) in claimed or authorizer == it.service.setup.wallet:
+            return await it.inner.nonce_state(authorizer, nonce)
+        return NonceState(height=0, head_s=0, is_used=False, use=None)
 
-    class AskedLater(Wrapper):
-        """A node that is not asked about other nonces, but about refunds."""
-
-        async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
-            if nonce in claimed or authorizer == self.service.setup.wallet:
-                return await self.inner.nonce_state(authorizer, nonce)
-            return NonceState(height=0, head_s=0, is_used=False, use=None)
-
-    return collaborator(payments=Claims, rpc=AskedLater)(recipe)
+    claims = overriding("payments", insert_pending=insert_pending)
+    return overriding("rpc", nonce_state=nonce_state)(claims(recipe))
 
 
 def every_refusal_is_final(it: Any) -> None:

@@ -9,7 +9,7 @@ from tests.mutants.middleware import answers
 from tests.mutants.mutant import Kind, into
 from tests.mutants.reconciliation import FAR_S
 from tests.mutants.settlement import RECORD
-from tests.mutants.wrapper import Wrapper, altered, collaborator, overriding
+from tests.mutants.wrapper import Wrapper, altered, overriding
 from x402sim.protocol.crypto import parse_address
 from x402sim.service.policies.reputation import Reputation
 from x402sim.service.upstream.calls import Unavailable
@@ -21,7 +21,7 @@ EVERY = 10**6
 """More records than there are."""
 
 
-def as_recorded(service: Service, tx_hash: str, block_number: int) -> OnChain | None:
+async def as_recorded(service: Service, tx_hash: str, block_number: int) -> OnChain | None:
     """Return the transaction that a record needs to be complete, in any block."""
     payment_id = service.store.payments.paid_by(tx_hash)
     stored = service.store.payments.get(payment_id) if payment_id else None
@@ -33,26 +33,25 @@ def as_recorded(service: Service, tx_hash: str, block_number: int) -> OnChain | 
     return OnChain(block_number=block_number, succeeded=True, transfers=(moved,), used=(used,))
 
 
-class NeverAsks(Wrapper):
-    """Finds every payment in block 1, without asking."""
-
-    async def transaction(self, tx_hash: str) -> OnChain | None:
-        return as_recorded(self.service, tx_hash, 1)
-
-
-class UnknownIsIn(Wrapper):
-    """Finds a payment that the explorer does not know yet in block 0."""
-
-    async def transaction(self, tx_hash: str) -> OnChain | None:
-        found: OnChain | None = await self.inner.transaction(tx_hash)
-        return found or as_recorded(self.service, tx_hash, 0)
+async def unknown_is_in(it: Any, tx_hash: str) -> OnChain | None:
+    """Find a payment that the explorer does not know yet in block 0."""
+    found: OnChain | None = await it.inner.transaction(tx_hash)
+    return found or await as_recorded(it.service, tx_hash, 0)
 
 
-class LooksOnce(Wrapper):
-    """A store in which every block is deep, so that nothing is looked at again."""
+class Settled(Wrapper):
+    """A store that remembers what was settled, the newest first."""
 
-    def shallow(self, _: int) -> list[Any]:
-        return []
+    settled: tuple[int, ...] = ()
+
+    def mark_settled(self, attempt: int, *of: Any) -> bool:
+        is_settled: bool = self.inner.mark_settled(attempt, *of)
+        self.settled = (attempt, *self.settled) if is_settled else self.settled
+        return is_settled
+
+
+looks_once = overriding("payments", shallow=lambda it, _: [])
+"""A store in which every block is deep, so that nothing is looked at again."""
 
 
 # --- the defects ---
@@ -72,42 +71,26 @@ indexer("batch-of-a-thousand", "8/indexer-batch", "A run takes a thousand record
 
 
 @indexer.defect("asks-again", "8/indexer-query", into("payments"))
-class AsksAgain(Wrapper):
+class AsksAgain(Settled):
     """The newest record is asked for again, though it has a block."""
-
-    newest: int | None = None
-
-    def mark_settled(self, attempt: int, *of: Any) -> bool:
-        is_settled: bool = self.inner.mark_settled(attempt, *of)
-        if is_settled:
-            self.newest = attempt
-        return is_settled
 
     def unindexed(self, limit: int) -> list[Any]:
         batch = list(self.inner.unindexed(limit))
-        if self.newest in (None, *(stored.attempt for stored in batch)):
-            return batch
-        return [self.inner.attempt(self.newest), *batch][:limit]
+        newest = {*self.settled[:1]} - {stored.attempt for stored in batch}
+        return [*map(self.inner.attempt, newest), *batch][:limit]
 
 
 @indexer.defect("asks-for-all-again", "8/indexer-query", into("payments"))
-class AsksForAllAgain(Wrapper):
+class AsksForAllAgain(Settled):
     """Every run takes the newest records, although they have a block."""
-
-    settled: tuple[int, ...] = ()
-
-    def mark_settled(self, attempt: int, *of: Any) -> bool:
-        is_settled: bool = self.inner.mark_settled(attempt, *of)
-        if is_settled:
-            self.settled = (attempt, *self.settled)
-        return is_settled
 
     def unindexed(self, limit: int) -> list[Any]:
         return [self.inner.attempt(attempt) for attempt in self.settled[:limit]]
 
 
 indexer("never-asks", "8/indexer-query", "The explorer is not asked: every record is in block 1.",
-    collaborator(explorer=NeverAsks, payments=LooksOnce))  # fmt: skip
+    overriding("explorer", transaction=lambda it, tx_hash: as_recorded(it.service, tx_hash, 1)),
+    looks_once)  # fmt: skip
 
 
 @indexer.defect("next-block", "2.4/block-null", into("payments"))
@@ -120,7 +103,7 @@ class NextBlock(Wrapper):
 
 indexer("unknown-is-block-zero", "8/indexer-query",
     "A transaction that the explorer does not know yet is stored in block 0.",
-    collaborator(explorer=UnknownIsIn, payments=LooksOnce))  # fmt: skip
+    overriding("explorer", transaction=unknown_is_in), looks_once)  # fmt: skip
 
 
 @indexer.defect("unknown-is-failed", "8/indexer-query")
@@ -128,25 +111,22 @@ def unknown_has_failed(recipe: Recipe) -> Recipe:
     """A payment that the explorer does not know yet has failed: who has paid is kept out."""
     unknown: set[str] = set()
 
-    class HasFailed(Wrapper):
-        """Finds such a transaction in block 0, where it did nothing."""
+    async def transaction(it: Any, tx_hash: str) -> OnChain:
+        """Find such a transaction in block 0, where it did nothing."""
+        found = await it.inner.transaction(tx_hash)
+        if found is None:
+            unknown.add(tx_hash)
+        return found or OnChain(block_number=0, succeeded=False)
 
-        async def transaction(self, tx_hash: str) -> OnChain:
-            found = await self.inner.transaction(tx_hash)
-            if found is None:
-                unknown.add(tx_hash)
-            return found or OnChain(block_number=0, succeeded=False)
+    async def nonce_state(it: Any, *of: Any) -> Any:
+        """Say of a nonce that was used in one of them that its time is over, unused."""
+        state = await it.inner.nonce_state(*of)
+        if state.use is None or state.use.tx_hash not in unknown:
+            return state
+        return altered(state, is_used=False, use=None, head_s=FAR_S)
 
-    class IsOver(Wrapper):
-        """Says of a nonce that was used in one of them that its time is over, unused."""
-
-        async def nonce_state(self, *of: Any) -> Any:
-            state = await self.inner.nonce_state(*of)
-            if state.use is None or state.use.tx_hash not in unknown:
-                return state
-            return altered(state, is_used=False, use=None, head_s=FAR_S)
-
-    return collaborator(explorer=HasFailed, rpc=IsOver)(recipe)
+    unread = overriding("explorer", transaction=transaction)
+    return overriding("rpc", nonce_state=nonce_state)(unread(recipe))
 
 
 @indexer.defect("one-failure-ends-the-run", "8/indexer-query", into("explorer.transaction"))

@@ -9,48 +9,35 @@ from contextlib import contextmanager
 from functools import cache
 from multiprocessing import get_context
 
-from tests.mutants.honest import HONEST, own_target
+from tests.mutants.honest import HONEST, Honest
 from tests.mutants.mutant import FEW, Mutant
 from tests.mutants.rows import MUTANTS
 from tests.verdicts import Verdict
-from x402sim import TESTNET
 from x402sim.clock import stopwatch
-from x402sim.report.results import Result
 from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
-from x402sim.world.assembly.recipe import Recipe
 
 CHECKS = cache(all_checks)
 
 
-def judge_one(name: str) -> Verdict:
-    """Run the whole suite against one mutant, or one honest service."""
-    return judge_by(name, CHECKS())
-
-
-def judge_by(name: str, checks: list[Check]) -> Verdict:
-    """Run some checks against one mutant, or one honest service."""
-    elapsed = stopwatch()
+def judge_one(name: str, checks: list[Check] | None = None) -> Verdict:
+    """Run the whole suite, or some checks, against one mutant or one honest service."""
+    elapsed, given = stopwatch(), HONEST.get(name, Honest(name=name, own_target=True))
     results, crash = [], ""
+    recipe = MUTANTS[name].recipe(given.recipe) if name in MUTANTS else given.recipe
     try:
-        with _quiet():
-            results = _run(name, checks)
+        with quiet():
+            results = judge(
+                recipe, target=given.target, checks=checks or CHECKS(), latency=given.latency
+            )
     except Exception:  # noqa: BLE001 - it is reported with the verdict
         crash = traceback.format_exc()
     return Verdict(name, {each.id: each for each in results}, elapsed(), crash)
 
 
-def _run(name: str, checks: list[Check]) -> list[Result]:
-    if name in MUTANTS:
-        recipe = MUTANTS[name].recipe(Recipe(network=TESTNET, seed=1))
-        return judge(recipe, target=own_target(), checks=checks)
-    honest = HONEST[name]
-    return judge(honest.recipe, target=honest.target, checks=checks, latency=honest.latency)
-
-
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Judge without log lines: what a defective service logs is no news."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)

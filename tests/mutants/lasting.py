@@ -1,17 +1,23 @@
-"""Defects that only time, a restart or another payment of the same payer shows."""
+"""Defects that one fixed order, one session, and a service that never restarts do not show.
+
+Time shows them, a restart, or another payment of the same payer.
+"""
 
 from typing import Any
 
 from tests.mutants.change import Change, Service, all_of
+from tests.mutants.content import content
 from tests.mutants.gate import gate
+from tests.mutants.indexer import indexer
 from tests.mutants.middleware import Answer, Request, Serve, answer, middleware
-from tests.mutants.mutant import into
+from tests.mutants.mutant import at, into
 from tests.mutants.paying import PAY, QUOTE, SESSIONS
 from tests.mutants.required import required, requirements
 from tests.mutants.session import session
-from tests.mutants.wrapper import Wrapper, collaborator
+from tests.mutants.wrapper import Wrapper, collaborator, overriding
 from x402sim.world.assembly.recipe import Recipe
 
+LARGE_USD = 100_000
 FORGETS_MS = 100_000
 """After this, a forgetful service knows nothing of a payment."""
 
@@ -48,10 +54,11 @@ def deposit_shows(**fields: str) -> Change:
 
 
 class SessionsInMemory(Wrapper):
-    """A store whose sessions are gone when the service has restarted."""
+    """A store that knows the sessions only that were paid since it was opened."""
 
-    begun_ms = -1
-    """When the service was restarted last."""
+    def __init__(self, inner: Any, service: Service) -> None:
+        super().__init__(inner, service)
+        self._begun_ms = service.clock.now_ms()
 
     def can_pay(self, session_id: str, *of: Any) -> bool:
         return self._is_known(session_id) and bool(self.inner.can_pay(session_id, *of))
@@ -61,10 +68,42 @@ class SessionsInMemory(Wrapper):
 
     def _is_known(self, session_id: str) -> bool:
         found = self.inner.get(session_id)
-        if found is None:
-            return False
-        deposit = self.service.store.payments.get(found.payment_id)
-        return deposit is not None and bool(deposit.record.timestamp > self.begun_ms)
+        deposit = found and self.service.store.payments.get(found.payment_id)
+        return bool(deposit and deposit.record.timestamp > self._begun_ms)
+
+
+class ForgetsTheEarlier(Wrapper):
+    """A store whose indexer sees only what was paid since it was opened."""
+
+    def unindexed(self, limit: int) -> Any:
+        first = self.__dict__.setdefault("first", self.service.clock.now_ms())
+        return [each for each in self.inner.unindexed(limit) if each.record.timestamp >= first]
+
+
+class GrantsWhatIsPending(Wrapper):
+    """A store whose records grant, whatever their status is."""
+
+    def grants(self, payment_id: str, resource: str) -> bool:
+        stored = self.inner.get(payment_id)
+        return stored is not None and bool(stored.record.resource_url == resource)
+
+
+def after_a_restart(**wrappers: Any) -> Change:
+    """Wrap collaborators of the service once it has restarted."""
+
+    def change(recipe: Recipe) -> Recipe:
+        starts: list[Service] = []
+
+        def made(wrapper: Any) -> Any:
+            def wrap(inner: Any, service: Service) -> Any:
+                starts.append(service)
+                return wrapper(inner, service) if len(starts) > 1 else inner
+
+            return wrap
+
+        return collaborator(**{name: made(each) for name, each in wrappers.items()})(recipe)
+
+    return change
 
 
 # --- the defects ---
@@ -106,18 +145,15 @@ def forgets(recipe: Recipe) -> Recipe:
     """Cached entitlement and record are dropped after a hundred seconds."""
     served_ms: dict[str, int] = {}
 
-    class Forgets(Wrapper):
-        """A cache, or a store, that grants for a while only."""
+    def grants(it: Any, payment_id: str, *of: Any) -> bool:
+        stored, now_ms = it.service.store.payments.get(payment_id), it.service.clock.now_ms()
+        if stored is not None:
+            served_ms.setdefault(payment_id, stored.record.timestamp)
+        age_ms = now_ms - served_ms.get(payment_id, now_ms)
+        return age_ms < FORGETS_MS and bool(it.inner.grants(payment_id, *of))
 
-        def grants(self, payment_id: str, *of: Any) -> bool:
-            stored = self.service.store.payments.get(payment_id)
-            now_ms = self.service.clock.now_ms()
-            if stored is not None:
-                served_ms.setdefault(payment_id, stored.record.timestamp)
-            age_ms = now_ms - served_ms.get(payment_id, now_ms)
-            return age_ms < FORGETS_MS and bool(self.inner.grants(payment_id, *of))
-
-    return collaborator(entitlements=Forgets, payments=Forgets)(recipe)
+    both = [overriding(each, grants=grants) for each in ("entitlements", "payments")]
+    return all_of(*both)(recipe)
 
 
 @session.defect("ids-count-up-from-1000", "kit/2.6/session-ids")
@@ -144,16 +180,88 @@ def counting(recipe: Recipe) -> Recipe:
     return all_of(middleware(rename, QUOTE), middleware(rename, SESSIONS))(recipe)
 
 
-@session.defect("sessions-in-memory", "kit/5/session-survives-restart")
-def sessions_in_memory(recipe: Recipe) -> Recipe:
-    """After a restart, no session is known."""
-    stores: list[SessionsInMemory] = []
+session("sessions-in-memory", "kit/5/session-survives-restart",
+    "After a restart, no session is known.", after_a_restart(sessions=SessionsInMemory))  # fmt: skip
 
-    def made(inner: Any, service: Service) -> SessionsInMemory:
-        store = SessionsInMemory(inner, service)
-        if stores:
-            store.begun_ms = service.clock.now_ms()
-        stores.append(store)
-        return store
 
-    return collaborator(sessions=made)(recipe)
+@content.defect("large-orders-cost-more", "4.2/price", at(QUOTE))
+async def dearer_if_large(_: Service, request: Request, serve: Serve) -> Answer:
+    """An order of more than 100,000 dollars costs twice as much."""
+    reply, order = await serve(request), request.json
+    is_large = isinstance(order, dict) and order.get("sizeUsd", 0) > LARGE_USD
+    if reply.status != 402 or not is_large:
+        return reply
+    body = reply.json
+    wanted = body["paymentRequirements"]
+    amount = str(2 * int(wanted["maxAmountRequired"]))
+    return answer(402, {**body, "paymentRequirements": {**wanted, "maxAmountRequired": amount}})
+
+
+@content.defect("no-loss-without-leverage", "4.2/quote", at(QUOTE))
+async def no_loss_without_leverage(_: Service, request: Request, serve: Serve) -> Answer:
+    """The quote of an order with leverage 1 has no liquidation price."""
+    reply, order = await serve(request), request.json
+    if reply.status != 200 or not isinstance(order, dict) or order.get("leverage") != 1:
+        return reply
+    body = reply.json
+    return answer(200, {**body, "quote": {**body["quote"], "liquidationPrice": None}})
+
+
+@content.defect("remembers-the-first-quote", "4.2/quote", at(QUOTE, dict))
+async def the_first_quote(
+    first: dict[str, Answer], _: Service, request: Request, serve: Serve
+) -> Answer:
+    """A payment id gets the quote of its first order for every other order, too."""
+    reply, payment_id = await serve(request), request.headers.get("x-payment-id", "")
+    return first.setdefault(payment_id, reply) if reply.status == 200 else reply
+
+
+@gate.defect("one-payment-a-payer", "5/stored-records", at("/", dict))
+async def one_payment_a_payer(
+    newest: dict[str, str], service: Service, request: Request, serve: Serve
+) -> Answer:
+    """A payer's second payment replaces the first, whose id grants nothing more."""
+    payment_id = request.headers.get("x-payment-id", "")
+    shown = service.store.payments.get(payment_id)
+    if request.path == QUOTE and shown and newest.get(shown.record.from_address) != payment_id:
+        return await serve(request.having(x_payment_id=None))
+    reply = await serve(request)
+    paid = service.store.payments.get(request.field("paymentId"))
+    if request.path == PAY and reply.status == 200 and paid is not None:
+        newest[paid.record.from_address] = paid.record.payment_id
+    return reply
+
+
+indexer("forgets-at-a-restart", "8/indexer-query",
+    "After a restart, the indexer asks only for what is paid from then on.",
+    after_a_restart(payments=ForgetsTheEarlier))  # fmt: skip
+
+
+@gate.defect("bound-to-the-order", "5/cache-first", at(QUOTE, dict))
+async def bound_to_the_order(
+    orders: dict[str, bytes], _: Service, request: Request, serve: Serve
+) -> Answer:
+    """A payment id is taken for the order only that it was presented with first."""
+    payment_id = request.headers.get("x-payment-id", "")
+    reply = await serve(request)
+    if reply.status != 200 or orders.setdefault(payment_id, request.body) == request.body:
+        return reply
+    return await serve(request.having(x_payment_id=None))
+
+
+gate("pending-counts-after-a-restart", "5/stored-records",
+    "After a restart, any stored payment grants access, whether it was settled or not.",
+    after_a_restart(payments=GrantsWhatIsPending),
+    broad="after the suite's restart, whatever was verified and not settled is served")  # fmt: skip
+
+
+@session.defect("debits-the-newest-session", "5/session-debit", into("sessions"))
+class DebitsTheNewest(Wrapper):
+    """Released is raised in the session that came into use last, whichever is presented."""
+
+    used: tuple[str, ...] = ()
+
+    def debit(self, session_id: str, *of: Any) -> Any:
+        if session_id not in self.used:
+            self.used = (*self.used, session_id)
+        return self.inner.debit(self.used[-1], *of)

@@ -12,8 +12,7 @@ from tests.mutants.middleware import (
     Request,
     Serve,
     answers,
-    crashes,
-    middleware,
+    instead,
     replies,
     requests,
 )
@@ -21,7 +20,6 @@ from tests.mutants.mutant import Kind, at
 from tests.mutants.paying import PAY, QUOTE, SESSIONS, OtherIds, authorization
 from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import RequestError
-from x402sim.world.assembly.recipe import Recipe
 
 malformed = Kind("input")
 BAD_REQUEST = RequestError.INVALID_BODY.text
@@ -102,18 +100,13 @@ malformed("description-must-come-back", "2.1/description",
         case.requirements.description == case.issued.description))  # fmt: skip
 
 
-@malformed.defect("id-may-be-missing", "4.1/validate")
-def no_id_needed(recipe: Recipe) -> Recipe:
+@malformed.defect("id-may-be-missing", "4.1/validate", at(PAY, OtherIds))
+async def no_id_needed(other: OtherIds, _: Service, request: Request, serve: Serve) -> Answer:
     """A payment without a payment id is settled under a new one."""
-    other = OtherIds()
-
-    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
-        body = request.json
-        if not isinstance(body, dict) or body.get("paymentId") is not None:
-            return await serve(request)
-        return await other.settled_anew(request.sending({**body, "paymentId": ""}), serve)
-
-    return middleware(handler, PAY)(recipe)
+    body = request.json
+    if not isinstance(body, dict) or body.get("paymentId") is not None:
+        return await serve(request)
+    return await other.settled_anew(request.sending({**body, "paymentId": ""}), serve)
 
 
 malformed("pay-falls-over-its-body", "kit/7/malformed-body",
@@ -123,13 +116,13 @@ malformed("trace-in-the-answer", "kit/7/malformed-body", "The reason of a 400 is
     answers(400, "/", with_trace))  # fmt: skip
 malformed("header-falls-over-its-letters", "kit/7/malformed-header",
     "A payment header that is neither hex nor base64 is an internal error.",
-    crashes(PAY, is_unreadable))  # fmt: skip
+    instead(PAY, CRASHED, is_unreadable))  # fmt: skip
 malformed("deadline-overflows", "kit/7/malformed-header",
     "A validBefore beyond 64 bits, which the token allows, is an internal error.",
-    crashes(PAY, is_late_for_64_bits))  # fmt: skip
+    instead(PAY, CRASHED, is_late_for_64_bits))  # fmt: skip
 malformed("budget-overflows", "kit/7/malformed-body",
     "A maxSpend beyond 64 bits is an internal error.",
-    crashes(SESSIONS, is_large_for_64_bits))  # fmt: skip
+    instead(SESSIONS, CRASHED, is_large_for_64_bits))  # fmt: skip
 malformed("session-falls-over-its-body", "kit/7/malformed-body",
     "A request for a session whose body is not what it should be is an internal error.",
     crashes_over_its_body(SESSIONS))  # fmt: skip
@@ -144,4 +137,4 @@ async def divided_by_leverage(_: Service, request: Request, serve: Serve) -> Ans
 
 malformed("proof-falls-over-its-letters", "kit/7/malformed-proof",
     "A payment id that is not base64 is an internal error.",
-    crashes(QUOTE, is_no_base64))  # fmt: skip
+    instead(QUOTE, CRASHED, is_no_base64))  # fmt: skip

@@ -153,21 +153,16 @@ async def _served(app: ASGIApp, scope: Scope, request: Request, receive: Receive
 
 def paths(rewrite: Callable[[str], str]) -> Change:
     """Serve other paths than were asked for."""
-
-    def around(_: Service, app: ASGIApp) -> ASGIApp:
-        async def wrapped(scope: Scope, receive: Receive, send: Send) -> None:
-            await app({**scope, "path": rewrite(scope["path"])}, receive, send)
-
-        return wrapped
-
-    return on_app(around)
+    return requests("/", lambda request: replace(request, path=rewrite(request.path)))
 
 
-def instead(path: str, given: Answer) -> Change:
-    """Give one answer to every request for this path."""
+def instead(
+    path: str, given: Answer, when: Callable[[Request], bool] = lambda request: True
+) -> Change:
+    """Give one answer to every request for this path, or to some."""
 
     async def handler(_: Service, request: Request, serve: Serve) -> Answer:
-        return given if request.path == path else await serve(request)
+        return given if request.path == path and when(request) else await serve(request)
 
     return middleware(handler, path)
 
@@ -208,15 +203,6 @@ def answers(status: int | None, path: str, change: Callable[[Any], Any]) -> Chan
 def statuses(path: str, before: int, after: int) -> Change:
     """Answer one status where another one is meant."""
     return replies(path, lambda _, it: replace(it, status=after) if it.status == before else it)
-
-
-def crashes(path: str, when: Callable[[Request], bool]) -> Change:
-    """Fail with an internal error at some requests for this path."""
-
-    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
-        return CRASHED if request.path == path and when(request) else await serve(request)
-
-    return middleware(handler, path)
 
 
 # --- a gate that stands open ---------------------------------------------------------

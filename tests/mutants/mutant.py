@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tests.mutants.change import Change, all_of
-from tests.mutants.middleware import Handler, middleware
+from tests.mutants.middleware import middleware
 from tests.mutants.wrapper import collaborator, overriding
 from x402sim.suite.check import DOCUMENT
 from x402sim.world.assembly.recipe import Recipe
@@ -88,6 +88,11 @@ def into(place: str) -> Callable[[Any], Change]:
     return lambda wrapper: collaborator(**{part: wrapper})
 
 
-def at(path: str) -> Callable[[Handler], Change]:
-    """Let a handler deal with the requests below this path."""
-    return partial(middleware, path=path)
+def at(path: str, *states: Callable[[], Any]) -> Callable[[Callable[..., Any]], Change]:
+    """Let a handler deal with the requests below this path.
+
+    It gets a new state of each kind for each world, before its other arguments.
+    """
+    return lambda handler: (
+        lambda recipe: middleware(partial(handler, *(state() for state in states)), path)(recipe)
+    )

@@ -33,15 +33,8 @@ def with_id(reply: Answer, payment_id: str) -> Answer:
     return replace(reply, body=msgspec.json.encode({**body, "paymentId": payment_id}))
 
 
-class OtherIds:
-    """Serves requests with a payment id as if they had another one."""
-
-    def __init__(self) -> None:
-        self._real: dict[str, str] = {}
-
-    def add(self, payment_id: str, real: str) -> None:
-        """Take one id for another from now on."""
-        self._real[payment_id] = real
+class OtherIds(dict[str, str]):
+    """The payment ids as which others are served."""
 
     async def settled_anew(self, request: Request, serve: Serve) -> Answer:
         """Settle a payment of a quote under a new payment id, and hide that in the answer."""
@@ -50,10 +43,10 @@ class OtherIds:
         new = unpaid.json["paymentId"]
         reply = await serve(request.sending({**body, "paymentId": new}))
         if reply.status == 200:
-            self.add(body["paymentId"], new)
+            self[body["paymentId"]] = new
         return with_id(reply, body["paymentId"]) if reply.status == 200 else reply
 
     def of(self, request: Request) -> Request:
         """Return a request as it is served."""
         payment_id = request.headers.get("x-payment-id", "")
-        return request.having(x_payment_id=self._real.get(payment_id, payment_id) or None)
+        return request.having(x_payment_id=self.get(payment_id, payment_id) or None)

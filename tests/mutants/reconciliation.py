@@ -5,12 +5,13 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from tests.mutants.change import Change
+from tests.mutants.change import Change, all_of
 from tests.mutants.mutant import Kind, into
 from tests.mutants.settlement import made_up
-from tests.mutants.wrapper import Wrapper, altered, collaborator
+from tests.mutants.wrapper import Wrapper, altered, collaborator, overriding
 from x402sim.protocol.header import PresentedPayment
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
+from x402sim.world.assembly.recipe import Recipe
 
 reconciliation = Kind("reconciliation")
 FAR_S = 2**62
@@ -31,51 +32,46 @@ def lost_is_failed(when: Callable[[OutcomeUnknown], bool]) -> Change:
     """Take some lost answers to settlements for failures; do not ask the chain, and forget them."""
     lost_nonces: set[bytes] = set()
 
-    class LostIsFailed(Wrapper):
-        """A facilitator whose lost answers are failures."""
+    async def settle(it: Any, payment: PresentedPayment, requirements: Any) -> Any:
+        try:
+            return await it.inner.settle(payment, requirements)
+        except OutcomeUnknown as lost:
+            auth = payment.authorization
+            if auth is None or auth.from_ == it.service.setup.wallet or not when(lost):
+                raise
+            lost_nonces.add(auth.nonce)
+            raise Unavailable(str(lost)) from lost
 
-        async def settle(self, payment: PresentedPayment, requirements: Any) -> Any:
-            try:
-                return await self.inner.settle(payment, requirements)
-            except OutcomeUnknown as lost:
-                auth = payment.authorization
-                if auth is None or auth.from_ == self.service.setup.wallet or not when(lost):
-                    raise
-                lost_nonces.add(auth.nonce)
-                raise Unavailable(str(lost)) from lost
+    async def nonce_state(it: Any, authorizer: Any, nonce: bytes) -> Any:
+        """Do not ask, once, about a nonce whose answer was lost."""
+        if nonce in lost_nonces:
+            lost_nonces.remove(nonce)
+            raise Unavailable("nobody asks the chain")
+        return await it.inner.nonce_state(authorizer, nonce)
 
-    class NotAskedOnce(Wrapper):
-        """A node that is not asked, once, about a nonce whose answer was lost."""
-
-        async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
-            if nonce in lost_nonces:
-                lost_nonces.remove(nonce)
-                raise Unavailable("nobody asks the chain")
-            return await self.inner.nonce_state(authorizer, nonce)
-
-    return collaborator(facilitator=LostIsFailed, rpc=NotAskedOnce, payments=ForgetsRefusals)
-
-
-class FoundMakesNoSession(Wrapper):
-    """A store that opens sessions for the payments only whose answer came."""
-
-    def mark_settled(self, attempt: int, tx_hash: str, session: Any) -> bool:
-        is_found = tx_hash in self.service.rpc.found  # type: ignore[attr-defined]
-        return bool(self.inner.mark_settled(attempt, tx_hash, None if is_found else session))
+    return all_of(
+        overriding("facilitator", settle=settle),
+        overriding("rpc", nonce_state=nonce_state),
+        collaborator(payments=ForgetsRefusals),
+    )
 
 
-class Finds(Wrapper):
-    """Remembers the transactions that the chain was asked for."""
+def found_makes_no_session(recipe: Recipe) -> Recipe:
+    """Open sessions for the payments only whose answer came."""
+    found: set[str] = set()
 
-    def __init__(self, *of: Any) -> None:
-        super().__init__(*of)
-        self.found: set[str] = set()
-
-    async def nonce_state(self, *of: Any) -> Any:
-        state = await self.inner.nonce_state(*of)
+    async def nonce_state(it: Any, *of: Any) -> Any:
+        """Note the transactions that the chain is asked for."""
+        state = await it.inner.nonce_state(*of)
         if state.use is not None:
-            self.found.add(state.use.tx_hash)
+            found.add(state.use.tx_hash)
         return state
+
+    def mark_settled(it: Any, attempt: int, tx_hash: str, session: Any) -> bool:
+        return bool(it.inner.mark_settled(attempt, tx_hash, None if tx_hash in found else session))
+
+    opens = overriding("payments", mark_settled=mark_settled)
+    return overriding("rpc", nonce_state=nonce_state)(opens(recipe))
 
 
 class Transfers(tuple[Any, ...]):
@@ -92,24 +88,21 @@ class Transfers(tuple[Any, ...]):
         return bool(self.is_paid(wanted, tuple(self)))
 
 
-def counts_as_paid(is_paid: Callable[[Any, Any], bool], *, canceled: bool = False) -> Any:
-    """Return a node whose uses of nonces count as payments in other cases."""
+def counts_as_paid(is_paid: Callable[[Any, Any], bool], *, canceled: bool = False) -> Change:
+    """Let uses of nonces count as payments in other cases."""
 
-    class OtherUses(Wrapper):
-        """What it says of transfers is compared in this way."""
+    async def nonce_state(it: Any, authorizer: Any, nonce: bytes) -> Any:
+        state = await it.inner.nonce_state(authorizer, nonce)
+        if state.use is None or authorizer == it.service.setup.wallet:
+            return state
+        use = altered(
+            state.use,
+            transfers=Transfers(state.use.transfers, is_paid),
+            canceled=state.use.canceled and not canceled,
+        )
+        return altered(state, use=use)
 
-        async def nonce_state(self, authorizer: Any, nonce: bytes) -> Any:
-            state = await self.inner.nonce_state(authorizer, nonce)
-            if state.use is None or authorizer == self.service.setup.wallet:
-                return state
-            use = altered(
-                state.use,
-                transfers=Transfers(state.use.transfers, is_paid),
-                canceled=state.use.canceled and not canceled,
-            )
-            return altered(state, use=use)
-
-    return OtherUses
+    return overriding("rpc", nonce_state=nonce_state)
 
 
 # --- the defects ---
@@ -147,15 +140,15 @@ async def nobody_asks(it: Any, authorizer: Any, nonce: bytes) -> Any:
 
 reconciliation("lost-deposit-makes-no-session", "kit/3/pending-resolved",
     "A deposit whose answer was lost is found on the chain, and no session comes of it.",
-    collaborator(rpc=Finds), collaborator(payments=FoundMakesNoSession))  # fmt: skip
+    found_makes_no_session)  # fmt: skip
 reconciliation("used-is-paid", "5/nonce-once", "A nonce that was cancelled counts as paid.",
-    collaborator(rpc=counts_as_paid(lambda wanted, moved: True, canceled=True)))  # fmt: skip
+    counts_as_paid(lambda wanted, moved: True, canceled=True))  # fmt: skip
 reconciliation("any-transfer-counts", "kit/3/pending-resolved",
     "A nonce that was used to pay another account counts as paid.",
-    collaborator(rpc=counts_as_paid(lambda wanted, moved: bool(moved))))  # fmt: skip
+    counts_as_paid(lambda wanted, moved: bool(moved)))  # fmt: skip
 reconciliation("any-amount-counts", "kit/3/pending-resolved",
     "A nonce that was used to pay the merchant less counts as paid.",
-    collaborator(rpc=counts_as_paid(lambda wanted, moved: wanted[:2] in [it[:2] for it in moved])))  # fmt: skip
+    counts_as_paid(lambda wanted, moved: wanted[:2] in [it[:2] for it in moved]))  # fmt: skip
 
 
 @reconciliation.defect("unused-is-never-paid", "kit/3/pending-resolved", into("rpc.nonce_state"))

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.mutants.change import Change, Service
-from tests.mutants.middleware import Answer, Request, Serve, middleware
-from tests.mutants.mutant import Kind
+from tests.mutants.middleware import Answer, Request, Serve
+from tests.mutants.mutant import Kind, at
 from tests.mutants.paying import (
     ALREADY_SETTLED,
     INVALID_SIGNATURE,
@@ -15,7 +15,6 @@ from tests.mutants.paying import (
     authorization,
     with_id,
 )
-from x402sim.world.assembly.recipe import Recipe
 
 replay = Kind("replay")
 
@@ -52,7 +51,7 @@ class Payments:
 
     def pay_for_another(self, seen: Seen, payment_id: str) -> Answer:
         """Let an authorization pay for one more id; return the receipt."""
-        self.ids.add(payment_id, seen.payment_id)
+        self.ids[payment_id] = seen.payment_id
         return with_id(seen.receipt, payment_id)
 
 
@@ -64,24 +63,19 @@ def used_authorizations_pay(
     They would be `refused` with this text.
     """
 
-    def change(recipe: Recipe) -> Recipe:
-        payments = Payments()
-
-        async def handler(_: Service, request: Request, serve: Serve) -> Answer:
-            reply = await serve(payments.ids.of(request))
-            if request.path != PAY:
-                return reply
-            if reply.status == 200:
-                payments.note(request, reply)
-                return reply
-            seen = payments.paid_by(request.field("paymentHeader"))
-            if reply.error == refused and seen and when(request, seen):
-                return payments.pay_for_another(seen, request.field("paymentId"))
+    async def handler(payments: Payments, _: Service, request: Request, serve: Serve) -> Answer:
+        reply = await serve(payments.ids.of(request))
+        if request.path != PAY:
             return reply
+        if reply.status == 200:
+            payments.note(request, reply)
+            return reply
+        seen = payments.paid_by(request.field("paymentHeader"))
+        if reply.error == refused and seen and when(request, seen):
+            return payments.pay_for_another(seen, request.field("paymentId"))
+        return reply
 
-        return middleware(handler)(recipe)
-
-    return change
+    return at("/", Payments)(handler)
 
 
 # --- the defects ---
@@ -98,33 +92,23 @@ replay("authorization-by-the-chain-alone", "5/nonce-once",
     used_authorizations_pay(lambda request, seen: True, INVALID_SIGNATURE))  # fmt: skip
 
 
-@replay.defect("paid-id-is-paid-again", "7/payment-already-settled")
-def used_ids_settle(recipe: Recipe) -> Recipe:
+@replay.defect("paid-id-is-paid-again", "7/payment-already-settled", at("/", Payments))
+async def settles(payments: Payments, _: Service, request: Request, serve: Serve) -> Answer:
     """A second authorization for a paid id is settled too: the payer is charged twice."""
-    payments = Payments()
-
-    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
-        reply = await serve(request)
-        header = request.field("paymentHeader")
-        if reply.error == ALREADY_SETTLED and payments.paid_by(header) is None:
-            reply = await payments.ids.settled_anew(request, serve)
-        if request.path == PAY and reply.status == 200:
-            payments.note(request, reply)
-        return reply
-
-    return middleware(handler)(recipe)
+    reply = await serve(request)
+    header = request.field("paymentHeader")
+    if reply.error == ALREADY_SETTLED and payments.paid_by(header) is None:
+        reply = await payments.ids.settled_anew(request, serve)
+    if request.path == PAY and reply.status == 200:
+        payments.note(request, reply)
+    return reply
 
 
-@replay.defect("paid-id-gets-its-receipt", "7/payment-already-settled")
-def used_ids_have_a_receipt(recipe: Recipe) -> Recipe:
+@replay.defect("paid-id-gets-its-receipt", "7/payment-already-settled", at(PAY, Payments))
+async def has_a_receipt(payments: Payments, _: Service, request: Request, serve: Serve) -> Answer:
     """Settling a paid id once more is answered with its receipt."""
-    payments = Payments()
-
-    async def handler(_: Service, request: Request, serve: Serve) -> Answer:
-        reply = await serve(request)
-        if reply.status == 200:
-            payments.note(request, reply)
-        seen = payments.by_id.get(request.field("paymentId"))
-        return seen.receipt if reply.error == ALREADY_SETTLED and seen else reply
-
-    return middleware(handler, PAY)(recipe)
+    reply = await serve(request)
+    if reply.status == 200:
+        payments.note(request, reply)
+    seen = payments.by_id.get(request.field("paymentId"))
+    return seen.receipt if reply.error == ALREADY_SETTLED and seen else reply

@@ -71,7 +71,7 @@ async def budget_of_the_body(_: Service, budgets: Budgets, asked: Request, reply
         if amount_base > int(reply.json["deposited"]):
             budgets.open(reply.json["sessionId"], amount_base)
         else:
-            budgets.close(reply.json["sessionId"])
+            budgets.pop(reply.json["sessionId"], None)  # it is the service's again
     return reply
 
 

@@ -5,16 +5,14 @@ Every day, each mutant is judged by the checks of its clauses, and one honest se
 checks, and `python -m tests.campaign` every mutant.
 """
 
-import ast
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 
 from tests.campaign import at_length
 from tests.mutants import matrix
 from tests.mutants.honest import HONEST
-from tests.mutants.jury import CHECKS, check_ids, complaint, judge_by, judge_one
+from tests.mutants.jury import CHECKS, check_ids, complaint, judge_one
 from tests.mutants.rows import MUTANTS
 from tests.mutants.wrapper import Wrapper, collaborator
 from x402sim import TESTNET
@@ -44,30 +42,6 @@ def test_no_name_comes_twice() -> None:
     assert len(HONEST) > len(fields(Decisions)) + 10
 
 
-# --- how defects are made ------------------------------------------------------------
-
-
-def test_no_defect_reaches_into_the_service() -> None:
-    """The service can be rewritten without touching the mutants: they use public names only."""
-    for file in Path(__file__).parent.glob("*.py"):
-        assert private_names(file) == [], file.name
-
-
-def private_names(file: Path) -> list[str]:
-    """Return the private names that a file imports, or takes from another object than self."""
-    found: list[str] = []
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        match node:
-            case ast.Attribute(value=ast.Name(id="self")):
-                continue
-            case ast.Attribute(attr=name):
-                found.append(name)
-            case ast.ImportFrom(names=names):
-                found += [each.name for each in names]
-    public = ("__cause__", "__init__", "__name__", "__new__")
-    return [name for name in found if name.startswith("_") and name not in public]
-
-
 def test_a_defect_whose_method_is_gone_is_an_error() -> None:
     class Stale(Wrapper):
         def no_such_method(self) -> None: ...
@@ -82,18 +56,18 @@ def test_a_defect_whose_method_is_gone_is_an_error() -> None:
 
 def test_the_jury_notices_a_suite_that_sees_nothing() -> None:
     only_one = [check for check in CHECKS() if check.id == "spec/4.5/llms-txt"]
-    assert "is missed: there is no check" in complaint(judge_by("ids-count-up", only_one))
+    assert "is missed: there is no check" in complaint(judge_one("ids-count-up", only_one))
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_defect_fails_the_checks_of_its_clauses(name: str) -> None:
     its_own = [check for check in CHECKS() if check.id in MUTANTS[name].check_ids]
-    assert complaint(judge_by(name, its_own)) == ""
+    assert complaint(judge_one(name, its_own)) == ""
 
 
 def test_an_honest_service_is_not_accused() -> None:
     """Of the one that differs most, a third of the cases; the thorough run judges it by all."""
-    assert complaint(judge_by("many forms at once", CHECKS()[::3])) == ""
+    assert complaint(judge_one("many forms at once", CHECKS()[::3])) == ""
 
 
 def test_the_matrix_has_a_row_for_each_service_and_a_column_for_each_check() -> None:

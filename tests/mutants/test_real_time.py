@@ -3,14 +3,11 @@
 The loop's time is virtual, but no check can move it: each one waits, beside the others.
 """
 
-import logging
-from collections.abc import Iterator
-
 import msgspec
 import pytest
 
 from tests.mutants.honest import own_target
-from tests.mutants.jury import CHECKS
+from tests.mutants.jury import CHECKS, quiet
 from tests.mutants.rows import MUTANTS
 from x402sim import TESTNET
 from x402sim.report.results import Outcome, Result
@@ -51,14 +48,6 @@ SEEN = {
 EVERY_DAY = {"requirements-end-early", "never-refunded", "sessions-in-memory", "runs-every-hour"}
 
 
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    """What a defective service logs is no news."""
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
-
-
 def target() -> Target:
     """Return our own target, which says how long its durations are."""
     own = own_target()
@@ -68,7 +57,8 @@ def target() -> Target:
 
 def judged(recipe: Recipe, *prefixes: str) -> dict[str, Result]:
     checks = [check for prefix in prefixes or ("",) for check in matching(CHECKS(), prefix)]
-    results = judge(recipe, target=target(), checks=checks, has_clock=False)
+    with quiet():
+        results = judge(recipe, target=target(), checks=checks, has_clock=False)
     return {result.id: result for result in results}
 
 

@@ -60,3 +60,7 @@ def renew() -> None:
         if difference := first_difference(kept(name), journal):
             golden(name).write_bytes(lzma.compress(journal) if name in LONG else journal)
             print(f"{name}: {difference}")
+
+
+if __name__ == "__main__":
+    renew()

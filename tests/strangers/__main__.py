@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from tests.strangers import matrix
 from tests.strangers.matrix import Trial
 from tests.strangers.stranger import strangers
-from tests.verdicts import Command, Verdict, run
+from tests.verdicts import Verdict, main
 
 AT_ONCE = 2
 
@@ -39,14 +39,12 @@ def _judged(names: list[str]) -> Iterator[Verdict]:
 
 
 if __name__ == "__main__":
-    run(
-        Command(
-            package="strangers",
-            names={it: {t.stranger, t.defect, *t.choices} for it, t in all_trials().items()},
-            judge=_judged,
-            complaint=matrix.complaint,
-            line=lambda verdict: f"{verdict.name}  {' '.join(verdict.failed)}",
-            score=matrix.sum_up,
-            write=lambda file, verdicts: matrix.write(file, verdicts, all_trials()),
-        )
+    main(
+        "strangers",
+        {it: {t.stranger, t.defect, *t.choices} for it, t in all_trials().items()},
+        judge=_judged,
+        complaint=matrix.complaint,
+        line=lambda verdict: f"{verdict.name}  {' '.join(verdict.failed)}",
+        score=matrix.sum_up,
+        write=lambda file, verdicts: matrix.write(file, verdicts, all_trials()),
     )

@@ -24,8 +24,9 @@ from tests.serve.driver import Running
 from x402sim.suite.target import Target
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 START_S = 120
+KEEP = """trap 'kill $!; wait; exit' TERM; while true; do "$@" & echo $! > "$0"; wait $!; done"""
+"""Runs a command, and again whenever it is killed; the file that is named first has its process id."""
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,10 +124,10 @@ def running(stranger: Stranger, choices: Sequence[str] = (), defect: str = "") -
         folder = Path(stack.enter_context(TemporaryDirectory()))
         file = folder / "pid"
         env = {**settings(world), "CHOICES": ",".join(choices), "DEFECT": defect}
-        env |= {"PORT": str(free_port()), "STATE": str(folder / "state"), "PYTHONPATH": str(ROOT)}
+        env |= {"PORT": str(free_port()), "STATE": str(folder / "state")}
         for name in choices:
             env |= stranger.choices[name].env
-        kept = [sys.executable, "-m", "tests.strangers.keeper", str(file), *stranger.program()]
+        kept = ["bash", "-c", KEEP, str(file), *stranger.program()]
         line = start(program=kept, env=env, cwd=stranger.folder)
         yield Place(
             url=line.split()[-1],

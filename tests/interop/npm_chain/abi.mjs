@@ -37,13 +37,6 @@ export const AUTHORIZATION = {
   ],
 };
 
-// Returns what stdin says, as JSON.
-export async function told() {
-  let text = "";
-  for await (const chunk of process.stdin) text += chunk;
-  return JSON.parse(text);
-}
-
 // Waits until a condition holds; fails after ten seconds.
 export async function until(holds, what) {
   const end = Date.now() + 10_000;

@@ -1,22 +1,20 @@
 // ethers 6 as a wallet and a facilitator use it: signs and sends, reads, and listens.
 
 import { Contract, JsonRpcProvider, Signature, Wallet, ZeroHash, getBytes } from "ethers";
-import { ABI, AUTHORIZATION, PERMIT, say, told, until } from "./abi.mjs";
+import { ABI, AUTHORIZATION, PERMIT, say, until } from "./abi.mjs";
+import { told as given } from "../buying.mjs";
 
-const given = await told();
 const { rpc, token, chainId, shop } = given;
 const provider = new JsonRpcProvider(rpc, undefined, { cacheTimeout: -1 });
 provider.pollingInterval = 50;
 const alice = new Wallet(given.alice, provider);
 const bob = new Wallet(given.bob, provider);
 const contract = new Contract(token, ABI, alice);
-const seen = { facts: {}, hashes: [] };
-const facts = seen.facts;
+const facts = {};
 
 // What became of a transaction, without what differs from chain to chain.
 async function mined(sent) {
   const receipt = await (await sent).wait();
-  seen.hashes.push(receipt.hash);
   const named = receipt.logs.map((log) => contract.interface.parseLog(log));
   return {
     status: receipt.status,
@@ -68,19 +66,17 @@ facts.authorized = await mined(asBob.transferWithAuthorization(...pay));
 facts.usedTwice = await refused(asBob.transferWithAuthorization(...pay));
 facts.reverts = await refused(asBob.transferWithAuthorization(...pay, { gasLimit: 200_000 }));
 
-if (given.permits) {
-  const value = 20n;
-  const deadline = given.end;
-  const nonce = await contract.nonces(alice.address);
-  const permit = { owner: alice.address, spender: bob.address, value, nonce, deadline };
-  const ours = Signature.from(await alice.signTypedData(domain, PERMIT, permit));
-  const arguments_ = [alice.address, bob.address, value, deadline, ours.v, ours.r, ours.s];
-  facts.permit = await mined(asBob.permit(...arguments_));
-  facts.permitTwice = await refused(asBob.permit(...arguments_));
-  facts.allowed = await contract.allowance(alice.address, bob.address);
-  facts.taken = await mined(asBob.transferFrom(alice.address, shop, 15));
-  facts.tooMuch = await refused(asBob.transferFrom(alice.address, shop, 15));
-}
+const value = 20n;
+const deadline = given.end;
+const permitNonce = await contract.nonces(alice.address);
+const permit = { owner: alice.address, spender: bob.address, value, nonce: permitNonce, deadline };
+const ours = Signature.from(await alice.signTypedData(domain, PERMIT, permit));
+const arguments_ = [alice.address, bob.address, value, deadline, ours.v, ours.r, ours.s];
+facts.permit = await mined(asBob.permit(...arguments_));
+facts.permitTwice = await refused(asBob.permit(...arguments_));
+facts.allowed = await contract.allowance(alice.address, bob.address);
+facts.taken = await mined(asBob.transferFrom(alice.address, shop, 15));
+facts.tooMuch = await refused(asBob.transferFrom(alice.address, shop, 15));
 facts.approved = await mined(contract.approve(bob.address, 5));
 facts.left = await contract.allowance(alice.address, bob.address);
 
@@ -117,5 +113,5 @@ facts.heard = heard;
 await until(() => blocks.length >= 3, "blocks");
 await contract.off("Transfer");
 provider.destroy();
-say(seen);
+say(facts);
 process.exit(0);

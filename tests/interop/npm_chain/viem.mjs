@@ -11,9 +11,9 @@ import {
   parseSignature,
 } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
-import { ABI, AUTHORIZATION, PERMIT, say, told, until } from "./abi.mjs";
+import { ABI, AUTHORIZATION, PERMIT, say, until } from "./abi.mjs";
+import { told as given } from "../buying.mjs";
 
-const given = await told();
 const { rpc, token, chainId, shop } = given;
 const abi = parseAbi(ABI);
 const chain = defineChain({
@@ -28,8 +28,8 @@ const client = createPublicClient(options);
 const walletOf = (key) => createWalletClient({ ...options, account: privateKeyToAccount(key) });
 const [alice, bob, poor] = [given.alice, given.bob, given.poor].map(walletOf);
 const [a, b] = [alice.account.address, bob.account.address];
-const seen = { facts: {}, hashes: [] };
-const facts = seen.facts;
+const facts = {};
+const sentHashes = [];
 
 const call = (functionName, args, more = {}) => ({ address: token, abi, functionName, args, ...more });
 const read = (name, args, more) => client.readContract(call(name, args, more));
@@ -38,7 +38,7 @@ const read = (name, args, more) => client.readContract(call(name, args, more));
 async function mined(sent) {
   const hash = await sent;
   const receipt = await client.waitForTransactionReceipt({ hash });
-  seen.hashes.push(hash);
+  sentHashes.push(hash);
   const named = receipt.logs.map((log) => decodeEventLog({ abi, ...log }));
   return {
     status: receipt.status,
@@ -105,20 +105,17 @@ facts.authorized = await mined(bob.writeContract(pay));
 facts.usedTwice = await refused(client.simulateContract({ ...pay, account: bob.account }));
 facts.reverts = await mined(bob.writeContract({ ...pay, gas: 200_000n }));
 
-if (given.permits) {
-  const [value, deadline] = [20n, BigInt(given.end)];
-  const nonce = await read("nonces", [a]);
-  const permit = { owner: a, spender: b, value, nonce, deadline };
-  const asked = { domain, types: PERMIT, primaryType: "Permit", message: permit };
-  const ours = split(await alice.signTypedData(asked));
-  const permits = call("permit", [a, b, value, deadline, ...ours]);
-  facts.permit = await mined(bob.writeContract(permits));
-  facts.permitTwice = await refused(client.simulateContract({ ...permits, account: bob.account }));
-  facts.allowed = await read("allowance", [a, b]);
-  const take = call("transferFrom", [a, shop, 15n]);
-  facts.taken = await mined(bob.writeContract(take));
-  facts.tooMuch = await refused(client.simulateContract({ ...take, account: bob.account }));
-}
+const [value, deadline] = [20n, BigInt(given.end)];
+const permit = { owner: a, spender: b, value, nonce: await read("nonces", [a]), deadline };
+const wanted = { domain, types: PERMIT, primaryType: "Permit", message: permit };
+const ours = split(await alice.signTypedData(wanted));
+const permits = call("permit", [a, b, value, deadline, ...ours]);
+facts.permit = await mined(bob.writeContract(permits));
+facts.permitTwice = await refused(client.simulateContract({ ...permits, account: bob.account }));
+facts.allowed = await read("allowance", [a, b]);
+const take = call("transferFrom", [a, shop, 15n]);
+facts.taken = await mined(bob.writeContract(take));
+facts.tooMuch = await refused(client.simulateContract({ ...take, account: bob.account }));
 facts.approved = await mined(alice.writeContract(call("approve", [b, 5n])));
 facts.left = await read("allowance", [a, b]);
 
@@ -172,8 +169,8 @@ facts.message = (await owner.signMessage(text)) === (await first.signMessage(tex
 facts.sent = await mined(owner.writeContract(call("transfer", [shop, 16n])));
 
 await until(() => heard.length >= logs.length + 1, "events");
-await until(() => seen.hashes.every((hash) => arrived.includes(hash)), "arriving transactions");
+await until(() => sentHashes.every((hash) => arrived.includes(hash)), "arriving transactions");
 facts.heard = heard;
 for (const stop of stops) stop();
-say(seen);
+say(facts);
 process.exit(0);

@@ -7,9 +7,9 @@ import { waitForTransactionReceipt, writeContract } from "@wagmi/core";
 import { encodeFunctionData, parseAbi, parseSignature } from "viem";
 import { privateKeyToAccount } from "viem/accounts";
 import { baseSepolia } from "viem/chains";
-import { ABI, AUTHORIZATION, say, told } from "./abi.mjs";
+import { ABI, AUTHORIZATION, say } from "./abi.mjs";
+import { told as given } from "../buying.mjs";
 
-const given = await told();
 const { rpc, token, chainId, shop } = given;
 const abi = parseAbi(ABI);
 const account = privateKeyToAccount(given.alice).address;
@@ -61,5 +61,5 @@ facts.count = await getTransactionCount(config, { address: account });
 facts.after = await readContracts(config, {
   contracts: [call("balanceOf", [shop]), call("allowance", [account, shop]), call("transfer", [shop, 10n ** 18n])],
 }).then((found) => found.map(({ status, result }) => [status, result ?? null]));
-say({ facts });
+say(facts);
 process.exit(0);

@@ -4,10 +4,8 @@
 import chromium from "@sparticuz/chromium";
 import { readFile } from "node:fs/promises";
 import puppeteer from "puppeteer-core";
+import { told as given } from "../buying.mjs";
 
-let text = "";
-for await (const chunk of process.stdin) text += chunk;
-const given = JSON.parse(text);
 const here = (name) => readFile(new URL(name, import.meta.url));
 const files = {
   "/": ["text/html", await here("page.html")],

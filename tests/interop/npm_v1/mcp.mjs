@@ -1,6 +1,5 @@
 // A tool of an MCP server is called unpaid, paid, and with the same payment again; prints the answers.
 // It reads {"facilitator", "payTo", "key"} from stdin.
-import { readFileSync } from "node:fs";
 import { serve } from "@hono/node-server";
 import { StreamableHTTPClientTransport } from "@modelcontextprotocol/sdk/client/streamableHttp.js";
 import { experimental_createMCPClient } from "ai";
@@ -8,8 +7,9 @@ import { privateKeyToAccount } from "viem/accounts";
 import { withPayment } from "x402-mcp/client";
 import { createPaidMcpHandler } from "x402-mcp/server";
 import { z } from "zod";
+import { told } from "../buying.mjs";
 
-const { facilitator, payTo, key } = JSON.parse(readFileSync(0, "utf8"));
+const { facilitator, payTo, key } = told;
 const network = "base-sepolia";
 const sells = (server) =>
   server.paidTool("weather", "The weather", { price: "$0.01" }, { city: z.string() }, {}, ({ city }) => ({

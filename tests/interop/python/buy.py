@@ -8,44 +8,31 @@ import json
 import sys
 from typing import Any
 
+import x402kit
 from eth_account import Account
+from x402_client import X402AsyncClient, X402Client
 
 told = json.load(sys.stdin)
-url, body = told["url"], told.get("body")
+client, url, key = told["client"], told["url"], told["key"]
 
 
-def seen(status: int, headers: Any, text: str) -> dict[str, Any]:
-    kept = {name.lower(): value for name, value in dict(headers).items()}
-    return {"status": status, "headers": kept, "body": json.loads(text)}
+def ask(http: Any) -> Any:
+    """Post the body, or get, if there is none."""
+    return http.post(url, json=told["body"]) if "body" in told else http.get(url)
 
 
-def x402_client() -> dict[str, Any]:
-    from x402_client import X402Client
-
-    with X402Client(account=Account.from_key(told["key"]), timeout=30) as http:
-        answer = http.post(url, json=body) if body else http.get(url)
-    return seen(answer.status_code, answer.headers, answer.text)
+async def with_async_client() -> Any:
+    async with X402AsyncClient(account=Account.from_key(key), timeout=30) as http:
+        return await ask(http)
 
 
-def x402_client_async() -> dict[str, Any]:
-    from x402_client import X402AsyncClient
-
-    async def ask() -> Any:
-        async with X402AsyncClient(account=Account.from_key(told["key"]), timeout=30) as http:
-            return await (http.post(url, json=body) if body else http.get(url))
-
-    answer = asyncio.run(ask())
-    return seen(answer.status_code, answer.headers, answer.text)
-
-
-def x402kit() -> dict[str, Any]:
-    import x402kit
-
-    answer = x402kit.get(
-        url, private_key=told["key"], max_spend_usdc="0.05", network=told["network"]
-    )
-    return seen(answer.status_code, answer.headers, answer.text)
-
-
-clients = {"sync": x402_client, "async": x402_client_async, "x402kit": x402kit}
-print(json.dumps(clients[told["client"]]()))
+if client == "sync":
+    with X402Client(account=Account.from_key(key), timeout=30) as http:
+        answer = ask(http)
+elif client == "async":
+    answer = asyncio.run(with_async_client())
+else:
+    answer = x402kit.get(url, private_key=key, max_spend_usdc="0.05", network=told["network"])
+headers = {name.lower(): value for name, value in answer.headers.items()}
+body = json.loads(answer.text)
+print(json.dumps({"status": answer.status_code, "headers": headers, "body": body}))

@@ -8,6 +8,8 @@ import socket
 import sys
 from pathlib import Path
 
+import uvicorn
+from fastapi import FastAPI
 from x402.http import FacilitatorConfig, HTTPFacilitatorClient, HTTPFacilitatorClientSync
 from x402.http.types import PaymentOption, RouteConfig
 from x402.mechanisms.evm.exact import ExactEvmServerScheme
@@ -27,8 +29,6 @@ url = f"http://127.0.0.1:{sock.getsockname()[1]}"
 
 
 def fastapi() -> None:
-    import uvicorn
-    from fastapi import FastAPI
     from x402.http.middleware.fastapi import PaymentMiddlewareASGI
 
     server = x402ResourceServer(HTTPFacilitatorClient(config))
@@ -36,29 +36,25 @@ def fastapi() -> None:
         server.register(network, ExactEvmServerScheme())
     app = FastAPI()
     app.add_middleware(PaymentMiddlewareASGI, routes=routes, server=server)
-
-    @app.get("/weather")
-    async def weather() -> dict[str, str]:
-        return {"weather": "sunny"}
-
-    print(url, flush=True)
-    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[sock])
+    app.get("/weather")(weather)
+    serve(app)
 
 
 def fastapi_x402() -> None:
-    import uvicorn
-    from fastapi import FastAPI
     from fastapi_x402 import init_x402, pay
 
     (network,) = told["networks"]
     app = FastAPI()
     init_x402(app, pay_to=told["payTo"], network=network, facilitator_url=told["facilitator"])
+    app.get("/weather")(pay(told["price"])(weather))
+    serve(app)
 
-    @app.get("/weather")
-    @pay(told["price"])
-    async def weather() -> dict[str, str]:
-        return {"weather": "sunny"}
 
+async def weather() -> dict[str, str]:
+    return {"weather": "sunny"}
+
+
+def serve(app: FastAPI) -> None:
     print(url, flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run(sockets=[sock])
 
@@ -73,10 +69,7 @@ def flask() -> None:
         server.register(network, ExactEvmServerScheme())
     app = Flask(__name__)
 
-    @app.get("/weather")
-    def weather() -> dict[str, str]:
-        return {"weather": "sunny"}
-
+    app.get("/weather")(lambda: {"weather": "sunny"})
     payment_middleware(app, routes, server)
     host, port = sock.getsockname()
     shop = make_server(host, port, app, threaded=True, fd=sock.fileno())
