@@ -12,7 +12,7 @@ import httpcore  # noqa: F401 - what is loaded later is loaded by each inner run
 import pytest
 
 import x402sim.world.server.local  # noqa: F401
-from tests.house.test_metadata import PROJECT
+from tests.house.test_house import PROJECT
 from tests.house.test_readme import blocks
 
 pytest_plugins = ("pytester",)

@@ -12,7 +12,7 @@ from tests.service.standard import sign
 SERVICE = Path(x402sim.service.__file__).parent
 PROJECT = tomllib.loads((SERVICE.parents[1] / "pyproject.toml").read_text())
 CONTRACTS = PROJECT["tool"]["importlinter"]["contracts"]
-(WALK,) = (each["layers"] for each in CONTRACTS if each["containers"] == ["x402sim.service"])
+(WALK,) = (each["layers"] for each in CONTRACTS if each.get("containers") == ["x402sim.service"])
 PLACES = {name: place for place, layer in enumerate(WALK) for name in layer.split(" | ")}
 
 

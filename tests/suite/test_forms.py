@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from tests.mutants.jury import CHECKS, judge_by
+from tests.mutants.jury import CHECKS, judge_one
 from x402sim.clock import Clock
 from x402sim.rng import Rng
 from x402sim.suite.answers import TargetAnswer, read_402
@@ -29,7 +29,7 @@ IDLE_S = 0.9
 def test_what_is_served_too_much_is_shown_and_not_the_402_that_ends_it(
     defect: str, check_id: str
 ) -> None:
-    verdict = judge_by(defect, [check for check in CHECKS() if check.id == check_id])
+    verdict = judge_one(defect, [check for check in CHECKS() if check.id == check_id])
     exchange = verdict.results[check_id].exchange
     assert "-> 200" in exchange
     assert '"quote"' in exchange
