@@ -12,11 +12,12 @@ import httpcore  # noqa: F401 - what is loaded later is loaded by each inner run
 import pytest
 
 import x402sim.world.server.local  # noqa: F401
+from tests.house import blocks
 from tests.house.test_house import PROJECT
-from tests.house.test_readme import blocks
+from tests.house.test_readme import README
 
 pytest_plugins = ("pytester",)
-README_TEST = blocks("python")[1]
+README_TEST = blocks(README, "python")[1]
 PAYER = """
 import httpx
 from x402sim import PaymentAuth, PaymentFailed, Wallet
