@@ -7,7 +7,6 @@ where the fault is written, and so is a field that the kind does not use.
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
 
 import msgspec
@@ -108,7 +107,7 @@ class Fault(
 
     def __post_init__(self) -> None:
         _require_known("kind of fault", self.does, get_args(FaultKind))
-        for name, kind in _field_types().items():
+        for name, kind in _FIELD_TYPES.items():
             value = getattr(self, name)
             if value is UNSET:
                 continue
@@ -142,9 +141,7 @@ def value_of(fault: Fault, name: str) -> Any:
     return DEFAULTS[name] if value is UNSET else value
 
 
-@cache
-def _field_types() -> dict[str, Any]:
-    return get_type_hints(Fault, include_extras=True)
+_FIELD_TYPES = get_type_hints(Fault, include_extras=True)
 
 
 def _require_known(kind: str, seen: object, known: Sequence[str]) -> None:
