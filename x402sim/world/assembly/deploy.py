@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from x402sim.events import Part, ServiceEvent, ServiceName
+from x402sim.explorer.index import Index
 from x402sim.http import web
 from x402sim.http.exchange import OverClient, Request, Response, Transport
 from x402sim.protocol.networks import Network
@@ -64,6 +65,8 @@ class Deploy(msgspec.Struct, frozen=True, kw_only=True):
 
     site: Site
     network: Network
+    index: Index
+    """That of the network's explorer."""
     parts: Mapping[Victim, Starlette]
     link: MakeLink
 
