@@ -22,7 +22,6 @@ from x402sim.service.store import Store
 from x402sim.world.assembly.process import Process, paths_of
 from x402sim.world.assembly.site import Site
 from x402sim.world.transport.cache import cached
-from x402sim.world.transport.faults import Victim
 from x402sim.world.transport.link import Asgi
 
 
@@ -35,7 +34,7 @@ class Deployed(msgspec.Struct, frozen=True, kw_only=True):
     process: Process
     app: ASGIApp
     http: httpx.AsyncClient
-    outside: Mapping[Victim, ASGIApp]
+    outside: Mapping[Part, ASGIApp]
     """What it calls, with faults that crash it."""
 
 
@@ -67,7 +66,7 @@ class Deploy(msgspec.Struct, frozen=True, kw_only=True):
     network: Network
     index: Index
     """That of the network's explorer."""
-    parts: Mapping[Victim, Starlette]
+    parts: Mapping[Part, Starlette]
     link: MakeLink
 
     def service(

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from x402sim.chain.base import WorldChain
 from x402sim.clock import Clock, SkewedClock
-from x402sim.events import MOST_SERVICES, ServiceName, service_name
+from x402sim.events import MOST_SERVICES, Part, ServiceName, service_name
 from x402sim.explorer.app import explorer_app
 from x402sim.explorer.index import Index
 from x402sim.facilitator.app import facilitator_app
@@ -37,7 +37,7 @@ from x402sim.world.assembly.site import Site
 from x402sim.world.chains.accounts import Accounts
 from x402sim.world.chains.backend import ChainRequest, OpenChain
 from x402sim.world.chains.gas_prices import gas_price_wei
-from x402sim.world.transport.faults import Faults, Victim
+from x402sim.world.transport.faults import Faults
 
 JOURNAL_LIMIT = 100_000
 WORLD_OFFERS = frozenset({Need.FAULTS, Need.WORLD})
@@ -260,10 +260,10 @@ def _outside(
     accounts: Accounts,
     index: Index,
     catalogue: Catalogue,
-) -> dict[Victim, Starlette]:
+) -> dict[Part, Starlette]:
     """Return the applications that a service calls, without faults."""
     recipe = site.recipe
-    apps: dict[Victim, Starlette] = {"explorer": explorer_app(index), "rpc": opened[0].rpc_app}
+    apps: dict[Part, Starlette] = {"explorer": explorer_app(index), "rpc": opened[0].rpc_app}
 
     def facilitator(name: str, on: OpenChain) -> Facilitator:
         clock, own = site.clocks[name], on.facilitator
