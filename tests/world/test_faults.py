@@ -404,19 +404,12 @@ def test_a_fault_may_be_a_function_of_the_request(virtual: str) -> None:
     assert note.data == {"rule": "every_second_settlement.rule"}
 
 
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        (lambda asked: 1 / 0, "ZeroDivisionError: division by zero"),
-        (lambda asked: "refuse", "<lambda> returned 'refuse'; a function of a request returns"),
-    ],
-)
-def test_a_fault_function_that_is_wrong_fails_the_run(wrong: Any, says: str) -> None:
+def test_a_fault_function_that_returns_no_fault_fails_the_run() -> None:
     async def story(world: LiveWorld) -> None:
-        await world.fault(wrong)
+        await world.fault(lambda asked: "refuse")  # type: ignore[arg-type, return-value]
         alice = await world.payer("alice", balance="1.00")
         assert (await alice.buy()).status == 200
 
     run = World(seed=1).play(story)
     assert run.outcome == "failed"
-    assert says in run.reason
+    assert "<lambda> returned 'refuse'; a function of a request returns" in run.reason

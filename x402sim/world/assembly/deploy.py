@@ -12,6 +12,7 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from x402sim.events import Part, ServiceEvent, ServiceName
+from x402sim.explorer.index import Index
 from x402sim.http import web
 from x402sim.http.exchange import OverClient, Request, Response, Transport
 from x402sim.protocol.networks import Network
@@ -21,7 +22,6 @@ from x402sim.service.store import Store
 from x402sim.world.assembly.process import Process, paths_of
 from x402sim.world.assembly.site import Site
 from x402sim.world.transport.cache import cached
-from x402sim.world.transport.faults import Victim
 from x402sim.world.transport.link import Asgi
 
 
@@ -34,7 +34,7 @@ class Deployed(msgspec.Struct, frozen=True, kw_only=True):
     process: Process
     app: ASGIApp
     http: httpx.AsyncClient
-    outside: Mapping[Victim, ASGIApp]
+    outside: Mapping[Part, ASGIApp]
     """What it calls, with faults that crash it."""
 
 
@@ -64,7 +64,9 @@ class Deploy(msgspec.Struct, frozen=True, kw_only=True):
 
     site: Site
     network: Network
-    parts: Mapping[Victim, Starlette]
+    index: Index
+    """That of the network's explorer."""
+    parts: Mapping[Part, Starlette]
     link: MakeLink
 
     def service(

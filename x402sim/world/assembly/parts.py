@@ -15,7 +15,7 @@ from starlette.types import ASGIApp
 
 from x402sim.chain.base import WorldChain
 from x402sim.clock import Clock, SkewedClock
-from x402sim.events import MOST_SERVICES, ServiceName, service_name
+from x402sim.events import MOST_SERVICES, Part, ServiceName, service_name
 from x402sim.explorer.app import explorer_app
 from x402sim.explorer.index import Index
 from x402sim.facilitator.app import facilitator_app
@@ -37,7 +37,7 @@ from x402sim.world.assembly.site import Site
 from x402sim.world.chains.accounts import Accounts
 from x402sim.world.chains.backend import ChainRequest, OpenChain
 from x402sim.world.chains.gas_prices import gas_price_wei
-from x402sim.world.transport.faults import Faults, Victim
+from x402sim.world.transport.faults import Faults
 
 JOURNAL_LIMIT = 100_000
 WORLD_OFFERS = frozenset({Need.FAULTS, Need.WORLD})
@@ -151,16 +151,16 @@ def build(
     opened, *further = _open_chains(site, accounts, store, secret)
     catalogue = Catalogue(site.clocks["facilitator"])
     around = _around(site, [opened, *further], accounts, catalogue, link)
-    services = {recipe.first: around[opened.network.name][1].service(recipe.first, store, secret)}
+    services = {recipe.first: around[opened.network.name].service(recipe.first, store, secret)}
     for name, settings in recipe.services.items():
         if name not in services:
-            services[name] = around[settings.network or opened.network.name][1].service(name)
+            services[name] = around[settings.network or opened.network.name].service(name)
     blocks = site.rng.stream("blocks")
     offers = WORLD_OFFERS | (SERVICE_OFFERS if recipe.has_service else frozenset())
 
     def on(chain: OpenChain) -> Parts:
         """Return the parts as they are on one network."""
-        index, deploy = around[chain.network.name]
+        deploy = around[chain.network.name]
         first, named = services[recipe.first], None
         rpc_app = first.outside["rpc"]
         if chain is not opened:
@@ -174,7 +174,7 @@ def build(
             watch=ChainRecorder(chain.chain, journal, site.clock, named),
             clocks=site.clocks,
             faults=site.faults,
-            index=index,
+            index=deploy.index,
             accounts=accounts.funded,
             offers=chain.offers | offers,
             recipe=recipe,
@@ -194,15 +194,16 @@ def _around(
     accounts: Accounts,
     catalogue: Catalogue,
     link: MakeLink,
-) -> dict[str, tuple[Index, Deploy]]:
-    """Return for each network its explorer's index, and what deploys services on it."""
+) -> dict[str, Deploy]:
+    """Return for each network what deploys services on it."""
     found, explorer = {}, site.recipe.explorer
     for on in opened:
         index = Index(on.chain, site.clocks["explorer"], explorer.lag_s, explorer.interval_s)
         in_order = [on, *(each for each in opened if each is not on)]
         outside = _outside(site, in_order, accounts, index, catalogue)
-        deploy = Deploy(site=site, network=on.network, parts=outside, link=link)
-        found[on.network.name] = index, deploy
+        found[on.network.name] = Deploy(
+            site=site, network=on.network, index=index, parts=outside, link=link
+        )
     return found
 
 
@@ -259,10 +260,10 @@ def _outside(
     accounts: Accounts,
     index: Index,
     catalogue: Catalogue,
-) -> dict[Victim, Starlette]:
+) -> dict[Part, Starlette]:
     """Return the applications that a service calls, without faults."""
     recipe = site.recipe
-    apps: dict[Victim, Starlette] = {"explorer": explorer_app(index), "rpc": opened[0].rpc_app}
+    apps: dict[Part, Starlette] = {"explorer": explorer_app(index), "rpc": opened[0].rpc_app}
 
     def facilitator(name: str, on: OpenChain) -> Facilitator:
         clock, own = site.clocks[name], on.facilitator

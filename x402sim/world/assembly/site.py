@@ -6,14 +6,14 @@ import msgspec
 from starlette.types import ASGIApp
 
 from x402sim.clock import Clock, SkewedClock
-from x402sim.events import ServiceName
+from x402sim.events import Part, ServiceName
 from x402sim.http import web
 from x402sim.journal import Journal
 from x402sim.rng import Rng
 from x402sim.service.background import Phases
 from x402sim.service.settings import Settings
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.transport.faults import Faults, Victim
+from x402sim.world.transport.faults import Faults
 from x402sim.world.transport.middleware import faulty
 
 ACTORS = ("service", "facilitator", "explorer", "chain")
@@ -78,7 +78,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_faults(
         self,
-        name: Victim,
+        name: Part,
         app: ASGIApp,
         paths: Sequence[str],
         crash: Callable[[], None],

@@ -87,7 +87,8 @@ class Deployment:
             doors: dict[Part, Door] = {"service": (self._transport, self.url)}
             if who is not None:
                 doors["facilitator"] = self._transport, root + "/facilitator"
-            funded = None if Need.FUNDS in offers else self._funded()
+            key = self.payer_key or os.environ.get(PAYER_KEY)
+            funded = Wallet(key) if key and Need.FUNDS not in offers else None
             with closing(Journal(file=recipe.journal)) as journal:
                 yield OpenStage(
                     clock=clock,
@@ -105,10 +106,6 @@ class Deployment:
 
     def _transport(self) -> OverTransport:
         return OverTransport(_bounded(self.limits))
-
-    def _funded(self) -> Wallet | None:
-        key = self.payer_key or os.environ.get(PAYER_KEY)
-        return Wallet(key) if key else None
 
 
 def _bounded(limits: Limits) -> BoundedTransport:

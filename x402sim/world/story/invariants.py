@@ -160,14 +160,6 @@ class Invariants:
             seen = f"{payment_id} with that of another{_at_stake(price)}"
             yield ORDER_ONCE, "an authorization of its own", seen
 
-    def _debited_if_deposited(self, event: events.SessionDebited) -> Iterator[Broken]:
-        """Check that the deposit of a session that is debited stands."""
-        session = self._store(event.actor).sessions.get(event.session_id)
-        offered = self._offered.get(session.payment_id) if session else None
-        if session and offered and self._used.keys().isdisjoint(offered):
-            at_stake = _at_stake(event.released_base)
-            yield SERVED_IF_PAID, STANDS, f"no deposit of {event.session_id}{at_stake}"
-
     def _price(self, service: events.ServiceName, payment_id: str) -> int:
         """Return what a service asked for a payment id, in base units; 0 if it asked nothing."""
         terms = self._parts.services[service].process.service.issuer.read(payment_id)
@@ -186,9 +178,15 @@ class Invariants:
         return ()
 
     def _debited(self, event: events.SessionDebited) -> Iterator[Broken]:
+        """Check the session and, if the chain was ever rewound, that its deposit stands."""
         yield from self._within_deposit(event)
-        if self._is_rewound:
-            yield from self._debited_if_deposited(event)
+        if not self._is_rewound:
+            return
+        session = self._store(event.actor).sessions.get(event.session_id)
+        offered = self._offered.get(session.payment_id) if session else None
+        if offered and self._used.keys().isdisjoint(offered):
+            at_stake = _at_stake(event.released_base)
+            yield SERVED_IF_PAID, STANDS, f"no deposit of {event.session_id}{at_stake}"
 
     def _count(self, event: events.Transfer) -> Iterable[Broken]:
         """Record the transfers and mints of each transaction."""

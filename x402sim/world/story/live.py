@@ -53,7 +53,7 @@ class LiveWorld:
     async def on(cls, stage: OpenStage) -> "LiveWorld":
         """Return the live world on an open stage; transfers and earnings count from now."""
         control = stage.control
-        others = market.other_merchants(stage).values()
+        _, *others = market.merchants(stage, "").values()
         start_state = await StartState.seen_by(control, others) if control else StartState()
         return cls(stage, start_state)
 

@@ -32,17 +32,11 @@ def require_new(stage: OpenStage, payers: Collection[str], name: str) -> None:
         raise ValueError(f"there is a part named {name!r}: give the payer another name")
 
 
-def other_merchants(stage: OpenStage) -> dict[ServiceName, str]:
-    """Return the merchant's address of each service but the first."""
-    if stage.parts is None:
-        return {}
-    _, *others = stage.parts.services.items()
-    return {name: checksum(each.process.service.setup.pay_to) for name, each in others}
-
-
 def merchants(stage: OpenStage, first: str) -> dict[ServiceName, str]:
     """Return the merchant's address of each service, given that of the first."""
-    return {stage.first: first} | other_merchants(stage)
+    ours = stage.parts.services if stage.parts else {}
+    found = {name: checksum(each.process.service.setup.pay_to) for name, each in ours.items()}
+    return found | {stage.first: first}
 
 
 def accounts(stage: OpenStage, first: str, service: str | None) -> frozenset[str]:

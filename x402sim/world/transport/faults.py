@@ -7,7 +7,6 @@ where the fault is written, and so is a field that the kind does not use.
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Annotated, Any, Literal, cast, get_args, get_type_hints
 
 import msgspec
@@ -21,7 +20,6 @@ from x402sim.text.arguments import ExplainedMeta
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
 
-Victim = Part
 FaultKind = Literal[
     "lose request",
     "lose answer",
@@ -93,7 +91,7 @@ class Fault(
     Fault(victim='facilitator', does='lose answer', path='/settle', times=2)
     """
 
-    victim: Victim
+    victim: Part
     does: FaultKind
     path: str = ""
     contains: str = ""
@@ -108,7 +106,7 @@ class Fault(
 
     def __post_init__(self) -> None:
         _require_known("kind of fault", self.does, get_args(FaultKind))
-        for name, kind in _field_types().items():
+        for name, kind in _FIELD_TYPES.items():
             value = getattr(self, name)
             if value is UNSET:
                 continue
@@ -142,9 +140,7 @@ def value_of(fault: Fault, name: str) -> Any:
     return DEFAULTS[name] if value is UNSET else value
 
 
-@cache
-def _field_types() -> dict[str, Any]:
-    return get_type_hints(Fault, include_extras=True)
+_FIELD_TYPES = get_type_hints(Fault, include_extras=True)
 
 
 def _require_known(kind: str, seen: object, known: Sequence[str]) -> None:
@@ -175,7 +171,7 @@ class Struck:
     stream of the world's faults.
     """
 
-    victim: Victim
+    victim: Part
     path: str
     sent: bytes
     at_s: float
@@ -255,9 +251,7 @@ class Faults:
         """Whether no request can be struck."""
         return not self._standing and not self._rules
 
-    def next_for(
-        self, victim: Victim, path: str, request: bytes, shown: bytes = b""
-    ) -> Fault | None:
+    def next_for(self, victim: Part, path: str, request: bytes, shown: bytes = b"") -> Fault | None:
         """Return the fault that strikes this request, if any, and count the strike.
 
         `shown` are its headers that show a payment.
@@ -277,7 +271,7 @@ class Faults:
             return fault
         return self._by_rule(victim, path, request)
 
-    def _by_rule(self, victim: Victim, path: str, request: bytes) -> Fault | None:
+    def _by_rule(self, victim: Part, path: str, request: bytes) -> Fault | None:
         """Return the fault of the first rule that has one; raises what a rule raises."""
         asked = Struck(victim=victim, path=path, sent=request, at_s=self._now(), rng=self._rng)
         for rule in self._rules:

@@ -12,8 +12,9 @@ from typing import assert_never
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
+from x402sim.events import Part
 from x402sim.http.web import CONNECTION, MAX_BODY_BYTES
-from x402sim.world.transport.faults import Fault, Faults, Victim, value_of
+from x402sim.world.transport.faults import Fault, Faults, value_of
 
 ABORT = "x402sim.abort"
 """The ASGI scope's key of the function that breaks the request's connection."""
@@ -23,7 +24,7 @@ _PROOFS = (b"x-payment-id", b"x-session-id", b"x-payment", b"payment-signature")
 
 def faulty(
     app: ASGIApp,
-    victim: Victim,
+    victim: Part,
     faults: Faults,
     clock: Clock,
     crash: Callable[[], None],
