@@ -6,6 +6,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -137,6 +138,7 @@ def saved_run(browser: Browser, folder: Path, anchor: str = "") -> Iterator[None
         browser.do("setViewport", {"width": 1400, "height": 900})
         browser.open(running.line().split()[-1] + anchor, "saved run")
         yield
+        running.end(signal.SIGINT)
 
 
 @pytest.fixture(scope="module")

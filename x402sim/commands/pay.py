@@ -110,7 +110,10 @@ def pay(
     trusted = httpx.create_ssl_context()  # SSL_CERT_FILE counts, and no proxy
     with httpx.Client(verify=trusted, trust_env=False, timeout=30) as http:
         with as_misuse():
-            mistake = _mistake_of(wrong, session=session)
+            if wrong is not None and session:
+                raise ValueError("--wrong and --session: give one of them")
+            if wrong not in (None, *MISTAKES):
+                raise ValueError(unknown("mistake", str(wrong), MISTAKES))
             if session and steps == 1:
                 raise ValueError("--session and --steps 1: a deposit takes two steps; omit --steps")
             request = request_to(url, method, data, header)
@@ -121,10 +124,10 @@ def pay(
         if local.network is not None:
             known.setdefault(local.network.name, local.network)
         purchase = Purchase(http, wallet, local.clock, terms, told)
-        if mistake is not None:
+        if wrong is not None:
             # a purchase leaves its proof in the request, so each has one of its own; and a pipe is
             # read once
-            _go_wrong(purchase, partial(_again, request), mistake, told)
+            _go_wrong(purchase, partial(_again, request), MISTAKES[wrong], told)
         else:
             answer = _bought(purchase, request, told)
             problem = "" if answer.is_success else _in_vain(answer)
@@ -170,16 +173,6 @@ def _end(
 
 
 # --- the options -------------------------------------------------------------------------
-
-
-def _mistake_of(name: str | None, *, session: bool) -> Mistake | None:
-    if name is None:
-        return None
-    if session:
-        raise ValueError("--wrong and --session: give one of them")
-    if name not in MISTAKES:
-        raise ValueError(unknown("mistake", name, MISTAKES))
-    return MISTAKES[name]
 
 
 def _wallet(key: str | None, account: int, local: Local) -> Wallet:

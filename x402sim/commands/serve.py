@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
-from x402sim.commands.banner import show
 from x402sim.commands.common import (
     NETWORK_NAMES,
     BlockTime,
@@ -234,6 +233,8 @@ def _run(
         if as_json:
             typer.echo(json.dumps(msgspec.to_builtins(ready)))
         else:
+            from x402sim.commands.banner import show  # with rich, which programs do not need
+
             show(ready, db)
 
     gc.collect()

@@ -72,7 +72,8 @@ class Watch:
         if not self._wakes:
             self._journal.listeners.append(self._wake)
         self._wakes.add(wake)
-        self._look(1)
+        if self._requests:
+            self._requests.readers += 1
         try:
             hello = {"started": self._started_ms, "length": self._journal.length}
             yield b"event: hello\ndata: " + msgspec.json.encode(hello) + b"\n\n"
@@ -89,17 +90,18 @@ class Watch:
                     yield _event(b"exchanges", (_exchange(*each) for each in exchanges))
                 if entries or exchanges:
                     await self._real.sleep(0 if waiting else PAUSE_S)
-                elif not await _is_set(wake, BEAT_S):
+                    continue
+                try:
+                    async with asyncio.timeout(BEAT_S):
+                        await wake.wait()
+                except TimeoutError:
                     yield b": nothing new\n\n"
         finally:
             self._wakes.discard(wake)
-            self._look(-1)
+            if self._requests:
+                self._requests.readers -= 1
             if not self._wakes:
                 self._journal.listeners.remove(self._wake)
-
-    def _look(self, change: int) -> None:
-        if self._requests:
-            self._requests.readers += change
 
     def kept(self) -> list[bytes]:
         """Return the exchanges that are kept, as JSON."""
@@ -134,14 +136,6 @@ def _exchange(number: int, request: Request) -> bytes:
         sent["headers"] = answered["headers"] = [("(headers)", "too long")]
         text = msgspec.json.encode(exchange)
     return text
-
-
-async def _is_set(wake: asyncio.Event, seconds: float) -> bool:
-    try:
-        async with asyncio.timeout(seconds):
-            return await wake.wait()
-    except TimeoutError:
-        return False
 
 
 def _event(name: bytes, lines: Iterable[bytes]) -> bytes:
