@@ -217,9 +217,13 @@ async def test_a_session_pays_for_nothing_while_its_deposit_is_undone(rig: Servi
     await submit(rig, stored.header)
     assert await reconcile(rig.service) == 1
     assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 200
+    grant.revoke(rig.service, stored, 1)
+    assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 402
+    assert grant.grant(rig.service, stored, "0x1")  # it was made after all
+    assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 200
     shown = rig.service.store.sessions.get(session["sessionId"])
     assert shown is not None
-    assert shown.released == 20_000
+    assert shown.released == 30_000
 
 
 @pytest.mark.clause("3/refund-once")

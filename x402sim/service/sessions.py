@@ -125,11 +125,14 @@ async def _pay_back_once(service: Service, refund: Refund, waits: dict[int | str
         try:
             return await pay_back(service, refund)
         except (Unavailable, OutcomeUnknown) as error:
-            wait, why = after_failure(refund.wait_s, REFUND_WAIT_S, service.clock.now()), str(error)
-            waits[session_id], s = wait, int(wait.wait_s)
-            service.record(events.RefundDelayed(session_id=session_id, reason=why, retry_s=s))
+            wait = after_failure(refund.wait_s, REFUND_WAIT_S, service.clock.now())
+            waits[session_id] = wait
+            reason, retry_s = str(error), int(wait.wait_s)
+            service.record(
+                events.RefundDelayed(session_id=session_id, reason=reason, retry_s=retry_s)
+            )
             # an id that is logged in full could be used to spend
-            log.warning("the refund of %s... waits %d s: %s", session_id[:16], s, why)
+            log.warning("the refund of %s... waits %d s: %s", session_id[:16], retry_s, reason)
             return False
 
 

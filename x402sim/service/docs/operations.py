@@ -94,15 +94,12 @@ def _operation(
 
 
 def _quote(told: Told) -> Json:
+    quoted = object_of(quote=ref("Quote")), {"quote": told.examples["Quote"]}
     return _operation(
         _PAID,
         "quote",
         "Quote a perpetual position (protected)",
-        answer(
-            "Proof of payment accepted (4.2).",
-            object_of(quote=ref("Quote")),
-            {"quote": told.examples["Quote"]},
-        )
+        answer("Proof of payment accepted (4.2).", *quoted)
         | payment_required(told.decisions, told.examples["PaymentRequired"])
         | errors(told.decisions, *_BAD_BODY, *_BAD_PAYMENT, _NO_DATABASE),
         about=f"Requires payment of {told.price} (4.2, 8). Without valid proof of payment the "
@@ -161,22 +158,14 @@ def _payment(told: Told) -> Json:
 
 def _create_session(told: Told) -> Json:
     examples, created = told.examples, told.decisions.session_created_status
+    session = ref("SessionView"), examples["SessionView"]
+    deposit = ref("PaymentRequired"), examples["DepositRequired"]
     return _operation(
         _SESSIONS,
         "createSession",
         "Create a session",
-        answer(
-            "The session; its deposit has settled.",
-            ref("SessionView"),
-            examples["SessionView"],
-            status=created,
-        )
-        | answer(
-            "Payment of the deposit required (2.2).",
-            ref("PaymentRequired"),
-            examples["DepositRequired"],
-            status=402,
-        )
+        answer("The session; its deposit has settled.", *session, status=created)
+        | answer("Payment of the deposit required (2.2).", *deposit, status=402)
         | errors(told.decisions, *_BAD_BODY, _NO_DATABASE),
         about="The response is 402 for the session deposit. Pay it through "
         "`POST /api/pay`, then repeat the request with X-Payment-Id (4.4).\n\n"
@@ -231,24 +220,16 @@ def _documentation(told: Told) -> Json:
     """Return the paths of the documentation and of the health check."""
     name = in_path("page", "The name of a page, as in the index.", f"{next(iter(PAGES))}.md")
     name["schema"]["enum"] = [f"{page}.md" for page in PAGES]
+    healthy = {"status": "ok", "network": told.network}
     health = object_of(status={"const": "ok"}, network={"type": "string"})
+    page = _reading("docsPage", "A documentation page", "text/markdown", parameters=[name])
+    page["get"]["responses"] |= errors(told.decisions, RequestError.NOT_FOUND)
     return {
         "/llms.txt": _reading("llmsTxt", "Index of all documentation pages (4.5)", "text/plain"),
-        "/docs/{page}": _reading(
-            "docsPage",
-            "A documentation page",
-            "text/markdown",
-            more=errors(told.decisions, RequestError.NOT_FOUND),
-            parameters=[name],
-        ),
+        "/docs/{page}": page,
         "/docs": _reading("docs", "Interactive documentation", "text/html"),
         "/openapi.json": _reading("openapi", "This document", schema={"type": "object"}),
-        "/healthz": _reading(
-            "healthz",
-            "Health check",
-            schema=health,
-            example={"status": "ok", "network": told.network},
-        ),
+        "/healthz": _reading("healthz", "Health check", schema=health, example=healthy),
     }
 
 
@@ -259,10 +240,8 @@ def _reading(
     *,
     schema: Json | None = None,
     example: Any = None,
-    more: Json | None = None,
     parameters: Sequence[Json] = (),
 ) -> Json:
     """Return the path of something that is only read: a text, unless there is another schema."""
-    found = answer(f"{summary}.", schema or {"type": "string"}, example, media=media)
-    responses = found | (more or {})
+    responses = answer(f"{summary}.", schema or {"type": "string"}, example, media=media)
     return {"get": _operation(_DOCUMENTATION, name, summary, responses, parameters=parameters)}

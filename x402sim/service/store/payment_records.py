@@ -212,8 +212,7 @@ class PaymentRecords:
         with self._db.transaction():
             is_news = self._db.changed(_SETTLE, tx_hash, attempt)
             if is_news:
-                sql = "SELECT payment_id FROM payments WHERE attempt = ?"
-                self._sessions.open(self._db.one(sql, attempt)[0], session)
+                self._sessions.open(attempt, session)
         return is_news
 
     def undo(self, attempt: int) -> bool:

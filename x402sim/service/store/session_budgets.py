@@ -112,30 +112,21 @@ class SessionBudgets:
         row = self._db.one(_SELECT + " WHERE s.payment_id = ?", payment_id)
         return SessionBudget(*row) if row else None
 
-    def open(self, payment_id: str, new: NewSession) -> None:
+    def open(self, attempt: int, new: NewSession) -> None:
         """Open a session with the amount and for the payer of a settled deposit.
 
         One that this deposit opened before is kept as it is; if the deposit had failed, it is
         active again. Call it in the transaction that settles the deposit.
         """
-        before = self.paid_by(payment_id)
-        if before is not None:
-            if before.is_canceled:
-                self._db.execute(
-                    "UPDATE sessions SET status = 'active', is_canceled = 0, payer = from_address "
-                    "FROM payments p WHERE sessions.payment_id = ? "
-                    "AND p.payment_id = sessions.payment_id AND p.status = 'settled'",
-                    payment_id,
-                )
-            return
         self._db.execute(
             "INSERT INTO sessions(session_id, payment_id, payer, deposited, created_ms, "
             "expires_ms) SELECT ?, payment_id, from_address, CAST(amount AS INTEGER), ?, ? "
-            "FROM payments WHERE payment_id = ? AND status = 'settled'",
+            "FROM payments WHERE attempt = ? AND status = 'settled' ON CONFLICT DO UPDATE "
+            "SET status = 'active', is_canceled = 0, payer = excluded.payer WHERE is_canceled",
             new.session_id,
             new.created_ms,
             new.expires_ms,
-            payment_id,
+            attempt,
         )
 
     def can_pay(self, session_id: str, amount: int, now_ms: int) -> bool:
