@@ -83,6 +83,7 @@ class LedgerChain:
             if self._log:
                 self._log.close()
             raise
+        self.at_first = list(self.machine.state.blocks.values()), self.machine.state.supply
 
     # --- what every chain offers -----------------------------------------------------
 
@@ -213,10 +214,6 @@ class LedgerChain:
         return self
 
     mining = rewinding
-
-    def at_first(self) -> tuple[list[Block], int]:
-        """Return the blocks at the time of opening, oldest first, and the supply."""
-        return list(self.machine.state.blocks.values()), self.machine.state.supply
 
     async def supply(self) -> int:
         """Return the token's total supply, in base units."""

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from x402sim.chain import contract
-from x402sim.chain.base import Block, Call, ChainError
+from x402sim.chain.base import Call, ChainError
 from x402sim.chain.fees import GAS_LIMIT, PLENTY_WEI, usual_gas_price
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
@@ -82,7 +82,7 @@ class LocalChain(EvmChain):
         except BaseException:
             self.close()
             raise
-        self._first = [first], sum(held.values())
+        self.at_first = [first], sum(held.values())
         self.mining = LocalMining(node.rpc, clock, self.notify)
         self.rewinding = LocalRewinding(node.rpc, self.mining, genesis=genesis, native=rich)
 
@@ -149,10 +149,6 @@ class LocalChain(EvmChain):
         return answer
 
     # --- what only a chain under test offers -----------------------------------------
-
-    def at_first(self) -> tuple[list[Block], int]:
-        """Return block 0 and the supply in it."""
-        return self._first
 
     async def waiting(self) -> int:
         """Return how many transactions wait in the mempool, including those behind a nonce gap."""
