@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+from typer.testing import CliRunner
+
 from tests.chain import helpers
 from tests.chain.helpers import (
     ALICE,
@@ -19,6 +21,7 @@ from x402sim.chain.base import Reverted, WorldChain
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.node.anvil import AnvilNode
 from x402sim.chain.node.local_chain import LocalChain, install_stablecoin
+from x402sim.cli import app
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import TESTNET
@@ -99,3 +102,10 @@ class ChainDriver(helpers.ChainDriver):
         except Reverted as reverted:
             return str(reverted)
         return None
+
+
+def refusal(*arguments: str) -> str:
+    """Return the one line with which a command refuses its arguments."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert (result.exit_code, result.output.count("\n")) == (2, 1), result.output
+    return result.output

@@ -9,16 +9,15 @@ from typing import Any
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
 from tests.chain import asking
 from tests.evm import circle
+from tests.evm.helpers import refusal
 from tests.serve.driver import ORDER
 from x402sim import TESTNET, LiveWorld, LocalServer, PaymentAuth, World, scenario
 from x402sim.backends import Node
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.anvil import AnvilNode
-from x402sim.cli import app
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
@@ -151,12 +150,6 @@ def test_control_that_the_node_does_not_offer_is_refused_with_409(node: str, tok
         )
         assert funded.json()["balance"] == "2500000"
         assert int(ask(server.rpc_url, "eth_blockNumber"), 16) == int(before, 16) + 1
-
-
-def refusal(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == 2, result.output
-    return result.output
 
 
 def test_wrong_nodes_and_tokens_have_different_errors(node: str, token: str):

@@ -269,14 +269,6 @@ def test_a_transaction_not_mined_in_time_times_out(run, town, chain):
     assert run(chain.wait(tx_hash, 5)).succeeded
 
 
-def test_a_node_that_goes_away_while_we_wait_ends_in_a_timeout(run, town, chain, between):
-    no_automine(town)
-    tx_hash = run(chain.send(pay_call()))
-    between.close()
-    with pytest.raises(TimeoutError):
-        run(chain.wait(tx_hash, 0.1))
-
-
 def test_a_node_that_comes_back_while_we_wait_is_asked_again(run, town, chain, between):
     tx_hash = run(chain.send(pay_call()))
     answers = iter([None, 503, b"starting"])
