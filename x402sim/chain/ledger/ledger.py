@@ -118,7 +118,8 @@ class LedgerChain:
         _, frame = self._call(call, block)
         if call.to == MULTICALL:
             raise Reverted(NO_TRANSACTIONS)
-        return gas.total(call.data, frame.least() if frame else 0)
+        needed = frame.least() if frame else 0
+        return max(gas.intrinsic(call.data) + needed, gas.floor(call.data))
 
     def _call(self, call: Call, block: int | None) -> tuple[bytes, Frame | None]:
         """Run a call now, or at the time of an older block."""

@@ -14,10 +14,9 @@ from x402sim.chain.rpc.filters import EVERYTHING
 from x402sim.chain.rpc.jsonrpc import read_block_number, read_call, read_log_filter
 from x402sim.chain.rpc.objects import (
     log_object,
-    mined_block,
-    pending_block,
     receipt_object,
     transaction_object,
+    whole_block,
 )
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.rpc_values import (
@@ -178,9 +177,8 @@ async def eth_getStorageAt(rpc: RpcContext, address: Any, slot: Any, block: Any 
 async def eth_getBlockByNumber(rpc: RpcContext, block: Any, full: Any = False) -> Json | None:
     """Return a block by tag or number, null if not mined; `pending` is the next one."""
     if block == "pending":
-        return await pending_block(
-            rpc.chain, rpc.chain.pending_block(), full=read_bool(full, WHOLE)
-        )
+        coming, whole = rpc.chain.pending_block(), read_bool(full, WHOLE)
+        return await whole_block(rpc.chain, coming, full=whole, mined=False)
     return await _block_object(rpc, await rpc.chain.block(await number(rpc, block)), full)
 
 
@@ -191,7 +189,7 @@ async def eth_getBlockByHash(rpc: RpcContext, block_hash: Any, full: Any = False
 
 async def _block_object(rpc: RpcContext, block: Block | None, full: Any) -> Json | None:
     whole = read_bool(full, WHOLE)
-    return None if block is None else await mined_block(rpc.chain, block, full=whole)
+    return None if block is None else await whole_block(rpc.chain, block, full=whole)
 
 
 async def eth_getBlockReceipts(rpc: RpcContext, block: Any) -> list[Json] | None:
