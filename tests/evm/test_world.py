@@ -135,11 +135,8 @@ def test_an_invariant_sees_money_out_of_nothing():
 
 @pytest.fixture(scope="module")
 def server(program: Path) -> Iterator[LocalServer]:
-    patch = pytest.MonkeyPatch()
-    patch.setenv(VARIABLE, str(program))
-    with LocalServer(chain="anvil", seed=1) as running:
+    with LocalServer(chain=Anvil(program), seed=1) as running:
         yield running
-    patch.undo()
 
 
 def ask(server: LocalServer, method: str, *params: Any) -> Any:
