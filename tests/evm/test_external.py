@@ -397,19 +397,15 @@ def test_a_sender_that_cannot_pay_for_gas_is_refused_and_its_nonce_stays_free(ru
     assert run(chain.wait(run(chain.send(pay_call())), 5)).succeeded
 
 
-def test_why_it_reverted_is_traced(run, chain, between):
-    run(chain.send(pay_call()))
-    receipt = run(chain.wait(run(chain.send(pay_call())), 5))
-    assert receipt.revert_reason.startswith("ERC3009UsedAuthorization(")
-    assert "debug_traceTransaction" in between.seen
-
-
-def test_without_traces_it_is_tried_on_the_block_before(run, chain, between):
-    between.rules["debug_traceTransaction"] = refuses(-32601, "the method does not exist")
+@pytest.mark.parametrize("offers_traces", [True, False])
+def test_why_it_reverted_is_traced_or_tried_on_the_block_before(run, chain, between, offers_traces):
+    if not offers_traces:
+        between.rules["debug_traceTransaction"] = refuses(-32601, "the method does not exist")
     run(chain.send(pay_call()))
     receipt = run(chain.wait(run(chain.send(pay_call())), 5))
     used = nonce("first").hex()
     assert receipt.revert_reason == f"ERC3009UsedAuthorization({ALICE.address}, 0x{used})"
+    assert "debug_traceTransaction" in between.seen
 
 
 @pytest.mark.parametrize(

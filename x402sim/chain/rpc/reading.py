@@ -4,7 +4,9 @@ A function has the name of its method. Tips are what was bid above the base fee.
 The chain has the states of its newest blocks: a request for an older one is an error.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from x402sim.chain.base import Block, Call, ChainError
@@ -121,16 +123,9 @@ async def _tips(rpc: RpcContext, block: Block, percentiles: Sequence[float]) -> 
     """Return the tip of the transaction in which each percentile of a block's gas falls."""
     found = [await rpc.chain.receipt(tx_hash) for tx_hash in block.tx_hashes]
     paid = sorted((each.gas_price - block.base_fee_wei, each.gas_used) for each in found if each)
-    return [quantity(_tip(paid, block.gas_used * p / 100)) for p in percentiles]
-
-
-def _tip(paid: list[tuple[int, int]], threshold: float) -> int:
-    together = 0
-    for tip_wei, gas_used in paid:
-        together += gas_used
-        if together >= threshold:
-            return tip_wei
-    return 0
+    used = [*accumulate(gas_used for _, gas_used in paid)]
+    at = [bisect_left(used, block.gas_used * p / 100) for p in percentiles]
+    return [quantity(paid[n][0] if n < len(paid) else 0) for n in at]
 
 
 # --- accounts ------------------------------------------------------------------------
