@@ -61,10 +61,7 @@ class ExternalChain(EvmChain):
             await self.check_id(self.network)
             token = await self.deploy(self.network, self.keys[0], self.keys[0])
             self.token, self.network = token, replace(self.network, asset=token)
-        if read:
-            self.network = await self.described(self.network)
-        else:
-            await self.check(self.network)
+        self.network = await self.check(self.network, read=read)
         head = await self.block(await self.height())
         self.at_first = [head] if head else [], await self.supply()
         self.owner = await self._find_minter()

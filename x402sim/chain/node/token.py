@@ -40,8 +40,8 @@ async def described(chain: Chain, where: str, network: Network) -> Network:
     return found
 
 
-async def check(chain: Chain, where: str, network: Network) -> None:
-    """Raise `ChainError` unless the contract describes the network's own token.
+async def check(chain: Chain, where: str, network: Network) -> Network:
+    """Return the network; raises `ChainError` unless the contract describes its own token.
 
     What the contract does not say is not compared.
     """
@@ -59,6 +59,7 @@ async def check(chain: Chain, where: str, network: Network) -> None:
             "--network-file"
         )
     await _check_domain(chain, network)
+    return network
 
 
 async def _check_domain(chain: Chain, network: Network) -> None:
