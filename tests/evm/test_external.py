@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -153,12 +154,23 @@ def test_a_token_is_deployed_only_on_request_and_works(run, between, connect, ch
 # --- another chain or token than expected --------------------------------------------
 
 
-def test_a_token_whose_domain_is_not_of_what_it_says_is_refused(run, chain, between):
-    between.rules["eth_call"] = lambda asked, *_: (
-        {"result": "0x" + "77" * 32}
-        if asked["input"] == to_hex(abi.DOMAIN_SEPARATOR)
+def tells(between: Between, function: bytes, word: bytes) -> Callable[..., Any]:
+    """Return a rule of calls: one function answers this word, and the others the truth."""
+    return lambda asked, *_: (
+        {"result": to_hex(word)}
+        if asked["input"] == to_hex(function)
         else between.truth("eth_call", asked, "latest")
     )
+
+
+def test_a_token_of_whole_units_is_another(run, chain, between):
+    between.rules["eth_call"] = tells(between, abi.DECIMALS, bytes(32))
+    with pytest.raises(ChainError, match="0 decimals; wanted"):
+        run(chain.check(TESTNET))
+
+
+def test_a_token_whose_domain_is_not_of_what_it_says_is_refused(run, chain, between):
+    between.rules["eth_call"] = tells(between, abi.DOMAIN_SEPARATOR, b"\x77" * 32)
     with pytest.raises(ChainError, match=rf"DOMAIN_SEPARATOR\(\) is 0x{'77' * 32}, wanted 0x"):
         run(chain.check(TESTNET))
     with pytest.raises(ChainError, match=r"the EIP-712 domain of 0xc01efA.* is not name 'Bridged"):

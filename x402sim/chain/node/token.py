@@ -45,11 +45,12 @@ async def check(chain: Chain, where: str, network: Network) -> Network:
 
     What the contract does not say is not compared.
     """
+    decimals = await _number(chain, abi.DECIMALS)
     says = replace(
         network,
         token_name=await _text(chain, abi.NAME) or network.token_name,
         token_version=await _text(chain, abi.VERSION) or network.token_version,
-        decimals=await _number(chain, abi.DECIMALS) or network.decimals,
+        decimals=network.decimals if decimals is None else decimals,
     )
     if says != network:
         address = checksum(chain.token)
