@@ -13,7 +13,7 @@ from x402sim.chain.base import Call
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.clock import Clock
-from x402sim.protocol.crypto import Hash, PrivateKey, to_hex
+from x402sim.protocol.crypto import Hash, PrivateKey, checksum, to_hex
 from x402sim.protocol.networks import TESTNET
 
 OWNER_KEY = PrivateKey(b"\x01" * 32)
@@ -21,11 +21,15 @@ OWNER, ALICE, SHOP = (each.address_bytes for each in (helpers.OWNER, helpers.ALI
 NONCE = nonce("first")
 PAYMENT = Call(OWNER, TESTNET.asset, payment())
 UNKNOWN = to_hex(b"\xee" * 32)
+BOB_KEY = b"\x0b" * 32
+BOB = checksum(PrivateKey(BOB_KEY).address)
+"""He has money for gas, beside the owner."""
 
 
 def new_ledger(**more: Any) -> LedgerChain:
     clock = Clock(lambda: float(NOW_S))
-    return LedgerChain(TESTNET, clock, owner=OWNER, balances={ALICE: 1_000_000}, **more)
+    money = {"balances": {ALICE: 1_000_000}, "native": {PrivateKey(BOB_KEY).address: 10**24}}
+    return LedgerChain(TESTNET, clock, owner=OWNER, **money, **more)
 
 
 class Http:

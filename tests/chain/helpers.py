@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from x402sim.chain.base import Call, TxReceipt, WorldChain
+from x402sim.chain.base import Call, Reverted, TxReceipt, WorldChain
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
@@ -68,6 +68,14 @@ class ChainDriver:
     def view(self, data: bytes, sender: Wallet = RELAYER) -> bytes:
         """Return the result of an `eth_call`."""
         return self.run(self.chain.call(Call(sender.address_bytes, TOKEN, data)))
+
+    def tried(self, data: bytes, sender: Wallet = RELAYER) -> str | None:
+        """Try a call without sending it; return its revert reason, None if it would work."""
+        try:
+            self.view(data, sender)
+        except Reverted as reverted:
+            return str(reverted)
+        return None
 
     def balance(self, wallet: Wallet) -> int:
         """Return a token balance."""

@@ -3,8 +3,6 @@
 Work is counted, not timed: how many balances are added up, how many blocks or entries are read.
 """
 
-import asyncio
-
 from tests.chain.helpers import (
     ALICE,
     OWNER,
@@ -143,12 +141,7 @@ def test_old_transactions_move_to_an_archive_and_are_read_from_there(monkeypatch
 
 
 def everything(driver: LedgerDriver) -> list[object]:
-    async def read() -> list[object]:
-        ledger = driver.ledger
-        blocks = [await ledger.block(n) for n in range(await ledger.height() + 1)]
-        hashes = [tx for block in blocks for tx in block.tx_hashes]
-        read = [(await ledger.transaction(tx), await ledger.receipt(tx)) for tx in hashes]
-        waited = [await ledger.wait(tx, 1) for tx in hashes]
-        return [blocks, read, waited, await ledger.logs(LogFilter(0, 99))]
-
-    return asyncio.run(read())
+    blocks = [driver.block(n) for n in range(driver.height() + 1)]
+    hashes = [tx for block in blocks for tx in block.tx_hashes]
+    read = [(driver.transaction(tx), driver.receipt(tx), driver.wait(tx, 1)) for tx in hashes]
+    return [blocks, read, driver.logs(LogFilter(0, 99))]

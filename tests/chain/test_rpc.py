@@ -210,25 +210,6 @@ def test_logs_are_filtered(rpc: Rpc, wanted: Any, count: int) -> None:
     assert len(rpc.result("eth_getLogs", wanted)) == count
 
 
-@pytest.mark.parametrize(
-    "wanted",
-    [
-        5,
-        {"fromBlock": "0x01"},
-        {"fromBlock": 1},
-        {"fromBlock": "0x5", "toBlock": "0x1"},
-        {"address": "0x12"},
-        {"topics": "0x"},
-        {"topics": [[["0x"]]]},
-        {"topics": [None] * 5},
-    ],
-)
-def test_a_bad_filter_is_refused(rpc: Rpc, wanted: Any) -> None:
-    error = rpc.error("eth_getLogs", wanted)
-    assert error["code"] == -32602
-    assert error["message"]
-
-
 def test_logs_of_one_block_by_its_hash(rpc: Rpc) -> None:
     receipt = rpc.result("eth_getTransactionReceipt", to_hex(rpc.send()))
     rpc.run(rpc.ledger.mine())
@@ -317,28 +298,33 @@ def test_a_revert_gives_its_reason_in_text_and_data(rpc: Rpc) -> None:
     assert silent == {"code": 3, "message": "execution reverted", "data": "0x"}
 
 
+FILTERS = [
+    *(5, {"fromBlock": "0x01"}, {"fromBlock": 1}, {"fromBlock": "0x5", "toBlock": "0x1"}),
+    *({"address": "0x12"}, {"topics": "0x"}, {"topics": [[["0x"]]]}, {"topics": [None] * 5}),
+]
+CALLS = [
+    *(None, {}, {"to": "0x12"}),
+    *({"to": to_hex(SHOP), "data": data} for data in ("0x1", 5)),
+    {"to": to_hex(SHOP), "data": "0x11", "input": "0x22"},
+    {"to": to_hex(SHOP), "from": "alice"},
+    *({"to": to_hex(SHOP), "value": value} for value in (5, "0x1" + "0" * 64)),
+]
+
+
 @pytest.mark.parametrize(
-    "call",
+    ("method", "params"),
     [
-        None,
-        {},
-        {"to": "0x12"},
-        {"to": to_hex(SHOP), "data": "0x1"},
-        {"to": to_hex(SHOP), "data": 5},
-        {"to": to_hex(SHOP), "data": "0x11", "input": "0x22"},
-        {"to": to_hex(SHOP), "from": "alice"},
-        {"to": to_hex(SHOP), "value": 5},
-        {"to": to_hex(SHOP), "value": "0x1" + "0" * 64},
+        *(("eth_getLogs", [each]) for each in FILTERS),
+        *(("eth_call", [each]) for each in CALLS),
+        ("eth_call", [_balance_of(ALICE), "latest", {to_hex(ALICE): {}}]),  # state overrides
+        *(("eth_feeHistory", [count, "latest"]) for count in (0, "0x401", True)),
+        ("eth_feeHistory", [1, "latest", "10"]),
     ],
 )
-def test_a_bad_call_is_refused(rpc: Rpc, call: Any) -> None:
-    assert rpc.error("eth_call", call)["code"] == -32602
-
-
-def test_state_overrides_are_refused_rather_than_ignored(rpc: Rpc) -> None:
-    error = rpc.error("eth_call", _balance_of(ALICE), "latest", {to_hex(ALICE): {}})
+def test_bad_parameters_are_refused(rpc: Rpc, method: str, params: Any) -> None:
+    error = rpc.error(method, *params)
     assert error["code"] == -32602
-    assert "overrides" in error["message"]
+    assert error["message"]
 
 
 def test_the_fee_history(rpc: Rpc) -> None:
@@ -347,8 +333,6 @@ def test_the_fee_history(rpc: Rpc) -> None:
     assert (history["oldestBlock"], len(history["baseFeePerGas"])) == ("0x0", 3)
     assert history["gasUsedRatio"][0] == 0 < history["gasUsedRatio"][1] < 1
     assert history["reward"] == [["0x0", "0x0"]] * 2
-    for bad in ([0, "latest"], ["0x401", "latest"], [1, "latest", "10"], [True, "latest"]):
-        assert rpc.error("eth_feeHistory", *bad)["code"] == -32602
     assert rpc.error("eth_feeHistory", 1, "0x9")["code"] == -32000
 
 

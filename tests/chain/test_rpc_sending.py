@@ -1,37 +1,20 @@
 """Signed transactions over JSON-RPC: what the mempool takes, what it refuses, what they cost."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from eth_account import Account
 
-from tests.chain.asking import PAYMENT, SHOP, Rpc, new_ledger
+from tests.chain.asking import BOB, BOB_KEY, PAYMENT, SHOP, Rpc, new_ledger
 from x402sim.chain.fees import BASE_FEE_WEI
-from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.admission import MAX_BYTES
-from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, keccak256, to_hex
 from x402sim.protocol.networks import TESTNET
 
-BOB_KEY = b"\x0b" * 32
-BOB = Account.from_key(BOB_KEY).address
-BOB_BYTES = bytes.fromhex(BOB[2:])
 TOKEN = checksum(TESTNET.asset)
-
-
-def ledger(file: Path | None = None) -> LedgerChain:
-    return new_ledger(native={BOB_BYTES: 10**24}, file=file)
-
-
-@pytest.fixture
-def rpc() -> Iterator[Rpc]:
-    chain = ledger()
-    yield Rpc(chain)
-    chain.close()
 
 
 def signed(key: bytes = BOB_KEY, **changes: Any) -> str:
@@ -139,33 +122,17 @@ def test_waiting_transactions_are_counted_listed_and_replaced(rpc: Rpc) -> None:
     assert rpc.result("eth_getTransactionCount", BOB, "0x0") == "0x0"
 
 
-def test_a_call_that_needs_more_than_its_gas_limit_runs_out_of_it(rpc: Rpc) -> None:
-    raw = signed(gas=50_000)
-    receipt = rpc.result("eth_getTransactionReceipt", rpc.result("eth_sendRawTransaction", raw))
-    used = int(receipt["gasUsed"], 16)
-    assert (receipt["status"], receipt["logs"]) == ("0x0", [])
-    assert used == 50_000 - ((50_000 - gas.intrinsic(PAYMENT.data) - 7201) // 64 - 39)
-    found = rpc.run(rpc.ledger.receipt(bytes.fromhex(receipt["transactionHash"][2:])))
-    assert found.revert_reason == "out of gas"
-    needed = int(rpc.result("eth_estimateGas", {"to": TOKEN, "data": to_hex(PAYMENT.data)}), 16)
-    raw = signed(gas=needed, nonce=1)
-    receipt = rpc.result("eth_getTransactionReceipt", rpc.result("eth_sendRawTransaction", raw))
-    assert receipt["status"] == "0x1"
-    assert 0 < needed - int(receipt["gasUsed"], 16) < 2000
-
-
 def test_a_signed_transaction_survives_a_reorganisation_and_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "chain"
-    chain = ledger(file)
+    chain = new_ledger(file=file)
     rpc = Rpc(chain)
     sent = rpc.result("eth_sendRawTransaction", signed())
     rpc.error("eth_sendRawTransaction", signed(nonce=9))
     asyncio.run(chain.rewinding.reorg(1))
     receipt = rpc.result("eth_getTransactionReceipt", sent)
     chain.close()
-    opened = ledger(file)
-    again = Rpc(opened)
-    assert again.result("eth_getTransactionReceipt", sent) == receipt
+    opened = new_ledger(file=file)
+    assert Rpc(opened).result("eth_getTransactionReceipt", sent) == receipt
     assert receipt["status"] == "0x1"
     opened.close()
 
@@ -173,14 +140,8 @@ def test_a_signed_transaction_survives_a_reorganisation_and_a_restart(tmp_path: 
 # --- accounts of the server ----------------------------------------------------------
 
 
-@pytest.fixture
-def wallet() -> Iterator[Rpc]:
-    chain = ledger()
-    yield Rpc(chain, BOB_KEY)
-    chain.close()
-
-
-def test_the_server_signs_what_its_accounts_send(wallet: Rpc) -> None:
+def test_the_server_signs_what_its_accounts_send() -> None:
+    wallet = Rpc(new_ledger(), BOB_KEY)
     asked = {"from": BOB, "to": TOKEN, "data": to_hex(PAYMENT.data)}
     tx_hash = wallet.result("eth_sendTransaction", asked)
     raw = wallet.result("eth_getRawTransactionByHash", tx_hash)

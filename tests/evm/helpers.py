@@ -1,9 +1,10 @@
-"""Several chains with one clock, and shortcuts to send them the same calls."""
+"""Several chains with one clock, and what they begin with."""
 
 import asyncio
 from pathlib import Path
 
-from tests.chain import helpers
+from typer.testing import CliRunner
+
 from tests.chain.helpers import (
     ALICE,
     MALLORY,
@@ -13,14 +14,15 @@ from tests.chain.helpers import (
     RELAYER,
     SHOP,
     START_BASE,
+    ChainDriver,
 )
 from tests.evm import circle
-from x402sim.chain.base import Reverted, WorldChain
+from x402sim.chain.base import WorldChain
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.node.anvil import AnvilNode
 from x402sim.chain.node.local_chain import LocalChain, install_stablecoin
+from x402sim.cli import app
 from x402sim.clock import Clock
-from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import TESTNET
 
 PLAYERS = (ALICE, MALLORY, SHOP)
@@ -81,21 +83,15 @@ class Town:
         self.anvil.close()
         self._runner.close()
 
-    def driver(self, chain: WorldChain) -> "ChainDriver":
-        return ChainDriver(self, chain)
+    def driver(self, chain: WorldChain) -> ChainDriver:
+        """Return shortcuts to call a chain of this town, the same for a ledger and for anvil."""
+        driver = ChainDriver(chain, self.run)
+        driver.town, driver.domain = self, self.network.domain
+        return driver
 
 
-class ChainDriver(helpers.ChainDriver):
-    """One chain of a town and shortcuts to call it, the same for a ledger and for anvil."""
-
-    def __init__(self, town: Town, chain: WorldChain) -> None:
-        super().__init__(chain, town.run)
-        self.town, self.domain = town, town.network.domain
-
-    def tried(self, data: bytes, sender: Wallet = RELAYER) -> str | None:
-        """Try a call without sending it; return its revert reason, None if it would work."""
-        try:
-            self.view(data, sender)
-        except Reverted as reverted:
-            return str(reverted)
-        return None
+def refusal(*arguments: str) -> str:
+    """Return the one line with which a command refuses its arguments."""
+    result = CliRunner().invoke(app, list(arguments))
+    assert (result.exit_code, result.output.count("\n")) == (2, 1), result.output
+    return result.output

@@ -120,15 +120,6 @@ def test_the_sender_pays_the_gas_even_of_what_reverts(either: ChainDriver):
         assert before - after == mined.gas_used * GAS_PRICE_WEI
 
 
-# --- money out of nothing ------------------------------------------------------------
-
-
-def test_funding_mints(either: ChainDriver):
-    either.fund(SHOP.address_bytes, 25)
-    assert either.balance(SHOP) == 25
-    assert int.from_bytes(either.view(abi.TOTAL_SUPPLY)) == START_BASE + 25
-
-
 # --- waiting for a receipt -----------------------------------------------------------
 
 

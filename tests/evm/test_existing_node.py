@@ -9,16 +9,15 @@ from typing import Any
 
 import httpx
 import pytest
-from typer.testing import CliRunner
 
 from tests.chain import asking
 from tests.evm import circle
+from tests.evm.helpers import refusal
 from tests.serve.driver import ORDER
 from x402sim import TESTNET, LiveWorld, LocalServer, PaymentAuth, World, scenario
 from x402sim.backends import Node
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.anvil import AnvilNode
-from x402sim.cli import app
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
@@ -54,19 +53,12 @@ def ask(url: str, method: str, *params: Any) -> Any:
 @pytest.fixture(scope="module")
 def token(node: str) -> Iterator[str]:
     """The token that `serve --deploy` puts there, and the server that did."""
-    patch = pytest.MonkeyPatch()
-    patch.setenv(KEYS, OWNER.private_key)
-    with deployed(node) as server:
+    with LocalServer(chain=Node(node, deploy=True, keys=(OWNER.private_key,)), seed=1) as server:
         yield server.info.asset
-    patch.undo()
-
-
-def deployed(node: str) -> LocalServer:
-    return LocalServer(chain=Node(node, deploy=True), seed=1)
 
 
 def test_a_token_is_deployed_and_paid_with(node: str):
-    with deployed(node) as server:
+    with LocalServer(chain=Node(node, deploy=True), seed=1) as server:
         asset = server.info.asset
         assert server.info.chain == "node"
         assert [account.balance for account in server.info.accounts] == ["1000000000"] * 10
@@ -100,10 +92,8 @@ def test_the_same_story_passes_twice_on_one_chain(node: str, token: str):
 def test_without_the_owners_key_nothing_is_minted(node: str, token: str, monkeypatch):
     monkeypatch.setenv(KEYS, STRANGER.private_key)
     run = World(chain=Node(node, token=token)).play("replay")
-    assert (run.outcome, run.reason) == (
-        "skipped",
-        f"in-process on {node} does not offer a payer with money",
-    )
+    reason = f"in-process on {node} does not offer a payer with money"
+    assert (run.outcome, run.reason) == ("skipped", reason)
     assert World(chain=Node(node, token=token)).play("unpaid_request").outcome == "passed"
     with LocalServer(chain=Node(node, token=token), seed=1) as server:
         asked = {"address": STRANGER.address, "amount": "1.00"}
@@ -116,9 +106,8 @@ def test_keys_can_be_given_in_python_and_are_not_shown(node: str, token: str, mo
     monkeypatch.delenv(KEYS)
     ours = Node(node, token=token, keys=(OWNER.private_key,))
     assert World(chain=ours).play("replay").outcome == "passed"
-    assert repr(Node("http://user:hush@127.0.0.1:9/secret", keys=("0x12",))) == (
-        "Node('http://127.0.0.1:9')"
-    )
+    secret = Node("http://user:hush@127.0.0.1:9/secret", keys=("0x12",))
+    assert repr(secret) == "Node('http://127.0.0.1:9')"
 
 
 CONTROLS: list[tuple[str, Any, str]] = [
@@ -146,17 +135,10 @@ def test_control_that_the_node_does_not_offer_is_refused_with_409(node: str, tok
         for path in ("faults/clear", "indexer/run"):
             assert httpx.post(f"{server.control_url}/{path}", json={}).status_code == 200
         before = ask(server.rpc_url, "eth_blockNumber")
-        funded = httpx.post(
-            f"{server.control_url}/faucet", json={"address": STRANGER.address, "amount": "2.50"}
-        )
+        asked = {"address": STRANGER.address, "amount": "2.50"}
+        funded = httpx.post(f"{server.control_url}/faucet", json=asked)
         assert funded.json()["balance"] == "2500000"
         assert int(ask(server.rpc_url, "eth_blockNumber"), 16) == int(before, 16) + 1
-
-
-def refusal(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == 2, result.output
-    return result.output
 
 
 def test_wrong_nodes_and_tokens_have_different_errors(node: str, token: str):

@@ -10,16 +10,15 @@ import httpx
 import msgspec
 import pytest
 from eth_account import Account
-from typer.testing import CliRunner
 
 from tests.chain.asking import Http, Node
+from tests.evm.helpers import refusal
 from tests.serve.driver import ORDER
 from x402sim import TESTNET, LiveWorld, LocalServer, PaymentAuth, World
 from x402sim.backends import Anvil
 from x402sim.chain import contract
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.anvil import VARIABLE
-from x402sim.cli import app
 from x402sim.events import TransactionMined, name_of
 from x402sim.journal import Journal
 from x402sim.protocol.crypto import checksum, to_hex
@@ -136,11 +135,8 @@ def test_an_invariant_sees_money_out_of_nothing():
 
 @pytest.fixture(scope="module")
 def server(program: Path) -> Iterator[LocalServer]:
-    patch = pytest.MonkeyPatch()
-    patch.setenv(VARIABLE, str(program))
-    with LocalServer(chain="anvil", seed=1) as running:
+    with LocalServer(chain=Anvil(program), seed=1) as running:
         yield running
-    patch.undo()
 
 
 def ask(server: LocalServer, method: str, *params: Any) -> Any:
@@ -247,13 +243,6 @@ def test_read_access_gives_read_methods_only():
 
 
 # --- what cannot be had --------------------------------------------------------------
-
-
-def refusal(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments))
-    assert result.exit_code == 2
-    assert result.output.count("\n") == 1, result.output
-    return result.output
 
 
 def test_without_anvil_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

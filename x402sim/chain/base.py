@@ -223,6 +223,8 @@ class WorldChain(Chain, Protocol):
 
     owner: Address
     """The account that may mint, and pause or blacklist where the token has these functions."""
+    at_first: tuple[list[Block], int]
+    """The blocks at the time of opening, oldest first, and the supply."""
     watchers: list[Callable[[], Awaitable[None]]]
     """Functions to call after every operation."""
 
@@ -233,9 +235,6 @@ class WorldChain(Chain, Protocol):
     @property
     def rewinding(self) -> Rewinding | None:
         """Rewinding; None on an existing node."""
-
-    def at_first(self) -> tuple[list[Block], int]:
-        """Return the blocks at the time of opening, oldest first, and the supply."""
 
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens to an account; raises `ChainError`, for example without a minter's key."""

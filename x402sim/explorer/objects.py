@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 
 from x402sim.chain.rpc.jsonrpc import read_block_number
-from x402sim.chain.rpc.objects import mined_block, receipt_object, transaction_object
+from x402sim.chain.rpc.objects import receipt_object, transaction_object, whole_block
 from x402sim.explorer.index import Index
 from x402sim.http import web
 from x402sim.protocol.crypto import Hash
@@ -61,7 +61,7 @@ async def block(index: Index, tag: str, *, full: bool) -> Json | None:
     found = await index.block(number)
     if found is None:
         return None
-    return await mined_block(index.chain, found, full=full)
+    return await whole_block(index.chain, found, full=full)
 
 
 async def _receipt_status(index: Index, tx_hash: Hash) -> Json:

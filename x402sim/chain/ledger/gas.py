@@ -210,11 +210,6 @@ def floor(data: bytes) -> int:
     return TRANSACTION + FLOOR_ZERO * zeros + FLOOR_NONZERO * (len(data) - zeros)
 
 
-def total(data: bytes, execution: int = 0) -> int:
-    """Return the gas of a call whose code used `execution`."""
-    return max(intrinsic(data) + execution, floor(data))
-
-
 def intrinsic_of(signed: SignedTransaction) -> int:
     """Return a signed transaction's intrinsic gas, its access list included."""
     slots = sum(len(slots) for _, slots in signed.access_list)

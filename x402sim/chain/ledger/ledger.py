@@ -83,6 +83,7 @@ class LedgerChain:
             if self._log:
                 self._log.close()
             raise
+        self.at_first = list(self.machine.state.blocks.values()), self.machine.state.supply
 
     # --- what every chain offers -----------------------------------------------------
 
@@ -117,7 +118,8 @@ class LedgerChain:
         _, frame = self._call(call, block)
         if call.to == MULTICALL:
             raise Reverted(NO_TRANSACTIONS)
-        return gas.total(call.data, frame.least() if frame else 0)
+        needed = frame.least() if frame else 0
+        return max(gas.intrinsic(call.data) + needed, gas.floor(call.data))
 
     def _call(self, call: Call, block: int | None) -> tuple[bytes, Frame | None]:
         """Run a call now, or at the time of an older block."""
@@ -213,10 +215,6 @@ class LedgerChain:
         return self
 
     mining = rewinding
-
-    def at_first(self) -> tuple[list[Block], int]:
-        """Return the blocks at the time of opening, oldest first, and the supply."""
-        return list(self.machine.state.blocks.values()), self.machine.state.supply
 
     async def supply(self) -> int:
         """Return the token's total supply, in base units."""

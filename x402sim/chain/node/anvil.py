@@ -54,8 +54,7 @@ def find_anvil(environ: Mapping[str, str] = os.environ, near: Path | None = None
 class AnvilNode:
     """A running anvil on a free port of this machine: `url` is its JSON-RPC address, `rpc` asks it.
 
-    Another test node is a class like this one; `local_mining` and `local_rewinding` use the
-    methods that only anvil has.
+    Another test node is a class like this one; `controls` uses the methods that only anvil has.
     """
 
     def __init__(

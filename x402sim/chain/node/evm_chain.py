@@ -59,23 +59,16 @@ class EvmChain:
         """The accounts whose keys we have, in the order of the keys."""
         return list(self._sender.keys)
 
-    async def check(self, network: Network) -> None:
-        """Raise `ChainError` unless the node has this network's chain and token."""
-        await self.check_id(network)
-        await self._check_code()
-        await token.check(self, self.node.name, network)
+    async def check(self, network: Network, *, read: bool = False) -> Network:
+        """Return the network; with `read`, its token is what the contract at our address says.
 
-    async def described(self, network: Network) -> Network:
-        """Return the network with the token at our address, as its contract describes it; raises
-        `ChainError`.
+        Raises `ChainError` unless the node has this network's chain, and its token or such a one.
         """
         await self.check_id(network)
-        await self._check_code()
-        return await token.described(self, self.node.name, network)
-
-    async def _check_code(self) -> None:
         if not await self.code(self.token):
             raise ChainError(f"no contract at {checksum(self.token)} on {self.node.name}")
+        look = token.described if read else token.check
+        return await look(self, self.node.name, network)
 
     async def check_id(self, network: Network) -> None:
         """Raise `ChainError` unless the node has this network's chain."""

@@ -25,7 +25,10 @@ class ExternalChain(EvmChain):
     """The account that may mint: the first of our keys that may, else the token's owner; the zero
     address if the token has no owner().
     """
-    _at_first: tuple[list[Block], int]
+    at_first: tuple[list[Block], int]
+    """The newest block and the supply at the time of opening."""
+    mining = rewinding = None
+    """An existing node mines by itself, and cannot be rewound."""
 
     @classmethod
     async def open(
@@ -38,7 +41,8 @@ class ExternalChain(EvmChain):
         deploy: bool = False,
         read: bool = False,
     ) -> "ExternalChain":
-        """Return the chain behind a URL, with the network's token on it.
+        """Return the chain behind a URL, with the network's token on it. The first of the keys is
+        that of the account that pays for gas.
 
         With `deploy`, the first key deploys and owns a new token first. With `read`, the token is
         what its contract says, else it must be what the network says. `chain.network` has the
@@ -53,18 +57,13 @@ class ExternalChain(EvmChain):
         return chain
 
     async def _begin(self, *, deploy: bool, read: bool) -> None:
-        if not self.keys:
-            raise ChainError("settling needs the key of an account that pays for gas")
         if deploy:
             await self.check_id(self.network)
             token = await self.deploy(self.network, self.keys[0], self.keys[0])
             self.token, self.network = token, replace(self.network, asset=token)
-        if read:
-            self.network = await self.described(self.network)
-        else:
-            await self.check(self.network)
+        self.network = await self.check(self.network, read=read)
         head = await self.block(await self.height())
-        self._at_first = [head] if head else [], await self.supply()
+        self.at_first = [head] if head else [], await self.supply()
         self.owner = await self._find_minter()
 
     async def _find_minter(self) -> Address:
@@ -79,18 +78,6 @@ class ExternalChain(EvmChain):
             return Address((await self.call(Call(self.token, self.token, abi.OWNER)))[12:32])
         except Reverted:
             return ZERO_ADDRESS
-
-    @property
-    def mining(self) -> None:
-        """None: the node mines by itself."""
-
-    @property
-    def rewinding(self) -> None:
-        """None: an existing node cannot be rewound."""
-
-    def at_first(self) -> tuple[list[Block], int]:
-        """Return the newest block and the supply at the time of opening."""
-        return self._at_first
 
     async def waiting(self) -> int:
         """Return how many of our transactions are not known to be mined."""

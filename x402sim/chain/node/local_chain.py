@@ -10,14 +10,13 @@ from contextlib import suppress
 from typing import Any
 
 from x402sim.chain import contract
-from x402sim.chain.base import Block, Call, ChainError
+from x402sim.chain.base import Call, ChainError
 from x402sim.chain.fees import GAS_LIMIT, PLENTY_WEI, usual_gas_price
 from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
 from x402sim.chain.node.anvil import AnvilNode
+from x402sim.chain.node.controls import Controls
 from x402sim.chain.node.evm_chain import POLL_S, EvmChain
-from x402sim.chain.node.local_mining import LocalMining
-from x402sim.chain.node.local_rewinding import LocalRewinding
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, to_hex
@@ -82,9 +81,10 @@ class LocalChain(EvmChain):
         except BaseException:
             self.close()
             raise
-        self._first = [first], sum(held.values())
-        self.mining = LocalMining(node.rpc, clock, self.notify)
-        self.rewinding = LocalRewinding(node.rpc, self.mining, genesis=genesis, native=rich)
+        self.at_first = [first], sum(held.values())
+        self.mining = self.rewinding = Controls(
+            node.rpc, clock, self.notify, genesis=genesis, native=rich
+        )
 
     @property
     def url(self) -> str:
@@ -112,7 +112,7 @@ class LocalChain(EvmChain):
         """Put a transaction of any account into the mempool; raises `ChainError`."""
         gas.require_fit(call.data)
         limit = GAS_LIMIT
-        async with self.mining.turn:
+        async with self.mining.operation():
             if call.to == self.token and self.rewinding.forced_reverts:
                 self.rewinding.forced_reverts -= 1
                 limit = max(gas.intrinsic(call.data) + TOO_LITTLE_GAS, gas.floor(call.data))
@@ -128,7 +128,6 @@ class LocalChain(EvmChain):
                 tx_hash = read_hash(receipt["transactionHash"])
             else:
                 tx_hash = await self.node.read(read_hash, "eth_sendTransaction", asked)
-        await self.notify()
         return tx_hash
 
     async def _pause(self) -> None:
@@ -141,18 +140,13 @@ class LocalChain(EvmChain):
         """Return the node's answer to a JSON-RPC request; new blocks have the world's time."""
         if not writes:
             return await super().pass_on(body, writes=False)
-        async with self.mining.turn:
+        async with self.mining.operation():
             await self.mining.set_time()
             answer = await self.node.forward(body)
             await self.mining.wait_until_mined()
-        await self.notify()
         return answer
 
     # --- what only a chain under test offers -----------------------------------------
-
-    def at_first(self) -> tuple[list[Block], int]:
-        """Return block 0 and the supply in it."""
-        return self._first
 
     async def waiting(self) -> int:
         """Return how many transactions wait in the mempool, including those behind a nonce gap."""

@@ -28,27 +28,24 @@ def block(given: Json) -> Block:
 
 
 def transaction(given: Json) -> Transaction:
-    """Return a transaction, mined or waiting; raises `BadParams`."""
+    """Return a transaction, mined or waiting, whose call is to the zero address if it creates a
+    contract; raises `BadParams`.
+    """
     mined = given.get("blockHash") is not None  # a pending transaction may name the next block
     return Transaction(
         hash=read_hash(given["hash"]),
-        call=call(given),
+        call=Call(
+            sender=read_address(given["from"]),
+            to=read_address(given["to"]) if given.get("to") else ZERO_ADDRESS,
+            data=read_bytes(given["input"]),
+            value=read_quantity(given["value"]),
+        ),
         nonce=read_quantity(given["nonce"]),
         gas_limit=read_quantity(given["gas"]),
         gas_price=read_quantity(given.get("gasPrice") or given["maxFeePerGas"]),
         block_number=read_quantity(given["blockNumber"]) if mined else None,
         block_hash=read_hash(given["blockHash"]) if mined else None,
         index=read_quantity(given["transactionIndex"]) if mined else None,
-    )
-
-
-def call(given: Json) -> Call:
-    """Return the call of a transaction object; `to` is zero if it creates a contract."""
-    return Call(
-        sender=read_address(given["from"]),
-        to=read_address(given["to"]) if given.get("to") else ZERO_ADDRESS,
-        data=read_bytes(given["input"]),
-        value=read_quantity(given["value"]),
     )
 
 

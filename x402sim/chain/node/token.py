@@ -40,16 +40,17 @@ async def described(chain: Chain, where: str, network: Network) -> Network:
     return found
 
 
-async def check(chain: Chain, where: str, network: Network) -> None:
-    """Raise `ChainError` unless the contract describes the network's own token.
+async def check(chain: Chain, where: str, network: Network) -> Network:
+    """Return the network; raises `ChainError` unless the contract describes its own token.
 
     What the contract does not say is not compared.
     """
+    decimals = await _number(chain, abi.DECIMALS)
     says = replace(
         network,
         token_name=await _text(chain, abi.NAME) or network.token_name,
         token_version=await _text(chain, abi.VERSION) or network.token_version,
-        decimals=await _number(chain, abi.DECIMALS) or network.decimals,
+        decimals=network.decimals if decimals is None else decimals,
     )
     if says != network:
         address = checksum(chain.token)
@@ -59,6 +60,7 @@ async def check(chain: Chain, where: str, network: Network) -> None:
             "--network-file"
         )
     await _check_domain(chain, network)
+    return network
 
 
 async def _check_domain(chain: Chain, network: Network) -> None:

@@ -52,21 +52,19 @@ class Filters:
 
     def add(self, chain: LedgerChain, kind: FilterKind, wanted: LogFilter = EVERYTHING) -> str:
         """Make a filter that tells of what comes from now on; return its id."""
-        now_s = _now_s()
-        self._forget_old(now_s)
-        while len(self._filters) >= MAX_FILTERS:
-            del self._filters[min(self._filters, key=lambda key: self._filters[key].asked_s)]
+        filters = self._current()
+        while len(filters) >= MAX_FILTERS:
+            del filters[min(filters, key=lambda name: filters[name].asked_s)]
         self._made += 1
         name, state = hex(self._made), chain.machine.state
-        made = Filter(kind, wanted, next_block=state.head.number + 1, asked_s=now_s)
+        made = Filter(kind, wanted, next_block=state.head.number + 1, asked_s=_now_s())
         made.told, made.waiting = [(state.head, [])], set(state.waiting)
-        self._filters[name] = made
+        filters[name] = made
         return name
 
     def remove(self, name: str) -> bool:
         """Forget a filter; False if there is none."""
-        self._forget_old(_now_s())
-        return self._filters.pop(name, None) is not None
+        return self._current().pop(name, None) is not None
 
     def logs(self, name: str) -> LogFilter:
         """Return the logs that a filter wants; raises `ChainError` if there is none of logs."""
@@ -91,18 +89,17 @@ class Filters:
         return removed + [log_object(log) for log in logs]
 
     def _find(self, name: str) -> Filter:
-        now_s = _now_s()
-        self._forget_old(now_s)
-        found = self._filters.get(name)
+        found = self._current().get(name)
         if found is None:
             raise ChainError("filter not found")
-        found.asked_s = now_s
+        found.asked_s = _now_s()
         return found
 
-    def _forget_old(self, now_s: float) -> None:
-        old = [key for key, each in self._filters.items() if now_s - each.asked_s > MAX_AGE_S]
-        for key in old:
-            del self._filters[key]
+    def _current(self) -> dict[str, Filter]:
+        """Forget the filters that nobody asked about lately; return the others."""
+        since_s = _now_s() - MAX_AGE_S
+        self._filters = {key: it for key, it in self._filters.items() if it.asked_s >= since_s}
+        return self._filters
 
 
 def _now_s() -> float:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from types import ModuleType
 from typing import Any
 
-from x402sim.chain.rpc import reading, sending, signing
+from x402sim.chain.rpc import reading, sending
 
 Method = Callable[..., Awaitable[Any]]
 
@@ -18,4 +18,4 @@ def _named(module: ModuleType) -> dict[str, Method]:
 
 READS = _named(reading)
 """The methods that neither send nor sign; a proxy to a node passes these on to it for anybody."""
-METHODS = {**READS, **_named(sending), **_named(signing)}
+METHODS = {**READS, **_named(sending)}

@@ -146,23 +146,17 @@ def block_object(block: Block, *, transactions: Sequence[str | Json], logs: Sequ
     }
 
 
-async def mined_block(chain: Chain, block: Block, *, full: bool) -> Json:
-    """Return a mined block with its transactions' hashes, or `full` with the whole ones."""
-    logs = await chain.logs(LogFilter(block.number, block.number))
-    return block_object(block, transactions=await _transactions(chain, block, full), logs=logs)
-
-
-async def pending_block(chain: Chain, block: Block, *, full: bool) -> Json:
-    """Return the block that would be mined now; what only mining gives it is null."""
-    found = block_object(block, transactions=await _transactions(chain, block, full), logs=())
-    return {**found, "hash": None, "nonce": None, "logsBloom": None, "miner": None}
-
-
-async def _transactions(chain: Chain, block: Block, full: bool) -> Sequence[str | Json]:
-    if not full:
-        return [to_hex(tx_hash) for tx_hash in block.tx_hashes]
-    found = [await chain.transaction(tx_hash) for tx_hash in block.tx_hashes]
-    return [transaction_object(tx, chain.chain_id) for tx in found if tx]
+async def whole_block(chain: Chain, block: Block, *, full: bool, mined: bool = True) -> Json:
+    """Return a block with its transactions' hashes, or `full` with the whole ones. What only
+    mining gives a block is null where it is not `mined`.
+    """
+    found: Sequence[str | Json] = [to_hex(tx_hash) for tx_hash in block.tx_hashes]
+    if full:
+        each = [await chain.transaction(tx_hash) for tx_hash in block.tx_hashes]
+        found = [transaction_object(tx, chain.chain_id) for tx in each if tx]
+    logs = await chain.logs(LogFilter(block.number, block.number)) if mined else ()
+    shown = block_object(block, transactions=found, logs=logs)
+    return shown if mined else shown | dict.fromkeys(("hash", "nonce", "logsBloom", "miner"))
 
 
 def _size(transaction: str | Json) -> int:

@@ -4,7 +4,9 @@ A function has the name of its method. Tips are what was bid above the base fee.
 The chain has the states of its newest blocks: a request for an older one is an error.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from x402sim.chain.base import Block, Call, ChainError
@@ -14,10 +16,9 @@ from x402sim.chain.rpc.filters import EVERYTHING
 from x402sim.chain.rpc.jsonrpc import read_block_number, read_call, read_log_filter
 from x402sim.chain.rpc.objects import (
     log_object,
-    mined_block,
-    pending_block,
     receipt_object,
     transaction_object,
+    whole_block,
 )
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.rpc_values import (
@@ -122,16 +123,9 @@ async def _tips(rpc: RpcContext, block: Block, percentiles: Sequence[float]) -> 
     """Return the tip of the transaction in which each percentile of a block's gas falls."""
     found = [await rpc.chain.receipt(tx_hash) for tx_hash in block.tx_hashes]
     paid = sorted((each.gas_price - block.base_fee_wei, each.gas_used) for each in found if each)
-    return [quantity(_tip(paid, block.gas_used * p / 100)) for p in percentiles]
-
-
-def _tip(paid: list[tuple[int, int]], threshold: float) -> int:
-    together = 0
-    for tip_wei, gas_used in paid:
-        together += gas_used
-        if together >= threshold:
-            return tip_wei
-    return 0
+    used = [*accumulate(gas_used for _, gas_used in paid)]
+    at = [bisect_left(used, block.gas_used * p / 100) for p in percentiles]
+    return [quantity(paid[n][0] if n < len(paid) else 0) for n in at]
 
 
 # --- accounts ------------------------------------------------------------------------
@@ -178,9 +172,8 @@ async def eth_getStorageAt(rpc: RpcContext, address: Any, slot: Any, block: Any 
 async def eth_getBlockByNumber(rpc: RpcContext, block: Any, full: Any = False) -> Json | None:
     """Return a block by tag or number, null if not mined; `pending` is the next one."""
     if block == "pending":
-        return await pending_block(
-            rpc.chain, rpc.chain.pending_block(), full=read_bool(full, WHOLE)
-        )
+        coming, whole = rpc.chain.pending_block(), read_bool(full, WHOLE)
+        return await whole_block(rpc.chain, coming, full=whole, mined=False)
     return await _block_object(rpc, await rpc.chain.block(await number(rpc, block)), full)
 
 
@@ -191,7 +184,7 @@ async def eth_getBlockByHash(rpc: RpcContext, block_hash: Any, full: Any = False
 
 async def _block_object(rpc: RpcContext, block: Block | None, full: Any) -> Json | None:
     whole = read_bool(full, WHOLE)
-    return None if block is None else await mined_block(rpc.chain, block, full=whole)
+    return None if block is None else await whole_block(rpc.chain, block, full=whole)
 
 
 async def eth_getBlockReceipts(rpc: RpcContext, block: Any) -> list[Json] | None:

@@ -27,7 +27,7 @@ class ChainRecorder:
         self._actor = "chain" if network is None else f"chain {network}"
         self._chain, self._journal, self._clock = chain, journal, clock
         self._seen: list[Block]
-        self._seen, self.supply_base = chain.at_first()
+        self._seen, self.supply_base = chain.at_first
         """`supply_base` is the token's supply at the last call, in base units."""
         self.on_block: list[Callable[[Block], None]] = []
         """Called with each new block, after its events are recorded."""

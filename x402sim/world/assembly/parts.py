@@ -249,7 +249,7 @@ def _open_chain(
         )
     )
     if opened.chain.mining:
-        blocks, _ = opened.chain.at_first()
+        blocks, _ = opened.chain.at_first
         site.clock.advance(max(0.0, blocks[-1].timestamp_s - site.clock.now()))
     return opened
 

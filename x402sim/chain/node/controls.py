@@ -1,0 +1,254 @@
+"""Control over a test node: mining at the world's time, snapshots and reorganisations. The node
+forgets transactions that these remove, so that they are sent again, with the same hash.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from x402sim.chain.base import Block, ChainError
+from x402sim.chain.node import objects
+from x402sim.chain.node.evm import JsonRpcNode
+from x402sim.clock import Clock
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, to_hex
+from x402sim.protocol.rpc_values import Json, quantity, read_hash, read_quantity
+
+MAX_BLOCKS = 10_000
+"""The most blocks that one request mines."""
+MAX_LOOKS = 500
+"""How often to poll for a block that is due; one poll takes a millisecond."""
+MINER = b"x402sim/mine"
+"""The beginning of the coinbase of a replacement block; a number completes it."""
+_FEES = ("gasPrice", "maxFeePerGas", "maxPriorityFeePerGas")
+_SENT_AS = ("from", "to", "value", "input", "nonce", "gas", *_FEES)
+
+
+@dataclass(frozen=True, slots=True)
+class Resend:
+    """A transaction, and the JSON-RPC call that sends it again."""
+
+    hash: Hash
+    method: str
+    argument: Any
+
+
+class Controls:
+    """Control over a test node's blocks, mempool, history and state; `Mining` and `Rewinding`."""
+
+    def __init__(
+        self,
+        rpc: JsonRpcNode,
+        clock: Clock,
+        notify: Callable[[], Awaitable[None]],
+        *,
+        genesis: int,
+        native: Mapping[Address, int],
+    ) -> None:
+        """Take over a node in block 0, given the id of its snapshot and the native balances.
+        `notify` is called after each operation.
+        """
+        self._rpc, self._clock, self._notify = rpc, clock, notify
+        self._turn = asyncio.Lock()
+        self.automine = True
+        """Whether each transaction is mined immediately."""
+        self._genesis = genesis
+        self._native = {account: (0, amount_wei) for account, amount_wei in native.items()}
+        self._snapshots: dict[int, tuple[int, list[Resend]]] = {}
+        """The height and the mempool of each snapshot: the node restores no mempool."""
+        self._codes: dict[Address, tuple[bytes, Mapping[bytes, bytes]]] = {}
+        self._reorgs = self.forced_reverts = 0
+
+    @asynccontextmanager
+    async def operation(self) -> AsyncIterator[None]:
+        """Do in a `with` block what takes several requests, one such operation after the other."""
+        async with self._turn:
+            yield
+        await self._notify()
+
+    async def mine(self, blocks: int = 1) -> int:
+        """Mine blocks; the first includes every waiting transaction. Return the new height."""
+        if not 1 <= blocks <= MAX_BLOCKS:
+            raise ChainError(f"mine 1 to {MAX_BLOCKS} blocks at a time, not {blocks}")
+        async with self.operation():
+            await self.mine_blocks(blocks)
+        return await self.height()
+
+    async def set_automine(self, on: bool) -> None:
+        """Mine each transaction immediately (on), or only when `mine` is called (off)."""
+        async with self.operation():
+            self.automine = on
+            await self.resume()
+
+    async def snapshot(self) -> int:
+        """Take a snapshot of the state; return its id."""
+        async with self._turn:
+            saved = await self.height(), await self.waiting()
+            snapshot = await self._take_snapshot()
+            self._snapshots[snapshot] = saved
+        return snapshot
+
+    async def revert(self, snapshot: int) -> None:
+        """Revert to a snapshot, and delete it and all later ones; raises `ChainError`."""
+        async with self.operation():
+            if snapshot not in self._snapshots:
+                known = ", ".join(map(str, self._snapshots)) or "none"
+                raise ChainError(f"no snapshot {snapshot}; there are: {known}")
+            await self._revert_to(snapshot)
+            await self._restore_codes()
+            await self.replace_mempool(self._snapshots[snapshot][1])
+            await self.resume()
+            self._snapshots = {n: it for n, it in self._snapshots.items() if n < snapshot}
+
+    async def reorg(self, depth: int, drop: Collection[Hash] = ()) -> None:
+        """Replace the last `depth` blocks by as many new ones; raises `ChainError`. Unlike on the
+        ledger, an account's transactions after a dropped one stay in the mempool until the missing
+        nonce is sent, as on any real chain.
+        """
+        async with self.operation():
+            height = await self.height()
+            base = height - depth
+            if not 0 <= base < height:
+                text = f"cannot replace the last {depth} blocks; the last {height} can be"
+                raise ChainError(text)
+            lost: list[Resend] = []
+            for number in range(base + 1, height + 1):
+                lost += await resends_of(self._rpc, number)
+            lost += await self.waiting()
+            await self._rpc.ask("anvil_rollback", depth)
+            self._snapshots = {n: it for n, it in self._snapshots.items() if it[0] <= base}
+            self._reorgs += 1  # another coinbase, so that the new blocks differ from the old ones
+            await self._rpc.ask("anvil_setCoinbase", to_hex(MINER + self._reorgs.to_bytes(8)))
+            await self._restore_native(base)
+            await self._restore_codes()
+            await self.replace_mempool([])
+            if depth > 1:
+                await self.mine_blocks(depth - 1)
+            await self.replace_mempool([tx for tx in lost if tx.hash not in drop])
+            await self.mine_blocks(1)
+            await self.resume()
+
+    async def reset(self) -> None:
+        """Revert to block 0. The automine setting is kept."""
+        async with self.operation():
+            await self._revert_to(self._genesis)
+            await self._rpc.ask("anvil_dropAllTransactions")
+            nobody = to_hex(ZERO_ADDRESS)  # which has a price in gas
+            await self._rpc.ask("anvil_setCoinbase", nobody)
+            self._genesis = await self._take_snapshot()
+            self._snapshots.clear()
+            self._codes.clear()
+
+    async def drop(self) -> None:
+        """Drop every transaction from the mempool, as a node short of memory does."""
+        async with self.operation():
+            await self._rpc.ask("anvil_dropAllTransactions")
+
+    async def force_revert(self, calls: int) -> None:
+        """Make the next `calls` calls of the token run out of gas, when they are sent."""
+        self.forced_reverts = calls
+
+    async def set_native_balance(self, account: Address, amount_wei: int) -> None:
+        """Set an account's native balance, without a transaction."""
+        self._native[account] = await self.height(), amount_wei
+        await self._write_native(account, amount_wei)
+
+    async def set_code(
+        self, account: Address, code: bytes, slots: Mapping[bytes, bytes] | None = None
+    ) -> None:
+        """Set an account's code and words of its storage, without a transaction."""
+        self._codes[account] = code, slots or {}
+        await self._write_code(account, *self._codes[account])
+
+    # --- parts of operations ---------------------------------------------------------
+
+    async def height(self) -> int:
+        """Return the number of the newest block."""
+        return await self._rpc.read(read_quantity, "eth_blockNumber")
+
+    async def head(self) -> Block:
+        """Return the newest block."""
+        return await self._rpc.read(objects.block, "eth_getBlockByNumber", "latest", False)
+
+    def next_time_s(self, head: Block) -> int:
+        """Return the time of the block after `head`: the world's, or its own if that is later."""
+        return max(self._clock.now_s(), head.timestamp_s)
+
+    async def set_time(self) -> None:
+        """Set the time of the next block."""
+        await self._rpc.ask("evm_setNextBlockTimestamp", self.next_time_s(await self.head()))
+
+    async def mine_blocks(self, blocks: int) -> None:
+        """Mine blocks; all have the same time."""
+        await self.set_time()
+        await self._rpc.ask("anvil_mine", quantity(blocks), "0x0")
+
+    async def waiting(self) -> list[Resend]:
+        """Return the transactions in the mempool that the next block would include."""
+        return await resends_of(self._rpc, "pending")
+
+    async def wait_until_mined(self) -> None:
+        """Wait until the node has mined a client's transaction: it answers before."""
+        for _ in range(MAX_LOOKS):
+            if not self.automine or not await self.waiting():
+                return
+
+    async def replace_mempool(self, transactions: list[Resend]) -> None:
+        """Replace the mempool by these transactions, and stop mining until `resume`."""
+        await self._rpc.ask("evm_setAutomine", False)
+        await self._rpc.ask("anvil_dropAllTransactions")
+        for tx in transactions:
+            await self._rpc.ask(tx.method, tx.argument)
+
+    async def resume(self) -> None:
+        """Restore the automine setting; if it is on, mine the waiting transactions."""
+        if self.automine and await self.waiting():
+            await self.mine_blocks(1)
+        await self._rpc.ask("evm_setAutomine", self.automine)
+
+    async def _take_snapshot(self) -> int:
+        return int(await self._rpc.ask("evm_snapshot"), 16)
+
+    async def _revert_to(self, snapshot: int) -> None:
+        if not await self._rpc.ask("evm_revert", hex(snapshot)):
+            raise ChainError(f"the node has forgotten snapshot {snapshot}")
+
+    async def _restore_native(self, base: int) -> None:
+        """Set again the native balances that were set without a transaction, after block `base`."""
+        for account, (height, amount_wei) in self._native.items():
+            if height >= base:
+                await self._write_native(account, amount_wei)
+
+    async def _write_native(self, account: Address, amount_wei: int) -> None:
+        await self._rpc.ask("anvil_setBalance", to_hex(account), quantity(amount_wei))
+
+    async def _restore_codes(self) -> None:
+        """Set again the contracts that were set without a transaction."""
+        for account, (code, slots) in self._codes.items():
+            await self._write_code(account, code, slots)
+
+    async def _write_code(
+        self, account: Address, code: bytes, slots: Mapping[bytes, bytes]
+    ) -> None:
+        await self._rpc.ask("anvil_setCode", to_hex(account), to_hex(code))
+        for slot, word in slots.items():
+            await self._rpc.ask("anvil_setStorageAt", to_hex(account), to_hex(slot), to_hex(word))
+
+
+async def resends_of(node: JsonRpcNode, block: int | Literal["pending"]) -> list[Resend]:
+    """Return the transactions of a block in order; "pending" has those in the mempool."""
+    which = quantity(block) if isinstance(block, int) else block
+    found = await node.ask("eth_getBlockByNumber", which, True)
+    return [await _resend(node, tx) for tx in found["transactions"]]
+
+
+async def _resend(node: JsonRpcNode, tx: Json) -> Resend:
+    """Return the request that sends a transaction again: raw if signed, else impersonated."""
+    if read_quantity(tx["r"]):
+        raw = await node.ask("eth_getRawTransactionByHash", tx["hash"])
+        return Resend(read_hash(tx["hash"]), "eth_sendRawTransaction", raw)
+    asked = {name: tx[name] for name in _SENT_AS if tx.get(name) is not None}
+    if "maxFeePerGas" in asked:
+        del asked["gasPrice"]
+    return Resend(read_hash(tx["hash"]), "eth_sendTransaction", asked)
