@@ -203,7 +203,7 @@ def test_verify_simulates_the_call_unless_told_not_to(version: int) -> None:
     cancelled = Desk()
     cancelled.driver.send(cancel_call(authorization().nonce))
     answer = cancelled.post(VERIFY, asking(version))
-    assert answer["invalidReason"] == x402_reasons.nonce_used(version)
+    assert answer["invalidReason"] == x402_reasons.NONCE_USED[version]
     assert to_hex(authorization().nonce) in answer["invalidMessage"]
     trusting = Desk(settings=FacilitatorSettings(simulates_verify=False))
     assert trusting.post(VERIFY, body)["isValid"]
@@ -357,5 +357,5 @@ def test_the_words_are_those_of_section_9_in_version_1() -> None:
         )),
     }  # fmt: skip
     said = {x402_reasons.invalid_reason(1, why) for why in Invalid}
-    said |= {x402_reasons.nonce_used(1), x402_reasons.FUNDS, x402_reasons.STATE}
+    said |= {x402_reasons.NONCE_USED[1], x402_reasons.FUNDS, x402_reasons.STATE}
     assert said <= known

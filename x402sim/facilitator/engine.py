@@ -8,7 +8,6 @@ Clauses: 1/payer-pays-no-gas, 4.1/verify-signature, 4.1/settle-on-chain, 5/exact
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 import msgspec
 from msgspec import structs
@@ -34,7 +33,6 @@ from x402sim.protocol.rules import (
     first_broken,
 )
 
-Done = TypeVar("Done")
 MINED_REASONS = (Cause.EARLY, Cause.LATE)
 """Why a mined transaction failed, where its reason is told: what a node cannot see when it tries
 the call, as it does so at the time of its newest block. Any other failed on the chain.
@@ -186,10 +184,12 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
     if rejected is not None or payment is None:
         return rejected or InvalidPayment(Invalid.HEADER)
     if tx_hash is None:
-        sent = await _send(facilitator, payment)
+        chain = facilitator.chain
+        simulated = (chain.call,) if facilitator.settings.simulates else ()
+        sent = await _tried(facilitator, payment, *simulated, chain.send)
         if isinstance(sent, NotTransferred):
             return sent
-        tx_hash = sent
+        tx_hash = Hash(sent)
     outcome = await _wait(facilitator, payment.authorization, tx_hash)
     if asked.terms is not None:
         facilitator.pending.pop(payment.authorization, None)
@@ -206,31 +206,22 @@ def _in_its_window(asked: Asked) -> Asked:
     return structs.replace(asked, terms=terms)
 
 
-async def _send(facilitator: Facilitator, payment: SignedPayment) -> Hash | NotTransferred:
-    """Simulate the call, and send it; raises `ChainUnavailable`."""
-    chain = facilitator.chain
-
-    async def send(call: Call) -> Hash:
-        if facilitator.settings.simulates:
-            await chain.call(call)
-        return await chain.send(call)
-
-    return await _tried(facilitator, payment, send)
-
-
 async def _tried(
-    facilitator: Facilitator, payment: SignedPayment, do: Callable[[Call], Awaitable[Done]]
-) -> Done | NotTransferred:
-    """Do something with the call of a payment; raises `ChainUnavailable`."""
+    facilitator: Facilitator, payment: SignedPayment, *do: Callable[[Call], Awaitable[bytes]]
+) -> bytes | NotTransferred:
+    """Do these with the call of a payment; return the last result. Raises `ChainUnavailable`."""
     data = abi.transfer_with_authorization(payment.authorization, payment.signature)
+    call, result = Call(facilitator.account, facilitator.network.asset, data), b""
     try:
-        return await do(Call(facilitator.account, facilitator.network.asset, data))
+        for each in do:
+            result = await each(call)
     except Reverted as reverted:
         return NotTransferred(await _cause(facilitator, payment.authorization, str(reverted)))
     except ChainUnavailable:
         raise
     except ChainError:  # it was not sent
         return NotTransferred(Cause.OTHER)
+    return result
 
 
 async def _wait(

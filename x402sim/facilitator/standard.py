@@ -197,7 +197,7 @@ async def _why(
         case Cause.BALANCE:
             reason, told = x402_reasons.FUNDS, await _balance(facilitator, auth)
         case Cause.NONCE:
-            reason = x402_reasons.nonce_used(read.payment.version)
+            reason = x402_reasons.NONCE_USED[read.payment.version]
             told = f"nonce: {to_hex(auth.nonce)} is used or cancelled already"
         case Cause.EARLY:
             reason, told = x402_reasons.VALID_AFTER, times("validAfter", auth.valid_after, now_s)

@@ -178,24 +178,16 @@ class PaymentAuth(FlowAuth):
                 return response
         yield bought.turn
         try:
-            response = yield from self._catch_up(wanted, response, shown)
+            if bought.granted not in (None, shown):  # another request has paid meanwhile
+                response = yield from _send(wanted, proofs(bought.granted))
+            elif bought.unserved:
+                response = yield from self._show_unserved(wanted)
+            elif response is None:  # another request was served meanwhile
+                response = yield from _send(wanted, {})
             if response.status_code == 402:
                 response = yield from self._buy(wanted, response)
         finally:
             bought.turn.release()
-        return response
-
-    def _catch_up(
-        self, wanted: PaidRequest, response: httpx.Response | None, shown: str | None
-    ) -> Flow:
-        """Show what is paid for already; return the newest answer, by default `response`."""
-        bought = wanted.bought
-        if bought.granted not in (None, shown):  # another request has paid meanwhile
-            response = yield from _send(wanted, proofs(bought.granted))
-        elif bought.unserved:
-            response = yield from self._show_unserved(wanted)
-        elif response is None:  # another request was served meanwhile
-            response = yield from _send(wanted, {})
         return response
 
     def _buy(self, wanted: PaidRequest, response: httpx.Response) -> Flow:

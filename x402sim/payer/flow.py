@@ -176,7 +176,6 @@ def _drive(
             guard = _guard(step, extensions, deadline)
             try:
                 response = yield step.request
-                _require_origin(step, response)
                 if _must_read(step, response):
                     bound(response, limits, deadline.elapsed_s)
                     response.read()
@@ -218,7 +217,6 @@ async def _drive_async(
                         await step.request.aread()
                         _guard(step, extensions, None)
                         response = yield step.request
-                        _require_origin(step, response)
                         if _must_read(step, response):
                             await read(response, limits)
             except (httpx.HTTPError, PaymentFailed) as error:
@@ -265,18 +263,17 @@ def _guard(step: Send, extensions: dict[str, Any], deadline: Deadline | None) ->
     return guard
 
 
-def _require_origin(step: Send, response: httpx.Response) -> None:
-    """Raise `PaymentFailed` if an answer that matters came from another origin."""
-    if step.has_proof:
-        require_origin(origin_of(step.request.url), response.request.url)
-    elif response.status_code == 402 and origin_of(response.request.url) != origin_of(
-        step.request.url
-    ):
-        raise PaymentFailed(
-            f"{origin_of(step.request.url)} redirected to {origin_of(response.request.url)}, which "
-            "asks for a payment; nothing was signed. Request it there, if you mean to pay it"
-        )
-
-
 def _must_read(step: Send, response: httpx.Response) -> bool:
+    """Tell whether an answer is to be read here.
+
+    Raises `PaymentFailed` if one that matters came from another origin.
+    """
+    asked, there = origin_of(step.request.url), response.request.url
+    if step.has_proof:
+        require_origin(asked, there)
+    elif response.status_code == 402 and origin_of(there) != asked:
+        raise PaymentFailed(
+            f"{asked} redirected to {origin_of(there)}, which asks for a payment; nothing was "
+            "signed. Request it there, if you mean to pay it"
+        )
     return step.ours or response.status_code == 402

@@ -99,11 +99,6 @@ def canonical(signature: bytes) -> bytes:
     return r + s.to_bytes(32) + bytes([v])
 
 
-def is_of_undeployed(signature: bytes) -> bool:
-    """Whether a signature is wrapped for a smart wallet that is not deployed yet (EIP-6492)."""
-    return signature.endswith(UNDEPLOYED)
-
-
 def from_hex(text: str, size: int) -> bytes:
     """Return the `size` bytes written as 0x and hex digits; raises `ValueError` otherwise.
 

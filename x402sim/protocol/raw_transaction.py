@@ -147,12 +147,10 @@ def _sized(item: rlp.Item, size: int) -> bytes:
 
 
 def _access_list(item: rlp.Item) -> AccessList:
-    return tuple(_access(pair) for pair in _list(item))
-
-
-def _access(item: rlp.Item) -> tuple[Address, tuple[bytes, ...]]:
-    account, slots = _fields(item, 2)
-    return Address(_sized(account, 20)), tuple(_sized(slot, 32) for slot in _list(slots))
+    return tuple(
+        (Address(_sized(account, 20)), tuple(_sized(slot, 32) for slot in _list(slots)))
+        for account, slots in (_fields(pair, 2) for pair in _list(item))
+    )
 
 
 def _list(item: rlp.Item) -> list[rlp.Item]:

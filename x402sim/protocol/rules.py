@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from x402sim.protocol.crypto import BadSignature, canonical, is_of_undeployed, recover
+from x402sim.protocol.crypto import UNDEPLOYED, BadSignature, canonical, recover
 from x402sim.protocol.eip3009 import is_early, is_late, transfer_digest
 from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import PaymentRequirements, RequiredPayment, wire_name
@@ -286,7 +286,7 @@ STANDARD: Rules[Verification, Invalid] = (
     _demand(
         "x402/deployed-wallet",
         Invalid.UNDEPLOYED,
-        lambda case, _: not is_of_undeployed(case.payment.signature),
+        lambda case, _: not case.payment.signature.endswith(UNDEPLOYED),
     ),
 )
 """What the x402 standard's facilitators demand as well, before `VERIFICATION`; none of it binds

@@ -42,14 +42,10 @@ _INVALID_V2: dict[Invalid, str] = {
     Invalid.DOMAIN_NAME: "invalid_exact_evm_token_name_mismatch",
     Invalid.DOMAIN_VERSION: "invalid_exact_evm_token_version_mismatch",
 }
-_NONCE: dict[Version, str] = {1: STATE, 2: "invalid_exact_evm_nonce_already_used"}
+NONCE_USED: dict[Version, str] = {1: STATE, 2: "invalid_exact_evm_nonce_already_used"}
+"""The word for an authorization that was used or cancelled."""
 
 
 def invalid_reason(version: Version, why: Invalid) -> str:
     """Return the word for an invalid payment."""
     return (_INVALID if version == 1 else _INVALID_V2)[why]
-
-
-def nonce_used(version: Version) -> str:
-    """Return the word for an authorization that was used or cancelled."""
-    return _NONCE[version]

@@ -161,7 +161,7 @@ def _refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
     """Return what answers a payment that was not settled."""
     row, code = why.refusal.row, _CODES.get(why.refusal, x402_reasons.UNEXPECTED_SETTLE)
     if why.refusal in (Refusal.NONCE_USED, Refusal.ALREADY_SETTLED):
-        code = x402_reasons.nonce_used(paid.version)
+        code = x402_reasons.NONCE_USED[paid.version]
     is_kept = row.resend or (row.final is None and not why.final)
     told = _late(service, paid) if why.refusal is Refusal.EXPIRED and not is_kept else str(why)
     failed = Settlement(success=False, error_reason=code, error_message=told)
