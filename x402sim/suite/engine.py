@@ -246,7 +246,10 @@ async def run_case(setting: Setting, state: RunState, case: Check) -> CaseResult
                 await _require_baseline(setting, state, case.baseline)
             has_begun = True
             await case.run(probe)
-            if observed := probe.observed + _as_the_target_says(probe):
+            observed = probe.observed
+            if departs := [str(each) for each in dict.fromkeys(probe.deviations)]:
+                observed += [f"as the target file says: {'; '.join(departs)}"]
+            if observed:
                 outcome, actual = Outcome.OBSERVED, "; ".join(observed)
         except CheckFailed as failed:
             outcome = Outcome.FAILED
@@ -288,12 +291,6 @@ def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) ->
         return ""
     show = show or (probe.last.show if probe.last else None)
     return "\n\n".join(filter(None, [show() if show else "", probe.world.told()]))
-
-
-def _as_the_target_says(probe: Probe) -> list[str]:
-    """Return what was judged by keys of the target file that depart from the specification."""
-    told = [str(each) for each in dict.fromkeys(probe.deviations)]
-    return [f"as the target file says: {'; '.join(told)}"] if told else []
 
 
 def _require_needs(setting: Setting, case: Check) -> None:

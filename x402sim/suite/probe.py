@@ -151,8 +151,9 @@ class Probe:
         if as_is:
             base = http.base_url.raw_path.rstrip(b"/")
             request.extensions["target"] = base + path.encode()
-        is_own = path.partition("?")[0] in self._paths and not as_is
-        send = followed if is_own else answered
+        target = self.target
+        moved = (target.protected.path, target.pay.path, target.sessions.path, target.agents.path)
+        send = followed if path.partition("?")[0] in moved and not as_is else answered
         may_retry_503 = not self.world.changed_world
         try:
             response = await send(self.setting, self.state, request, may_retry_503=may_retry_503)
@@ -190,12 +191,6 @@ class Probe:
     def usual_body(self) -> dict[str, Any]:
         """The body of a protected request: one that was accepted, or the target file's first."""
         return self.state.body or self.target.protected.bodies[0]
-
-    @property
-    def _paths(self) -> tuple[str, ...]:
-        """The paths of the endpoints that a target may have moved."""
-        target = self.target
-        return target.protected.path, target.pay.path, target.sessions.path, target.agents.path
 
     # --- the protected resource ------------------------------------------------------
 
