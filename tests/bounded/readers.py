@@ -30,7 +30,7 @@ from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.suite.control_api import ChainView, ControlApi
 from x402sim.suite.probe import Probe
 from x402sim.suite.remote import NotReady, reach
-from x402sim.suite.setting import Options, RunState, Setting
+from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive
 from x402sim.suite.wire import Wire
@@ -103,7 +103,7 @@ async def _suite(url: str, deadline_s: float) -> None:
     async with reach(options(root, deadline_s)) as setting:
         habit = url.rpartition("/")[2]
         target = Target(protected=ProtectedEndpoint(path=f"/{habit}/402", method="GET"))
-        probe = Probe(_with(setting, target), RunState())
+        probe = Probe(_with(setting, target))
         answer = await probe.ask()
         _ = answer.summary, answer.has_content
         await probe.buy()

@@ -31,7 +31,7 @@ from x402sim.suite.engine import all_checks, matching, run
 from x402sim.suite.expect import expect, expect_refused
 from x402sim.suite.local import judge
 from x402sim.suite.probe import Probe
-from x402sim.suite.setting import Options, RunState, Setting
+from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.world.assembly.recipe import Recipe
@@ -176,7 +176,7 @@ def signed(network: str, **more: Any) -> str:
         async with setting_for(refuses_all(), **more) as setting:
             named = {**CHALLENGE.body["paymentRequirements"], "network": network}
             challenge = Challenge(CHALLENGE, "pay_1", named)
-            return Probe(setting, RunState()).wallets.sign(challenge, WALLET)
+            return Probe(setting).wallets.sign(challenge, WALLET)
 
     return asyncio.run(main())
 
@@ -184,7 +184,7 @@ def signed(network: str, **more: Any) -> str:
 def test_the_budget_is_never_exceeded() -> None:
     async def main() -> int:
         async with setting_for(refuses_all(), payer=WALLET, budget_base=25_000) as setting:
-            probe = Probe(setting, RunState())
+            probe = Probe(setting)
             challenge = read_402(CHALLENGE)
             probe.wallets.sign(challenge, WALLET)
             probe.wallets.sign(challenge, WALLET)

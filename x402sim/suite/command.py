@@ -147,10 +147,10 @@ def judge(
                 if check_id in ids:
                     on_begin(check_id, ids.index(check_id) + 1, len(ids))
 
-            async for result in run(ready.setting, wanted.checks, begin, ready.state):
+            async for result in run(ready.setting, wanted.checks, begin):
                 results.append(result)
                 on_result(result)
-            return in_order(results, wanted.checks), ready.state.pace.requests
+            return in_order(results, wanted.checks), ready.setting.state.pace.requests
 
     return asyncio.run(main())
 

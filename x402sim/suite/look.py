@@ -54,13 +54,14 @@ async def look(options: Options) -> Looked:
     """Look at a service, given its base URL or an endpoint; raises `NotReady`."""
     url, wire = options.given_url, options.wire
     async with client(url, wire, headers=dict(wire.headers)) as http:
-        setting = Setting(options=options, http=http, clock=Clock(), rng=Rng(options.seed))
         state = RunState(pace=Pace(rate=wire.rate))
+        rng = Rng(options.seed)
+        setting = Setting(options=options, http=http, clock=Clock(), rng=rng, state=state)
 
         async def ask(method: str, path: str, body: Any = None) -> httpx.Response:
             request = http.build_request(method, path, json=body)
             try:
-                return await answered(setting, state, request, may_retry_503=True)
+                return await answered(setting, request, may_retry_503=True)
             except httpx.TransportError as error:
                 raise NotReady(f"no answer from {url}: {todo(error, setting)}") from error
             except Inconclusive as busy:

@@ -11,8 +11,8 @@ from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
 from x402sim.suite.redact import cut
 from x402sim.suite.scheduler import restarting
-from x402sim.suite.setting import Options, Setting
-from x402sim.suite.wire import client, why
+from x402sim.suite.setting import Options, RunState, Setting
+from x402sim.suite.wire import Pace, client, why
 from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.world.control.messages import network_of
 from x402sim.world.stages.deployment import left_ahead
@@ -67,6 +67,7 @@ async def reach(
             advance=control.advancing(clock) if control and runs_target else None,
             restart=restarting(restart, http, deadline_s) if restart else None,
             tell=tell,
+            state=RunState(pace=Pace(rate=wire.rate)),
         )
 
 
