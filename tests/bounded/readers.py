@@ -124,9 +124,7 @@ async def _control(url: str, deadline_s: float) -> None:
 async def _journal(url: str, deadline_s: float) -> None:
     root = url.rpartition("/")[0]
     async with reach(options(root, deadline_s, rpc_url=url + "/200")) as setting:
-        world = ControlApi(
-            _with(setting, setting.target, control=ControlClient(setting.rpc)), set()
-        )
+        world = ControlApi(_with(setting, setting.target, control=ControlClient(setting.rpc)))
         try:
             await world.journal(0)
         finally:
