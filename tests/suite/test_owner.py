@@ -128,7 +128,7 @@ def test_a_busy_gateway_is_waited_for(duo: Duo, retry_after: str | None) -> None
 
 
 def test_a_gateway_that_is_never_free_is_inconclusive_not_a_failure(duo: Duo) -> None:
-    with running(Gateway(duo.url, per_second=0, retry_after="3600")) as gateway:
+    with running(Gateway(duo.url, every=1, retry_after="3600")) as gateway:
         assert "give --rate" in refused(gateway.url, *KEY_HEADER)
 
 
