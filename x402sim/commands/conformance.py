@@ -92,13 +92,12 @@ def conformance(
         json_place = Path("-") if as_json else json_file
         files = {"json": json_place, "junit": junit, "html": html, "sarif": sarif}
         places = {kind: file for kind, file in files.items() if file is not None}
-        strict = given["strict"]
-        wanted = command.Wanted(checks=checks, strict=strict, files=places, verbose=verbose)
-        command.require_places(wanted)
+        command.require_places(places)
     except (ValueError, OSError) as error:
         raise Misuse(error) from error
     try:
-        code = command.play(options, wanted)
+        strict = given["strict"]
+        code = command.play(options, checks, files=places, strict=strict, verbose=verbose)
     except OSError as error:
         raise Misuse(f"cannot write the report: {error}") from error
     raise typer.Exit(code)

@@ -35,7 +35,7 @@ def init(
     """
     import asyncio
 
-    from x402sim.suite.command import Wanted, require_places
+    from x402sim.suite.command import require_places
     from x402sim.suite.look import look
     from x402sim.suite.parse_options import parse
     from x402sim.suite.remote import NotReady
@@ -43,7 +43,7 @@ def init(
 
     file = Path(output)
     try:
-        require_places(Wanted(checks=[], strict=False, files={"out": file}))
+        require_places({"out": file})
         if output != "-" and file.exists() and not force:
             raise ValueError(f"{file} exists; give --force to replace it, or --out FILE")
         looked = asyncio.run(look(parse(url, **given)))
