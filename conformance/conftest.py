@@ -10,7 +10,7 @@ import pytest
 from x402sim.report.conformance import explained, readable
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.check import Check
-from x402sim.suite.command import Wanted, judge
+from x402sim.suite.command import judge
 from x402sim.suite.flags import FLAGS, Flag
 from x402sim.suite.parse_options import parse
 from x402sim.suite.remote import NotReady
@@ -62,7 +62,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     given = {flag.name: option(name) for flag in FLAGS if (name := _option(flag))}
     checks = [check for item in items for check in item.checks]
     try:
-        results, _ = judge(parse(option("--base-url"), **given), Wanted(checks=checks))
+        results, _ = judge(parse(option("--base-url"), **given), checks)
     except (NotReady, ValueError) as error:
         pytest.exit(f"x402sim conformance: {printable(str(error))}", returncode=2)
     session.config.stash[RESULTS] = {result.id: result for result in results}

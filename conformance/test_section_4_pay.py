@@ -8,7 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from x402sim.events import AnswerSent, Event, Transfer
+from x402sim.events import AnswerSent, Transfer
+from x402sim.journal import Entry
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
@@ -50,13 +51,13 @@ LETTERS = "pay_0xAZ09{}[]\"\\'%/.:,;- \0\n\u20ac\U0001f4b6"
 """The characters of random text."""
 
 
-async def _calls(probe: Probe, since: int) -> list[str]:
-    """Return the calls of the world's facilitator: "verify 200", "settle 200"."""
-    return [
-        f"{event.path.rsplit('/', 1)[-1]} {event.status}"
-        for event in [entry.event for entry in await probe.world.journal(since)]
-        if isinstance(event, AnswerSent) and event.actor == "facilitator"
-    ]
+def _calls(entries: list[Entry]) -> dict[int, str]:
+    """Return the calls of the world's facilitator in a journal: "verify 200", "settle 200"."""
+    return {
+        entry.seq: f"{entry.event.path.rsplit('/', 1)[-1]} {entry.event.status}"
+        for entry in entries
+        if isinstance(entry.event, AnswerSent) and entry.event.actor == "facilitator"
+    }
 
 
 async def _asked_nothing(probe: Probe, verb: str, attempt: Callable[[], Awaitable[None]]) -> None:
@@ -68,7 +69,8 @@ async def _asked_nothing(probe: Probe, verb: str, attempt: Callable[[], Awaitabl
     for is_last in (False, False, True):
         since = await probe.world.next_event()
         await attempt()
-        calls = [call for call in await _calls(probe, since) if call.startswith(verb)]
+        every = _calls(await probe.world.journal(since)).values()
+        calls = [call for call in every if call.startswith(verb)]
         if not calls or is_last:
             expect(f"calls of the facilitator's {verb}", calls, [])
             return
@@ -86,21 +88,12 @@ async def verified_before_settled_before_answered(probe: Probe) -> None:
     probe.wallets.expect_settled(answer)
     await probe.world.expect_payments(payer, challenge.amount_base)
     entries = await probe.world.journal(since)
-    verified = next((e.seq for e in entries if _is_verification(e.event)), None)
-    moved = next(e.seq for e in entries if _is_transfer_of(payer, e.event))
+    verified = next((seq for seq, call in _calls(entries).items() if "verify" in call), None)
+    transfers = {each.seq: each.event for each in entries if isinstance(each.event, Transfer)}
+    moved = next(seq for seq, event in transfers.items() if event.sender == payer.address)
     in_order = verified is not None and verified < moved
     seen = f"events of the world's journal: verified {verified}, transferred {moved}"
     require("a verification before the transfer", in_order, seen)
-
-
-def _is_verification(event: Event) -> bool:
-    if not isinstance(event, AnswerSent):
-        return False
-    return event.actor == "facilitator" and event.path.endswith("/verify")
-
-
-def _is_transfer_of(payer: Wallet, event: Event) -> bool:
-    return isinstance(event, Transfer) and event.sender == payer.address
 
 
 @check("4.1/order", baseline="payment", needs="funds, world", pays=1)
@@ -207,7 +200,7 @@ async def the_facilitator_understands_the_request(probe: Probe) -> None:
     """The service asks the facilitator to verify a payment, in a valid request."""
     since = await probe.world.next_event()
     await probe.buy()
-    calls = await _calls(probe, since)
+    calls = [*_calls(await probe.world.journal(since)).values()]
     require("a verification that is answered 200", "verify 200" in calls, calls)
 
 

@@ -8,7 +8,6 @@ import asyncio
 
 from x402sim.protocol.money import to_decimal
 from x402sim.suite import malformed
-from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
 from x402sim.suite.control_api import SETTLE
 from x402sim.suite.deviations import SHAPE
@@ -227,8 +226,8 @@ async def statuses_of_the_settlement_errors(probe: Probe) -> None:
         NONCE: await probe.settle(challenge, paid.header),
         SETTLED: await probe.settle(paid.challenge, probe.wallets.sign(paid.challenge, paid.payer)),
     }
-    probe.observe("; ".join(f"{text}: {_status(answer, text)}" for text, answer in answers.items()))
-
-
-def _status(answer: TargetAnswer, text: str) -> str:
-    return f"{answer.status}" if text in answer.text else f"{answer.status} without the text"
+    statuses = [
+        f"{text}: {each.status}{'' if text in each.text else ' without the text'}"
+        for text, each in answers.items()
+    ]
+    probe.observe("; ".join(statuses))

@@ -9,7 +9,6 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
 from x402sim.suite.control_api import NOT_SETTLED
 from x402sim.suite.expect import expect_not_served, expect_served, require
@@ -77,20 +76,15 @@ async def _holds(probe: Probe, path: str, failures: Failures) -> None:
         asked = await probe.ask(payment_id=challenge.payment_id)
         if not moved and not await probe.world.transfers(payer):
             expect_not_served(asked)
-        await _recovers(probe, challenge, header, name)
+        again = await probe.settle(challenge, header)
+        if again.is_receipt:
+            served = await probe.opened(challenge, again)
+            require(f"access after a receipt ({name})", served.has_content, served.status)
         paid = len(await probe.world.transfers(payer))
         require(f"one payment in all ({name})", paid <= 1, f"{paid} transfers")
     works = await probe.buy()
     await probe.world.expect_payments(works.payer, works.challenge.amount_base)
     expect_served(await probe.opened(works.challenge, works.receipt))
-
-
-async def _recovers(probe: Probe, challenge: Challenge, header: str, name: str) -> None:
-    """Send the payment again; fail if it is accepted and grants nothing."""
-    answer = await probe.settle(challenge, header)
-    if answer.is_receipt:
-        served = await probe.opened(challenge, answer)
-        require(f"access after a receipt ({name})", served.has_content, served.status)
 
 
 @check("7/verify-trouble", ground=IN_TROUBLE, baseline="payment", needs="world")

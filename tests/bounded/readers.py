@@ -29,7 +29,7 @@ from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.suite.control_api import ChainView, ControlApi
 from x402sim.suite.probe import Probe
 from x402sim.suite.remote import NotReady, reach
-from x402sim.suite.setting import Options, RunState, Setting
+from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive
 from x402sim.suite.wire import Wire
@@ -108,15 +108,14 @@ def _suite(place: str, ask: Callable[[Setting, str], Any]) -> Reader:
 async def _target(setting: Setting, habit: str) -> None:
     """Ask the target for everything that a check may ask."""
     target = Target(protected=ProtectedEndpoint(path=f"/{habit}/402", method="GET"))
-    options = replace(setting.options, target=target)
-    probe = Probe(replace(setting, options=options), RunState())
+    probe = Probe(replace(setting, options=replace(setting.options, target=target)))
     answer = await probe.ask()
     _ = answer.summary, answer.has_content
     await probe.buy()
 
 
 async def _journal(setting: Setting, _: str) -> None:
-    world = ControlApi(replace(setting, control=ControlClient(setting.rpc)), set())
+    world = ControlApi(replace(setting, control=ControlClient(setting.rpc)))
     try:
         await world.journal(0)
     finally:

@@ -9,7 +9,7 @@ from tests import verdicts as verdicts_of
 from tests.strangers.stranger import Defect, running, strangers
 from tests.verdicts import Verdict
 from x402sim.clock import stopwatch
-from x402sim.suite.command import Wanted, judge
+from x402sim.suite.command import judge
 from x402sim.suite.engine import all_checks, folder, matching
 from x402sim.suite.setting import Options
 
@@ -46,7 +46,7 @@ def try_one(trial: Trial, ids: Sequence[str] = ()) -> Verdict:
             world_url=place.world,
             restart=place.restart,
         )
-        results, _ = judge(options, Wanted(checks=checks))
+        results, _ = judge(options, checks)
     return Verdict(trial.name, {each.id: each for each in results}, elapsed())
 
 

@@ -26,9 +26,9 @@ async def measure(duo: Duo) -> dict[str, list[float]]:
     async with reach(parse(duo.url, world=duo.control)) as setting:
         ready = await examine(setting, checks)
         for case in checks:
-            before, elapsed = ready.state.pace.requests, stopwatch()
-            result = await run_case(ready.setting, ready.state, case)
-            requests, seconds = ready.state.pace.requests - before, elapsed()
+            before, elapsed = ready.setting.state.pace.requests, stopwatch()
+            result = await run_case(ready.setting, case)
+            requests, seconds = ready.setting.state.pace.requests - before, elapsed()
             if result.outcome is not Outcome.SKIPPED:
                 found[case.name] = [requests, round(seconds, 1) if seconds > WAITS_S else 0]
     return found

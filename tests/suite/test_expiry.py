@@ -12,7 +12,7 @@ from x402sim.rng import Rng
 from x402sim.suite.answers import Challenge, OpenSession, Paid, TargetAnswer
 from x402sim.suite.ending import ends_s, told_end_s
 from x402sim.suite.probe import Probe
-from x402sim.suite.setting import Options, RunState, Setting
+from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import SessionsEndpoint, Target
 
 AT_S = 1_800_000_000
@@ -52,7 +52,7 @@ def test_any_id_of_a_session_fits_into_the_path_of_its_view() -> None:
         silent = TargetAnswer(target, 200, httpx.Headers(), "", None, str)
         paid = Paid(Challenge(silent, "pay_1", {}), "", silent, Wallet.create())
         session = OpenSession(session_id, paid, silent)
-        return await told_end_s(Probe(setting, RunState()), session)
+        return await told_end_s(Probe(setting), session)
 
     assert asyncio.run(main()) == AT_S
     assert asked == [b"/sessions/session_a%2F..%2Fb%3Fc%23d/state"]

@@ -20,7 +20,7 @@ from x402sim.suite.expect import require
 from x402sim.suite.local import judge
 from x402sim.suite.malformed import BODIES, LARGE, MIB, send_bad
 from x402sim.suite.probe import Probe
-from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.setting import Setting
 from x402sim.suite.wire import Wire, client
 from x402sim.world.assembly.recipe import Recipe
 
@@ -121,7 +121,7 @@ def over_tcp(on_large: str, case: Any) -> Result:
                 url, Wire(limits=Limits(deadline_s=0.5 if on_large == "hang" else 10))
             ) as http:
                 setting = Setting(http=http, clock=Clock(), rng=Rng(1))
-                (result,) = [each async for each in run(setting, [case], state=RunState())]
+                (result,) = [each async for each in run(setting, [case])]
                 return result
 
     return asyncio.run(main())

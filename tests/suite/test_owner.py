@@ -10,6 +10,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from tests.cli.shops import Reply, serving
 from tests.serve.driver import Running
 from tests.suite.duo import Duo, conformance, found, refused, reports, told
 from tests.suite.gateway import API_KEY, NAME, Certificate, Gateway, running, self_signed
@@ -127,7 +128,7 @@ def test_a_busy_gateway_is_waited_for(duo: Duo, retry_after: str | None) -> None
 
 
 def test_a_gateway_that_is_never_free_is_inconclusive_not_a_failure(duo: Duo) -> None:
-    with running(Gateway(duo.url, per_second=0, retry_after="3600")) as gateway:
+    with running(Gateway(duo.url, every=1, retry_after="3600")) as gateway:
         assert "give --rate" in refused(gateway.url, *KEY_HEADER)
 
 
@@ -237,20 +238,11 @@ def test_a_service_without_a_facilitator_is_one_line(duo: Duo, said: tuple[int, 
     assert said[1] in found
 
 
-class Site(Gateway):
-    """A web server that answers everything with a page."""
-
-    status = 200
-
-    async def answer(self, request: Request) -> Response:
-        return HTMLResponse("<!doctype html><title>Welcome to nginx!</title>", self.status)
-
-
 @pytest.mark.parametrize("status", [200, 402])
 def test_a_site_is_no_service_and_one_line(status: int) -> None:
-    with running(Site("")) as site:
-        site.status = status
-        said = refused(site.url)
+    page = Reply(status, b"<!doctype html>", {"Content-Type": "text/html; charset=utf-8"})
+    with serving(lambda _: page) as url:
+        said = refused(url)
     assert f"are answered {status} (text/html; charset=utf-8), and not in JSON" in said
     assert "no service of this specification" in said
 

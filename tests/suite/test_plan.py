@@ -36,13 +36,18 @@ def test_no_case_signs_for_more_than_the_plan_says() -> None:
         async with reach(options) as setting:
             ready = await examine(setting, checks)
             for case in checks:
-                before = ready.state.signed_base
-                await run_case(ready.setting, ready.state, case)
-                signed = ready.state.signed_base - before
+                before = ready.setting.state.signed_base
+                await run_case(ready.setting, case)
+                signed = ready.setting.state.signed_base - before
                 baselines = PRICE + 2 * PRICE  # the first case that has one pays for it
                 if signed > cost_base(setting, case, PRICE) + baselines * bool(case.baseline):
                     wrong.append(f"{case.name}: {signed}")
-            return ready.state.signed_base, ready.plan.signs_base, wrong, ready.plan.needs_base
+            return (
+                ready.setting.state.signed_base,
+                ready.plan.signs_base,
+                wrong,
+                ready.plan.needs_base,
+            )
 
     try:
         signed, planned, wrong, needed = asyncio.run(main())

@@ -2,7 +2,6 @@
 
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.serve.driver import Running
+from tests.strangers.stranger import free_port
 from tests.suite.duo import Duo
 from x402sim.suite.engine import folder
 
@@ -27,13 +27,6 @@ def test_there_is_one_of_three_lines_for_each_depth() -> None:
     assert [len(block.splitlines()) for block in BLOCKS] == [3] * 4
     before = (folder() / "README.md").read_text("utf-8").split("## Quick start")[0]
     assert "\n## " not in before, "the README begins with them"
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 def run(lines: str, cwd: Path) -> None:

@@ -67,7 +67,7 @@ def setting(answer: Any, world: Any = None) -> Setting:
 def reads(act: Callable[[Probe], Coroutine[Any, Any, Any]], where: Setting) -> None:
     """Act, and accept an answer or a verdict."""
     try:
-        asyncio.run(act(Probe(where, RunState())))
+        asyncio.run(act(Probe(replace(where, state=RunState()))))
     except KINDS:
         return
 
@@ -114,7 +114,7 @@ CHECKS = [check for check in all_checks() if not check.needs and check.baseline 
 def test_a_check_of_any_answer_ends_in_a_verdict(answer: Any, check: Check) -> None:
     """A check may judge an answer wrongly, but a target cannot make it crash."""
     where = replace(setting(answer), options=Options())
-    result = asyncio.run(run_case(where, RunState(), check))
+    result = asyncio.run(run_case(where, check))
     assert isinstance(result.outcome, Outcome)
     assert "has a bug" not in result.reason
 
@@ -131,8 +131,6 @@ def test_a_world_that_breaks_after_a_check_makes_it_inconclusive() -> None:
     where = setting((200, b"{}", "utf-8"))
     control = httpx.AsyncClient(transport=httpx.MockTransport(serve), base_url="http://world")
     check = replace(CHECKS[0], run=lambda probe: probe.world.post("crash"))
-    result = asyncio.run(
-        run_case(replace(where, control=ControlClient(control)), RunState(), check)
-    )
+    result = asyncio.run(run_case(replace(where, control=ControlClient(control)), check))
     assert calls == ["/crash", "/faults/clear"]
     assert (result.outcome, "were not cleared" in result.reason) == (Outcome.INCONCLUSIVE, True)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.strangers.stranger import free_port
 from tests.suite.duo import Duo, conformance, service_env
 
 IDS = (
@@ -44,9 +44,7 @@ wait(until=True)
 
 def judged(ready: dict[str, Any], folder: Path, *options: str) -> dict[str, Any]:
     """Run the suite against a service with these options, with a command that restarts it."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     script, pid = folder / "restart.py", folder / "pid"
     script.write_text(RESTART)
     service = [sys.executable, "-m", "x402sim", "service", "--port", str(port), *options]

@@ -1,12 +1,12 @@
 """A service that stops in the middle of a run: one reason for all that is not judged, and code 2."""
 
 import asyncio
-import socket
 from contextlib import closing, suppress
 
 import httpx
 import pytest
 
+from tests.strangers.stranger import free_port
 from tests.suite.cases import case
 from x402sim.clock import Clock
 from x402sim.report.results import Outcome, Result
@@ -41,9 +41,7 @@ def judged(
     It stops after some answers, and may come back by itself; or each time that /kill ends it, so
     many times, and the run can restart it.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     answered = killed = 0
     server: asyncio.Server
 

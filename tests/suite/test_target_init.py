@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Route
+from starlette.responses import JSONResponse, Response
 
-from tests.suite.duo import Done, Duo, command, conformance
+from tests.cli.shops import Asked, Reply, serving
+from tests.suite.duo import Done, Duo, command, conformance, refused
 from tests.suite.gateway import API_KEY, NAME, Gateway, running
 from x402sim.suite.target import PaymentRequiredShape, Target, load
 
@@ -72,27 +71,22 @@ def requirements(asset: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def shop(_: Request) -> Response:
-    accepts = [requirements("22"), requirements("33")]
-    return JSONResponse({"x402Version": 1, "error": HOSTILE, "accepts": accepts}, 402)
-
-
-async def empty(_: Request) -> Response:
-    return JSONResponse({"error": "bad"}, 400)
+def shop(asked: Asked) -> Reply:
+    """Answer 402 at one path, and 400 where payments are made."""
+    if (asked.method, asked.path) == ("GET", "/api/data"):
+        accepts = [requirements("22"), requirements("33")]
+        return Reply(402, {"x402Version": 1, "error": HOSTILE, "accepts": accepts})
+    return Reply(400 if asked.path == "/api/pay" else 404)
 
 
 def test_another_dialect_is_described(tmp_path: Path) -> None:
-    app: Any = Starlette(
-        routes=[Route("/api/data", shop), Route("/api/pay", empty, methods=["POST"])]
-    )
     file = tmp_path / "shop.toml"
-    with running(Shop(app)) as it:
-        done = init(f"{it.url}/api/data", "-o", str(file))
+    with serving(shop) as url:
+        done = init(f"{url}/api/data", "-o", str(file))
         assert done.returncode == 0, done.stderr
         target = load(file)
-        judged = conformance(
-            it.url, "--target", str(file), "--only", "2.1/", "--only", "2.2/body", "--json"
-        )
+        judged = conformance(url, "--target", str(file), "--only", "2.1/,2.2/body", "--json")
+        without_it = refused(url)
     assert (target.protected.path, target.protected.method) == ("/api/data", "GET")
     assert target.protected.amount_base == 250_000
     assert target.protected.resource == "", "it departs from 4.2, so it is left to the checks"
@@ -117,49 +111,22 @@ def test_another_dialect_is_described(tmp_path: Path) -> None:
         assert f"# {key} = " in text
     assert told.count("because nothing can be read") == 3
     assert "\x1b" not in text
-    failed = {
-        each["id"] for each in json.loads(judged.stdout)["results"] if each["outcome"] == "failed"
-    }
+    failed = {name for name, each in judged.results.items() if each["outcome"] == "failed"}
     assert failed == {"spec/2.1/resource", "spec/2.2/body"}
-    without_it = conformance_line(app)
     assert "target init" in without_it
 
 
-class Shop(Gateway):
-    """No gateway: the application itself."""
-
-    def __init__(self, app: Any) -> None:
-        super().__init__("")
-        self._app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await self._app(scope, receive, send)
-
-
-def conformance_line(app: Any) -> str:
-    """Return the one line of a run without the target file."""
-    with running(Shop(app)) as it:
-        done = conformance(it.url)
-    assert done.returncode == 2
-    return str(done.stderr)
-
-
-async def page(_: Request) -> Response:
-    return HTMLResponse("<html>pay me</html>", 402)
-
-
 @pytest.mark.parametrize(
-    ("answers", "said"),
+    ("reply", "said"),
     [
-        (empty, "no 402 found"),
-        (empty, "give the URL of a protected endpoint"),
-        (page, "no payment requirements"),
+        (Reply(400), "no 402 found"),
+        (Reply(400), "give the URL of a protected endpoint"),
+        (Reply(402, b"<html>pay me</html>"), "no payment requirements"),
     ],
 )
-def test_a_service_without_a_402_that_can_be_read_is_one_line(answers: Any, said: str) -> None:
-    app: Any = Starlette(routes=[Route("/{path:path}", answers, methods=["GET", "POST", "PUT"])])
-    with running(Shop(app)) as it:
-        done = init(it.url, "-o", "-")
+def test_a_service_without_a_402_that_can_be_read_is_one_line(reply: Reply, said: str) -> None:
+    with serving(lambda _: reply) as url:
+        done = init(url, "-o", "-")
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -168,15 +135,15 @@ def test_a_service_without_a_402_that_can_be_read_is_one_line(answers: Any, said
 # --- behind a gateway ----------------------------------------------------------------
 
 
-async def closed(request: Request) -> Response:
+def closed(asked: Asked) -> Reply:
     """A gateway that wants a key: 402 with it, a redirect with another, 401 without one."""
-    match request.headers.get("x-key"):
+    match asked.headers.get("x-key"):
         case "good":
-            return JSONResponse({"paymentId": "pay_1", "requirements": requirements("22")}, 402)
+            return Reply(402, {"paymentId": "pay_1", "requirements": requirements("22")})
         case "moved":
-            return Response("", 302, headers={"Location": "https://elsewhere.example/api"})
+            return Reply(302, b"", {"Location": "https://elsewhere.example/api"})
         case _:
-            return Response("who are you?", 401)
+            return Reply(401)
 
 
 class Picky(Gateway):
@@ -229,9 +196,8 @@ def test_what_a_service_wants_is_found_and_without_a_file_the_key_is_named(
 def test_behind_a_gateway_it_says_what_to_do(
     options: list[str], code: int, said: str, tmp_path: Path
 ) -> None:
-    app: Any = Starlette(routes=[Route("/{path:path}", closed, methods=["GET", "POST"])])
-    with running(Shop(app)) as it:
-        done = init(it.url, "-o", str(tmp_path / "t.toml"), *options)
+    with serving(closed) as url:
+        done = init(url, "-o", str(tmp_path / "t.toml"), *options)
     assert done.returncode == code, done.stderr
     assert said in done.all
     assert "bad-secret" not in done.all

@@ -82,9 +82,8 @@ def conformance(
         json_place = Path("-") if as_json else json_file
         files = {"json": json_place, "junit": junit, "html": html, "sarif": sarif}
         places = {kind: file for kind, file in files.items() if file is not None}
-        strict = given["strict"]
-        wanted = command.Wanted(checks=checks, strict=strict, files=places, verbose=verbose)
-        command.require_places(wanted)
+        command.require_places(places)
     with as_misuse(OSError, begin="cannot write the report: "):
-        code = command.play(options, wanted)
+        strict = given["strict"]
+        code = command.play(options, checks, files=places, strict=strict, verbose=verbose)
     raise typer.Exit(code)

@@ -8,7 +8,7 @@ import typer
 
 from x402sim.commands.common import Misuse, as_misuse
 from x402sim.commands.flags import takes
-from x402sim.suite.command import Wanted, require_places
+from x402sim.suite.command import require_places
 from x402sim.suite.look import look
 from x402sim.suite.parse_options import parse
 from x402sim.suite.remote import NotReady
@@ -38,7 +38,7 @@ def init(
     """
     file = Path(output)
     with as_misuse(ValueError, NotReady):
-        require_places(Wanted(checks=[], strict=False, files={"out": file}))
+        require_places({"out": file})
         if output != "-" and file.exists() and not force:
             raise ValueError(f"{file} exists; give --force to replace it, or --out FILE")
         looked = asyncio.run(look(parse(url, **given)))

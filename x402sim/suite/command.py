@@ -5,7 +5,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,18 +32,6 @@ HELD, FOUND_SOMETHING, NO_VERDICT, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: every MUST held; a MUST failed; wrong usage, unreachable or inconclusive; Ctrl-C."""
 STDOUT = "-"
 """The name of a report file that means the standard output."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which checks to run, whether SHOULD counts, and which report files to write."""
-
-    checks: list[Check]
-    strict: bool = False
-    files: Mapping[str, Path] = field(default_factory=dict)
-    """Where to write each kind of report: json, junit, html, sarif; - for stdout."""
-    verbose: bool = False
-    """Whether the terminal names what does not apply, too."""
 
 
 def find_target(name: str) -> targets.Target:
@@ -123,7 +110,7 @@ def _near(clauses: Iterable[str], prefix: str) -> list[str]:
 
 def judge(
     options: Options,
-    wanted: Wanted,
+    checks: list[Check],
     on_begin: Callable[[str, int, int], None] = lambda check_id, place, ids: None,
     on_result: Callable[[Result], None] = lambda result: None,
     tell: Callable[[str], None] = lambda text: None,
@@ -138,19 +125,19 @@ def judge(
     async def main() -> tuple[list[Result], int]:
         results = []
         async with reach(options, tell) as setting:
-            ready = await examine(setting, wanted.checks)
+            ready = await examine(setting, checks)
             printing.announce(ready)
-            runnable = [check for check in wanted.checks if not is_left(ready.setting, check)]
+            runnable = [check for check in checks if not is_left(ready.setting, check)]
             ids = list(dict.fromkeys(check.id for check in runnable))
 
             def begin(check_id: str) -> None:
                 if check_id in ids:
                     on_begin(check_id, ids.index(check_id) + 1, len(ids))
 
-            async for result in run(ready.setting, wanted.checks, begin, ready.state):
+            async for result in run(ready.setting, checks, begin):
                 results.append(result)
                 on_result(result)
-            return in_order(results, wanted.checks), ready.state.pace.requests
+            return in_order(results, checks), ready.setting.state.pace.requests
 
     return asyncio.run(main())
 
@@ -187,11 +174,11 @@ def conclude(results: list[Result], strict: bool) -> int:
     return codes.get(report.verdict(results, strict)[0], NO_VERDICT)
 
 
-def require_places(wanted: Wanted) -> None:
-    """Raise `ValueError` unless every report can be written where it is wanted."""
-    if [str(file) for file in wanted.files.values()].count(STDOUT) > 1:
+def require_places(files: Mapping[str, Path]) -> None:
+    """Raise `ValueError` unless every report can be written where it is wanted, by its kind."""
+    if [str(file) for file in files.values()].count(STDOUT) > 1:
         raise ValueError("- means stdout, which takes one report only: give the others a FILE")
-    for kind, file in wanted.files.items():
+    for kind, file in files.items():
         if str(file) == STDOUT:
             continue
         if file.is_dir():
@@ -200,16 +187,6 @@ def require_places(wanted: Wanted) -> None:
             raise ValueError(f"--{kind} {file}: there is no folder {file.parent}")
         if not os.access(file if file.exists() else file.parent, os.W_OK):
             raise ValueError(f"--{kind} {file}: no permission to write it")
-
-
-def write(options: Options, started: str, results: list[Result], wanted: Wanted) -> None:
-    """Write the report files that are wanted; raises `OSError`."""
-    for kind, file in wanted.files.items():
-        text = _as(kind, options.base_url, started, results, wanted.strict)
-        if str(file) == STDOUT:
-            sys.stdout.write(text)
-        else:
-            file.write_text(text, encoding="utf-8")
 
 
 def _as(kind: str, url: str, started: str, results: list[Result], strict: bool) -> str:
@@ -228,8 +205,15 @@ def _as(kind: str, url: str, started: str, results: list[Result], strict: bool) 
             return page(url, started, results, strict=strict)
 
 
-def play(options: Options, wanted: Wanted) -> int:
-    """Run the checks, show progress, print and write the results; return the exit code."""
+def play(
+    options: Options, checks: list[Check], *, files: Mapping[str, Path], strict: bool, verbose: bool
+) -> int:
+    """Run the checks, show progress, print and write the results; return the exit code.
+
+    `files` are where to write each kind of report: json, junit, html, sarif; - for stdout. If
+    `strict`, SHOULD counts, and if `verbose`, the terminal names what does not apply, too. Raises
+    `OSError` for a report that cannot be written.
+    """
     elapsed = stopwatch()
     started = datetime.fromtimestamp(Clock().now(), UTC).isoformat(timespec="seconds")
     console = Console(stderr=True, highlight=False)
@@ -249,26 +233,31 @@ def play(options: Options, wanted: Wanted) -> int:
                 tell(f"{place} of {ids}  section {section}")
 
         try:
-            results, requests = judge(options, wanted, on_begin, found.append, tell)
+            results, requests = judge(options, checks, on_begin, found.append, tell)
             done = f"{requests} requests in {elapsed():.1f} s"
         except NotReady as error:
             console.print(f"x402sim: {escape(printable(str(error)))}", soft_wrap=True)
             return NO_VERDICT
         except KeyboardInterrupt:
             interrupted = True
-            results = completed(found, wanted.checks, options.rerun)
+            results = completed(found, checks, options.rerun)
             done = (
                 f"interrupted after {elapsed():.1f} s: {len(found)} of {len(results)} ids are "
                 "certain"
             )
-    write(options, started, results, wanted)
-    if STDOUT not in map(str, wanted.files.values()):
-        printing.show_results(results, wanted.strict, verbose=wanted.verbose)
+    for kind, file in files.items():
+        text = _as(kind, options.base_url, started, results, strict)
+        if str(file) == STDOUT:
+            sys.stdout.write(text)
+        else:
+            file.write_text(text, encoding="utf-8")
+    if STDOUT not in map(str, files.values()):
+        printing.show_results(results, strict, verbose=verbose)
     lacks = lacking(results, options.require)
     for line in [*(not_in_full(results) if options.world_url else ()), *lacks]:
         tell(line)
     tell(done)
     if interrupted:
         return INTERRUPTED
-    code = conclude(results, wanted.strict)
+    code = conclude(results, strict)
     return NO_VERDICT if code == HELD and lacks else code

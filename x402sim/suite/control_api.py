@@ -50,8 +50,8 @@ MOST_TOLD = 240
 class ControlApi:
     """One check's access to the world; `changed_world` is set if it changes more than balances."""
 
-    def __init__(self, setting: Setting, lasting: set[str]) -> None:
-        self._setting, self._lasting = setting, lasting
+    def __init__(self, setting: Setting) -> None:
+        self._setting, self._lasting = setting, setting.state.lasting_faults
         self._mine: set[str] = set()
         self._faults: list[Fault] = []
         self._is_cleared = False

@@ -36,57 +36,48 @@ class Deviation:
 Legal = Callable[[Any, Target], bool]
 
 
-def _no(value: Any, target: Target) -> bool:
-    return False
-
-
-def _no_quote(value: Any, target: Target) -> bool:
+def _is_no_quote(_: Any, target: Target) -> bool:
     """Accept anything for another endpoint than the quote: section 4.2 is about that one only."""
     return target.protected.path != SPEC.protected.path
 
 
-def _price(value: Any, target: Target) -> bool:
-    return value == 0 or _no_quote(value, target)
-
-
-def _resource(value: Any, target: Target) -> bool:
-    """Accept the path, also with the prefix of a gateway."""
-    return str(value).startswith("/") and str(value).endswith(target.protected.path)
-
-
-def _query(value: Any, target: Target) -> bool:
-    """Accept query parameters: section 4.3 does not show them."""
-    return str(value).partition("?")[0] == SPEC.agents.path
-
-
-def _open(value: Any, target: Target) -> bool:
-    return value is None
-
-
-_RULES: tuple[tuple[str, str, Legal], ...] = (
-    ("protected.amount_base", "8: Quote price", _price),
-    ("protected.content", "4.2: Proof of payment accepted", _no_quote),
-    ("protected.fields", "4.2: Proof of payment accepted", _no_quote),
-    ("protected.resource", "4.2: Its resource", _resource),
-    ("payment_required.error", "2.2: error", _no),
-    ("payment_required.error_text", "2.2: error", _no),
-    ("payment_required.payment_id", "2.2: paymentId", _no),
-    ("payment_required.requirements", "2.2: paymentRequirements", _no),
-    ("payment_required.message", "2.2: message", _no),
-    ("payment_required.network", "2.2: network", _no),
-    ("payment_required.max_timeout_s", "8: maxTimeoutSeconds", _open),
-    ("pay.spelling", "2.3: An opaque hex string", _no),
-    ("receipt.success", "4.1: success", _no),
-    ("receipt.payment_id", "4.1: paymentId | string", _no),
-    ("receipt.tx_hash", "4.1: txHash", _no),
-    ("receipt.timestamp", "4.1: timestamp", _no),
-    ("sessions.exists", "1: Alternatively, a client funds", _no),
-    ("agents.exists", "1: The service also lists agents", _no),
-    ("agents.path", "1: The service also lists agents", _query),
-    ("llms.exists", "4.5: A plain-text index", _no),
-    ("llms.path", "4.5: A plain-text index", _no),
-)
-"""A key, the sentence that gives its default, and which other values are legal all the same."""
+_LEGAL: dict[str, Legal] = {
+    "protected.amount_base": lambda value, target: value == 0 or _is_no_quote(value, target),
+    "protected.content": _is_no_quote,
+    "protected.fields": _is_no_quote,
+    # the path, also with the prefix of a gateway
+    "protected.resource": lambda value, target: (
+        str(value).startswith("/") and str(value).endswith(target.protected.path)
+    ),
+    "payment_required.max_timeout_s": lambda value, _: value is None,
+    # query parameters: section 4.3 does not show them
+    "agents.path": lambda value, _: str(value).partition("?")[0] == SPEC.agents.path,
+}
+"""Which other values of a key are legal all the same."""
+_SENTENCES = {
+    "protected.amount_base": "8: Quote price",
+    "protected.content": "4.2: Proof of payment accepted",
+    "protected.fields": "4.2: Proof of payment accepted",
+    "protected.resource": "4.2: Its resource",
+    "payment_required.error": "2.2: error",
+    "payment_required.error_text": "2.2: error",
+    "payment_required.payment_id": "2.2: paymentId",
+    "payment_required.requirements": "2.2: paymentRequirements",
+    "payment_required.message": "2.2: message",
+    "payment_required.network": "2.2: network",
+    "payment_required.max_timeout_s": "8: maxTimeoutSeconds",
+    "pay.spelling": "2.3: An opaque hex string",
+    "receipt.success": "4.1: success",
+    "receipt.payment_id": "4.1: paymentId | string",
+    "receipt.tx_hash": "4.1: txHash",
+    "receipt.timestamp": "4.1: timestamp",
+    "sessions.exists": "1: Alternatively, a client funds",
+    "agents.exists": "1: The service also lists agents",
+    "agents.path": "1: The service also lists agents",
+    "llms.exists": "4.5: A plain-text index",
+    "llms.path": "4.5: A plain-text index",
+}
+"""Each key, and the sentence that gives its default."""
 
 
 _OF_TWO_STEPS = ("payment_required.", "pay.", "receipt.")
@@ -96,11 +87,12 @@ _OF_TWO_STEPS = ("payment_required.", "pay.", "receipt.")
 def deviations(target: Target) -> dict[str, Deviation]:
     """Return the keys of a target file that depart from a sentence, in the order of the file."""
     found = {}
-    for key, name, is_legal in _RULES:
+    for key, name in _SENTENCES.items():
         if target.is_one_step and key.startswith(_OF_TWO_STEPS):
             continue
-        value = _value(target, key)
-        if value != _value(SPEC, key) and not is_legal(value, target):
+        value, is_legal = _value(target, key), _LEGAL.get(key)
+        is_other = value != _value(SPEC, key)
+        if is_other and not (is_legal and is_legal(value, target)):
             found[key] = Deviation(key, value, sentence(name))
     return found
 

@@ -23,7 +23,7 @@ from x402sim.suite.check import COMES_WITH, DOCUMENTS, HOW_TO_PROVIDE, Baseline,
 from x402sim.suite.expect import expect_served
 from x402sim.suite.plan import is_patient_enough
 from x402sim.suite.probe import Probe
-from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 
 _WORST = (
@@ -82,31 +82,28 @@ async def run(
     setting: Setting,
     checks: list[Check],
     on_begin: Callable[[str], None] = lambda check_id: None,
-    state: RunState | None = None,
 ) -> AsyncIterator[Result]:
     """Run checks and yield the result of each id as soon as it is certain.
 
-    `on_begin` is called with each id before its checks run; `state` is what a preflight has
-    found out. Where no clock can be advanced, cases that wait or restart the target run
-    beside the others. Results that depend on a baseline come last: the baselines are
-    repeated first, because a target that has begun to refuse everything would pass every
-    check that expects a refusal.
+    `on_begin` is called with each id before its checks run. Where no clock can be advanced, cases
+    that wait or restart the target run beside the others. Results that depend on a baseline come
+    last: the baselines are repeated first, because a target that has begun to refuse everything
+    would pass every check that expects a refusal.
     """
-    state = state or RunState()
     waiting: list[tuple[Result, set[Baseline]]] = []
-    async for result, baselines in _run_cases(setting, state, checks, on_begin):
+    async for result, baselines in _run_cases(setting, checks, on_begin):
         if baselines and result.outcome in HOLDS:
             waiting.append((result, baselines))
         else:
             yield result
-    if state.stopped:
+    if stopped := setting.state.stopped:
         for result, _ in waiting:
-            yield msgspec.structs.replace(_unclear(result, state.stopped), actual=None)
+            yield msgspec.structs.replace(_unclear(result, stopped), actual=None)
         return
     repeated: dict[Baseline, str | None] = {}
     for result, baselines in waiting:
         for baseline in sorted(baselines - set(repeated)):
-            repeated[baseline] = await try_baseline(Probe(setting, state), baseline)
+            repeated[baseline] = await try_baseline(Probe(setting), baseline)
         broken = [f"{name}: {repeated[name]}" for name in sorted(baselines) if repeated[name]]
         doubt = (
             f"the baseline was refused when repeated at the end of the run ({'; '.join(broken)})"
@@ -115,28 +112,28 @@ async def run(
 
 
 async def _run_cases(
-    setting: Setting, state: RunState, checks: list[Check], on_begin: Callable[[str], None]
+    setting: Setting, checks: list[Check], on_begin: Callable[[str], None]
 ) -> AsyncIterator[tuple[Result, set[Baseline]]]:
     """Run all cases; yield each id's result and the baselines that it depends on."""
     ids = {check_id: list(cases) for check_id, cases in groupby(checks, key=lambda c: c.id)}
     done: dict[Check, CaseResult] = {}
     late: list[str] = []
-    async with _beside(setting, state, checks) as tasks:
+    async with _beside(setting, checks) as tasks:
         for check_id, cases in ids.items():
             on_begin(check_id)
             for case in cases:
                 if case not in tasks:
-                    done[case] = await run_case(setting, state, case)
+                    done[case] = await run_case(setting, case)
             if tasks.keys().isdisjoint(cases):
                 yield _of_id(setting, cases, done)
             else:
                 late.append(check_id)
-        state.scheduler.rest_is_over.set()
+        setting.state.scheduler.rest_is_over.set()
         _tell_of_waiting(setting, tasks)
         restarting = [case for case in tasks if Need.RESTART in case.needs]
         for case in [case for case in tasks if case not in restarting]:
             done[case] = await tasks[case]
-        await state.scheduler.when_ready(len(restarting))
+        await setting.state.scheduler.when_ready(len(restarting))
         for case in restarting:
             done[case] = await tasks[case]
     for check_id in late:
@@ -145,19 +142,19 @@ async def _run_cases(
 
 @asynccontextmanager
 async def _beside(
-    setting: Setting, state: RunState, checks: list[Check]
+    setting: Setting, checks: list[Check]
 ) -> AsyncIterator[dict[Check, asyncio.Task[CaseResult]]]:
     """Start the cases that run beside the others; at the end, stop those that still run."""
 
     async def play(case: Check) -> CaseResult:
         try:
-            return await run_case(setting, state, case)
+            return await run_case(setting, case)
         finally:
             if Need.RESTART in case.needs:
-                state.scheduler.is_over()
+                setting.state.scheduler.is_over()
 
     if setting.advance is None:
-        state.scheduler.share()
+        setting.state.scheduler.share()
     tasks = {case: asyncio.create_task(play(case)) for case in checks if runs_beside(setting, case)}
     await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
     try:
@@ -231,22 +228,25 @@ def _unclear(result: Result, why: str) -> Result:
     return msgspec.structs.replace(result, outcome=Outcome.INCONCLUSIVE, reason=why)
 
 
-async def run_case(setting: Setting, state: RunState, case: Check) -> CaseResult:
+async def run_case(setting: Setting, case: Check) -> CaseResult:
     """Run one case in its turn, after its baseline; the result shows no secret."""
-    async with state.scheduler.acting():
+    async with setting.state.scheduler.acting():
         elapsed = stopwatch()
-        probe = Probe(setting, state, case.id)
+        probe = Probe(setting, case.id)
         outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
         has_begun, show = False, None
         try:
             _require_needs(setting, case)
-            if state.stopped:
-                raise Inconclusive(state.stopped)
+            if stopped := setting.state.stopped:
+                raise Inconclusive(stopped)
             if case.baseline:
-                await _require_baseline(setting, state, case.baseline)
+                await _require_baseline(setting, case.baseline)
             has_begun = True
             await case.run(probe)
-            if observed := probe.observed + _as_the_target_says(probe):
+            observed = probe.observed
+            if departs := [str(each) for each in dict.fromkeys(probe.deviations)]:
+                observed += [f"as the target file says: {'; '.join(departs)}"]
+            if observed:
                 outcome, actual = Outcome.OBSERVED, "; ".join(observed)
         except CheckFailed as failed:
             outcome = Outcome.FAILED
@@ -290,12 +290,6 @@ def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) ->
     return "\n\n".join(filter(None, [show() if show else "", probe.world.told()]))
 
 
-def _as_the_target_says(probe: Probe) -> list[str]:
-    """Return what was judged by keys of the target file that depart from the specification."""
-    told = [str(each) for each in dict.fromkeys(probe.deviations)]
-    return [f"as the target file says: {'; '.join(told)}"] if told else []
-
-
 def _require_needs(setting: Setting, case: Check) -> None:
     left_out = setting.options.skip.get(case.name)
     if left_out is not None:
@@ -312,11 +306,11 @@ def _require_needs(setting: Setting, case: Check) -> None:
         raise Skipped(f"the target file says that this clause is not kept: {reason}")
 
 
-async def _require_baseline(setting: Setting, state: RunState, baseline: Baseline) -> None:
-    if baseline not in state.baselines:
-        state.baselines[baseline] = await try_baseline(Probe(setting, state), baseline)
-    problem = state.baselines[baseline]
-    if problem:
+async def _require_baseline(setting: Setting, baseline: Baseline) -> None:
+    known = setting.state.baselines
+    if baseline not in known:
+        known[baseline] = await try_baseline(Probe(setting), baseline)
+    if problem := known[baseline]:
         raise Inconclusive(f"the baseline ({baseline}) was not accepted: {problem}")
 
 

@@ -54,13 +54,14 @@ async def look(options: Options) -> Looked:
     """Look at a service, given its base URL or an endpoint; raises `NotReady`."""
     url, wire = options.given_url, options.wire
     async with client(url, wire, headers=dict(wire.headers)) as http:
-        setting = Setting(options=options, http=http, clock=Clock(), rng=Rng(options.seed))
         state = RunState(pace=Pace(rate=wire.rate))
+        rng = Rng(options.seed)
+        setting = Setting(options=options, http=http, clock=Clock(), rng=rng, state=state)
 
         async def ask(method: str, path: str, body: Any = None) -> httpx.Response:
             request = http.build_request(method, path, json=body)
             try:
-                return await answered(setting, state, request, may_retry_503=True)
+                return await answered(setting, request, may_retry_503=True)
             except httpx.TransportError as error:
                 raise NotReady(f"no answer from {url}: {todo(error, setting)}") from error
             except Inconclusive as busy:
@@ -73,18 +74,17 @@ async def look(options: Options) -> Looked:
         async def below(method: str, path: str, body: Any = None) -> httpx.Response:
             return await ask(method, str(at.join(prefix + path)), body)
 
-        return Looked(
-            base_url,
-            {
-                "protected": _protected(seen, prefix),
-                "payment_required": list(_required(seen)),
-                "pay": await _pay(below, seen),
-                "receipt": _receipt(seen),
-                "sessions": await _sessions(below),
-                "agents": await _agents(below),
-                "llms": await _llms(below),
-            },
-        )
+        found = {
+            "protected": _protected(seen, prefix),
+            "payment_required": list(_required(seen)),
+            "pay": await _pay(below, seen),
+            "receipt": _receipt(seen),
+            "sessions": await _sessions(below),
+            "agents": await _agents(below),
+        }
+        llms, path = await below("GET", DEFAULT.llms.path), DEFAULT.llms.path
+        found["llms"] = [Finding("exists", llms.status_code == 200, _got(path, llms))]
+        return Looked(base_url, found)
 
 
 async def _find_402(url: str, ask: Callable[..., Any], wire: Wire) -> tuple[str, _Seen]:
@@ -291,12 +291,6 @@ async def _agents(ask: Callable[..., Any]) -> list[Finding]:
     if answer.status_code == 200 and place:
         found.append(Finding("list", place, "the first list in the answer"))
     return found
-
-
-async def _llms(ask: Callable[..., Any]) -> list[Finding]:
-    path = DEFAULT.llms.path
-    answer = await ask("GET", path)
-    return [Finding("exists", answer.status_code == 200, _got(path, answer))]
 
 
 def _got(path: str, answer: httpx.Response) -> str:

@@ -9,6 +9,7 @@ import math
 import os
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx
@@ -60,7 +61,8 @@ def parse(base_url: str | None, **given: Any) -> Options:
         world_url=world,
         rpc_url=rpc_url,
         payer=_read(KEY_VARIABLE if is_variable else "--payer-key", key, Wallet),
-        budget_base=_read("--budget", values["budget"], _base_units) or 0,
+        budget_base=_read("--budget", values["budget"], partial(to_base, decimals=TESTNET.decimals))
+        or 0,
         pay_to=_read("--pay-to", values["pay_to"], parse_address),
         allow_mainnet=values["allow_mainnet"] or False,
         networks=known_networks(values["network_file"]),
@@ -103,10 +105,6 @@ def _read(option: str, text: str | None, parse: Callable[[str], Value]) -> Value
         raise ValueError(f"{option}: {wrong}") from None
 
 
-def _base_units(amount: str) -> int:
-    return to_base(amount, TESTNET.decimals)
-
-
 def _again(base_url: str, values: Mapping[str, Any], *, has_user: bool) -> str:
     """Return the command that repeats the run, with every option that matters, and no secret."""
     words = ["python", "-m", "x402sim", "conformance", base_url]
@@ -139,7 +137,8 @@ def _words(name: str, option: str, value: Any) -> Iterator[str]:
             for key in _path_keys(shown):
                 shown = shown.replace(key, HIDDEN)
         case "header", _:
-            shown = _shown(value)
+            named, text = _header(value)
+            shown = f"{named}:{text if named.lower() in _PUBLIC else HIDDEN}"
         case _, float():
             shown = f"{value:g}"
         case _:
@@ -193,11 +192,6 @@ def _header(text: str) -> tuple[str, str]:
     if name.lower() in ("x-payment-id", "x-session-id", "content-length"):
         raise ValueError(f"--header {name}: the suite sets this header itself")
     return name, value
-
-
-def _shown(text: str) -> str:
-    name, value = _header(text)
-    return f"{name}:{value if name.lower() in _PUBLIC else HIDDEN}"
 
 
 def _secrets(headers: list[tuple[str, str]], rpc_url: str | None) -> tuple[str, ...]:

@@ -28,9 +28,9 @@ from x402sim.suite.flags import KEY_VARIABLE
 from x402sim.suite.plan import Plan, costs, make_plan
 from x402sim.suite.probe import BAD_BODY, Probe
 from x402sim.suite.remote import NotReady
-from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
-from x402sim.suite.wire import Pace, why
+from x402sim.suite.wire import why
 
 CLOCKS_AGREE_S = 30.0
 REQUIRABLE = {
@@ -59,7 +59,6 @@ class Ready:
     """A run that can begin: its setting, what is known already, its plan, and what to tell."""
 
     setting: Setting
-    state: RunState
     plan: Plan
     notes: tuple[str, ...] = ()
 
@@ -80,8 +79,7 @@ async def _examine(setting: Setting, checks: list[Check]) -> Ready:
     options = replace(options, skip={**not_apt, **options.skip})
     setting = replace(setting, options=options)
     _require_needs(setting)
-    state = RunState(pace=Pace(rate=options.wire.rate))
-    probe = Probe(setting, state)
+    probe = Probe(setting)
     answer = await _first_request(probe)
     if problem := await _why_unsuitable(probe, answer):
         raise NotReady(f"{_base(setting)}: {problem}")
@@ -92,13 +90,12 @@ async def _examine(setting: Setting, checks: list[Check]) -> Ready:
         costs(folder() / "costs.json"),
         price_base=challenge.amount_base if challenge else 0,
         round_trip_s=await _round_trip_s(probe),
-        requests_before=state.pace.requests,
+        requests_before=setting.state.pace.requests,
     )
     if "payments" in options.require and plan.left_out:
         raise NotReady(f"--require payments: {next(iter(plan.left_out.values()))}")
     ready = Ready(
         setting=replace(setting, options=replace(options, skip={**plan.left_out, **options.skip})),
-        state=state,
         plan=plan,
         notes=_notes(setting),
     )

@@ -30,7 +30,7 @@ from x402sim.suite.deviations import Deviation, deviations
 from x402sim.suite.places import filled
 from x402sim.suite.scheduler import RestartFailed
 from x402sim.suite.sending import Last, answered, examine_stop, followed
-from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.suite.wallets import Wallets
 
@@ -50,12 +50,12 @@ WORK_S = 10
 class Probe:
     """One check's access to the target and its surroundings."""
 
-    def __init__(self, setting: Setting, state: RunState, check_id: str = "") -> None:
-        self.setting, self.state, self.check_id = setting, state, check_id
+    def __init__(self, setting: Setting, check_id: str = "") -> None:
+        self.setting, self.state, self.check_id = setting, setting.state, check_id
         self.target, self.clock = setting.target, setting.clock
-        self.world = ControlApi(setting, state.lasting_faults)
+        self.world = ControlApi(setting)
         self.chain = ChainView(setting)
-        self.wallets = Wallets(setting, state, self.world)
+        self.wallets = Wallets(setting, self.world)
         self.observed: list[str] = []
         self.deviations: list[Deviation] = []
         self.last: TargetAnswer | None = None
@@ -151,11 +151,12 @@ class Probe:
         if as_is:
             base = http.base_url.raw_path.rstrip(b"/")
             request.extensions["target"] = base + path.encode()
-        is_own = path.partition("?")[0] in self._paths and not as_is
-        send = followed if is_own else answered
+        target = self.target
+        moved = (target.protected.path, target.pay.path, target.sessions.path, target.agents.path)
+        send = followed if path.partition("?")[0] in moved and not as_is else answered
         may_retry_503 = not self.world.changed_world
         try:
-            response = await send(self.setting, self.state, request, may_retry_503=may_retry_503)
+            response = await send(self.setting, request, may_retry_503=may_retry_503)
         except httpx.TransportError as error:
             return await self._broken(request, error, may_break=may_break)
         self.state.last = Last(request, self.check_id, f"answered {response.status_code}")
@@ -181,7 +182,7 @@ class Probe:
         if not isinstance(error, httpx.ConnectError):
             self.state.last = last
         if not self.last.is_late:
-            await examine_stop(self.setting, self.state, self.state.last, error)
+            await examine_stop(self.setting, error)
         if may_break:
             return self.last
         raise Inconclusive(f"{last.line} was not answered: {wire.why(error)}") from error
@@ -190,12 +191,6 @@ class Probe:
     def usual_body(self) -> dict[str, Any]:
         """The body of a protected request: one that was accepted, or the target file's first."""
         return self.state.body or self.target.protected.bodies[0]
-
-    @property
-    def _paths(self) -> tuple[str, ...]:
-        """The paths of the endpoints that a target may have moved."""
-        target = self.target
-        return target.protected.path, target.pay.path, target.sessions.path, target.agents.path
 
     # --- the protected resource ------------------------------------------------------
 

@@ -45,20 +45,15 @@ def exchange(
     indented, so that none looks like a status or a header.
     """
     raw = request.headers.get(_PAYMENT, "") if is_play else ""
-    lines = [*_request(request), *([f"{RAW}{printable(raw)}"] if raw else [])]
-    return without("\n".join([*lines, *_answer(response, broken)]), secrets)
-
-
-def _request(request: httpx.Request) -> list[str]:
-    first = f"{request.method} {proofless(str(request.url))}"
-    return [first, *_headers(request.headers), *_body(request.content)]
-
-
-def _answer(response: httpx.Response | None, broken: str) -> list[str]:
+    lines = [f"{request.method} {proofless(str(request.url))}"]
+    lines += [*_headers(request.headers), *_body(request.content)]
+    lines += [f"{RAW}{printable(raw)}"] if raw else []
     if response is None:
-        return [f"<no answer: {broken}>"]
-    first = f"-> {response.status_code}"
-    return [first, *_headers(response.headers), *_body(response.content)]
+        lines.append(f"<no answer: {broken}>")
+    else:
+        lines += [f"-> {response.status_code}", *_headers(response.headers)]
+        lines += _body(response.content)
+    return without("\n".join(lines), secrets)
 
 
 def without(text: str, secrets: tuple[str, ...]) -> str:

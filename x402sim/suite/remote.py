@@ -11,8 +11,8 @@ from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
 from x402sim.suite.redact import cut
 from x402sim.suite.scheduler import restarting
-from x402sim.suite.setting import Options, Setting
-from x402sim.suite.wire import client, why
+from x402sim.suite.setting import Options, RunState, Setting
+from x402sim.suite.wire import Pace, client, why
 from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.world.control.messages import network_of
 from x402sim.world.stages.deployment import left_ahead
@@ -29,6 +29,11 @@ async def reach(
     options: Options, tell: Callable[[str], None] = lambda text: None
 ) -> AsyncIterator[Setting]:
     """Connect to the target and its world; raises `NotReady`."""
+
+    def tell_if_ahead(met_s: float) -> None:
+        if clock.skew_s > met_s:
+            tell(f"x402sim: {left_ahead(options.base_url, clock.skew_s)}")
+
     async with AsyncExitStack() as stack:
         wire = options.wire
         http = await stack.enter_async_context(
@@ -40,14 +45,14 @@ async def reach(
         networks = options.networks
         rpc_url = options.rpc_url
         if options.world_url is not None:
-            control_url = _control_url(options.world_url)
+            control_url = options.world_url.rstrip("/").removesuffix("/_sim") + "/_sim"
             most = max(WORLD_ANSWER_BYTES, wire.limits.max_answer_bytes)
             limits = replace(wire.limits, max_answer_bytes=most)
             control = ControlClient(
                 await stack.enter_async_context(client(control_url, replace(wire, limits=limits)))
             )
             runs_target, theirs = await _meet(control, clock, options)
-            stack.callback(_tell_if_ahead, tell, options.base_url, clock, clock.skew_s)
+            stack.callback(tell_if_ahead, clock.skew_s)
             networks = {theirs.name: theirs, **networks}
             rpc_url = rpc_url or control_url.removesuffix("/_sim") + "/rpc"
 
@@ -62,20 +67,8 @@ async def reach(
             advance=control.advancing(clock) if control and runs_target else None,
             restart=restarting(restart, http, deadline_s) if restart else None,
             tell=tell,
+            state=RunState(pace=Pace(rate=wire.rate)),
         )
-
-
-def _tell_if_ahead(
-    tell: Callable[[str], None], base_url: str, clock: SkewedClock, met_s: float
-) -> None:
-    if clock.skew_s > met_s:
-        tell(f"x402sim: {left_ahead(base_url, clock.skew_s)}")
-
-
-def _control_url(world_url: str) -> str:
-    """Return the URL of the control API, given its own or the world's."""
-    url = world_url.rstrip("/")
-    return url if url.endswith("/_sim") else url + "/_sim"
 
 
 async def _meet(

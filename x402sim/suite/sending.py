@@ -13,7 +13,7 @@ import httpx
 
 from x402sim.suite import redact, wire
 from x402sim.suite.scheduler import RestartFailed
-from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive
 
 STOP_TRIES, STOP_S = 6, 0.5
@@ -47,10 +47,10 @@ class Last:
 
 
 async def answered(
-    setting: Setting, state: RunState, request: httpx.Request, *, may_retry_503: bool
+    setting: Setting, request: httpx.Request, *, may_retry_503: bool
 ) -> httpx.Response:
     """Send a request until it is taken; raises `Inconclusive` if the target stays busy."""
-    waited_s = 0.0
+    state, waited_s = setting.state, 0.0
     for before in itertools.count():
         await state.pace.turn(setting.clock)
         response = await setting.http.send(request)
@@ -74,11 +74,11 @@ async def answered(
 
 
 async def followed(
-    setting: Setting, state: RunState, request: httpx.Request, *, may_retry_503: bool
+    setting: Setting, request: httpx.Request, *, may_retry_503: bool
 ) -> httpx.Response:
     """Send a request, and again where the target has moved on its own host."""
     for _ in range(MOST_MOVES):
-        response = await answered(setting, state, request, may_retry_503=may_retry_503)
+        response = await answered(setting, request, may_retry_503=may_retry_503)
         if response.status_code not in MOVED:
             break
         there = request.url.join(response.headers.get("location", ""))
@@ -91,15 +91,14 @@ async def followed(
     return response
 
 
-async def examine_stop(
-    setting: Setting, state: RunState, last: Last | None, error: httpx.TransportError
-) -> None:
+async def examine_stop(setting: Setting, error: httpx.TransportError) -> None:
     """Return if the target still takes connections; else raise what is known of its end.
 
-    `last` is the last request that reached it. Raises `CheckFailed` if that ends the target
-    again, alone after a restart, and `Inconclusive` if it does not, or cannot be tried.
+    Raises `CheckFailed` if the last request that reached it ends it again, alone after a restart,
+    and `Inconclusive` if it does not, or cannot be tried.
     """
-    if not await _has_stopped(setting, state):
+    state, last = setting.state, setting.state.last
+    if not await _has_stopped(setting):
         return
     at = f"{datetime.fromtimestamp(setting.clock.now(), UTC):%H:%M:%S} UTC"
     after = f", after {last}, which was {last.outcome}" if last else ""
@@ -109,7 +108,7 @@ async def examine_stop(
         state.stopped = said + way
         raise Inconclusive(state.stopped) from error
     try:
-        is_cause = await _stops_again(setting, state, last.request)
+        is_cause = await _stops_again(setting, last.request)
     except RestartFailed as problem:
         state.stopped = f"{said}; it was not restarted: {problem}"
         raise Inconclusive(state.stopped) from error
@@ -123,11 +122,11 @@ async def examine_stop(
     ) from error
 
 
-async def _stops_again(setting: Setting, state: RunState, request: httpx.Request) -> bool:
+async def _stops_again(setting: Setting, request: httpx.Request) -> bool:
     """Restart the target, send one request, and tell whether it has stopped; it runs afterwards."""
     assert setting.restart is not None
     await setting.restart()
-    state.offers.clear()
+    setting.state.offers.clear()
     again = httpx.Request(
         request.method,
         request.url,
@@ -137,15 +136,15 @@ async def _stops_again(setting: Setting, state: RunState, request: httpx.Request
     )
     with suppress(httpx.TransportError):  # the question is whether it goes on answering
         await setting.http.send(again)
-    if not await _has_stopped(setting, state):
+    if not await _has_stopped(setting):
         return False
     await setting.restart()
     return True
 
 
-async def _has_stopped(setting: Setting, state: RunState) -> bool:
+async def _has_stopped(setting: Setting) -> bool:
     """Tell whether the target, which has answered before, takes no connection for a while."""
-    if setting.advance is not None or not state.has_answered:
+    if setting.advance is not None or not setting.state.has_answered:
         return False
     for attempt in range(STOP_TRIES + 1):
         if attempt:

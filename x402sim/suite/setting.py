@@ -57,9 +57,42 @@ class Options:
     """The command that repeats the run, without --only."""
 
 
+@dataclass(slots=True)
+class RunState:
+    """What the checks of one run share: the amount signed for, its pace, and what was found out."""
+
+    signed_base: int = 0
+    """The amount that the payer's own key has signed for, in base units."""
+    body: dict[str, Any] | None = None
+    """An accepted body of a protected request."""
+    wallets: int = 0
+    """The number of wallets drawn so far."""
+    baselines: dict[str, str | None] = field(default_factory=dict)
+    """Each baseline that was tried: None if it was accepted, else why not."""
+    offers: list[tuple[float, Any]] = field(default_factory=list)
+    """The 402s that came with refusals, and when: each can be paid, and none was used yet."""
+    seen_ids: set[str] = field(default_factory=set)
+    """The payment ids of all 402s so far."""
+    paid_ids: set[str] = field(default_factory=set)
+    """Those that were paid."""
+    scheduler: Scheduler = field(default_factory=Scheduler)
+    """Lets one check act at a time."""
+    pace: Pace = field(default_factory=Pace)
+    lasting_faults: set[str] = field(default_factory=set)
+    """The texts of the faults that checks which wait have injected (`ControlApi`)."""
+    has_answered: bool = False
+    """Whether the target has answered a request of this run."""
+    stopped: str = ""
+    """When and after which request the target stopped answering; empty while it answers."""
+    last: Any = None
+    """The last request that reached the target (`sending.Last`)."""
+    malformed: dict[str, Any] = field(default_factory=dict)
+    """What came of the bad requests, by their group (`suite.malformed`)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """The options of a run, and what reaches the target and its world.
+    """The options of a run, what reaches the target and its world, and what its checks share.
 
     `control` reaches the control API (/_sim) of the target's world, `rpc` a node of its
     chain. `advance` advances the target's clock, and `restart` ends and starts the
@@ -76,6 +109,7 @@ class Setting:
     restart: Callable[[], Awaitable[None]] | None = None
     tell: Callable[[str], None] = lambda text: None
     """Tells the user what the run waits for."""
+    state: RunState = field(default_factory=RunState)
 
     def __post_init__(self) -> None:
         """Reject cookies, so that requests stay unauthenticated."""
@@ -117,36 +151,3 @@ class Setting:
             Need.SESSION_VIEW: bool(target.sessions.view),
         }
         return not there[need]
-
-
-@dataclass(slots=True)
-class RunState:
-    """What the checks of one run share: the amount signed for, its pace, and what was found out."""
-
-    signed_base: int = 0
-    """The amount that the payer's own key has signed for, in base units."""
-    body: dict[str, Any] | None = None
-    """An accepted body of a protected request."""
-    wallets: int = 0
-    """The number of wallets drawn so far."""
-    baselines: dict[str, str | None] = field(default_factory=dict)
-    """Each baseline that was tried: None if it was accepted, else why not."""
-    offers: list[tuple[float, Any]] = field(default_factory=list)
-    """The 402s that came with refusals, and when: each can be paid, and none was used yet."""
-    seen_ids: set[str] = field(default_factory=set)
-    """The payment ids of all 402s so far."""
-    paid_ids: set[str] = field(default_factory=set)
-    """Those that were paid."""
-    scheduler: Scheduler = field(default_factory=Scheduler)
-    """Lets one check act at a time."""
-    pace: Pace = field(default_factory=Pace)
-    lasting_faults: set[str] = field(default_factory=set)
-    """The texts of the faults that checks which wait have injected (`ControlApi`)."""
-    has_answered: bool = False
-    """Whether the target has answered a request of this run."""
-    stopped: str = ""
-    """When and after which request the target stopped answering; empty while it answers."""
-    last: Any = None
-    """The last request that reached the target (`sending.Last`)."""
-    malformed: dict[str, Any] = field(default_factory=dict)
-    """What came of the bad requests, by their group (`suite.malformed`)."""

@@ -18,15 +18,15 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.control_api import ControlApi
 from x402sim.suite.places import whole
-from x402sim.suite.setting import RunState, Setting
+from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 
 
 class Wallets:
     """One check's payers; signatures of the user's own payer stay within the budget."""
 
-    def __init__(self, setting: Setting, state: RunState, world: ControlApi) -> None:
-        self._setting, self._state, self._world = setting, state, world
+    def __init__(self, setting: Setting, world: ControlApi) -> None:
+        self._setting, self._state, self._world = setting, setting.state, world
 
     async def payer(self, amount: str = "1000.00") -> Wallet:
         """Return a payer with funds: a new one that the world mints for, or the user's own."""
