@@ -1,6 +1,7 @@
 """Runs to report on: each a few seconds of real protocol, played once per test session."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import cache, wraps
 from typing import Any
 
@@ -11,8 +12,10 @@ from x402sim.chain.base import LogFilter
 from x402sim.events import AnswerReceived, Begin, End, Event, RequestSent
 from x402sim.journal import Journal
 from x402sim.protocol import abi
+from x402sim.protocol.crypto import ZERO_ADDRESS, to_hex
 
 LATENCY = {"service": (0.04, 0.4), "facilitator": (0.12, 0.5), "explorer": 0.05, "rpc": [0.01]}
+Story = Callable[[LiveWorld], Awaitable[None]]
 NASTY = 'al<b>ice & "$x$"'
 
 
@@ -131,37 +134,41 @@ class Truth:
     async def look(self, world: LiveWorld) -> None:
         parts = world.stage.parts
         assert parts is not None
-        store = parts.service.store
-        self.payments = dict(store.execute("SELECT payment_id, status FROM payments").fetchall())
-        self.sessions = store.execute(
-            "SELECT session_id, deposited, released FROM sessions"
-        ).fetchall()
-        self.blocks = dict(
-            store.execute(
-                "SELECT payment_id, tx_hash FROM payments WHERE block_number IS NOT NULL"
-            ).fetchall()
-        )
+        chain, store = parts.chain, parts.service.store
+        self.payments = dict(store.execute("SELECT payment_id, status FROM payments"))
+        self.sessions = list(store.execute("SELECT session_id, deposited, released FROM sessions"))
+        mined = "SELECT payment_id, tx_hash FROM payments WHERE block_number IS NOT NULL"
+        self.blocks = dict(store.execute(mined))
+        self.debits = store.one("SELECT count(*), sum(amount) FROM debits")
         self.merchant = await world.balance(world.merchant)
-        transfers = LogFilter(0, 2**63, (), ((abi.TRANSFER_EVENT,),))
-        self.logs = [
-            ("0x" + log.tx_hash.hex(), int.from_bytes(log.data))
-            for log in await parts.chain.logs(transfers)
-        ]
+        seller, zero = abi.word(bytes.fromhex(world.merchant[2:])), abi.word(ZERO_ADDRESS)
+        every = await chain.logs(LogFilter(0, 2**63, (), ((abi.TRANSFER_EVENT,),)))
+        self.logs = [(to_hex(log.tx_hash), int.from_bytes(log.data)) for log in every]
+        self.paid = {to_hex(log.tx_hash) for log in every if log.topics[2] == seller}
+        self.returned = {to_hex(log.tx_hash) for log in every if log.topics[1] == seller}
+        moved = {log.tx_hash for log in every if log.topics[1] != zero}
+        self.gas = sum([(await chain.receipt(tx)).gas_used for tx in moved])
 
 
-@cache
-def played(name: str) -> tuple[Run, Truth]:
-    """Play a story of this module; return its run, and the truth."""
-    story, truth = {each.__name__: each for each in STORIES}[name], Truth()
+def told(story: Story, **wanted: Any) -> tuple[Run, Truth]:
+    """Play a story; return its run, and the truth."""
+    truth = Truth()
 
     @wraps(story)
-    async def told(world: LiveWorld) -> None:
+    async def looked_at(world: LiveWorld) -> None:
         try:
             await story(world)
         finally:
             await truth.look(world)
 
-    return World(seed=1, latency=LATENCY).play(told).partial, truth
+    return World(**{"latency": LATENCY} | wanted).play(looked_at), truth
+
+
+@cache
+def played(name: str) -> tuple[Run, Truth]:
+    """Play a story of this module; return its run, and the truth."""
+    run, truth = told({each.__name__: each for each in STORIES}[name], seed=1)
+    return run.partial, truth
 
 
 def run(name: str) -> Run:

@@ -1,4 +1,4 @@
-"""The outcomes of orders: what was asked, paid, served and refunded, reconciled to the ledger."""
+"""The outcomes of orders: what was asked, paid, served and refunded, reconciled to the truth."""
 
 import asyncio
 from contextlib import suppress
@@ -7,43 +7,17 @@ from functools import cache
 import pandas as pd
 import pytest
 
+from tests.report.stories import Truth, told
 from x402sim import Fault, LiveWorld, PaymentAuth, PaymentFailed, Run, Settings, World
-from x402sim.chain.base import LogFilter
 from x402sim.events import Note, RequestSent
 from x402sim.journal import Entry, Journal
 from x402sim.policies import Forget, NewAuthorization, PayerPolicy, ServicePolicy
 from x402sim.population import Buy, Every, Poisson, Session
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, to_hex
 from x402sim.report import orders
-
-LATENCY = {"service": (0.1, 0.5), "facilitator": (0.2, 0.5)}
-
-
-class Ledger:
-    """What the ledger and the database say at the end."""
-
-    async def look(self, world: LiveWorld) -> None:
-        parts = world.stage.parts
-        assert parts is not None
-        chain = parts.chain
-        self.earned_base = await world.earned()
-        merchant, zero = abi.word(bytes.fromhex(world.merchant[2:])), abi.word(ZERO_ADDRESS)
-        every = await chain.logs(LogFilter(0, 2**63, (), ((abi.TRANSFER_EVENT,),)))
-        self.paid = {to_hex(log.tx_hash) for log in every if log.topics[2] == merchant}
-        self.returned = {to_hex(log.tx_hash) for log in every if log.topics[1] == merchant}
-        moved = {log.tx_hash for log in every if log.topics[1] != zero}
-        receipts = [await chain.receipt(tx) for tx in moved]
-        self.gas = sum(receipt.gas_used for receipt in receipts)
-        store = parts.service.store
-        self.debits = store.one("SELECT count(*), sum(amount) FROM debits")
-        self.sessions = store.one("SELECT count(*) FROM sessions")[0]
 
 
 @cache
-def day() -> tuple[Run, Ledger]:
-    ledger = Ledger()
-
+def day() -> tuple[Run, Truth]:
     async def story(world: LiveWorld) -> None:
         for victim in ("service", "facilitator"):
             for does in ("lose answer", "lose request"):
@@ -67,9 +41,8 @@ def day() -> tuple[Run, Ledger]:
         depth = await world.stage.parts.chain.height() - newest.block_number + 1
         await world.reorg(depth, [newest.tx_hash])
         await world.advance(1800)
-        await ledger.look(world)
 
-    return World(seed=3, latency=LATENCY).play(story), ledger
+    return told(story, seed=3, latency={"service": (0.1, 0.5), "facilitator": (0.2, 0.5)})
 
 
 @pytest.fixture(scope="module")
@@ -88,18 +61,18 @@ def test_the_day_has_everything_that_can_become_of_an_order(table):
 
 
 def test_money_and_counts_are_those_of_the_ledger_and_the_database(table):
-    ledger = day()[1]
-    assert table["paid_base"].sum() - table["returned_base"].sum() == ledger.earned_base > 0
-    assert set(table["tx"].dropna()) == ledger.paid
-    assert set(table["refund_tx"].dropna()) == ledger.returned
-    assert table["gas"].sum() == ledger.gas
+    truth = day()[1]
+    assert table["paid_base"].sum() - table["returned_base"].sum() == truth.merchant > 0
+    assert set(table["tx"].dropna()) == truth.paid
+    assert set(table["refund_tx"].dropna()) == truth.returned
+    assert table["gas"].sum() == truth.gas
     own = table[table["way"] != "session"]
-    assert own["charged"].sum() == own["tx"].notna().sum() == len(ledger.paid)
-    assert table["refunded"].sum() == len(ledger.returned)
+    assert own["charged"].sum() == own["tx"].notna().sum() == len(truth.paid)
+    assert table["refunded"].sum() == len(truth.returned)
     debited = table[table["way"] == "session"]
-    assert (debited["charged"].sum(), debited["debited_base"].sum()) == ledger.debits
+    assert (debited["charged"].sum(), debited["debited_base"].sum()) == truth.debits
     opened = table[(table["way"] == "deposit") & table["session_id"].notna()]
-    assert len(opened) == ledger.sessions
+    assert len(opened) == len(truth.sessions)
 
 
 def test_an_order_is_charged_at_most_once_and_each_request_belongs_to_one(table):

@@ -228,24 +228,20 @@ def test_each_exchange_has_its_arrows(name: str) -> None:
     assert {*asked} == {*answers, *losses}
 
 
-def test_arrows_point_from_sender_to_receiver() -> None:
+def test_arrows_point_from_sender_to_receiver_in_the_colour_of_the_outcome() -> None:
     ax = plots.sequence(run("replayed"))
     x = dict(zip((t.get_text() for t in ax.get_xticklabels()), ax.get_xticks(), strict=True))
     assert list(x) == ["alice", "mallory", "service", "facilitator", "chain"]
-    ask, answer = named(ax, "request")["1"], named(ax, "answer")["1"]
+    ask, answers = named(ax, "request")["1"], named(ax, "answer")
     assert (ask.xyann[0], ask.xy[0]) == (x["alice"], x["service"])
-    assert (answer.xyann[0], answer.xy[0]) == (x["service"], x["alice"])
-    assert ask.xy[1] < answer.xy[1], "time runs downwards"
+    assert (answers["1"].xyann[0], answers["1"].xy[0]) == (x["service"], x["alice"])
+    assert ask.xy[1] < answers["1"].xy[1], "time runs downwards"
     assert ax.yaxis_inverted()
-
-
-def test_colours_show_outcomes() -> None:
-    ax = plots.sequence(run("replayed"))
     wanted = {"paid": BLUE, "payment required": ORANGE, "refused": VERMILLION}
     for number, outcome in run("replayed").steps.set_index("exchange")["outcome"].items():
-        arrow = named(ax, "answer")[str(number)]
-        assert to_hex(arrow.arrow_patch.get_edgecolor()) == wanted[outcome].lower()
-    assert to_hex(named(ax, "request")["1"].arrow_patch.get_edgecolor()) == BLACK
+        arrow = answers[str(number)].arrow_patch
+        assert to_hex(arrow.get_edgecolor()) == wanted[outcome].lower()
+    assert to_hex(ask.arrow_patch.get_edgecolor()) == BLACK
 
 
 def test_rows_show_requests_and_answers() -> None:

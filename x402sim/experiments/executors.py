@@ -81,20 +81,6 @@ class _Processes(ProcessPoolExecutor):
             sys.modules["__main__"] = main
 
 
-def _given(executor: Any) -> Pool:
-    """Return a pool of an executor, or of Dask's client, which stays open."""
-    if hasattr(executor, "get_executor"):
-        _require_version(executor)
-        workers = sum(executor.ncores().values()) or 1
-        return Pool(workers, given=executor.get_executor(pure=False))
-    if isinstance(executor, Executor):
-        return Pool(getattr(executor, "_max_workers", None) or cpus(), given=executor)
-    raise TypeError(
-        "executor: a concurrent.futures.Executor or a distributed.Client is needed, not "
-        f"{executor!r}"
-    )
-
-
 def _require_version(client: Any) -> None:
     """Raise `ValueError` if a Dask worker has another version of x402sim."""
     for worker, version in client.run(_version).items():
@@ -108,10 +94,18 @@ def _version() -> str:
 
 def pool_of(executor: Any, workers: int | None, experiment: Packed) -> Pool:
     """Return where the tasks run; raises `TypeError` and `ValueError` for what cannot be that."""
+    if executor is not None and workers is not None:
+        raise ValueError("give an executor or a number of workers, not both")
+    if hasattr(executor, "get_executor"):  # Dask's client, which stays open
+        _require_version(executor)
+        return Pool(sum(executor.ncores().values()) or 1, given=executor.get_executor(pure=False))
+    if isinstance(executor, Executor):
+        return Pool(getattr(executor, "_max_workers", None) or cpus(), given=executor)
     if executor is not None:
-        if workers is not None:
-            raise ValueError("give an executor or a number of workers, not both")
-        return _given(executor)
+        raise TypeError(
+            "executor: a concurrent.futures.Executor or a distributed.Client is needed, not "
+            f"{executor!r}"
+        )
     if workers == 0:
         return Pool(1, make=_ThisProcess)
     if workers is not None and workers < 0:

@@ -76,7 +76,8 @@ def sweep(
     >>> sweep(transfers, {"scenario": ["replay"]}, seeds=range(2), workers=0)["value"].tolist()
     [2, 2]
     """
-    _require(on_error)
+    if on_error not in ("raise", "record"):
+        raise ValueError(f'on_error: "raise" or "record", not {on_error!r}')
     common, where = common_random_numbers, (executor, workers)
     frame = play(experiment, cells(grid), seeds, where, out, common=common, shown=progress)
     return checked(frame, on_error)
@@ -139,11 +140,6 @@ def play(
         bar.close()
         pool.close()
     return frame_of(tables, found, wanted)
-
-
-def _require(on_error: OnError) -> None:
-    if on_error not in ("raise", "record"):
-        raise ValueError(f'on_error: "raise" or "record", not {on_error!r}')
 
 
 def _whole(seeds: object) -> list[int]:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from x402sim.events import ChainReorganised, TransactionMined, TransactionUndone
 from x402sim.journal import Journal
-from x402sim.report.columns import flag, in_turn, integer, kinds, of_objects
+from x402sim.report.columns import in_turn, kinds, of_objects
 from x402sim.report.reading import Reading, once
 
 
@@ -91,13 +91,6 @@ class _Chain:
 _followed = once(_Chain)
 
 
-_BLOCKS = kinds(
-    "n block t_s at block_s transactions gas canonical orphaned_s fork depth replaced_by dropped",
-    **dict.fromkeys(("n", "transactions", "fork", "depth", "replaced_by", "dropped"), integer),
-    canonical=flag,
-)
-
-
 def blocks(journal: Journal) -> pd.DataFrame:
     """Return one row for each block that had transactions, also for those that were replaced.
 
@@ -115,19 +108,13 @@ def blocks(journal: Journal) -> pd.DataFrame:
     | dropped | Int64 | of its transactions, how many were never mined again |
     """  # noqa: E501 - a table
     return of_objects(
-        _BLOCKS,
+        kinds(blocks),
         _followed(journal).blocks,
         Reading(journal),
         canonical=lambda each: each.orphaned_ms is None,
         fork=lambda each: each.of_fork and each.of_fork.fork,
         depth=lambda each: each.of_fork and each.of_fork.depth,
     )
-
-
-_FORKS = kinds(
-    "fork t_s at depth block blocks transactions dropped",
-    **dict.fromkeys(("fork", "depth", "blocks", "transactions", "dropped"), integer),
-)
 
 
 def forks(journal: Journal) -> pd.DataFrame:
@@ -143,7 +130,7 @@ def forks(journal: Journal) -> pd.DataFrame:
     | dropped | of those, how many were never mined again |
     """
     return of_objects(
-        _FORKS,
+        kinds(forks),
         _followed(journal).forks,
         Reading(journal),
         block=lambda fork: min((each.block for each in fork.replaced), default=None),

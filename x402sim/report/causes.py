@@ -113,16 +113,14 @@ def _words() -> dict[str, str]:
 @cache
 def _defects() -> tuple[_Defect, ...]:
     """Return the known defects."""
-    names, *rows = csv.reader((folder() / FILE).read_text(encoding="utf-8").splitlines())
     found = []
-    for _, _, breaks, *cells in rows:
-        told = dict(zip(names[3:], cells, strict=True))
+    for row in csv.DictReader((folder() / FILE).read_text(encoding="utf-8").splitlines()):
         fails, stops = (
-            frozenset(name for name, outcome in told.items() if outcome == wanted)
+            frozenset(name for name, outcome in row.items() if outcome == wanted)
             for wanted in ("failed", "inconclusive")
         )
-        if breaks:
-            found.append(_Defect(frozenset(breaks.split()), fails, stops))
+        if row["must_fail"]:
+            found.append(_Defect(frozenset(row["must_fail"].split()), fails, stops))
     return tuple(dict.fromkeys(found))
 
 
@@ -208,8 +206,7 @@ def _is_behind(group: list[Result], stopped: list[Result], reason: str, begun: s
 def _cause(result: Result) -> tuple[str, str]:
     """Return what was demanded, without the circumstances, and what was seen instead."""
     case = failures(result)[0]
-    demand, seen = str(case.expected).split(": "), _OWN.sub("_", str(case.actual))
-    return (demand[-2] if len(demand) > 1 else demand[0]), seen
+    return _demand(case).partition(": ")[0], _OWN.sub("_", str(case.actual))
 
 
 def _urgency(result: Result) -> tuple[bool, bool]:

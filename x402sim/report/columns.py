@@ -5,9 +5,10 @@ which an empty column has too. A column `x_base` is an amount in base units, exa
 twin `x`, in whole tokens as floats, beside it.
 """
 
+import re
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, repeat
+from itertools import chain, cycle, repeat
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -146,28 +147,28 @@ def amount(values: Any) -> Any:
     return integer(values) if fits else _objects(values)
 
 
-_KINDS: dict[str, Kind] = {
-    **dict.fromkeys(
-        ("exchange", "status", "order", "served_times", "requests", "attempts"), integer
-    ),
-    **dict.fromkeys(("attempts", "payments", "block", "gas", "gas_price_wei"), integer),
-    **dict.fromkeys(("matched", "reverted", "unknown", "unanswered", "backlog"), integer),
-    **dict.fromkeys(("payer", "service", "caller", "sender", "to", "party", "network"), category),
-    **dict.fromkeys(("method", "path", "resource", "call", "clause"), category),
-    **dict.fromkeys(("payment_id", "session_id", "tx", "refund_tx"), text),
-    **dict.fromkeys(("sender_address", "to_address"), text),
-    **dict.fromkeys(("error", "expected", "actual", "revert_reason"), text),
-    **dict.fromkeys(("ok", "charged", "granted", "served", "refunded", "undone"), flag),
-    "fee_coins": seconds,
-    "at": moment,
-}
-"""What a name means in every frame; `_base` at its end is an amount, and `_s` are seconds."""
+_DTYPES: dict[str, Kind] = {
+    "Int64": integer, "float64": seconds, "UTC": moment, "string": text, "category": category,
+    "bool": flag,
+}  # fmt: skip
+_ROW = re.compile(
+    rf"^ *\| (?!column)([a-z_, ]+) \|(?: ((?:{'|'.join(_DTYPES)}|, )+) \|)?", re.MULTILINE
+)
+"""A row of the table in a frame's docstring: names, and their dtypes."""
 
 
-def kinds(names: str, **own: Kind) -> dict[str, Kind]:
-    """Return the columns of a frame, given their names; `own` are kinds of this frame only."""
-    known, units = _KINDS | own, {"base": amount, "s": seconds}
-    return {name: known.get(name) or units[name.rpartition("_")[2]] for name in names.split()}
+def kinds(table: Callable[[Journal], pd.DataFrame], **names: Sequence[str]) -> dict[str, Kind]:
+    """Return the columns of a frame, as the table in its function's docstring tells them.
+
+    Where that has no dtypes, all but the moments are Int64. `names` are all that a category can be.
+    """
+    found: dict[str, Kind] = {}
+    for row, dtypes in _ROW.findall(table.__doc__ or ""):
+        told = dtypes or ("float64, UTC" if row == "t_s, at" else "Int64")
+        for name, dtype in zip(row.split(", "), cycle(told.split(", ")), strict=False):
+            if f"{name}_base" not in found:  # the twin of an amount
+                found[name] = amount if name.endswith("_base") else _DTYPES[dtype]
+    return found | {name: one_of(*known) for name, known in names.items()}
 
 
 def of_columns(
@@ -192,6 +193,15 @@ def of_columns(
         if kind is amount:
             made[name.removesuffix("_base")] = _in_tokens(values, reading.decimals)
     return pd.DataFrame(made)
+
+
+def of_rows(
+    columns: Mapping[str, Kind], rows: Sequence[Sequence[Any]], reading: Reading
+) -> pd.DataFrame:
+    """Return the frame of rows, which have all columns but `t_s`."""
+    names = [name for name in columns if name != "t_s"]
+    values = zip(*rows, strict=True) if rows else [()] * len(names)
+    return of_columns(columns, dict(zip(names, values, strict=True)), reading)
 
 
 def of_objects(

@@ -13,7 +13,7 @@ import pandas as pd
 
 from x402sim.events import PayerJoined
 from x402sim.journal import Journal
-from x402sim.report.columns import kinds, of_columns, one_of
+from x402sim.report.columns import kinds, of_rows
 from x402sim.report.orders import Order, orders_of
 from x402sim.report.reading import Reading
 
@@ -21,13 +21,6 @@ STEPS = ("payment", "deposit", "refund", "session", "failed", "other")
 PARTIES = ("payer", "facilitator", "service", "token owner", "other")
 COIN_WEI = 10**18
 SETTLEMENT = "transferWithAuthorization"
-
-_COSTS = kinds(
-    "t_s at order step payer service session_id tx party sender gas gas_price_wei fee_coins "
-    "waiting_s",
-    step=one_of(*STEPS),
-    party=one_of(*PARTIES),
-)
 
 
 def costs(journal: Journal) -> pd.DataFrame:
@@ -61,13 +54,12 @@ def costs(journal: Journal) -> pd.DataFrame:
         by_party = costs.groupby("party", observed=True)["fee_coins"].sum()
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    names = [name for name in _COSTS if name != "t_s"]
-    rows = _rows(reading)
-    values = zip(*rows, strict=True) if rows else [()] * len(names)
-    found = of_columns(_COSTS, dict(zip(names, values, strict=True)), reading)
-    price = reading.begin.options.get("coin_price") if reading.begin else None
-    if price and float(price):
-        found.insert(len(_COSTS) - 1, "fee", found["fee_coins"] * float(price))
+    columns = kinds(costs, step=STEPS, party=PARTIES)
+    del columns["fee"]
+    found = of_rows(columns, _rows(reading), reading)
+    price = float((reading.begin and reading.begin.options.get("coin_price")) or 0)
+    if price:
+        found.insert(len(found.columns) - 1, "fee", found["fee_coins"] * price)
     return found
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 from x402sim.events import Check, IndexerRan
 from x402sim.journal import Journal
 from x402sim.report.blocks import blocks, forks
-from x402sim.report.columns import flag, integer, kinds, of_columns, of_objects, one_of, tables
+from x402sim.report.columns import kinds, of_columns, of_objects, tables
 from x402sim.report.costs import costs
 from x402sim.report.exchanges import OUTCOMES, exchanges_of
 from x402sim.report.money import TRANSFERS, balances, payments, sessions, transactions, transfers
@@ -48,12 +48,6 @@ __all__ = [
     "transfers",
 ]
 
-_STEPS = kinds(
-    "exchange t_s at payer to method path payment_id session_id status error outcome ended_s "
-    "latency_s",
-    outcome=one_of(*OUTCOMES),
-)
-
 
 def steps(journal: Journal) -> pd.DataFrame:
     """Return one row for each exchange of a payer, in the order of the requests.
@@ -75,11 +69,9 @@ def steps(journal: Journal) -> pd.DataFrame:
     """
     reading, exchanges = Reading(journal), exchanges_of(journal)
     is_payers = pa.array(~exchanges.sent.those("actor", reading.services.__contains__))
-    every = {name: exchanges.columns[name].filter(is_payers) for name in _STEPS if name != "t_s"}
-    return of_columns(_STEPS, every, reading)
-
-
-_CHECKS = kinds("clause ok expected actual exchange t_s at")
+    columns = kinds(steps, outcome=OUTCOMES)
+    every = {name: exchanges.columns[name].filter(is_payers) for name in columns if name != "t_s"}
+    return of_columns(columns, every, reading)
 
 
 def checks(journal: Journal) -> pd.DataFrame:
@@ -98,13 +90,7 @@ def checks(journal: Journal) -> pd.DataFrame:
         name: [json.dumps(value, ensure_ascii=False) for value in events[name].tolist()]
         for name in ("expected", "actual")
     }
-    return of_columns(_CHECKS, as_json, Reading(journal), events)
-
-
-_LATENCY = kinds(
-    "exchange caller to path sent_s ended_s latency_s status outcome",
-    outcome=one_of(*OUTCOMES),
-)
+    return of_columns(kinds(checks), as_json, Reading(journal), events)
 
 
 def latency(journal: Journal) -> pd.DataFrame:
@@ -121,16 +107,9 @@ def latency(journal: Journal) -> pd.DataFrame:
     | status | Int64 | HTTP status; NA if there was no answer |
     | outcome | category | one of `OUTCOMES` |
     """  # noqa: E501 - a table
-    return of_columns(_LATENCY, exchanges_of(journal).columns, Reading(journal))
-
-
-_ORDERS = kinds(
-    "order t_s at payer service resource way payment_id session_id asked charged granted "
-    "served refunded served_times requests attempts waiting_s payments paid_base lost_base "
-    "returned_base debited_base gas tx refund_tx",
-    way=one_of(*WAYS),
-    asked=flag,
-)
+    return of_columns(
+        kinds(latency, outcome=OUTCOMES), exchanges_of(journal).columns, Reading(journal)
+    )
 
 
 def orders(journal: Journal) -> pd.DataFrame:
@@ -177,7 +156,7 @@ def orders(journal: Journal) -> pd.DataFrame:
     a session took is in the rows of deposits.
     """  # noqa: E501 - a table
     return of_objects(
-        _ORDERS,
+        kinds(orders, way=WAYS),
         orders_of(journal),
         Reading(journal),
         order=attrgetter("number"),
@@ -189,9 +168,6 @@ def orders(journal: Journal) -> pd.DataFrame:
         refunded=lambda order: bool(order.returned_base),
         waiting_s=attrgetter("waiting_s"),
     )
-
-
-_BACKLOG = kinds("t_s at asked matched reverted unknown unanswered backlog", asked=integer)
 
 
 def backlog(journal: Journal) -> pd.DataFrame:
@@ -207,7 +183,7 @@ def backlog(journal: Journal) -> pd.DataFrame:
     | backlog | settled records still without a block after it |
     """
     (runs,) = tables(journal, IndexerRan)
-    return of_columns(_BACKLOG, {}, Reading(journal), runs)
+    return of_columns(kinds(backlog), {}, Reading(journal), runs)
 
 
 TABLES: dict[str, Callable[[Journal], pd.DataFrame]] = {

@@ -8,18 +8,13 @@ import pyarrow as pa
 
 from x402sim.events import TransactionMined
 from x402sim.journal import Journal
-from x402sim.report.columns import category, kinds, of_columns, of_objects, one_of, tables
+from x402sim.report.columns import kinds, of_columns, of_objects, of_rows, tables
 from x402sim.report.movements import Movements
 from x402sim.report.payment_states import CHANGES, STATUSES, Payments, Sessions
 from x402sim.report.reading import MINT, Reading
 
 TRANSFERS = ("payment", "refund", "mint", "other")
 """What a transfer can be."""
-
-_TRANSFERS = kinds(
-    "t_s at network block tx sender to sender_address to_address amount_base kind undone",
-    kind=one_of(*TRANSFERS),
-)
 
 
 def transfers(journal: Journal) -> pd.DataFrame:
@@ -66,13 +61,7 @@ def transfers(journal: Journal) -> pd.DataFrame:
         "kind": pa.DictionaryArray.from_arrays(kind, pa.array(TRANSFERS)),
         "undone": is_undone,
     }
-    return of_columns(_TRANSFERS, given, reading, moved)
-
-
-_PAYMENTS = kinds(
-    "payment_id payer resource status amount_base asked_s settled_s indexed_s tx block gas",
-    status=one_of(*STATUSES),
-)
+    return of_columns(kinds(transfers, kind=TRANSFERS), given, reading, moved)
 
 
 def payments(journal: Journal) -> pd.DataFrame:
@@ -92,15 +81,9 @@ def payments(journal: Journal) -> pd.DataFrame:
     | block, gas | Int64 | where that transaction stands in the chain, and the gas it used; NA if it does not stand, or the chain cannot be seen |
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    return of_objects(_PAYMENTS, list(Payments(reading).found.values()), reading)
-
-
-_SESSIONS = kinds(
-    "session_id payer event t_s at expires_s payment_id tx deposited_base released_base "
-    "refunded_base remaining_base",
-    session_id=category,
-    event=one_of(*CHANGES),
-)
+    return of_objects(
+        kinds(payments, status=STATUSES), list(Payments(reading).found.values()), reading
+    )
 
 
 def sessions(journal: Journal) -> pd.DataFrame:
@@ -120,10 +103,8 @@ def sessions(journal: Journal) -> pd.DataFrame:
     | remaining_base, remaining | Int64, float64 | deposited - released - refunded; 0 if failed |
     """  # noqa: E501 - a table
     reading = Reading(journal)
-    return of_objects(_SESSIONS, Sessions(reading).changes, reading, event=attrgetter("last"))
-
-
-_BALANCES = kinds("t_s at network party tx change_base balance_base")
+    columns, changes = kinds(sessions, event=CHANGES), Sessions(reading).changes
+    return of_objects(columns, changes, reading, event=attrgetter("last"))
 
 
 def balances(journal: Journal) -> pd.DataFrame:
@@ -159,12 +140,7 @@ def balances(journal: Journal) -> pd.DataFrame:
                 account = network, party
                 balance = held[account] = held.get(account, 0) + change
                 found.append((at_ms, network, party, tx, change, balance))
-    names = [name for name in _BALANCES if name != "t_s"]
-    values = zip(*found, strict=True) if found else [()] * len(names)
-    return of_columns(_BALANCES, dict(zip(names, values, strict=True)), reading)
-
-
-_TRANSACTIONS = kinds("t_s at network block tx sender call gas gas_price_wei revert_reason")
+    return of_rows(kinds(balances), found, reading)
 
 
 def transactions(journal: Journal) -> pd.DataFrame:
@@ -189,4 +165,4 @@ def transactions(journal: Journal) -> pd.DataFrame:
         "sender": mined.told("sender", reading.name),
         "gas_price_wei": mined.told("gas_price_wei", int),
     }
-    return of_columns(_TRANSACTIONS, given, reading, mined)
+    return of_columns(kinds(transactions), given, reading, mined)

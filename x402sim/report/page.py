@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 from x402sim import events
-from x402sim.journal import Entry, Journal, line
+from x402sim.journal import Journal, line
 from x402sim.protocol.cronos import invalid_reason
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.refusals import Refusal
@@ -65,12 +65,7 @@ def alone(words: dict[str, Any], told: Iterable[tuple[str, Iterable[bytes]]]) ->
 
 def of_run(journal: Journal, title: str) -> str:
     """Return the page of a run."""
-    return alone(of_journal(journal, title), [("journal", lines_of(journal))])
-
-
-def lines_of(entries: Iterable[Entry]) -> Iterable[bytes]:
-    """Return entries of a journal as JSON."""
-    return map(line, entries)
+    return alone(of_journal(journal, title), [("journal", map(line, journal))])
 
 
 class Shown:

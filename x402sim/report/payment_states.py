@@ -142,7 +142,8 @@ class Payments:
 
     def _answered(self, asked: Asked) -> None:
         payment = self._of(str(asked.payment_id))
-        if _was_not_read(asked):
+        if asked.error and asked.status < 500 and RequestError.named(asked.error) is not None:
+            # The service refused the request before it looked at the payment in it.
             payment.refuse(final=True, leaves_earlier=True)
         elif self._is_seen:
             return
@@ -182,13 +183,6 @@ class Payments:
 
     def _indexed(self, payment_id: str, at_ms: int) -> None:
         self._of(payment_id).indexed_ms = at_ms
-
-
-def _was_not_read(answer: Asked) -> bool:
-    """Tell whether the service refused a request before it looked at the payment in it."""
-    if answer.error is None or answer.status >= 500:
-        return False
-    return RequestError.named(answer.error) is not None
 
 
 class Sessions:

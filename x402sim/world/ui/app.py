@@ -13,9 +13,9 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
 from x402sim.http import web
-from x402sim.journal import Journal
+from x402sim.journal import Journal, line
 from x402sim.payer.mistakes import MISTAKES
-from x402sim.report.page import FILES, alone, lines_of, of_journal, read, tables
+from x402sim.report.page import FILES, alone, of_journal, read, tables
 from x402sim.version import VERSION
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.site import ACTORS
@@ -69,7 +69,7 @@ def page_of(parts: Parts, watch: Watch, allow: Callable[[Request], None]) -> lis
     async def saved(request: Request) -> Response:
         allow(request)
         words = of_world(parts) | {"live": False, "page": str(request.base_url.replace(path=PATH))}
-        told = [("journal", lines_of(parts.journal)), ("exchanges", watch.kept())]
+        told = [("journal", map(line, parts.journal)), ("exchanges", watch.kept())]
         headers = {**HEADERS, "Content-Disposition": 'attachment; filename="payments.html"'}
         return Response(alone(words, told), media_type="text/html", headers=headers)
 
