@@ -7,7 +7,7 @@ from typing import Any
 from tests.explore.case import Act, Again, Buy, Case, Deposit, Reorganise, Strike, Submit
 from tests.explore.laws import Law
 from tests.mutants import rows
-from tests.mutants.change import Change, all_of, decision, setting
+from tests.mutants.change import Change, Service, all_of, decision, setting
 from tests.mutants.honest import asked_afterwards, every_refusal_is_final
 from tests.mutants.middleware import (
     Answer,
@@ -25,7 +25,6 @@ from tests.mutants.wrapper import altered, collaborator, overriding
 from x402sim import Fault
 from x402sim.policies import FailToServe, Forget, ServeBeforeSettle, ServicePolicy
 from x402sim.protocol.x402 import PAYMENT_HEADERS
-from x402sim.service.state import Service
 from x402sim.world.assembly.recipe import Recipe
 
 

@@ -5,14 +5,12 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-from tests.mutants.change import Change, freshness, leave_out, on_service, settlement_rule
+from tests.mutants.change import Change, Service, freshness, leave_out, on_service, settlement_rule
 from tests.mutants.middleware import Answer, Request, Serve, paths
 from tests.mutants.mutant import Kind, at
-from tests.mutants.paying import PAY, OtherIds, with_id
+from tests.mutants.paying import AGENTS, PAY, QUOTE, SESSIONS, OtherIds, with_id
 from tests.mutants.wrapper import Wrapper, collaborator
 from x402sim.protocol.rules import Presented
-from x402sim.service.issue import AGENTS, QUOTE, SESSIONS
-from x402sim.service.state import Service
 
 binding = Kind("binding")
 

@@ -3,10 +3,9 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.mutants.change import Change, all_of
+from tests.mutants.change import Change, Service, all_of
 from tests.mutants.middleware import Answer, Request, Serve, answer, free, middleware, unlocked
-from x402sim.service.issue import QUOTE
-from x402sim.service.state import Service
+from tests.mutants.paying import QUOTE
 from x402sim.world.assembly.recipe import Recipe
 
 

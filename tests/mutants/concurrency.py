@@ -8,12 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.mutants.budgets import Budgets, is_session, sessions
+from tests.mutants.change import Service
 from tests.mutants.middleware import Answer, Request, Serve, answer, free, middleware, unlocked
 from tests.mutants.mutant import Kind, at
-from tests.mutants.paying import ALREADY_SETTLED, NONCE_USED, PAY, OtherIds, authorization, with_id
+from tests.mutants.paying import (
+    ALREADY_SETTLED,
+    NONCE_USED,
+    PAY,
+    QUOTE,
+    OtherIds,
+    authorization,
+    with_id,
+)
 from tests.mutants.session import another
-from x402sim.service.issue import QUOTE
-from x402sim.service.state import Service
 from x402sim.world.assembly.recipe import Recipe
 
 concurrency = Kind("concurrency")

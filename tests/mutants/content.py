@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tests.mutants.middleware import CRASHED, answers, instead, page, paths
 from tests.mutants.mutant import Kind
-from x402sim.service.issue import AGENTS, QUOTE
+from tests.mutants.paying import AGENTS, QUOTE
 
 content = Kind("content")
 

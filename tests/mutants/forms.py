@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tests.mutants.change import Change
+from tests.mutants.change import Change, Service
 from tests.mutants.middleware import (
     JSON,
     Answer,
@@ -23,15 +23,13 @@ from tests.mutants.middleware import (
     replies,
     requests,
 )
-from tests.mutants.paying import PAY
+from tests.mutants.paying import AGENTS, PAY, QUOTE, SESSIONS
 from tests.mutants.required import requirements
 from tests.mutants.session import Refunds
 from tests.mutants.wrapper import collaborator, overriding
 from x402sim.protocol.crypto import keccak256
 from x402sim.protocol.header import PresentedPayment, json_of_header, present
 from x402sim.protocol.refusals import Refusal
-from x402sim.service.issue import AGENTS, QUOTE, SESSIONS
-from x402sim.service.state import Service
 from x402sim.service.upstream.dialect import NotMoved
 
 

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from tests.mutants.change import Change, all_of, setting
+from tests.mutants.change import Change, Service, all_of, setting
 from tests.mutants.middleware import Answer, Request, Serve, answer, let_in, middleware, requests
 from tests.mutants.mutant import Kind, at, into
+from tests.mutants.paying import QUOTE
 from tests.mutants.wrapper import overriding
 from x402sim.service.entitlements import Entitlement
-from x402sim.service.issue import QUOTE
-from x402sim.service.state import Service
 from x402sim.world.assembly.recipe import Recipe
 
 gate = Kind("gate")

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 
-from tests.mutants.change import Change, all_of, setting, settlement_rule
+from tests.mutants.change import Change, Service, all_of, setting, settlement_rule
 from tests.mutants.forms import FORMS
 from tests.mutants.malformed import unreadable_if
 from tests.mutants.middleware import Answer, Request, Serve, answers, middleware, requests
@@ -23,7 +23,6 @@ from tests.mutants.wrapper import collaborator, overriding
 from x402sim import TESTNET
 from x402sim.protocol.refusals import Refusal
 from x402sim.service.settings import Settings
-from x402sim.service.state import Service
 from x402sim.service.upstream.rpc import NonceState
 from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.engine import folder

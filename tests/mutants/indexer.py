@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from tests.mutants.change import setting
+from tests.mutants.change import Service, setting
 from tests.mutants.middleware import answers
 from tests.mutants.mutant import Kind, into
 from tests.mutants.reconciliation import FAR_S
@@ -12,7 +12,6 @@ from tests.mutants.settlement import RECORD
 from tests.mutants.wrapper import Wrapper, altered, overriding
 from x402sim.protocol.crypto import parse_address
 from x402sim.service.policies.reputation import Reputation
-from x402sim.service.state import Service
 from x402sim.service.upstream.calls import Unavailable
 from x402sim.service.upstream.transactions import OnChain
 from x402sim.world.assembly.recipe import Recipe

@@ -5,18 +5,16 @@ Time shows them, a restart, or another payment of the same payer.
 
 from typing import Any
 
-from tests.mutants.change import Change, all_of
+from tests.mutants.change import Change, Service, all_of
 from tests.mutants.content import content
 from tests.mutants.gate import gate
 from tests.mutants.indexer import indexer
 from tests.mutants.middleware import Answer, Request, Serve, answer, middleware
 from tests.mutants.mutant import at, into
-from tests.mutants.paying import PAY
+from tests.mutants.paying import PAY, QUOTE, SESSIONS
 from tests.mutants.required import required, requirements
 from tests.mutants.session import session
 from tests.mutants.wrapper import Wrapper, collaborator, overriding
-from x402sim.service.issue import QUOTE, SESSIONS
-from x402sim.service.state import Service
 from x402sim.world.assembly.recipe import Recipe
 
 LARGE_USD = 100_000

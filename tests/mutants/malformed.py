@@ -5,7 +5,7 @@ import binascii
 from decimal import Decimal, DecimalException
 from typing import Any
 
-from tests.mutants.change import Change, settlement_rule
+from tests.mutants.change import Change, Service, settlement_rule
 from tests.mutants.middleware import (
     CRASHED,
     Answer,
@@ -17,11 +17,9 @@ from tests.mutants.middleware import (
     requests,
 )
 from tests.mutants.mutant import Kind, at
-from tests.mutants.paying import PAY, OtherIds, authorization
+from tests.mutants.paying import PAY, QUOTE, SESSIONS, OtherIds, authorization
 from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import RequestError
-from x402sim.service.issue import QUOTE, SESSIONS
-from x402sim.service.state import Service
 
 malformed = Kind("input")
 BAD_REQUEST = RequestError.INVALID_BODY.text

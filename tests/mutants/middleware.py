@@ -13,10 +13,9 @@ from starlette.requests import ClientDisconnect, Request as Received
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tests.mutants.change import Change, all_of, on_app
+from tests.mutants.change import Change, Service, all_of, on_app
 from tests.mutants.wrapper import overriding
 from x402sim.protocol.messages import BadMessage, decode
-from x402sim.service.state import Service
 
 JSON = "application/json"
 

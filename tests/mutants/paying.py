@@ -13,9 +13,8 @@ from tests.mutants.middleware import Answer, Request, Serve
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import present
 from x402sim.protocol.refusals import Refusal
-from x402sim.service.issue import QUOTE
+from x402sim.service.issue import AGENTS as AGENTS, PAY as PAY, QUOTE as QUOTE, SESSIONS as SESSIONS
 
-PAY = "/api/pay"
 ALREADY_SETTLED = Refusal.ALREADY_SETTLED.text
 INVALID_SIGNATURE = Refusal.INVALID_SIGNATURE.text
 NONCE_USED = Refusal.NONCE_USED.text

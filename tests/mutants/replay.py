@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tests.mutants.change import Change
+from tests.mutants.change import Change, Service
 from tests.mutants.middleware import Answer, Request, Serve
 from tests.mutants.mutant import Kind, at
 from tests.mutants.paying import (
@@ -15,7 +15,6 @@ from tests.mutants.paying import (
     authorization,
     with_id,
 )
-from x402sim.service.state import Service
 
 replay = Kind("replay")
 

@@ -18,12 +18,12 @@ from tests.mutants.middleware import (
     statuses,
 )
 from tests.mutants.mutant import Kind, into
-from tests.mutants.paying import PAY, with_id
+from tests.mutants.paying import AGENTS, PAY, QUOTE, SESSIONS, with_id
 from tests.mutants.wrapper import Wrapper, collaborator, overriding
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.networks import MAINNET
 from x402sim.rng import Stream
-from x402sim.service.issue import AGENTS, QUOTE, SESSIONS, Issuer
+from x402sim.service.issue import Issuer
 from x402sim.world.assembly.recipe import Recipe
 
 required = Kind("required-402")

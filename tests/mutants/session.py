@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from tests.mutants.budgets import Budgets, is_session, sessions
-from tests.mutants.change import Change, decision, settlement_rule
+from tests.mutants.change import Change, Service, decision, settlement_rule
 from tests.mutants.middleware import (
     Answer,
     Request,
@@ -22,13 +22,12 @@ from tests.mutants.middleware import (
     unlocked,
 )
 from tests.mutants.mutant import Kind, at, into
+from tests.mutants.paying import QUOTE, SESSIONS
 from tests.mutants.wrapper import Wrapper, altered, overriding
 from x402sim.protocol.crypto import checksum, keccak256, sign
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, encode_header, present
 from x402sim.protocol.money import to_base
-from x402sim.service.issue import QUOTE, SESSIONS
-from x402sim.service.state import Service
 from x402sim.world.assembly.recipe import Recipe
 
 session = Kind("session")

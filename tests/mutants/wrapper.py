@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tests.mutants.change import Change, on_service
-from x402sim.service.state import Service
+from tests.mutants.change import Change, Service, on_service
 
 
 class Wrapper:
