@@ -25,7 +25,7 @@ def told(found: Found) -> str:
 def test_a_short_campaign_of_a_fresh_seed_holds(adversary: bool) -> None:
     found = run(Batch(random.getrandbits(32), BATCH, adversary))
     assert not found.failures, told(found)
-    assert (found.runs, found.outcomes["served"] > 3) == (BATCH, True)
+    assert (found.runs, found.outcomes["served"] > 0) == (BATCH, True)
 
 
 def test_the_command_plays_the_same_worlds_in_its_processes(

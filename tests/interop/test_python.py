@@ -4,6 +4,7 @@ Clients pay our endpoints in one step; servers (FastAPI, Flask), their facilitat
 client of discovery ask our facilitator. Every payment is looked up on the chain.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -250,3 +251,21 @@ def test_the_facilitator_client_is_answered(server: Server, version: int) -> Non
     assert mined["from"].lower() == signer.lower()
     assert (got["again"]["success"], got["again"]["errorReason"]) == (False, USED[version])
     assert (got["used"]["isValid"], got["used"]["invalidReason"]) == (False, USED[version])
+
+
+@shows("tool server and client", "PyPI mcp", "x402 version 2 over MCP", "ledger")
+def test_an_agent_pays_for_a_tool() -> None:
+    with started("--network", "base-sepolia") as server:
+        merchant, payer = server.payer(funds=None), server.payer()
+        told = {
+            "FACILITATOR": server.ready["facilitator"],
+            "PAY_TO": merchant.address,
+            "NETWORK": NETWORKS[2],
+        }
+        got = programs.run("mcp_client.py", {"server": told, "key": payer.wallet.private_key})
+        assert got["unpaid"]["isError"] is True
+        (accepted,) = json.loads(got["unpaid"]["content"][0]["text"])["accepts"]
+        assert (accepted["network"], accepted["amount"]) == (NETWORKS[2], str(PRICE))
+        assert (got["isError"], got["content"]) == (False, ["Oslo: sunny"])
+        assert got["paid"]["success"] is True
+        payer.assert_paid(merchant.address, got["paid"]["transaction"])
