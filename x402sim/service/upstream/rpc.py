@@ -15,7 +15,7 @@ from x402sim.http.exchange import Headers, Transport, Url
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, from_hex, to_hex
 from x402sim.protocol.messages import encode
-from x402sim.service.upstream.calls import Declined, json_rpc, post
+from x402sim.service.upstream.calls import Declined, Unavailable, json_rpc, post
 
 _HEADERS: Headers = [(b"content-type", b"application/json")]
 _USES = (abi.AUTHORIZATION_USED, abi.AUTHORIZATION_CANCELED)
@@ -149,11 +149,14 @@ class RpcClient:
             "toBlock": "latest",
         }
         event = await self._ask(_first_event, "eth_getLogs", wanted)
-        mined = await self.transaction(event[1]) if event else None
-        if event is None or mined is None:
+        if event is None:
             return None
-        is_canceled = event[0] == abi.AUTHORIZATION_CANCELED
-        return NonceUse(event[1], is_canceled, mined.block_number, mined.transfers)
+        kind, tx_hash = event
+        mined = await self.transaction(tx_hash)
+        if mined is None:
+            raise Unavailable(f"the RPC's answer makes no sense: no receipt of {tx_hash}")
+        is_canceled = kind == abi.AUTHORIZATION_CANCELED
+        return NonceUse(tx_hash, is_canceled, mined.block_number, mined.transfers)
 
     async def _ask(self, read: Callable[[Any], Read], method: str, *params: Any) -> Read:
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
