@@ -25,13 +25,6 @@ from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash
 
 
-@pytest.fixture
-def on_demand(driver) -> LedgerDriver:
-    """A ledger that mines only when told to."""
-    driver.set_automine(False)
-    return driver
-
-
 def hashes(driver: LedgerDriver) -> list[Hash]:
     """Return the hash of every block, having checked that each points to the one before."""
     ledger = driver.ledger
@@ -47,21 +40,17 @@ def hashes(driver: LedgerDriver) -> list[Hash]:
     return [b.hash for b in chain]
 
 
-def is_conserved(driver: LedgerDriver, minted: int) -> bool:
-    return driver.state.supply == sum(driver.state.balances.values()) == minted
-
-
 # --- blocks and transactions ---------------------------------------------------------
 
 
-def test_native_currency_spent_while_waiting_reverts(on_demand):
-    most = on_demand.native_balance(ALICE.address_bytes) - GAS_LIMIT * GAS_PRICE_WEI
-    sent = [on_demand.put(b"", ALICE, to=SHOP.address_bytes, value=most) for _ in range(20)]
-    on_demand.mine()
-    assert [on_demand.receipt(tx).succeeded for tx in sent] == [True] + [False] * 19
-    assert (
-        on_demand.native_balance(ALICE.address_bytes) == 0
-    )  # the gas took what was left, and never more
+def test_native_currency_spent_while_waiting_reverts(driver):
+    driver.set_automine(False)
+    most = driver.native_balance(ALICE.address_bytes) - GAS_LIMIT * GAS_PRICE_WEI
+    sent = [driver.put(b"", ALICE, to=SHOP.address_bytes, value=most) for _ in range(20)]
+    driver.mine()
+    assert [driver.receipt(tx).succeeded for tx in sent] == [True] + [False] * 19
+    left = driver.native_balance(ALICE.address_bytes)
+    assert left == 0, "the gas took what was left, and never more"
 
 
 @pytest.mark.parametrize(("dropped", "following"), [([1], 1), ([0], 2), ([0, 1], 0)])
@@ -98,7 +87,7 @@ def test_a_long_chain_drops_old_undo_data_only(driver):
     assert driver.receipt(early).block_number == 2
     assert len(hashes(driver)) == height + 1
     assert (driver.balance(SHOP), driver.balance(ALICE)) == (20_005, START_BASE - 20_000)
-    assert is_conserved(driver, START_BASE + 5)
+    assert driver.state.supply == sum(driver.state.balances.values()) == START_BASE + 5
     assert driver.send(payment("early")).succeeded is False
 
 

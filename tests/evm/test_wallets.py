@@ -18,6 +18,7 @@ from tests.chain.helpers import (
 )
 from tests.evm.flows import CODE, WALLET, prepare
 from tests.evm.helpers import ChainDriver
+from tests.evm.test_equality import SIGNATURES
 from x402sim.chain import contract
 from x402sim.chain.base import Call
 from x402sim.payer.wallet import Wallet
@@ -86,12 +87,10 @@ def test_a_wallet_cancels(two, packed: bool):
 
 
 SPOILT: dict[str, Callable[[bytes], bytes]] = {
+    **SIGNATURES,
     "nothing": lambda _: b"",
     "64 bytes": lambda s: s[:64],
     "66 bytes": lambda s: s + b"\x00",
-    "v of 0": lambda s: s[:64] + b"\x00",
-    "high s": lambda s: s[:32] + b"\xff" * 32 + s[64:],
-    "no key": lambda s: b"\xff" * 32 + s[32:],
     "wrapped for a wallet that is not there": lambda s: s + bytes.fromhex("6492" * 16),
 }
 

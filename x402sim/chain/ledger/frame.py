@@ -151,6 +151,12 @@ class Frame(msgspec.Struct, gc=False):
         """Return the input of the movement rules."""
         return Movement(self.state, self.call.sender, sender, to, amount_base)
 
+    def transfer(self, sender: Address, to: Address, amount_base: int) -> None:
+        """Move tokens, as ERC-20's transfer of an account; raises `Reverted`."""
+        self.looked_up = sender, to
+        self.require(self.token.rules.send, self.movement(sender, to, amount_base))
+        self.move(sender, to, amount_base)
+
     def move(self, sender: Address, to: Address, amount_base: int) -> None:
         """Move tokens, as ERC-20's _transfer; raises `Reverted`."""
         self.require(self.token.rules.move, self.movement(sender, to, amount_base))

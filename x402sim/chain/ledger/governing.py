@@ -2,8 +2,6 @@
 
 from collections.abc import Callable
 
-from msgspec.structs import replace
-
 from x402sim.chain.base import Reverted
 from x402sim.chain.ledger import wallets
 from x402sim.chain.ledger.arguments import Arguments
@@ -41,28 +39,22 @@ def _giver(name: str, refusal: str, event: str) -> Run:
     return run
 
 
-def _rescue(transfer: Run) -> Run:
-    """Return rescueERC20: the rescuer moves what the token itself has of some token."""
-
-    def run(frame: Frame, arguments: Arguments) -> bytes:
-        token, to, amount_base = arguments.address(0), arguments.address(1), arguments.uint(2)
-        frame.require_role("rescuer", "Rescuable: caller is not the rescuer")
-        if token not in frame.state.codes:
-            frame.refuse("Address: call to non-contract")
-        data = abi.transfer(to, amount_base)
-        if token == frame.call.to:
-            frame.call = replace(frame.call, sender=token)
-            transfer(frame, Arguments(data[4:]))
-            return b""
-        try:
-            answer = wallets.call(frame.state, token, data)
-        except Reverted:
-            frame.refuse("SafeERC20: low-level call failed")
-        if answer and not int.from_bytes(answer):
-            frame.refuse("SafeERC20: ERC20 operation did not succeed")
+def _rescue(frame: Frame, arguments: Arguments) -> bytes:
+    """The rescuer moves what the token itself has of some token."""
+    token, to, amount_base = arguments.address(0), arguments.address(1), arguments.uint(2)
+    frame.require_role("rescuer", "Rescuable: caller is not the rescuer")
+    if token not in frame.state.codes:
+        frame.refuse("Address: call to non-contract")
+    if token == frame.call.to:
+        frame.transfer(token, to, amount_base)
         return b""
-
-    return run
+    try:
+        answer = wallets.call(frame.state, token, abi.transfer(to, amount_base))
+    except Reverted:
+        frame.refuse("SafeERC20: low-level call failed")
+    if answer and not int.from_bytes(answer):
+        frame.refuse("SafeERC20: ERC20 operation did not succeed")
+    return b""
 
 
 def _initialized(words: int, texts: tuple[int, ...], refusal: str) -> Run:
@@ -77,25 +69,25 @@ def _initialized(words: int, texts: tuple[int, ...], refusal: str) -> Run:
     return run
 
 
-def functions(transfer: Run) -> dict[bytes, Run]:
-    """Return the functions of the roles, by selector; `transfer` is ERC-20's."""
-    minter = "FiatToken: new masterMinter"
-    initializers = {
-        "initialize(string,string,string,uint8,address,address,address,address)": _initialized(
-            8, (0, 1, 2), "FiatToken: contract is already initialized"
-        ),
-        "initializeV2(string)": _initialized(1, (0,), ""),
-        "initializeV2_1(address)": _initialized(1, (), ""),
-        "initializeV2_2(address[],string)": _initialized(2, (1,), ""),
-    }
-    return {
-        **{abi.selector(signature): run for signature, run in initializers.items()},
-        abi.TRANSFER_OWNERSHIP: _giver("owner", "Ownable: new owner", ""),
-        abi.UPDATE_PAUSER: _giver("pauser", "Pausable: new pauser", "PauserChanged(address)"),
-        abi.UPDATE_BLACKLISTER: _giver(
-            "blacklister", "Blacklistable: new blacklister", "BlacklisterChanged(address)"
-        ),
-        abi.UPDATE_MASTER_MINTER: _giver("masterMinter", minter, "MasterMinterChanged(address)"),
-        abi.UPDATE_RESCUER: _giver("rescuer", "Rescuable: new rescuer", "RescuerChanged(address)"),
-        abi.RESCUE: _rescue(transfer),
-    }
+_INITIALIZERS = {
+    "initialize(string,string,string,uint8,address,address,address,address)": _initialized(
+        8, (0, 1, 2), "FiatToken: contract is already initialized"
+    ),
+    "initializeV2(string)": _initialized(1, (0,), ""),
+    "initializeV2_1(address)": _initialized(1, (), ""),
+    "initializeV2_2(address[],string)": _initialized(2, (1,), ""),
+}
+FUNCTIONS: dict[bytes, Run] = {
+    **{abi.selector(signature): run for signature, run in _INITIALIZERS.items()},
+    abi.TRANSFER_OWNERSHIP: _giver("owner", "Ownable: new owner", ""),
+    abi.UPDATE_PAUSER: _giver("pauser", "Pausable: new pauser", "PauserChanged(address)"),
+    abi.UPDATE_BLACKLISTER: _giver(
+        "blacklister", "Blacklistable: new blacklister", "BlacklisterChanged(address)"
+    ),
+    abi.UPDATE_MASTER_MINTER: _giver(
+        "masterMinter", "FiatToken: new masterMinter", "MasterMinterChanged(address)"
+    ),
+    abi.UPDATE_RESCUER: _giver("rescuer", "Rescuable: new rescuer", "RescuerChanged(address)"),
+    abi.RESCUE: _rescue,
+}
+"""The functions of the roles, by selector."""

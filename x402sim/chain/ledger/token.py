@@ -73,10 +73,7 @@ def _cancel(packed: bool) -> Run:
 
 
 def _transfer(frame: Frame, arguments: Arguments) -> bytes:
-    sender, to, amount_base = frame.call.sender, arguments.address(0), arguments.uint(1)
-    frame.looked_up = sender, to
-    frame.require(frame.token.rules.send, frame.movement(sender, to, amount_base))
-    frame.move(sender, to, amount_base)
+    frame.transfer(frame.call.sender, arguments.address(0), arguments.uint(1))
     return abi.word(1)
 
 
@@ -270,7 +267,7 @@ FUNCTIONS: dict[bytes, Run] = {
     abi.NAME: lambda f, _: abi.text(f.token.network.token_name),
     abi.SYMBOL: lambda f, _: abi.text(f.token.network.token_symbol),
     abi.VERSION: lambda f, _: abi.text(f.token.network.token_version),
-    **governing.functions(_transfer),
+    **governing.FUNCTIONS,
     abi.selector("currency()"): lambda *_: abi.text("USD"),
     **{abi.selector(signature): _view(read) for signature, read in VIEWS.items()},
 }
