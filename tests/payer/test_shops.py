@@ -160,13 +160,13 @@ def test_a_session_that_never_served_is_followed_by_no_other(max_unserved: int) 
 
 
 class Silence:
-    """An asynchronous shop that is silent for some seconds before it answers a settlement."""
+    """An asynchronous shop that is silent for some seconds before it answers at a path."""
 
-    def __init__(self, shop: Shop, *pauses_s: float) -> None:
-        self.shop, self.pauses_s = shop, list(pauses_s)
+    def __init__(self, shop: Shop, *pauses_s: float, path: str = "/api/pay") -> None:
+        self.shop, self.pauses_s, self.path = shop, list(pauses_s), path
 
     async def __call__(self, request: httpx.Request) -> httpx.Response:
-        if request.url.path == "/api/pay" and self.pauses_s:
+        if request.url.path == self.path and self.pauses_s:
             await asyncio.sleep(self.pauses_s.pop())
         return self.shop(request)
 
@@ -215,6 +215,21 @@ def test_a_cancelled_request_lets_the_next_one_pay() -> None:
     shop = Shop(serves=served)
     virtually(auth, Silence(shop, 50.0), act)
     assert (len(shop.headers), auth.signed_base) == (1, 10_000)
+
+
+def test_a_late_refusal_of_an_old_session_does_not_end_the_new_one() -> None:
+    auth = SessionAuth(Wallet.create(), max_spend="1.00", max_sessions=2)
+    shop = Shop(serves=opened)
+
+    async def act(http: httpx.AsyncClient) -> None:
+        assert (await http.get(URL)).status_code == 200
+        old = auth.session_id
+        shop.serves = lambda proof: None if proof == old else opened(proof)
+        answers = await asyncio.gather(http.get(URL), http.get(URL))
+        assert [answer.status_code for answer in answers] == [200, 200]
+
+    virtually(auth, Silence(shop, 10.0, 0.0, 0.0, path="/x"), act)
+    assert len(shop.headers) == 2
 
 
 def test_the_paid_answer_can_be_streamed_and_is_the_callers() -> None:

@@ -76,8 +76,13 @@ class Guard:
         if event.endswith("send_request_headers.started"):
             if self._origin is not None:
                 self._check(self._origin, info["request"])
-            if self._deadline is not None:
-                self._limit(self._deadline, info["request"])
+            if self._deadline is not None:  # from here on httpcore reads the request's timeouts
+                request = self._sending = info["request"]
+                timeouts = request.extensions.get("timeout", {})
+                limited = {
+                    each: Left(self._deadline, timeouts.get(each)) for each in ("read", "write")
+                }
+                request.extensions = request.extensions | {"timeout": limited}
         elif self._deadline is not None and "timeout" in info:  # of a new connection
             info["timeout"] = Left(self._deadline, info["timeout"])
         if self._inner is not None:
@@ -89,14 +94,6 @@ class Guard:
         """Leave the rest, the body of the answer, to the timeouts of the caller's client."""
         if self._sending is not None:
             self._sending.extensions = extensions
-
-    def _limit(self, deadline: Deadline, request: Any) -> None:
-        """Let every read and write of this request, as httpcore sends it, end at the deadline."""
-        timeouts = request.extensions.get("timeout", {})
-        self._sending = request
-        request.extensions = request.extensions | {
-            "timeout": {each: Left(deadline, timeouts.get(each)) for each in ("read", "write")}
-        }
 
     def _check(self, origin: str, request: Any) -> None:
         if request.method == b"CONNECT":
