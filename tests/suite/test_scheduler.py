@@ -191,7 +191,7 @@ def test_a_restart_that_fails_fails_for_all_and_is_tried_once() -> None:
         raise RestartFailed("no such service")
 
     async def take_part(scheduler: Scheduler) -> None:
-        async with scheduler.acting():
+        async with scheduler.turn:
             with pytest.raises(RestartFailed, match="no such service"):
                 await scheduler.restart(restart)
 

@@ -230,7 +230,7 @@ def _unclear(result: Result, why: str) -> Result:
 
 async def run_case(setting: Setting, case: Check) -> CaseResult:
     """Run one case in its turn, after its baseline; the result shows no secret."""
-    async with setting.state.scheduler.acting():
+    async with setting.state.scheduler.turn:
         elapsed = stopwatch()
         probe = Probe(setting, case.id)
         outcome, reason, expected, actual = Outcome.PASSED, "", "", ""

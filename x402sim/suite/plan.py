@@ -4,7 +4,7 @@ The number of requests and the time of each case are measured with our own servi
 (`conformance/costs.json`, made by `python -m tests.suite.costs`).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -125,22 +125,19 @@ def _deposit_base(setting: Setting, case: Check, price_base: int) -> int:
     return sessions * (-(-per_session_base // CENT_BASE) * CENT_BASE)
 
 
-def _signs_base(setting: Setting, cases: Iterable[Check], price_base: int) -> int:
+def _signs_base(setting: Setting, cases: list[Check], price_base: int) -> int:
     """Return the most that cases and their baselines sign for."""
-    cases = list(cases)
     return _payments(cases) * price_base + _deposits_base(setting, cases, price_base)
 
 
-def _payments(cases: Iterable[Check]) -> int:
+def _payments(cases: list[Check]) -> int:
     """Return the payments of cases; the baseline is tried before the checks and after them."""
-    cases = list(cases)
     has_baseline = any(_spends(case) for case in cases)
     return sum(case.pays for case in cases) + BASELINE_TIMES * has_baseline
 
 
-def _deposits_base(setting: Setting, cases: Iterable[Check], price_base: int) -> int:
+def _deposits_base(setting: Setting, cases: list[Check], price_base: int) -> int:
     """Return the deposits of cases, and of the baseline's sessions."""
-    cases = list(cases)
     wanted_base = max(BASELINE_REQUESTS * price_base, to_base(setting.target.sessions.smallest, 6))
     session_base = -(-wanted_base // CENT_BASE) * CENT_BASE
     times = BASELINE_TIMES * any(case.baseline is Baseline.SESSION for case in cases)

@@ -7,6 +7,7 @@ is wanted and what to do, instead of many checks that are inconclusive.
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 
@@ -83,7 +84,9 @@ async def _examine(setting: Setting, checks: list[Check]) -> Ready:
     answer = await _first_request(probe)
     if problem := await _why_unsuitable(probe, answer):
         raise NotReady(f"{_base(setting)}: {problem}")
-    challenge = _payable(answer)
+    challenge: Challenge | None = None
+    with suppress(Inconclusive):  # for the checks to say
+        challenge = read_402(answer)
     plan = make_plan(
         setting,
         checks,
@@ -280,13 +283,6 @@ def _redirected(setting: Setting, answer: TargetAnswer, asked: str) -> str | Non
         return None
     to = f"{there.scheme}://{there.netloc.decode()}"
     return f"{asked} redirects to {to}; give that URL"
-
-
-def _payable(answer: TargetAnswer) -> Challenge | None:
-    try:
-        return read_402(answer)
-    except Inconclusive:
-        return None
 
 
 # --- time and money ----------------------------------------------------------------------

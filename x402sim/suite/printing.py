@@ -73,31 +73,27 @@ def _show_ground(console: Console, ground: Ground | None) -> None:
 def announce(ready: Ready) -> None:
     """Print the plan of a run, before anything else is signed: what it does, and leaves out."""
     console = Console(stderr=True, highlight=False)
-    with unread(console):
-        _announce(console, ready)
-
-
-def _announce(console: Console, ready: Ready) -> None:
     plan = ready.plan
     payer, budget = ready.setting.options.payer, to_decimal(ready.setting.options.budget_base, 6)
-    for text in ready.notes:
-        console.print(f"note: {_shown(text)}")
-    console.print(
-        f"Plan: {plan.runnable_ids} of {plan.ids} ids, about {plan.requests} requests, about "
-        f"{max(plan.seconds, 1):.0f} s"
-    )
-    if plan.signs_base and payer is not None:
+    with unread(console):
+        for text in ready.notes:
+            console.print(f"note: {_shown(text)}")
         console.print(
-            f"It signs for at most {to_decimal(plan.signs_base, 6)} tokens ({plan.payments} "
-            f"payments, deposits of {to_decimal(plan.deposits_base, 6)}), from {payer.address}. "
-            f"The budget is {budget} tokens."
+            f"Plan: {plan.runnable_ids} of {plan.ids} ids, about {plan.requests} requests, about "
+            f"{max(plan.seconds, 1):.0f} s"
         )
-    if plan.left_out:
-        ids = dict.fromkeys(name.rpartition(":")[0] for name in plan.left_out)
-        console.print(
-            f"Left out in part or in whole, because everything needs --budget "
-            f"{to_decimal(plan.needs_base, 6)}: {', '.join(ids)}"
-        )
+        if plan.signs_base and payer is not None:
+            console.print(
+                f"It signs for at most {to_decimal(plan.signs_base, 6)} tokens ({plan.payments} "
+                f"payments, deposits of {to_decimal(plan.deposits_base, 6)}), from "
+                f"{payer.address}. The budget is {budget} tokens."
+            )
+        if plan.left_out:
+            ids = dict.fromkeys(name.rpartition(":")[0] for name in plan.left_out)
+            console.print(
+                f"Left out in part or in whole, because everything needs --budget "
+                f"{to_decimal(plan.needs_base, 6)}: {', '.join(ids)}"
+            )
 
 
 @contextmanager

@@ -25,7 +25,8 @@ class Scheduler:
     """Lets one check of a run act at a time; they run one by one unless `share` is called."""
 
     def __init__(self) -> None:
-        self._turn = asyncio.Lock()
+        self.turn = asyncio.Lock()
+        """Held by the check that acts."""
         self.rest_is_over, self._may_restart = asyncio.Event(), asyncio.Event()
         self._first_is_over, self._waits_are_over = asyncio.Event(), asyncio.Event()
         for event in (
@@ -37,19 +38,13 @@ class Scheduler:
         self._restarted: str | None = None
         """Why the shared restart failed, "" if it did not; None before it."""
 
-    @asynccontextmanager
-    async def acting(self) -> AsyncIterator[None]:
-        """Act as soon as no other check does."""
-        async with self._turn:
-            yield
-
     async def waiting(self, event: Coroutine[Any, Any, object]) -> None:
         """Pass the turn on until something has happened, and take it again."""
-        self._turn.release()
+        self.turn.release()
         try:
             await event
         finally:
-            await self._turn.acquire()
+            await self.turn.acquire()
 
     @asynccontextmanager
     async def first(self) -> AsyncIterator[None]:
