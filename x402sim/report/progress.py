@@ -28,9 +28,7 @@ class Bar:
         self._text, self._total = text, total
         self._elapsed = stopwatch()
         self._shown_s, self._done, self._failed = 0.0, 0, 0
-        self._show, self._end, every_s = _place(self._line("")) if shown else _NOWHERE
-        if every_s == _LINE_S:  # a file
-            self._show, self._end, _ = _NOWHERE
+        self._show, self._end, _ = _place(self._line("")) if shown else _NOWHERE
 
     def _line(self, left: str) -> str:
         full = round(_WIDTH * self._done / self._total) if self._total else _WIDTH
@@ -63,7 +61,7 @@ def telling(name: str, words: Callable[[], str]) -> Iterator[None]:
     def tell() -> None:
         if over.wait(_SILENT_S):
             return
-        show, end, every_s = _place(name)
+        show, end, every_s = _place(name, also_in_files=True)
         show(f"{name}: {words()}")
         while not over.wait(every_s):
             show(f"{name}: {words()}")
@@ -78,7 +76,7 @@ def telling(name: str, words: Callable[[], str]) -> Iterator[None]:
         thread.join()
 
 
-def _place(first: str) -> tuple[Show, Show, float]:
+def _place(first: str, *, also_in_files: bool = False) -> tuple[Show, Show, float]:
     """Return what shows a line in place, what shows the last one, and the seconds between two."""
     display = _jupyter()
     if display is not None:
@@ -94,7 +92,7 @@ def _place(first: str) -> tuple[Show, Show, float]:
     console = Console(stderr=True)
     if not console.is_terminal:
         plainly = partial(console.print, markup=False, highlight=False, soft_wrap=True)
-        return plainly, lambda line: None, _LINE_S
+        return (plainly, lambda line: None, _LINE_S) if also_in_files else _NOWHERE
     status = console.status(escape(first))
     status.start()
     return lambda line: status.update(escape(line)), lambda line: status.stop(), _EVERY_S
