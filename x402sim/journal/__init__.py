@@ -18,9 +18,10 @@ from x402sim.journal.columns import Columns, Texts, rows
 from x402sim.journal.entries import HEADER, VERSION, Entry, line, read_line, require_version
 from x402sim.journal.storage import InMemory, OnDisk
 
-__all__ = ["HEADER", "VERSION", "Entry", "Journal", "line"]
+__all__ = ["HEADER", "VERSION", "Entry", "Journal", "Kind", "line"]
 
 Kind = TypeVar("Kind", bound=BaseEvent)
+"""The class of an event."""
 
 
 class Journal:

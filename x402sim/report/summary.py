@@ -3,13 +3,12 @@
 import shlex
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
-from x402sim.events import Begin, Check, End, Event, Outcome, StoryRaised, name_of
-from x402sim.journal import Journal
+from x402sim.events import Begin, Check, End, Outcome, StoryRaised, name_of
+from x402sim.journal import Journal, Kind
 from x402sim.text.tracebacks import is_users
 
-Kind = TypeVar("Kind", bound=Event)
 OUTCOMES: tuple[str, ...] = get_args(Outcome)
 """What a run can come to."""
 

@@ -297,11 +297,7 @@ def _between(reading: Reading, every: list[Line], exchange: int | None) -> list[
         if own[0] <= line.seq <= last
         and (line.exchange in (None, exchange) or line.left in reading.services)
     ]
-    return _without_middle(meanwhile)
-
-
-def _without_middle(trace: list[str]) -> list[str]:
-    left_out, half = len(trace) - LONGEST_TRACE, LONGEST_TRACE // 2
-    if left_out <= 0:
-        return trace
-    return [*trace[:half], f"… {left_out} more …", *trace[-half:]]
+    left_out, half = len(meanwhile) - LONGEST_TRACE, LONGEST_TRACE // 2
+    if left_out > 0:
+        meanwhile[half:-half] = [f"… {left_out} more …"]
+    return meanwhile

@@ -78,11 +78,6 @@ def _first_failure(journal: Journal) -> int:
     return 1 if failed.empty or failed.isna().iloc[0] else int(failed.iloc[0])
 
 
-def _has_latency(journal: Journal) -> bool:
-    exchanges = frames.latency(journal)
-    return bool((exchanges["ended_s"] > exchanges["sent_s"]).any())
-
-
 PLOTS = (
     Plot(
         "sequence",
@@ -112,7 +107,7 @@ PLOTS = (
         "Latency by service and request. Ring: median; thick line: middle half; thin line: 5th to "
         "95th percentile; ticks: single answers.",
         latency,
-        _has_latency,
+        lambda journal: bool(frames.latency(journal).eval("ended_s > sent_s").any()),
     ),
     Plot(
         "backlog",

@@ -113,9 +113,8 @@ def _require_one_each(table: "DataFrame", rows: "DataFrame", names: list[str]) -
 
 def _positions(values: Any) -> dict[Any, float]:
     """Return where each value is on the x axis: a number at itself, a text at its rank."""
-    if is_numeric_dtype(values):
-        return {value: float(value) for value in values.unique()}
-    return {value: float(n) for n, value in enumerate(values.unique())}
+    known, is_number = values.unique(), is_numeric_dtype(values)
+    return {value: float(value if is_number else rank) for rank, value in enumerate(known)}
 
 
 def _x_axis(ax: Axes, at: dict[Any, float], *, is_number: bool) -> None:

@@ -76,7 +76,8 @@ def sequence(
     else:
         count = rows_shown or max(5, int(height_in(given) / LEAST_ROW_IN))
     shown = excerpt(every, exchange, count)
-    lanes = _lanes(shown, _parts(reading))
+    parts = [*sorted(reading.services), *reading.facilitators, "explorer", CHAIN]
+    lanes = _lanes(shown, parts)
     heads = ["\n".join(wrap(plain(name), 14)[:3]) for name in dict.fromkeys(lanes.values())]
     layout = lay_out(shown, lanes, heads)
     height_mm = (max(2, len(shown)) * ROW_IN + 0.9) * 25.4
@@ -229,13 +230,11 @@ _COLOURS = {None: BLACK, "served": BLUE, "paid": BLUE, "payment required": ORANG
 """By outcome; any other outcome is vermillion."""
 
 
-def _parts(reading: Reading) -> list[str]:
-    """Return all parties but the payers, from left to right."""
-    return [*sorted(reading.services), *reading.facilitators, "explorer", CHAIN]
-
-
 def _lanes(shown: list[Row], parts: list[str]) -> dict[str, str]:
-    """Return the lane of each party in these rows: payers first, in order of appearance."""
+    """Return the lane of each party in these rows: payers first, in order of appearance.
+
+    `parts` are all other parties, from left to right.
+    """
     there = dict.fromkeys(
         name
         for row in shown
