@@ -27,7 +27,7 @@ def test_the_bounds_are_those_of_the_code() -> None:
     of_others, of_world, of_journal = (
         size >> 20 for size in (Limits().max_answer_bytes, WORLD_ANSWER_BYTES, JOURNAL_ANSWER_BYTES)
     )
-    assert f"decoded | {of_others} MiB (a setting)" in TEXT
+    assert f"decoded | {of_others} MiB (a setting, but not of the service)" in TEXT
     assert f"control API {of_world} MiB, its journal {of_journal} MiB |" in TEXT
     assert f"| {DEADLINE_S:g} s, {MAX_REDIRECTS} |" in TEXT
     assert f"authorization may be used | {AFTER_SIGNING_S} s |" in TEXT

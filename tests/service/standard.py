@@ -10,7 +10,7 @@ import msgspec
 
 from tests.rig import ServiceRig
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.crypto import checksum, parse_address
+from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.x402 import (
@@ -78,10 +78,6 @@ def changed(text: str, claims: dict[str, Any]) -> str:
 def told(version: Version, answer: httpx.Response) -> Settlement:
     """Return what an answer says became of the payment."""
     return read_settlement(answer.headers[RESPONSE_HEADERS[version]])
-
-
-def address(wallet: Wallet) -> str:
-    return checksum(wallet.address_bytes)
 
 
 def set_up(rig: ServiceRig, *, decide: dict[str, Any] | None = None, **settings: Any) -> None:

@@ -26,7 +26,7 @@ from tests.rig import (
     only,
     scene,
 )
-from tests.service.standard import MARKET, QUOTE, address, changed, set_up, sign, told
+from tests.service.standard import MARKET, QUOTE, changed, set_up, sign, told
 from x402sim import Wallet
 from x402sim.payer.core import settlement
 from x402sim.protocol.crypto import checksum
@@ -116,14 +116,14 @@ async def test_a_payment_is_settled_and_served_in_one_request(
     assert rig.earned == 10_000
     settlement = told(version, served)
     assert settlement.success
-    assert settlement.payer == address(rig.alice)
+    assert settlement.payer == rig.alice.address
     assert settlement.network == ("cronos-testnet" if version == 1 else "eip155:338")
     other: Version = 2 if version == 1 else 1
     assert RESPONSE_HEADERS[other] not in served.headers
     record = await rig.record(served.headers["X-Payment-Id"])
     assert record["tx_hash"] == settlement.transaction
     assert (record["status"], record["resource_url"]) == ("settled", path)
-    assert (record["from_address"], record["amount"]) == (address(rig.alice), "10000")
+    assert (record["from_address"], record["amount"]) == (rig.alice.address, "10000")
 
 
 @scene

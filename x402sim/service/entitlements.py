@@ -39,12 +39,14 @@ class Entitlements:
         It lives 24 hours, swept or not (8/cache-lifetime).
         """
         found = self._cached.get(payment_id)
-        return found is not None and found.resource_url == resource and self._is_live(found, now_ms)
+        if found is None or found.resource_url != resource:
+            return False
+        return now_ms - found.timestamp_ms < self._lifetime_ms
 
     def sweep(self, now_ms: int) -> int:
         """Discard entitlements older than 24 hours (3/discarded-after-24h); return their number."""
-        before = len(self._cached)
-        self._cached = {k: e for k, e in self._cached.items() if self._is_live(e, now_ms)}
+        before, oldest_ms = len(self._cached), now_ms - self._lifetime_ms
+        self._cached = {k: e for k, e in self._cached.items() if e.timestamp_ms > oldest_ms}
         return before - len(self._cached)
 
     def remove(self, payment_id: str) -> None:
@@ -54,6 +56,3 @@ class Entitlements:
     def clear(self) -> None:
         """Remove every entitlement, as a restart does."""
         self._cached.clear()
-
-    def _is_live(self, entitlement: Entitlement, now_ms: int) -> bool:
-        return now_ms - entitlement.timestamp_ms < self._lifetime_ms
