@@ -102,6 +102,7 @@ def test_the_cases_of_an_id_have_one_level() -> None:
     [
         ({"level": "MUST", "ground": "because: so"}, "check kit/2.2/body: .* so it is no MUST"),
         ({"level": "SHOULD", "ground": "open: so"}, "check silent/2.2/body: .* so it is no S"),
+        ({"title": "So it is.\nso: it is."}, "names its sentences"),
         ({"clause": "2.2/strange"}, "2.2/strange"),
         ({"clause": "2.2/strange", "ground": "- 2.2: paymentId"}, "2.2/strange"),
     ],

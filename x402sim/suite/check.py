@@ -97,6 +97,8 @@ class Check:
 
 _CLAUSES = {clause.id: clause for clause in CLAUSES}
 _ORDER: tuple[Level, ...] = ("MAY", "SHOULD", "MUST")
+_BEGINS = ("- ", "so: ", "because: ", "open: ")
+"""How a line begins that tells of a ground."""
 
 
 def check(
@@ -118,7 +120,7 @@ def check(
     seconds that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
     longer than `PATIENCE_S`, only with --patient. A check that demands a
     refusal names its `baseline`, a value of `Baseline`. The ground says where the demand
-    comes from, in the words of `read_ground`: it is the docstring's last paragraph, `ground` where
+    comes from, in the words of `read_ground`: it stands at the docstring's end, is `ground` where
     several cases have the same, or the clause's. The document of the id follows from it: "spec" if
     it is explicit or derived, "kit" if it is ours, and "silent" ones observe. The `level` is the
     highest that the ground supports, or a lower one: only what the specification demands is a MUST.
@@ -157,13 +159,13 @@ def check(
 
 
 def _title_and_ground(case: Case) -> tuple[str, str]:
-    """Return a case's title, and the paragraph after it that tells the ground; empty without it."""
+    """Return a case's title, and what its docstring tells of the ground after it, if anything."""
     if not case.__doc__:
         raise ValueError(f"{case} has no docstring; it is the case's title")
-    title, _, last = cleandoc(case.__doc__).rpartition("\n\n")
-    if not last.startswith(("- ", "because: ", "open: ")):
-        title, last = case.__doc__, ""
-    return " ".join(title.split()), last
+    lines = cleandoc(case.__doc__).splitlines()
+    told = [n for n, line in enumerate(lines) if line.startswith(_BEGINS)]
+    begin = min(told, default=len(lines))
+    return " ".join(" ".join(lines[:begin]).split()), "\n".join(lines[begin:])
 
 
 def _ground(clause: str, told: str) -> Ground:
