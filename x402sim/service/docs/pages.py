@@ -88,10 +88,7 @@ def page(name: str, decisions: Decisions, network: Network, base: str) -> str | 
 
 def decision_named(slug: str) -> Decision:
     """Return the decision of that id; raises `KeyError`."""
-    try:
-        return next(decision for decision in decisions() if decision.id == slug)
-    except StopIteration:
-        raise KeyError(slug) from None
+    return {decision.id: decision for decision in decisions()}[slug]
 
 
 def in_force(decision: Decision, decisions: Decisions) -> str:
