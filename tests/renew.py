@@ -87,12 +87,15 @@ def renew(each: Generated) -> tuple[bool, list[str]]:
 def main() -> int:
     """Run the command; return its exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.renew", description=__doc__)
-    parser.add_argument("--only", action="append", metavar="NAME", choices=GENERATED)
-    names = parser.parse_args().only or [*GENERATED]
+    names = "; ".join(
+        f"{name}: {each.what}, {each.minutes:g} min" for name, each in GENERATED.items()
+    )
+    parser.add_argument("--only", action="append", metavar="NAME", choices=GENERATED, help=names)
+    wanted = parser.parse_args().only or [*GENERATED]
     said = []
-    for number, name in enumerate(names, 1):
+    for number, name in enumerate(wanted, 1):
         each, elapsed = GENERATED[name], stopwatch()
-        print(f"[{number}/{len(names)}] {name}: {each.what}, {each.minutes:g} min", flush=True)
+        print(f"[{number}/{len(wanted)}] {name}: {each.what}, {each.minutes:g} min", flush=True)
         went_well, changed = renew(each)
         news = f"changed: {', '.join(changed)}" if changed else "as it was"
         said.append(f"{name:10} {elapsed():5.0f} s  {'' if went_well else 'FAILED, '}{news}")

@@ -5,8 +5,9 @@
 the payer and the reports read it here. A new error is a new row, and the place that raises
 it: for a facilitator's error a line in `_REFUSALS` of `service/upstream/cronos.py`, for the
 service's own a `raise SettlementRefused` in `service/payments.py`, or in `service/attempts.py` if
-an earlier attempt is the reason. A payment in one step is answered with the standard's word for
-it: a line in `_CODES` of `service/one_step.py`, if the standard has one.
+an earlier attempt is the reason, or a row of `protocol/rules.py` if requirements that were changed
+are. A payment in one step is answered with the standard's word for it: a line in `_CODES` of
+`service/one_step.py`, if the standard has one.
 Clauses: 7/insufficient-balance, 7/invalid-signature, 7/nonce-already-used,
 7/authorization-expired, 7/payment-already-settled.
 """
@@ -50,7 +51,7 @@ class ErrorRow:
     """Whether the payer should send the same payment header again, even after a final refusal."""
     leaves_earlier: bool = False
     """Whether earlier attempts with the same payment id keep their outcome."""
-    is_sent: bool = True
+    may_have_been_sent: bool = True
     """Whether a facilitator that refuses with this error may have sent the transaction.
 
     If not, the header may still be usable: then the answer says that it is not final.
@@ -95,7 +96,7 @@ class Refusal(_Error):
             status=lambda decisions: decisions.insufficient_balance_status,
             cause="Payer wallet lacks the token amount.",
             remedy="Fund the wallet.",
-            is_sent=False,
+            may_have_been_sent=False,
         ),
     )
     INVALID_SIGNATURE = (
@@ -104,7 +105,7 @@ class Refusal(_Error):
             status=lambda decisions: decisions.invalid_signature_status,
             cause="Signature verification failed.",
             remedy="Correct what `reason` names, and sign anew.",
-            is_sent=False,
+            may_have_been_sent=False,
         ),
     )
     NONCE_USED = (
@@ -124,7 +125,7 @@ class Refusal(_Error):
             "maxTimeoutSeconds.",
             remedy="Sign anew, by a clock that agrees with the server's, which `reason` tells: by "
             "any other, the next one is refused, too.",
-            is_sent=False,
+            may_have_been_sent=False,
         ),
     )
     ALREADY_SETTLED = (

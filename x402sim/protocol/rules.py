@@ -102,7 +102,10 @@ SETTLEMENT: Rules[Presented, Refusal] = (
         lambda case: f"description: issued {case.issued.description!r}, or leave it out",
     ),
 )
-"""The rows that compare sent requirements with issued ones, field by field."""
+"""The rows that compare sent requirements with issued ones, field by field.
+
+Equal ones break no row, so a service compares only those that are not equal.
+"""
 
 FRESHNESS: Rules[Presented, Refusal] = (
     Rule(

@@ -170,7 +170,9 @@ async def settle(service: Service, attempt: Attempt) -> str:
             return tx_hash
         case NotMoved(refusal=refusal):
             raise NotSettled(
-                refusal, why_not_moved(service, attempt, outcome), may_move=refusal.row.is_sent
+                refusal,
+                why_not_moved(service, attempt, outcome),
+                may_move=refusal.row.may_have_been_sent,
             )
         case _:
             assert_never(outcome)

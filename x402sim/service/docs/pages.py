@@ -152,7 +152,7 @@ def _errors(decisions: Decisions) -> dict[str, object]:
 
 def _final(row: ErrorRow) -> str:
     """Return what `final` is in answers with an error, as `refuse_unless_paid` decides."""
-    if row.final is None or not row.is_sent:
+    if row.final is None or not row.may_have_been_sent:
         return "true or false"
     return "true" if row.final else "false"
 

@@ -96,7 +96,8 @@ class PayerClient:
     ) -> Answer:
         """Request a protected resource, with or without a proof of payment.
 
-        A `header` that was signed for one step, by whomever, is a payment of its own.
+        A `header` that was signed for one step, by whomever, is a payment of its own. A
+        `payment_id` is served as often as it is shown, by default.
         """
         headers = core.proofs(payment_id, session_id)
         if header is not None:
