@@ -32,7 +32,8 @@ class Request(msgspec.Struct, gc=False):
     """A request and its answer, as they were, and what it caused.
 
     `began` and `ended` are real time, `at_s` is the world's if it is whole. It refers to
-    what is there anyway, and to nothing that refers to it: to keep many costs little.
+    what is there anyway, and to nothing that refers to it: to keep many costs little, and as few
+    objects as can be, since each is cold when a log reads it.
     """
 
     method: str
@@ -54,9 +55,9 @@ class Request(msgspec.Struct, gc=False):
     """Whether both bodies are kept."""
     proofs: Headers = ()
     """Those of the headers that pay, or show what was paid."""
-    seen: list[int] = []
-    """The numbers of the journal's entries that it caused."""
-    read: list[Event] = []
+    seen: tuple[int, ...] = ()
+    """The numbers of the journal's entries that it caused, if it is whole."""
+    read: tuple[Event, ...] = ()
     """Those of their events that somebody reads (`Look.reads`)."""
 
 
@@ -100,9 +101,10 @@ class Requests:
     def _on_entry(self, entry: Entry) -> None:
         request = _current.get()
         if request is not None and not request.ended:
-            request.seen.append(entry.seq)
+            if request.is_whole:
+                request.seen += (entry.seq,)
             if type(event := entry.event) in self._read:
-                request.read.append(event)
+                request.read += (event,)
         else:
             for look in self._looks:
                 look.alone(entry)
