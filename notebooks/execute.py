@@ -1,7 +1,5 @@
 """Execute notebooks in a fresh kernel and save them with their outputs.
 
-    python notebooks/execute.py [--full] [FILE…]
-
 Without files: all of them. Every execution saves the same bytes, apart from images: no
 timestamps, no versions, nothing about the machine.
 
@@ -9,8 +7,8 @@ timestamps, no versions, nothing about the machine.
 `notebooks/out` with the results of their sweeps: an execution that was interrupted goes on there.
 """
 
+import argparse
 import os
-import sys
 from copy import deepcopy
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,12 +68,20 @@ def executed(saved: "NotebookNode") -> "NotebookNode":
     return fresh
 
 
-def main(files: list[Path], *, is_full: bool) -> None:
+def main() -> None:
     """Execute notebooks and save them."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="by default all")
+    parser.add_argument("--full", action="store_true", help="at full size, into notebooks/out")
+    given = parser.parse_args()
+    if missing := [str(file) for file in given.files if not file.is_file()]:
+        parser.error(f"no such file: {', '.join(missing)}")
     import nbformat
 
-    folder = FOLDER
-    if is_full:
+    folder, files = FOLDER, given.files
+    if given.full:
         os.environ[FULL] = "1"
         folder = FOLDER / "out"
         folder.mkdir(exist_ok=True)
@@ -85,5 +91,4 @@ def main(files: list[Path], *, is_full: bool) -> None:
 
 
 if __name__ == "__main__":
-    names = [name for name in sys.argv[1:] if name != "--full"]
-    main([Path(name) for name in names], is_full="--full" in sys.argv)
+    main()
