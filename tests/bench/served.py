@@ -11,20 +11,19 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from functools import cached_property
 
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from tests.bench.rounds import NotMeasured
-from tests.serve.driver import ORDER, PAY, QUOTE, Running, Server
+from tests.serve.driver import ORDER, PAY, PRICE, QUOTE, Running, Server
 from x402sim.payer.core import proofs
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.serve import run
 
 CONNECTIONS = 16
 """Requests are sent on so many connections at a time."""
-DEPOSIT, SESSION_S = "900.00", 86_400
+SESSION_S = 86_400
 BODY = json.dumps(ORDER).encode()
 
 
@@ -46,14 +45,11 @@ class Servers(ExitStack):
     def unpaid(self, times: int) -> float:
         return _asked(self.ours, self.port, [request(QUOTE, BODY)] * times, 402)
 
-    @cached_property
-    def _session(self) -> str:
-        """The id of a session, which takes nearly all its payer has: it is opened once."""
-        return str(self.ours.account(0).open(DEPOSIT, SESSION_S)["sessionId"])
-
     def quotes(self, times: int) -> float:
-        """Ask for quotes with the id of a session."""
-        wanted = request(QUOTE, BODY, proofs(session_id=self._session))
+        """Ask for quotes with the id of a new session; what it takes to open it is not counted."""
+        deposit = f"{times * PRICE / 10**6:.2f}"
+        session = self.ours.payer(deposit).open(deposit, SESSION_S)
+        wanted = request(QUOTE, BODY, proofs(session_id=session["sessionId"]))
         return _asked(self.ours, self.port, [wanted] * times, 200)
 
     def payments(self, times: int) -> float:
