@@ -7,8 +7,8 @@ its payer has not paid. Money is counted on the chain: by the authorizations tha
 an order, in one step or in two, whatever the service says of them.
 """
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from typing import Any, get_args
 
@@ -24,6 +24,8 @@ from x402sim.report.reading import PAY, Reading, once
 CREATE_SESSION = "/api/sessions/create"
 WAYS = ("payment", "deposit", "session")
 """How an order is paid: by a payment of its own, as a deposit, or from a session's budget."""
+OfSender = tuple[str, str]
+"""A transaction, and a sender of what it moved."""
 
 
 class Order(msgspec.Struct, eq=False, gc=False):
@@ -226,7 +228,7 @@ class Orders:
     def _count_money(self, reading: Reading) -> None:
         """Give each order what the transactions that stand have moved for it."""
         gas_of = dict(reading.standing("tx_hash", "gas"))
-        moved_by, undone = _moved(reading)
+        in_all, of_sender, undone = _moved(reading)
         taken: set[str] = set()
         for order in self.found:
             if order.way == "session":
@@ -237,7 +239,7 @@ class Orders:
                 tx, authorizer = self._used.get(nonce, ("", ""))
                 if tx in taken or order is not self._owner(nonce, tx):
                     continue
-                paid_base = moved_by[tx][authorizer]
+                paid_base = of_sender.get((tx, authorizer), 0)
                 undone_ms, lost_base = undone.get((tx, authorizer), (-1, 0))
                 is_lost = not paid_base and tx not in gas_of
                 if is_lost and order.served_ms is not None and order.served_ms <= undone_ms:
@@ -248,7 +250,7 @@ class Orders:
                     order.tx, order.gas = tx, order.gas + gas_of.get(tx, 0)
                     order.payments += 1
                     order.paid_base += paid_base
-            order.returned_base = moved_by[order.refund_tx or ""].total()
+            order.returned_base = in_all.get(order.refund_tx or "", 0)
             if order.returned_base:
                 order.gas += gas_of.get(order.refund_tx or "", 0)
             else:
@@ -290,18 +292,19 @@ def _newest(*parts: Iterable[Any]) -> dict[str, str | None]:
 
 def _moved(
     reading: Reading,
-) -> tuple[dict[str, Counter[str]], dict[tuple[str, str], tuple[int, int]]]:
-    """Return what each transaction has moved in the end, by sender.
+) -> tuple[Mapping[str, int], Mapping[OfSender, int], Mapping[OfSender, tuple[int, int]]]:
+    """Return what each transaction has moved in the end: in all, and of each sender.
 
     And when the chain first undid it, and how much of each sender's it undid.
     """
-    moves, by_tx = Movements(reading), defaultdict[str, Counter[str]](Counter)
-    undone: dict[tuple[str, str], tuple[int, int]] = {}
+    moves, in_all = Movements(reading), defaultdict[str, int](int)
+    of_sender, undone = defaultdict[OfSender, int](int), dict[OfSender, tuple[int, int]]()
     texts = (moves.told(name, str) for name in ("tx_hash", "sender"))
     numbers = moves.at_ms.tolist(), moves.amounts_base, moves.is_undone.tolist()
     for tx, sender, at_ms, amount_base, is_undone in zip(*texts, *numbers, strict=True):
-        by_tx[tx][sender] += amount_base
+        in_all[tx] += amount_base
+        of_sender[tx, sender] += amount_base
         if is_undone:
             first_ms, before_base = undone.get((tx, sender), (at_ms, 0))
             undone[tx, sender] = first_ms, before_base - amount_base
-    return by_tx, undone
+    return in_all, of_sender, undone
