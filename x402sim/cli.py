@@ -3,7 +3,7 @@
 Exit codes: 0, success; 1, it ran and found a failure; 2, it could not start.
 """
 
-import ast
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -47,9 +47,10 @@ class _Unloaded(TyperCommand):
     def get_short_help_str(self, limit: int = 45) -> str:
         file, _, function = COMMANDS[str(self.name)].partition(".")
         source = Path(__file__).parent / "commands" / f"{file}.py"
-        for each in ast.parse(source.read_text("utf-8")).body:
-            if isinstance(each, ast.FunctionDef) and each.name == function:
-                self.help = ast.get_docstring(each)
+        found = re.search(
+            rf'^def {function}\(.*?"""(.+?)"""', source.read_text("utf-8"), re.M | re.S
+        )
+        self.help = found and found[1]
         return super().get_short_help_str(limit)
 
 
