@@ -56,13 +56,20 @@ def documentation() -> str:
     )
 
 
-_declared = cache(inspect.signature)
+def _declared(method: Method) -> list[inspect.Parameter]:
+    """Return the parameters of a method after the context, which all have a place."""
+    return [*inspect.signature(method).parameters.values()][1:]
 
 
 def _parameters(method: Method) -> str:
-    """Return the parameters of a method, which all have a place, after the context."""
-    declared = [*_declared(method).parameters.values()][1:]
-    return ", ".join(p.name + ("" if p.default is p.empty else "?") for p in declared)
+    return ", ".join(p.name + ("" if p.default is p.empty else "?") for p in _declared(method))
+
+
+@cache
+def _counts(method: Method) -> range:
+    """Return how many parameters a method takes."""
+    declared = _declared(method)
+    return range(sum(p.default is p.empty for p in declared), len(declared) + 1)
 
 
 # --- JSON-RPC 2.0 --------------------------------------------------------------------
@@ -85,11 +92,9 @@ def _begun(context: RpcContext, name: str, params: Any) -> Awaitable[Any]:
     if develops and context.develop:
         return context.develop(context, name, given)
     method = METHODS[name]
-    try:
-        _declared(method).bind(context, *given)
-    except TypeError:
+    if len(given) not in _counts(method):
         text = f"expected parameters ({_parameters(method)}), got {len(given)} of them"
-        raise BadParams(text) from None
+        raise BadParams(text)
     return method(context, *given)
 
 
