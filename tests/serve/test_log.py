@@ -13,7 +13,7 @@ import pytest
 from tests.serve.driver import ORDER, QUOTE, Server, command, environment, started
 from x402sim import Fault, LocalServer, PaymentAuth, PaymentFailed, Wallet
 from x402sim.protocol.money import to_decimal
-from x402sim.world.server.log import Form
+from x402sim.world.server.log import Form, _read_answer
 from x402sim.world.server.log_lines import Line, as_text
 
 GUIDE = Path(__file__).parents[2] / "x402sim" / "guide" / "server.md"
@@ -205,3 +205,12 @@ def test_colours_are_the_statuses(status: int, code: int) -> None:
     assert f"\x1b[{code}m{status}\x1b[0m" in shown
     assert "\x1b[2J" not in shown
     assert "\x1b" not in as_text(line)
+
+
+def test_only_a_402_is_read_without_decoding_it() -> None:
+    answered = b'{"error":"Settlement failed","paymentId":"pay_x"}'
+    asked, failed = (Line("", status=status) for status in (402, 400))
+    for line in (asked, failed):
+        _read_answer(line, answered)
+    assert (asked.payment_id, asked.error) == ("pay_x", None)
+    assert (failed.payment_id, failed.error) == ("pay_x", "Settlement failed")

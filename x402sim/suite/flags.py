@@ -1,7 +1,4 @@
-"""The flags of a run, in one table: the command's and pytest's options are made from it.
-
-It imports nothing of the suite, so that the command line starts quickly.
-"""
+"""The flags of a run, in one table: the command's and pytest's options are made from it."""
 
 from dataclasses import dataclass
 from pathlib import Path

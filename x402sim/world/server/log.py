@@ -248,7 +248,8 @@ def _read_proofs(line: Line, request: Request) -> bool:
 
 def _read_answer(line: Line, answered: bytes) -> None:
     """Add the payment that an answer names, and why it refuses one, in the words of any dialect."""
-    if b'"reason"' not in answered and (asked := _ASKED.match(answered)):  # without decoding it
+    only_asks = line.status == 402 and b'"reason"' not in answered
+    if only_asks and (asked := _ASKED.match(answered)):  # without decoding it
         line.payment_id = asked[1].decode()
         return
     try:
