@@ -30,6 +30,7 @@ _NOT_ACCEPTED = (
 )
 """The reasons of a service that has not accepted a header: its node is silent, or it is the second
 for one payment id."""
+_ANOTHER_ID = "it pays for another payment id"
 
 
 @dataclass
@@ -166,7 +167,7 @@ class Audit:
         elif any(self._was_known(nonce, each) for each in fitting):
             is_again = any(self.granted[each.key].access_after for each in fitting)
             yield Violation(Law.CHARGED_ONCE if is_again else Law.PAID_IS_SERVED, how)
-        elif any(self._was_refused_before(nonce, each) for each in fitting):
+        elif any(self._was_refused_before(nonce, each, fitting) for each in fitting):
             yield Violation(Law.FINAL_IS_FINAL, how)
         else:
             self.counts["submitted before presented"] += 1
@@ -203,11 +204,22 @@ class Audit:
             )
         )
 
-    def _was_refused_before(self, nonce: str, each: Presented) -> bool:
-        """Tell whether a final refusal came before the authorization was used on the chain."""
+    def _was_refused_before(self, nonce: str, each: Presented, shown: list[Presented]) -> bool:
+        """Tell whether a final refusal came before the authorization was used on the chain.
+
+        One because it pays for another payment id says nothing of that id, if that may be paid.
+        """
         used_ms = self.times.first_used_ms(nonce)
+        may_pay_another = any(
+            answer.body.get("final") is False
+            for other in shown
+            if other.order.service == each.order.service and other.key != each.key
+            for answer in other.answers
+        )
         return any(
-            each.is_final(answer) and self.times.ended_ms[answer.exchange] < used_ms
+            each.is_final(answer)
+            and self.times.ended_ms[answer.exchange] < used_ms
+            and not (may_pay_another and answer.reason == _ANOTHER_ID)
             for answer in each.answers
         )
 

@@ -59,6 +59,15 @@ FOUND = {
             Submit(at_s=70, of=0),
         )
     ),
+    "a header that is said to pay for another payment id may be charged for that one": Case(
+        steps=(
+            Buy(number=0, pause_s=5.0),
+            Strike(fault=Fault(victim="rpc", does="lose request", times=2)),
+            Submit(at_s=0.01, of=0, how="facilitator"),
+            Again(at_s=0.01, of=0, what="new id", way="two steps"),
+        ),
+        block_time_s=2.0,
+    ),
 }
 """Cases that random worlds found once."""
 
