@@ -27,9 +27,11 @@ _FOR_SALE, _NEVER = (QUOTE, MARKET, SESSIONS), 1 << 62
 _NOT_ACCEPTED = (
     "nothing was sent to the facilitator",
     "an earlier payment header may still settle",
+    "another payment of its 402 may still settle",
+    "ask for a new payment id",
 )
-"""The reasons of a service that has not accepted a header: its node is silent, or it is the second
-for one payment id."""
+"""The reasons of a service that has not accepted a header: its node is silent, or it is the second,
+or one of too many, for one payment id."""
 _ANOTHER_ID = "it pays for another payment id"
 
 

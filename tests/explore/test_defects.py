@@ -59,6 +59,15 @@ FOUND = {
             Submit(at_s=70, of=0),
         )
     ),
+    "whoever submits a second header, sent in two steps, has charged, not the service": Case(
+        latency={"facilitator": 0.02},
+        steps=(
+            Buy(number=0, way="X-PAYMENT and id"),
+            UNVERIFIED,
+            msgspec.structs.replace(SECOND, way="two steps"),
+            Submit(at_s=0.02, of=0),
+        ),
+    ),
     "a header that is said to pay for another payment id may be charged for that one": Case(
         steps=(
             Buy(number=0, pause_s=5.0),
