@@ -18,7 +18,7 @@ from x402sim.events import RequestSent
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.protocol.network_file import choose_network
 from x402sim.protocol.networks import Network
-from x402sim.report.reading import Reading
+from x402sim.report.reading import reading_of
 from x402sim.report.run import Run
 from x402sim.report.summary import checks_of
 from x402sim.world.chains.backend import ChainBackend
@@ -52,7 +52,7 @@ class Played:
     @property
     def steps(self) -> int:
         """How many requests the payers sent."""
-        sent, services = self.run.journal.events(RequestSent), Reading(self.run.journal).services
+        sent, services = self.run.journal.events(RequestSent), reading_of(self.run.journal).services
         return sum(each.actor not in services for each in sent)
 
     @property

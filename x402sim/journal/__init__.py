@@ -8,13 +8,12 @@ declaration, so that equal runs have equal bytes.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from x402sim.events import Event, name_of
 from x402sim.events.base import BaseEvent
-from x402sim.journal.columns import Columns, Texts, rows
+from x402sim.journal.columns import Columns, Texts
 from x402sim.journal.entries import HEADER, VERSION, Entry, line, read_line, require_version
 from x402sim.journal.storage import InMemory, OnDisk
 
@@ -129,11 +128,6 @@ class Journal:
         texts, batches = self._storage.batches(frozenset(names))
         found = [[each.columns[name] for each in batches if name in each.columns] for name in names]
         return texts, found
-
-    def rows(self, kind: type[BaseEvent], *fields: str) -> Iterator[Any]:
-        """Yield `seq`, `at_ms` or fields of each event of a kind, in order, without the event."""
-        texts, (parts,) = self.columns(kind)
-        return chain.from_iterable(rows(kind, each, texts, *fields) for each in parts)
 
     def since(self, seq: int) -> list[Entry]:
         """Return the kept entries numbered `seq` or more."""

@@ -17,7 +17,6 @@ from typing import Any, get_args
 import msgspec
 
 from x402sim.events import KINDS, Event, name_of
-from x402sim.events.base import BaseEvent
 from x402sim.journal.entries import Entry
 
 Columns = Mapping[str, Sequence[Any]]
@@ -73,17 +72,12 @@ class Batch:
 
     def _entries(self, name: str) -> Iterator[Entry]:
         kind, columns = _kinds()[name], self.columns[name]
-        fields = rows(kind, columns, self._texts, *kind.__struct_fields__)
+        is_text, texts = texts_of(name), self._texts.all.__getitem__
+        fields = zip(*(
+            map(texts, columns[field]) if field in is_text else columns[field]
+            for field in kind.__struct_fields__
+        ), strict=True)  # fmt: skip
         return map(Entry, columns["seq"], columns["at_ms"], _maker(name)(fields))
-
-
-def rows(kind: type[BaseEvent], columns: Columns, texts: Texts, *fields: str) -> Iterator[Any]:
-    """Yield the values of some columns of each event."""
-    is_text = texts_of(name_of(kind))
-    return zip(*(
-        map(texts.all.__getitem__, columns[field]) if field in is_text else columns[field]
-        for field in fields
-    ), strict=True)  # fmt: skip
 
 
 def _columns(entries: list[Entry], texts: Texts) -> Columns:

@@ -10,8 +10,8 @@ import pandas as pd
 
 from x402sim.events import ChainReorganised, TransactionMined, TransactionUndone
 from x402sim.journal import Journal
-from x402sim.report.columns import in_turn, kinds, of_objects
-from x402sim.report.reading import Reading, once
+from x402sim.report.columns import in_turn, kinds, of_objects, tables
+from x402sim.report.reading import once, reading_of
 
 
 @dataclass(slots=True)
@@ -55,11 +55,13 @@ class _Chain:
         self.blocks, self.forks = list[_Block](), list[_Fork]()
         self._newest, self._mined_in = dict[int, _Block](), dict[str, _Block]()
         self._fork: _Fork | None = None
-        mined = "seq", "at_ms", "tx_hash", "block", "block_time_s", "gas"
+        forked, mined, undone = tables(
+            journal, ChainReorganised, TransactionMined, TransactionUndone
+        )
         in_turn(
-            (self._forked, journal.rows(ChainReorganised, "seq", "at_ms", "depth")),
-            (self._mined, journal.rows(TransactionMined, *mined)),
-            (self._undone, journal.rows(TransactionUndone, "seq", "at_ms", "tx_hash")),
+            forked.calls(self._forked, "at_ms", "depth"),
+            mined.calls(self._mined, "at_ms", "tx_hash", "block", "block_time_s", "gas"),
+            undone.calls(self._undone, "at_ms", "tx_hash"),
         )
 
     def _forked(self, at_ms: int, depth: int) -> None:
@@ -110,7 +112,7 @@ def blocks(journal: Journal) -> pd.DataFrame:
     return of_objects(
         kinds(blocks),
         _followed(journal).blocks,
-        Reading(journal),
+        reading_of(journal),
         canonical=lambda each: each.orphaned_ms is None,
         fork=lambda each: each.of_fork and each.of_fork.fork,
         depth=lambda each: each.of_fork and each.of_fork.depth,
@@ -132,7 +134,7 @@ def forks(journal: Journal) -> pd.DataFrame:
     return of_objects(
         kinds(forks),
         _followed(journal).forks,
-        Reading(journal),
+        reading_of(journal),
         block=lambda fork: min((each.block for each in fork.replaced), default=None),
         blocks=lambda fork: len(fork.replaced),
         transactions=lambda fork: sum(each.transactions for each in fork.replaced),

@@ -7,9 +7,10 @@ twin `x`, in whole tokens as floats, beside it.
 
 import re
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import chain, cycle, repeat
-from operator import attrgetter, itemgetter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from itertools import chain, cycle, groupby, repeat
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from x402sim.events import KINDS, TransactionMined, TransactionUndone
 from x402sim.events.base import BaseEvent, name_of
 from x402sim.journal import Journal
 from x402sim.journal.columns import Columns, Texts, texts_of
 from x402sim.protocol.money import MAX_STORED
-from x402sim.report.reading import Reading
+from x402sim.report.reading import Reading, once
 
 Kind = Callable[[Any], Any]
 _EXACT = 1 << 53
@@ -34,19 +36,44 @@ class Table(dict[str, Any]):
     They are arrays of numpy: of integers, of the numbers of texts, or of objects.
     """
 
-    def __init__(self, kind: type[BaseEvent], texts: Texts, parts: list[Columns]) -> None:
+    def __init__(self, kind: type[BaseEvent], texts: Texts, column: Callable[[str], Any]) -> None:
         super().__init__()
-        self._parts, self.texts = parts, texts
-        self._of_text = texts_of(name_of(kind))
+        self._kind, self.texts, self._column = kind, texts, column
 
     def __missing__(self, name: str) -> Any:
-        parts = [part[name] for part in self._parts]
-        if all(isinstance(part, array) for part in parts):
-            joined = np.concatenate([np.empty(0, "int64"), *map(np.asarray, parts)])
-        else:  # what is no number, or a number beyond 63 bits
-            joined = _objects(list(chain.from_iterable(parts)))
-        self[name] = joined
-        return joined
+        column = self[name] = self._column(name)
+        return column
+
+    def where(self, wanted: Any) -> "Table":
+        """Return the columns of those events that are wanted."""
+        return Table(self._kind, self.texts, lambda name: self[name][wanted])
+
+    def unless(self, name: str, *undone: "Table") -> "Table":
+        """Return the columns of those events that no other, with the same `name`, undid since."""
+        undone_at = np.full(len(self.texts.all), -1)  # the `seq`, by the number of a text
+        for each in undone:
+            undone_at[each[name]] = np.maximum(undone_at[each[name]], each["seq"])
+        return self.where(self["seq"] > undone_at[self[name]])
+
+    def all_of(self, *names: str) -> list[Any]:
+        """Return several columns."""
+        return [self[name] for name in names]
+
+    def rows(self, *names: str) -> Iterator[Any]:
+        """Yield several columns of each event."""
+        return zip(*(each.tolist() for each in self.all_of(*names)), strict=True)
+
+    def calls(self, do: Callable[..., object], *names: str) -> tuple[Any, ...]:
+        """Return a part of `in_turn`: the function is called with these columns, texts as such."""
+        text, columns = self.texts.all.__getitem__, [self[name].tolist() for name in names]
+        told = (
+            map(text, column) if self._has_texts(name) else column
+            for name, column in zip(names, columns, strict=True)
+        )
+        return do, self["seq"], zip(*told, strict=True)
+
+    def _has_texts(self, name: str) -> bool:
+        return name in texts_of(name_of(self._kind))
 
     def those(self, name: str, is_wanted: Callable[[Any], bool]) -> Any:
         """Return of each event whether a text of it is wanted; each text is judged once."""
@@ -56,32 +83,50 @@ class Table(dict[str, Any]):
         judged[numbers] = [is_wanted(texts[number]) for number in numbers.tolist()]
         return judged[self[name]]
 
-    def told(self, name: str, tell: Callable[[Any], Any]) -> list[Any]:
-        """Return what a function tells of a column's texts, each of which it is told once."""
-        numbers = self[name].tolist()
-        return list(map({each: tell(self.texts.all[each]) for each in set(numbers)}.get, numbers))
+    def told(self, name: str, tell: Callable[[Any], Any]) -> Any:
+        """Return what a function tells of a column's texts, each of which it is told once.
+
+        An array of objects.
+        """
+        texts, numbers = self.texts.all, pd.unique(self[name])
+        told = np.empty(len(texts), "object")
+        told[numbers] = objects([tell(texts[number]) for number in numbers.tolist()])
+        return told[self[name]]
 
     def arrow(self, name: str) -> pa.Array:
         """Return a column as an Arrow array."""
-        if name in self._of_text:
+        if self._has_texts(name):
             return words(self[name], self.texts)
         return pa.array(self[name])
 
 
-def tables(journal: Journal, *kinds: type[BaseEvent]) -> list[Table]:
-    """Return the columns of all events of each kind.
+@once
+def _tables(journal: Journal) -> dict[type[BaseEvent], Table]:
+    texts, parts = journal.columns(*KINDS)
+    return {
+        kind: Table(kind, texts, partial(_joined, each))
+        for kind, each in zip(KINDS, parts, strict=True)
+    }
 
-    Their texts have the same numbers; those of another call may have others.
-    """
-    texts, parts = journal.columns(*kinds)
-    return [Table(kind, texts, each) for kind, each in zip(kinds, parts, strict=True)]
+
+def tables(journal: Journal, *kinds: type[BaseEvent]) -> list[Table]:
+    """Return the columns of all events of each kind; their texts have the same numbers."""
+    every = _tables(journal)
+    return [every[kind] for kind in kinds]
+
+
+def standing(journal: Journal) -> Table:
+    """Return the columns of the transactions that stand in the chain at the end, as mined."""
+    mined, undone = tables(journal, TransactionMined, TransactionUndone)
+    return mined.unless("tx_hash", undone)
 
 
 def words(numbers: Any, texts: Texts) -> pa.Array:
     """Return the texts with these numbers as an Arrow array that has each text only once."""
     if texts.made is None or len(texts.made) < len(texts.all):
         texts.made = pa.array(texts.all, pa.string())
-    indices = pa.array(numbers, pa.int32(), mask=numbers == 0)
+    chosen = np.asarray(numbers, "int32")
+    indices = pa.array(chosen, mask=chosen == 0)
     return pa.DictionaryArray.from_arrays(indices, texts.made)
 
 
@@ -143,8 +188,12 @@ def amount(values: Any) -> Any:
     A token's amounts go up to 2^256. Where they do not fit, the column holds Python
     integers (dtype object), so that neither a value nor a sum is ever wrong.
     """
-    fits = sum(map(abs, filter(None, values))) <= MAX_STORED
-    return integer(values) if fits else _objects(values)
+    return integer(values) if _fits(values) else objects(values)
+
+
+def exact(values: Sequence[int]) -> Any:
+    """Return integers as an array with which no sum is wrong: of int64, or of Python's integers."""
+    return np.array(values, "int64") if _fits(values, MAX_STORED // 4) else objects(values)
 
 
 _DTYPES: dict[str, Kind] = {
@@ -195,46 +244,80 @@ def of_columns(
     return pd.DataFrame(made)
 
 
-def of_rows(
-    columns: Mapping[str, Kind], rows: Sequence[Sequence[Any]], reading: Reading
-) -> pd.DataFrame:
-    """Return the frame of rows, which have all columns but `t_s`."""
-    names = [name for name in columns if name != "t_s"]
-    values = zip(*rows, strict=True) if rows else [()] * len(names)
-    return of_columns(columns, dict(zip(names, values, strict=True)), reading)
-
-
 def of_objects(
-    columns: Mapping[str, Kind], found: Sequence[Any], reading: Reading, **own: Callable[[Any], Any]
+    columns: Mapping[str, Kind],
+    found: Sequence[Any],
+    reading: Reading,
+    given: Mapping[str, Any] | None = None,
+    **own: Callable[[Any], Any],
 ) -> pd.DataFrame:
-    """Return the frame of objects: a column is what `own` tells of each, or their attribute.
+    """Return the frame of objects: a column is `given`, what `own` tells of each, or an attribute.
 
     Moments are attributes in `_ms`, and columns in `_s`.
     """
 
     def values(name: str) -> Any:
         if name == "at" or (name.endswith("_s") and name not in own):
-            at_ms = map(attrgetter(f"{name.removesuffix('_s')}_ms"), found)
-            moments = pa.array(at_ms, pa.int64(), size=len(found))
+            at_ms = attributes(f"{name.removesuffix('_s')}_ms")(found)
+            moments = pa.array(at_ms, pa.int64())
             return moments if name == "at" else since(moments, reading.start_ms)
-        return list(map(own.get(name) or attrgetter(name), found))
+        return list(map(own[name], found)) if name in own else attributes(name)(found)
 
-    given = {name: values(name) for name in columns if name != "t_s"}
-    return of_columns(columns, given, reading)
+    known = dict(given or {})
+    known |= {name: values(name) for name in columns if name != "t_s" and name not in known}
+    return of_columns(columns, known, reading)
 
 
-def in_turn(*parts: tuple[Callable[..., object], Iterable[Any]]) -> None:
-    """Call each function with its rows, in the order of their first value, which it does not get.
+@cache
+def attributes(name: str) -> Callable[[Sequence[Any]], list[Any]]:
+    """Return a function that lists this attribute of objects, in half the time of `attrgetter`."""
+    code = f"lambda found: [each.{name} for each in found]"
+    listed: Callable[[Sequence[Any]], list[Any]] = eval(code)  # noqa: S307 - one of our names
+    return listed
 
-    That is `seq`.
-    """
+
+def in_turn(*parts: tuple[Callable[..., object], Any, Iterable[Any]]) -> None:
+    """Call each function with its rows, those of all parts in the order of their `seq`."""
     rows, called = list[Any](), list[Callable[..., object]]()
-    for do, given in parts:
+    for do, _, given in parts:
         rows += given
         called += repeat(do, len(rows) - len(called))
-    seqs = np.fromiter(map(itemgetter(0), rows), "int64", len(rows))
-    for place in seqs.argsort(kind="stable").tolist():
-        called[place](*rows[place][1:])
+    for place in np.concatenate([seqs for _, seqs, _ in parts]).argsort(kind="stable").tolist():
+        called[place](*rows[place])
+
+
+def in_rounds(*parts: tuple[Any, ...]) -> Any:
+    """Call functions with the rows of many things at once: with the first of each, and so on.
+
+    A part is a function, and arrays: the `seq` of each row, the number of the thing it is about,
+    and values. The function gets numbers of things, each once, and the values of their rows. Return
+    all things in the order of their first rows.
+    """
+    seqs, about = (np.concatenate([part[place] for part in parts]) for place in (1, 2))
+    sizes = [len(part[1]) for part in parts]
+    part_of, places = (
+        np.repeat(np.arange(len(parts)), sizes),
+        np.concatenate([*map(np.arange, sizes)]),
+    )
+    order, counts = np.lexsort((seqs, about)), np.bincount(about)
+    turns = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
+    rounds = np.split(order[turns.argsort(kind="stable")], np.bincount(turns).cumsum()[:-1])
+    for rows in rounds:
+        for number in np.unique(part_of[rows]).tolist():
+            mine = rows[part_of[rows] == number]
+            do, _, _, *values = parts[number]
+            do(about[mine], *(value[places[mine]] for value in values))
+    return about[rounds[0][seqs[rounds[0]].argsort()]]
+
+
+def _joined(parts: list[Columns], name: str) -> Any:
+    columns: list[Any] = [part[name] for part in parts]
+    if all(isinstance(column, array) for column in columns):
+        runs = groupby(columns, attrgetter("typecode"))
+        joined = [np.frombuffer(b"".join(run), typecode) for typecode, run in runs]
+        return np.concatenate([np.empty(0, "int64"), *joined])
+    # what is no number, or a number beyond 63 bits
+    return objects(list(chain.from_iterable(columns)))
 
 
 def _arrow(values: Any, kind: Any) -> Any:
@@ -246,15 +329,22 @@ def _categorical(codes: Any, names: Sequence[str]) -> Any:
     return pd.Categorical.from_codes(codes.fill_null(-1).to_numpy(), dtype=dtype)
 
 
-def _in_tokens(values: Sequence[int | None], decimals: int) -> Any:
+def _fits(values: Any, most: int = MAX_STORED) -> bool:
+    """Tell whether all of these integers together are at most so many."""
+    listed: Iterable[int | None] = values.tolist() if isinstance(values, np.ndarray) else values
+    return sum(map(abs, filter(None, listed))) <= most
+
+
+def _in_tokens(values: Any, decimals: int) -> Any:
     """Return whole tokens as float64: of each amount the nearest there is."""
     unit = 10**decimals
-    if unit <= _EXACT and max(map(abs, filter(None, values)), default=0) <= _EXACT:
+    if unit <= _EXACT and _fits(values, _EXACT):
         return seconds(values) / unit
     return seconds([None if value is None else value / unit for value in values])
 
 
-def _objects(values: Sequence[Any]) -> Any:
+def objects(values: Sequence[Any]) -> Any:
+    """Return an array of objects."""
     column = np.empty(len(values), dtype="object")
     column[:] = values
     return column

@@ -4,18 +4,17 @@ Each transaction that stands in the chain is counted once, so that the fees add 
 native balances have lost.
 """
 
-from collections.abc import Sequence
-from functools import cache
-from operator import itemgetter
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from x402sim.events import PayerJoined
 from x402sim.journal import Journal
-from x402sim.report.columns import kinds, of_rows
-from x402sim.report.orders import Order, orders_of
-from x402sim.report.reading import Reading
+from x402sim.report.columns import attributes, kinds, objects, of_columns, standing, words
+from x402sim.report.orders import orders_of
+from x402sim.report.reading import Reading, reading_of
 
 STEPS = ("payment", "deposit", "refund", "session", "failed", "other")
 PARTIES = ("payer", "facilitator", "service", "token owner", "other")
@@ -53,55 +52,72 @@ def costs(journal: Journal) -> pd.DataFrame:
         by_order = costs.groupby("order")[["gas", "fee", "waiting_s"]].sum()
         by_party = costs.groupby("party", observed=True)["fee_coins"].sum()
     """  # noqa: E501 - a table
-    reading = Reading(journal)
+    reading = reading_of(journal)
     columns = kinds(costs, step=STEPS, party=PARTIES)
     del columns["fee"]
-    found = of_rows(columns, _rows(reading), reading)
+    given = _values(reading)
+    place = given["at"].argsort(kind="stable")
+    sorted_ = {
+        name: values.take(pa.array(place)) if isinstance(values, pa.Array) else values[place]
+        for name, values in given.items()
+    }
+    found = of_columns(columns, sorted_, reading)
     price = float((reading.begin and reading.begin.options.get("coin_price")) or 0)
     if price:
         found.insert(len(found.columns) - 1, "fee", found["fee_coins"] * price)
     return found
 
 
-def _rows(reading: Reading) -> list[Sequence[Any]]:
-    """Return all columns but the moments in seconds and the fee, in order."""
-    orders = orders_of(reading.journal)
-    owners = {tx: (order, order.way) for order in orders for tx in order.txs}
-    owners |= {order.refund_tx: (order, "refund") for order in orders if order.refund_tx}
-    waited = {order.number: order.waiting_s for order in orders}
+def _values(reading: Reading) -> dict[str, Any]:
+    """Return the columns but those that follow: of transactions, then of orders without one."""
+    orders, mined = orders_of(reading.journal), standing(reading.journal)
+    owner, is_refund = np.full(len(mined.texts.all), -1), np.zeros(len(mined.texts.all), "bool")
+    refunds = [order for order in orders if order.refund_tx]
+    refunding = attributes("refund_tx")(refunds)
+    owner[[tx for order in orders for tx in order.txs]] = [
+        order.number - 1 for order in orders for _ in order.txs
+    ]
+    owner[refunding] = [order.number - 1 for order in refunds]
+    is_refund[refunding] = True
+    bare = [order.number - 1 for order in orders if not order.txs]
+    of = np.append(owner[mined["tx_hash"]], bare).astype("int64")
+
+    def told(name: str) -> Any:
+        return objects([*attributes(name)(orders), None])[of]
+
+    def named(name: str) -> Any:
+        return words(np.array([*attributes(name)(orders), 0])[of], mined.texts)
+
+    def padded(values: Any, missing: Any = None) -> Any:
+        return np.append(values, np.full(len(bare), missing, "object"))
+
     payers = {payer.address for payer in reading.journal.events(PayerJoined)}
 
-    @cache
-    def who_paid(sender: str, call: str | None) -> tuple[str, str]:
-        name = reading.name(sender)
-        if sender in payers:
-            return "payer", name
-        if name in reading.merchants:
-            return "service", name
-        if name == "token owner":
-            return name, name
-        return "facilitator" if call == SETTLEMENT else "other", name
+    def party(address: str) -> str | None:
+        name = reading.name(address)
+        if address in payers:
+            return "payer"
+        return "service" if name in reading.merchants else name if name == "token owner" else None
 
-    rows: list[Sequence[Any]] = []
-    for tx, at_ms, sender, call, gas, gas_price, reverted in reading.standing(
-        "tx_hash", "at_ms", "sender", "call", "gas", "gas_price_wei", "revert_reason"
-    ):
-        step = "failed" if reverted is not None and call == SETTLEMENT else "other"
-        order, step = owners.get(tx, (None, step))
-        price_wei = int(gas_price)
-        paid = tx, *who_paid(sender, call), gas, price_wei, gas * price_wei / COIN_WEI
-        waiting_s = waited.pop(order.number, None) if order else None
-        rows.append((at_ms, *_of(order, step), *paid, waiting_s))
-    for order in orders:
-        if not order.txs:
-            nothing = None, None, None, 0, None, 0.0
-            waiting_s = waited.pop(order.number, None)
-            rows.append((order.at_ms, *_of(order, order.way), *nothing, waiting_s))
-    return sorted(rows, key=itemgetter(0))
-
-
-def _of(order: Order | None, step: str) -> Sequence[Any]:
-    """Return the columns of an order, or of no order."""
-    if order is None:
-        return None, step, None, None, None
-    return order.number, step, order.payer, order.service, order.session_id
+    settles = mined.those("call", SETTLEMENT.__eq__)
+    unowned = np.where((mined["revert_reason"] != 0) & settles, "failed", "other")
+    step = np.where(padded(is_refund[mined["tx_hash"]], False), "refund", told("way"))
+    parties, prices_wei = mined.told("sender", party), mined.told("gas_price_wei", int)
+    others = np.where(settles, "facilitator", "other")
+    is_first = np.zeros(len(of), "bool")
+    is_first[np.unique(of, return_index=True)[1]] = True
+    return {
+        "at": np.append(mined["at_ms"], [orders[place].at_ms for place in bare]).astype("int64"),
+        "order": told("number"),
+        "step": np.where(of < 0, padded(unowned), step),
+        "payer": named("payer"),
+        "service": named("service"),
+        "session_id": named("session_id"),
+        "tx": words(np.append(mined["tx_hash"], np.zeros(len(bare))), mined.texts),
+        "party": padded(np.where(parties == None, others, parties)),  # noqa: E711 - an array
+        "sender": padded(mined.told("sender", reading.name)),
+        "gas": padded(mined["gas"], 0),
+        "gas_price_wei": padded(prices_wei),
+        "fee_coins": padded(mined["gas"] * prices_wei / COIN_WEI, 0.0),
+        "waiting_s": np.where(is_first, told("waiting_s"), None),
+    }

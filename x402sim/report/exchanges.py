@@ -3,9 +3,7 @@
 They are read all at once, as a journal has many.
 """
 
-from collections.abc import Iterator
 from functools import cached_property
-from itertools import compress
 from typing import Any
 
 import msgspec
@@ -14,8 +12,8 @@ import pyarrow as pa
 
 from x402sim.events import AnswerReceived, NoAnswer, RequestSent
 from x402sim.journal import Journal
-from x402sim.report.columns import since, tables, words
-from x402sim.report.reading import PAY, Reading, once
+from x402sim.report.columns import Table, since, tables, words
+from x402sim.report.reading import PAY, Reading, once, reading_of
 
 OUTCOMES = ("served", "paid", "payment required", "refused", "error", "lost", "open")
 """What an exchange came to, as its caller saw it:
@@ -27,32 +25,37 @@ OUTCOMES = ("served", "paid", "payment required", "refused", "error", "lost", "o
 - lost: the connection broke, or the caller's timeout passed
 - open: neither answered nor lost when the journal ended
 """
+CREATE_SESSION = "/api/sessions/create"
 _NEVER = 1 << 62
 _MISSING = {"at_ms": 0, "seq": _NEVER, "status": 0, "final": None, "ok": None}
 """What an exchange has that was not answered; of a text, None."""
 
 
 class Asked(msgspec.Struct, frozen=True, gc=False):
-    """A request with what ended it; `end_seq` and `ended_ms` are later than all others without."""
+    """A request to a service with what ended it, if anything did; a text is its number, or 0.
+
+    `end_seq` is later than all others without an end.
+    """
 
     at_ms: int
-    payer: str
-    service: str
-    method: str
-    path: str
-    payment_id: str | None
-    session_id: str | None
-    authorization: str | None
+    payer: int
+    service: int
+    path: int
+    payment_id: int
+    session_id: int
+    authorization: int
     end_seq: int
     ended_ms: int
     status: int
-    error: str | None
-    final: bool | None
-    named: str | None
+    named: int
     """The payment id in the answer."""
-    tx: str | None
+    tx: int
     pays: bool
     """Whether it is one to pay."""
+    opens: bool
+    """Whether it is one to open a session."""
+    may_be_free: bool
+    """Whether it may be no order: a GET without a proof."""
 
 
 class Exchanges:
@@ -70,12 +73,19 @@ class Exchanges:
         found = np.append(numbers, -1)[ends] == self.sent["exchange"]
         self._ends = np.where(found, ends, -1)
 
+        self.ended = Table(AnswerReceived, self.sent.texts, self._ended)
+        """The fields of an answer, of what ended each request; of a loss, `seq` and `at_ms`."""
+
     @property
     def is_ended(self) -> Any:
         """Whether each request was answered or lost."""
         return self._ends >= 0
 
-    def ended(self, name: str, of_loss: str | None = None) -> Any:
+    def _ended(self, name: str) -> Any:
+        is_of_loss = name in ("seq", "at_ms")
+        return self._end(name, name if is_of_loss else None)
+
+    def _end(self, name: str, of_loss: str | None) -> Any:
         """Return a field of what ended each request, by its name in an answer and in a loss."""
         answers, missing = self._answers[name], _MISSING.get(name, 0)
         losses = (
@@ -87,9 +97,9 @@ class Exchanges:
     def columns(self) -> dict[str, Any]:
         """The columns of frames as Arrow arrays: of requests, and what came of them."""
         sent, start_ms = self.sent, self._reading.start_ms
-        sent_ms, status = pa.array(sent["at_ms"]), self.ended("status")
-        ended_ms = pa.array(self.ended("at_ms", "at_ms"), mask=~self.is_ended)
-        took_s = pa.array(self.ended("at_ms") - sent["at_ms"], mask=status == 0)
+        sent_ms, status = pa.array(sent["at_ms"]), self.ended["status"]
+        ended_ms = pa.array(self.ended["at_ms"], mask=~self.is_ended)
+        took_s = pa.array(self.ended["at_ms"] - sent["at_ms"], mask=status == 0)
         names = ("exchange", "to", "method", "path")
         return {name: sent.arrow(name) for name in names} | {
             "payer": sent.arrow("actor"),
@@ -99,7 +109,7 @@ class Exchanges:
             "ended_s": since(ended_ms, start_ms),
             "latency_s": since(took_s, 0),
             "status": pa.array(status, mask=status == 0),
-            "error": words(self.ended("error", "reason"), sent.texts),
+            "error": words(self._end("error", "reason"), sent.texts),
             "outcome": self._outcome(),
             "payment_id": self._either("payment_id"),
             "session_id": self._either("session_id"),
@@ -114,7 +124,7 @@ class Exchanges:
     def _either(self, name: str) -> pa.Array:
         """Return the id that was sent, or else the one answered."""
         ids, empty = self.sent[name], self.sent.texts.get("", 0)
-        return words(np.where((ids == 0) | (ids == empty), self.ended(name), ids), self.sent.texts)
+        return words(np.where((ids == 0) | (ids == empty), self.ended[name], ids), self.sent.texts)
 
     @cached_property
     def pays(self) -> Any:
@@ -129,12 +139,12 @@ class Exchanges:
     @property
     def asks(self) -> Any:
         """Whether the answer to each request is the 402 of section 2.2, which names a payment."""
-        return (self.ended("status") == 402) & (self.ended("payment_id") != 0) & ~self.pays
+        return (self.ended["status"] == 402) & (self.ended["payment_id"] != 0) & ~self.pays
 
     def _outcome(self) -> pa.Array:
         """Return which of `OUTCOMES` each exchange came to."""
-        status = self.ended("status")
-        says_no = (self.ended("error") != 0) | (self.ended("ok") == False)  # noqa: E712 - an array
+        status = self.ended["status"]
+        says_no = (self.ended["error"] != 0) | (self.ended["ok"] == False)  # noqa: E712 - an array
         cases = {
             "open": ~self.is_ended,
             "lost": status == 0,
@@ -147,43 +157,23 @@ class Exchanges:
         found = np.select(list(cases.values()), places, OUTCOMES.index("served"))
         return pa.DictionaryArray.from_arrays(found, pa.array(OUTCOMES))
 
-    def asked(self, wanted: Any) -> Iterator[tuple[int, Asked]]:
-        """Yield those requests to services that are wanted, in order, each with its `seq`."""
-        return zip(self.sent["seq"][wanted].tolist(), self._chosen(wanted), strict=True)
-
-    def answered(self, wanted: Any) -> Iterator[tuple[int, Asked]]:
-        """Yield the same requests, each with the number of its end."""
-        return ((each.end_seq, each) for each in self._chosen(wanted))
-
-    def _chosen(self, wanted: Any) -> Iterator[Asked]:
-        return compress(self._asked, wanted[self.to_service].tolist())
-
-    @cached_property
-    def _asked(self) -> list[Asked]:
-        """All requests to services."""
-        sent, texts = self.sent, self.sent.texts.all.__getitem__
-
-        def numbers(column: Any) -> list[Any]:
-            found: list[Any] = column[self.to_service].tolist()
-            return found
-
-        names = ("actor", "to", "method", "path", "payment_id", "session_id", "authorization")
+    def asked(self, wanted: Any) -> list[Asked]:
+        """Return those requests that are wanted, in order."""
+        sent, ended = self.sent.where(wanted), self.ended.where(wanted)
+        empty = sent.texts.get("", 0)
+        shows = [~np.isin(sent[name], (0, empty)) for name in ("session_id", "authorization")]
         columns = (
-            numbers(sent["at_ms"]),
-            *(map(texts, numbers(sent[name])) for name in names),
-            numbers(self.ended("seq", "seq")),
-            numbers(self.ended("at_ms", "at_ms")),
-            numbers(self.ended("status")),
-            map(texts, numbers(self.ended("error"))),
-            numbers(self.ended("final")),
-            map(texts, numbers(self.ended("payment_id"))),
-            map(texts, numbers(self.ended("tx_hash"))),
-            numbers(self.pays),
-        )
-        return list(map(Asked, *columns))
+            *sent.all_of("at_ms", "actor", "to", "path", "payment_id", "session_id",
+                         "authorization"),
+            *ended.all_of("seq", "at_ms", "status", "payment_id", "tx_hash"),
+            self.pays[wanted],
+            sent.those("path", lambda path: path.endswith(CREATE_SESSION)),
+            sent.those("method", "GET".__eq__) & ~np.logical_or(*shows),
+        )  # fmt: skip
+        return list(map(Asked, *(column.tolist() for column in columns)))
 
 
 @once
 def exchanges_of(journal: Journal) -> Exchanges:
     """Return the exchanges of a journal."""
-    return Exchanges(Reading(journal))
+    return Exchanges(reading_of(journal))

@@ -22,12 +22,12 @@ import pyarrow as pa
 from x402sim.events import Check, IndexerRan
 from x402sim.journal import Journal
 from x402sim.report.blocks import blocks, forks
-from x402sim.report.columns import kinds, of_columns, of_objects, tables
+from x402sim.report.columns import attributes, kinds, of_columns, of_objects, tables, words
 from x402sim.report.costs import costs
 from x402sim.report.exchanges import OUTCOMES, exchanges_of
 from x402sim.report.money import TRANSFERS, balances, payments, sessions, transactions, transfers
 from x402sim.report.orders import WAYS, orders_of
-from x402sim.report.reading import Reading
+from x402sim.report.reading import reading_of
 
 __all__ = [
     "OUTCOMES",
@@ -67,7 +67,7 @@ def steps(journal: Journal) -> pd.DataFrame:
     | ended_s | float64 | when the answer came, or the payer knew that none would |
     | latency_s | float64 | from request to answer; NaN if there was no answer |
     """
-    reading, exchanges = Reading(journal), exchanges_of(journal)
+    reading, exchanges = reading_of(journal), exchanges_of(journal)
     is_payers = pa.array(~exchanges.sent.those("actor", reading.services.__contains__))
     columns = kinds(steps, outcome=OUTCOMES)
     every = {name: exchanges.columns[name].filter(is_payers) for name in columns if name != "t_s"}
@@ -90,7 +90,7 @@ def checks(journal: Journal) -> pd.DataFrame:
         name: [json.dumps(value, ensure_ascii=False) for value in events[name].tolist()]
         for name in ("expected", "actual")
     }
-    return of_columns(kinds(checks), as_json, Reading(journal), events)
+    return of_columns(kinds(checks), as_json, reading_of(journal), events)
 
 
 def latency(journal: Journal) -> pd.DataFrame:
@@ -108,7 +108,7 @@ def latency(journal: Journal) -> pd.DataFrame:
     | outcome | category | one of `OUTCOMES` |
     """  # noqa: E501 - a table
     return of_columns(
-        kinds(latency, outcome=OUTCOMES), exchanges_of(journal).columns, Reading(journal)
+        kinds(latency, outcome=OUTCOMES), exchanges_of(journal).columns, reading_of(journal)
     )
 
 
@@ -155,12 +155,15 @@ def orders(journal: Journal) -> pd.DataFrame:
     Give both ways the same arrivals and seeds, and compare `waiting_s` of quotes only; what opening
     a session took is in the rows of deposits.
     """  # noqa: E501 - a table
+    found, texts = orders_of(journal), exchanges_of(journal).sent.texts
+    names = "payer", "service", "payment_id", "session_id", "tx", "refund_tx"
+    named = {name: name for name in names} | {"resource": "path"}
     return of_objects(
         kinds(orders, way=WAYS),
-        orders_of(journal),
-        Reading(journal),
+        found,
+        reading_of(journal),
+        {name: words(attributes(each)(found), texts) for name, each in named.items()},
         order=attrgetter("number"),
-        resource=attrgetter("path"),
         asked=lambda _: True,
         charged=attrgetter("is_charged"),
         granted=attrgetter("is_granted"),
@@ -183,7 +186,7 @@ def backlog(journal: Journal) -> pd.DataFrame:
     | backlog | settled records still without a block after it |
     """
     (runs,) = tables(journal, IndexerRan)
-    return of_columns(kinds(backlog), {}, Reading(journal), runs)
+    return of_columns(kinds(backlog), {}, reading_of(journal), runs)
 
 
 TABLES: dict[str, Callable[[Journal], pd.DataFrame]] = {

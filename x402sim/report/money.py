@@ -1,6 +1,8 @@
 """What happened to the money, as tidy tables: see `frames` for their conventions."""
 
+from collections import defaultdict
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -8,10 +10,10 @@ import pyarrow as pa
 
 from x402sim.events import TransactionMined
 from x402sim.journal import Journal
-from x402sim.report.columns import kinds, of_columns, of_objects, of_rows, tables
+from x402sim.report.columns import kinds, of_columns, of_objects, since, standing, tables, words
 from x402sim.report.movements import Movements
 from x402sim.report.payment_states import CHANGES, STATUSES, Payments, Sessions
-from x402sim.report.reading import MINT, Reading
+from x402sim.report.reading import MINT, reading_of
 
 TRANSFERS = ("payment", "refund", "mint", "other")
 """What a transfer can be."""
@@ -34,7 +36,7 @@ def transfers(journal: Journal) -> pd.DataFrame:
     | kind | category | payment: to a merchant by a signed authorization; refund: from a merchant by one; mint; other |
     | undone | bool | whether a reorganisation took it back |
     """  # noqa: E501 - a table
-    reading = Reading(journal)
+    reading = reading_of(journal)
     moves = Movements(reading)
     moved, uses, name = moves.transfers, moves.uses, reading.name
     is_use = uses.those("use", lambda use: use == "used")
@@ -80,10 +82,35 @@ def payments(journal: Journal) -> pd.DataFrame:
     | tx | string | the transaction that paid for it |
     | block, gas | Int64 | where that transaction stands in the chain, and the gas it used; NA if it does not stand, or the chain cannot be seen |
     """  # noqa: E501 - a table
-    reading = Reading(journal)
-    return of_objects(
-        kinds(payments, status=STATUSES), list(Payments(reading).found.values()), reading
+    reading, mined = reading_of(journal), standing(journal)
+    found, texts = Payments(reading), mined.texts
+    ids = found.ids
+    place = np.full(len(texts.all), -1)  # of each transaction, by the number of its hash
+    place[mined["tx_hash"]] = np.arange(len(mined["tx_hash"]))
+    stands = place[found.tx[ids]]
+    of_tx = {
+        name: pa.array(np.append(mined[name], 0)[stands], mask=stands < 0)
+        for name in ("block", "gas")
+    }
+    moments = {name: getattr(found, f"{name}_ms")[ids] for name in ("asked", "settled", "indexed")}
+    in_s = {
+        f"{name}_s": since(pa.array(at_ms, mask=at_ms < 0), reading.start_ms)
+        for name, at_ms in moments.items()
+    }
+    status = pa.DictionaryArray.from_arrays(found.status[ids], pa.array(STATUSES))
+    given = (
+        of_tx
+        | in_s
+        | {
+            "payment_id": words(ids, texts),
+            "payer": found.payer[ids],
+            "resource": words(found.resource[ids], texts),
+            "status": status,
+            "amount_base": found.amount_base[ids],
+            "tx": words(found.tx[ids], texts),
+        }
     )
+    return of_columns(kinds(payments, status=STATUSES), given, reading)
 
 
 def sessions(journal: Journal) -> pd.DataFrame:
@@ -102,7 +129,7 @@ def sessions(journal: Journal) -> pd.DataFrame:
     | refunded_base, refunded | Int64, float64 | paid back, after the event |
     | remaining_base, remaining | Int64, float64 | deposited - released - refunded; 0 if failed |
     """  # noqa: E501 - a table
-    reading = Reading(journal)
+    reading = reading_of(journal)
     columns, changes = kinds(sessions, event=CHANGES), Sessions(reading).changes
     return of_objects(columns, changes, reading, event=attrgetter("last"))
 
@@ -121,26 +148,35 @@ def balances(journal: Journal) -> pd.DataFrame:
     | change_base, change | Int64, float64 | by how much, negative if it fell |
     | balance_base, balance | Int64, float64 | the balance after it |
     """  # noqa: E501 - a table
-    reading = Reading(journal)
+    reading = reading_of(journal)
     moves = Movements(reading)
-    rows = zip(
-        moves.at_ms.tolist(),
-        moves.told("actor", reading.network),
-        moves.told("tx_hash", str),
-        moves.told("sender", reading.name),
-        moves.told("to", reading.name),
-        moves.amounts_base,
-        strict=True,
-    )
-    held: dict[tuple[str | None, str], int] = {}
-    found = []
-    for at_ms, network, tx, sender, to, amount_base in rows:
-        for party, change in (sender, -amount_base), (to, amount_base):
-            if party != MINT:
-                account = network, party
-                balance = held[account] = held.get(account, 0) + change
-                found.append((at_ms, network, party, tx, change, balance))
-    return of_rows(kinds(balances), found, reading)
+    known: dict[str | None, int] = defaultdict(lambda: len(known))
+    sides = [moves.told(side, lambda each: known[reading.name(each)]) for side in ("sender", "to")]
+    party = np.stack(sides, axis=1).ravel().astype("int64")
+    places = np.flatnonzero(party != known[MINT])
+    of, party = places // 2, party[places]
+    network = moves.told("actor", lambda chain: known[reading.network(chain)])[of].astype("int64")
+    amounts_base = moves.amounts_base
+    change = np.stack([-amounts_base, amounts_base], axis=1).ravel()[places]
+    given = {
+        "at": moves.at_ms[of],
+        "network": moves.told("actor", reading.network)[of],
+        "party": pa.DictionaryArray.from_arrays(party, pa.array(list(known), pa.string())),
+        "tx": moves.transfers.arrow("tx_hash").take(pa.array(moves.rows[of])),
+        "change_base": change,
+        "balance_base": _running(change, party * len(known) + network),
+    }
+    return of_columns(kinds(balances), given, reading)
+
+
+def _running(values: Any, account: Any) -> Any:
+    """Return the sum of each account up to and with each value."""
+    order = np.argsort(account, kind="stable")
+    sums, starts = values[order].cumsum(), np.flatnonzero(np.diff(account[order], prepend=-1))
+    before = np.repeat(sums[starts] - values[order][starts], np.diff(starts, append=len(order)))
+    found = np.empty_like(values)
+    found[order] = sums - before
+    return found
 
 
 def transactions(journal: Journal) -> pd.DataFrame:
@@ -157,7 +193,7 @@ def transactions(journal: Journal) -> pd.DataFrame:
     | gas_price_wei | Int64 | price of a unit, in wei |
     | revert_reason | string | why it reverted; NA if it did not |
     """
-    reading = Reading(journal)
+    reading = reading_of(journal)
     (mined,) = tables(journal, TransactionMined)
     given = {
         "network": mined.told("actor", reading.network),

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from itertools import repeat
-from operator import itemgetter, mul
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from x402sim.events import AuthorizationConsumed, TransactionUndone, Transfer
-from x402sim.report.columns import Table, tables
+from x402sim.report.columns import Table, exact, tables
 from x402sim.report.reading import Reading
 
 
@@ -45,13 +45,11 @@ class Movements:
                 found += [(each, at_ms, True) for each in standing.pop(tx, ())]
         self.rows, self.at_ms, self.is_undone = map(np.array, zip(*found, strict=True))
 
-    def told(self, name: str, tell: Callable[[str], Any]) -> list[Any]:
-        """Return what a function tells of a text of each movement."""
-        told = self.transfers.told(name, tell)
-        return list(map(told.__getitem__, self.rows.tolist()))
+    def told(self, name: str, tell: Callable[[str], Any]) -> Any:
+        """Return what a function tells of a text of each movement, as an array of objects."""
+        return self.transfers.told(name, tell)[self.rows]
 
     @property
-    def amounts_base(self) -> list[int]:
-        """How much the recipient has more by each movement; negative if it was undone."""
-        signs = (1 - 2 * self.is_undone).tolist()
-        return list(map(mul, signs, self.told("amount_base", int)))
+    def amounts_base(self) -> Any:
+        """How much the recipient has more by each movement, negative if it was undone: an array."""
+        return exact((self.told("amount_base", int) * (1 - 2 * self.is_undone)).tolist())

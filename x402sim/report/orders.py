@@ -7,38 +7,47 @@ its payer has not paid. Money is counted on the chain: by the authorizations tha
 an order, in one step or in two, whatever the service says of them.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from operator import itemgetter
+from itertools import chain
 from typing import Any, get_args
 
 import msgspec
+import numpy as np
 
 from x402sim import events
 from x402sim.journal import Journal
-from x402sim.report.columns import in_turn
+from x402sim.report.columns import in_turn, standing, tables
 from x402sim.report.exchanges import Asked, exchanges_of
 from x402sim.report.movements import Movements
-from x402sim.report.reading import PAY, Reading, once
+from x402sim.report.reading import Reading, once, reading_of
 
-CREATE_SESSION = "/api/sessions/create"
 WAYS = ("payment", "deposit", "session")
 """How an order is paid: by a payment of its own, as a deposit, or from a session's budget."""
-OfSender = tuple[str, str]
-"""A transaction, and a sender of what it moved."""
+
+
+class Use(msgspec.Struct, frozen=True, gc=False):
+    """The transaction that used an authorization, and what that moved from its signer."""
+
+    tx: int
+    paid_base: int
+    undone_ms: int
+    """When the chain first undid it; -1 if it did not."""
+    undone_base: int
 
 
 class Order(msgspec.Struct, eq=False, gc=False):
-    """One order so far; times are Unix milliseconds, `nonces` the authorizations presented."""
+    """One order so far; times are Unix milliseconds, `nonces` the authorizations presented.
 
-    payer: str
-    service: str
-    path: str
+    A text is its number in the columns of the journal; 0 is none.
+    """
+
+    payer: int
+    service: int
+    path: int
     at_ms: int
     """When the payer asked first."""
     way: str
-    payment_id: str | None = None
-    session_id: str | None = None
+    payment_id: int = 0
+    session_id: int = 0
     served_ms: int | None = None
     served_times: int = 0
     requests: int = 0
@@ -48,12 +57,12 @@ class Order(msgspec.Struct, eq=False, gc=False):
     may_be_free: bool = False
     is_granted: bool = False
     has_receipt: bool = False
-    nonces: tuple[str, ...] = ()
+    nonces: tuple[int, ...] = ()
     debited_base: int = 0
-    tx: str | None = None
-    txs: tuple[str, ...] = ()
+    tx: int = 0
+    txs: tuple[int, ...] = ()
     """Every transaction that moved money to pay for it; `tx` is the last."""
-    refund_tx: str | None = None
+    refund_tx: int = 0
     payments: int | None = None
     lost_base: int | None = None
     paid_base: int | None = None
@@ -80,28 +89,24 @@ class Orders:
 
     def __init__(self, reading: Reading) -> None:
         self.found: list[Order] = []
-        self._by_payment: dict[str, dict[str, Order]] = {}
+        self._of_request: list[Order] = []
+        self._by_payment: dict[int, Order] = {}
+        """By payment id: the order of the first payer who had to do with it."""
+        self._of_others: dict[tuple[int, int], Order] = {}
         """By payment id and payer: who shows a stranger's payment has an order of its own."""
-        self._by_nonce: dict[tuple[str, str, str], Order] = {}
+        self._by_nonce: dict[tuple[int, int, int], Order] = {}
         """By payer, service and authorization: what was paid in one step, without a payment id."""
-        self._asked: dict[tuple[str, str, str], list[Order]] = {}
+        self._asked: dict[tuple[int, int, int], list[Order]] = {}
         """By payer, service and path: what there was a 402 for."""
-        self._sent: dict[int, Order] = {}
-        """By the number of its end: what a request was for whose answer names a payment."""
-        self._undebited: dict[str, list[Order]] = {}
-        self._presented: dict[str, list[Order]] = {}
-        """By authorization: what it was sent for."""
+        self._undebited: dict[int, list[Order]] = {}
+        self._presented: dict[int, Order] = {}
+        """By authorization: the first order that it was sent for."""
+        self._presented_too: dict[int, list[Order]] = {}
+        """The others that it was sent for."""
         self._follow(reading)
         self._drop_free()
         self._settled = _first_settled(reading)
-        self._used = {
-            nonce: (tx, authorizer)
-            for nonce, use, tx, authorizer in reading.journal.rows(
-                events.AuthorizationConsumed, "authorization", "use", "tx_hash", "authorizer"
-            )
-            if use == "used"
-        }
-        """The transaction that used a nonce, and whose authorization it was."""
+        self._used, self._moved = _used(reading)
         self._read_service(reading)
         if next(reading.journal.of(*get_args(events.ChainEvent)), None):
             self._count_money(reading)
@@ -110,16 +115,26 @@ class Orders:
 
     def _follow(self, reading: Reading) -> None:
         every = exchanges_of(reading.journal)
-        is_order = every.to_service & ~every.sent.those("actor", reading.services.__contains__)
-        is_order &= every.sent.those("method", lambda method: method not in ("HEAD", "OPTIONS"))
-        asked = every.asked(is_order)
-        named = every.answered(is_order & (every.ended("payment_id") != 0))
-        fields = "seq", "seq", "session_id", "amount_base"
-        debited = reading.journal.rows(events.SessionDebited, *fields)
-        in_turn((self._request, asked), (self._name, named), (self._debit, debited))
+        sent, ended = every.sent, every.ended
+        (debited,) = tables(reading.journal, events.SessionDebited)
+        is_order = every.to_service & ~sent.those("actor", reading.services.__contains__)
+        is_order &= sent.those("method", lambda method: method not in ("HEAD", "OPTIONS"))
+        self._pays = set(sent["path"][every.pays].tolist())
+        shows = sent["authorization"] != 0
+        names = np.where(shows, ended["status"] < 300, ended["status"] == 402)
+        names &= is_order & (ended["payment_id"] != 0)
+        asked, named = every.asked(is_order), np.flatnonzero(names[is_order]).tolist()
+        in_turn(
+            (self._request, sent["seq"][is_order], zip(asked, strict=True)),
+            (self._name, ended["seq"][names], ((place, asked[place]) for place in named)),
+            (self._debit, debited["seq"], debited.rows("seq", "session_id", "amount_base")),
+        )
 
     def _request(self, sent: Asked) -> None:
-        order = self._order_of(sent)
+        order = self._by_payment.get(sent.payment_id)
+        if order is None or order.payer != sent.payer:
+            order = self._order_of(sent)
+        self._of_request.append(order)
         order.requests += 1
         if sent.end_seq > order.open_until:
             order.open_until = sent.end_seq
@@ -127,39 +142,39 @@ class Orders:
             order.attempts += 1
             if sent.authorization and sent.authorization not in order.nonces:
                 order.nonces += (sent.authorization,)
-        if sent.named is not None:
-            self._sent[sent.end_seq] = order
         if 0 < sent.status < 300:
-            order.has_receipt |= (sent.tx or sent.authorization) is not None
-            if sent.tx is None:
+            order.has_receipt |= bool(sent.tx or sent.authorization)
+            if not sent.tx:
                 order.served_ms = min(order.served_ms or sent.ended_ms, sent.ended_ms)
                 order.served_times += 1
 
     def _order_of(self, sent: Asked) -> Order:
         """Return the order that a request belongs to; a new one unless it is known."""
-        known = self._by_payment.get(sent.payment_id or "", {}).get(sent.payer)
-        if known is None and sent.payment_id is None and sent.authorization:
+        known = None
+        if sent.payment_id:
+            known = self._named(sent.payment_id, sent.payer)
+        elif sent.authorization:
             known = self._paid_in_one_step(sent)
         if known is not None:
             return known
-        way = "deposit" if sent.path.endswith(CREATE_SESSION) else "payment"
-        if sent.payment_id is None and sent.session_id is not None:
+        way = "deposit" if sent.opens else "payment"
+        if sent.session_id and not sent.payment_id:
             way = "session"
         order = Order(sent.payer, sent.service, sent.path, sent.at_ms, way, sent.payment_id)
-        order.may_be_free = sent.method == "GET" and not (sent.session_id or sent.authorization)
+        order.may_be_free = sent.may_be_free
         self.found.append(order)
-        if sent.payment_id is not None:
-            self._by_payment.setdefault(sent.payment_id, {})[sent.payer] = order
+        if sent.payment_id:
+            self._keep(sent.payment_id, order)
         elif sent.authorization:
             self._by_nonce[sent.payer, sent.service, sent.authorization] = order
-        elif sent.session_id is not None:
+        elif sent.session_id:
             order.session_id = sent.session_id
             self._undebited.setdefault(sent.session_id, []).append(order)
         return order
 
     def _paid_in_one_step(self, sent: Asked) -> Order | None:
         """Return what a request pays that shows an authorization and no payment id."""
-        key = sent.payer, sent.service, str(sent.authorization)
+        key = sent.payer, sent.service, sent.authorization
         asked = self._asked.get((sent.payer, sent.service, sent.path), [])
         while asked and key not in self._by_nonce:
             order = asked.pop()
@@ -167,27 +182,39 @@ class Orders:
                 self._by_nonce[key] = order
         return self._by_nonce.get(key)
 
-    def _name(self, sent: Asked) -> None:
+    def _named(self, payment_id: int, payer: int) -> Order | None:
+        first = self._by_payment.get(payment_id)
+        if first is None or first.payer == payer:
+            return first
+        return self._of_others.get((payment_id, payer))
+
+    def _keep(self, payment_id: int, order: Order) -> None:
+        first = self._by_payment.setdefault(payment_id, order)
+        if first.payer == order.payer:
+            self._by_payment[payment_id] = order
+        else:
+            self._of_others[payment_id, order.payer] = order
+
+    def _name(self, place: int, sent: Asked) -> None:
         """Note the payment that an answer names: one to make, or one made in one step."""
-        order = self._sent.pop(sent.end_seq)
-        is_asked = sent.status == 402 and not order.path.endswith(PAY)
-        if order.payment_id is None and is_asked and sent.authorization is None:
-            order.payment_id = str(sent.named)
-            self._by_payment.setdefault(order.payment_id, {})[order.payer] = order
+        order = self._of_request[place]
+        if sent.authorization:
+            self._keep(sent.named, order)
+        elif not order.payment_id and order.path not in self._pays:
+            order.payment_id = sent.named
+            self._keep(sent.named, order)
             self._asked.setdefault((order.payer, order.service, order.path), []).append(order)
-        elif sent.status < 300 and sent.authorization and sent.named:
-            self._by_payment.setdefault(str(sent.named), {})[order.payer] = order
 
     def _drop_free(self) -> None:
         """Drop what is no order: GETs of paths that were never asked to be paid, nor were paid."""
-        sold = {order.path for order in self.found if order.payment_id is not None}
+        sold = {order.path for order in self.found if order.payment_id}
         self.found = [each for each in self.found if not each.may_be_free or each.path in sold]
         for number, order in enumerate(self.found, 1):
             order.number = number
 
     # --- what the service and the chain say ------------------------------------------
 
-    def _debit(self, seq: int, session_id: str, amount_base: int) -> None:
+    def _debit(self, seq: int, session_id: int, amount_base: int) -> None:
         """Book a debit on the oldest request of the session that has none and is still open."""
         waiting = self._undebited.get(session_id, [])
         still_open = [order for order in waiting if order.open_until > seq]
@@ -198,113 +225,112 @@ class Orders:
 
     def _read_service(self, reading: Reading) -> None:
         """Tell the orders what the service said of their payments, under whatever id."""
-        nonces = {tx: nonce for nonce, (tx, _) in self._used.items()}
         for order in self.found:
             for nonce in order.nonces:
-                self._presented.setdefault(nonce, []).append(order)
-        for tx, payment_id in self._settled.items():
-            for order in self._presented.get(nonces.get(tx, ""), [])[:1]:
-                self._by_payment.setdefault(payment_id, {order.payer: order})
-        granted = _newest(
-            reading.journal.rows(events.PaymentSettled, "seq", "payment_id", "tx_hash"),
-            reading.journal.rows(events.PaymentFailed, "seq", "payment_id"),
-            reading.journal.rows(events.PaymentUndone, "seq", "payment_id"),
-        )
-        for payment_id, orders in self._by_payment.items():
-            for order in orders.values():
-                order.payment_id = order.payment_id or payment_id
-                order.is_granted |= granted.get(payment_id) is not None
-        refunds = _newest(
-            reading.journal.rows(events.SessionRefunded, "seq", "session_id", "tx_hash"),
-            reading.journal.rows(events.RefundUndone, "seq", "session_id"),
-        )
-        opened = dict(reading.journal.rows(events.SessionOpened, "session_id", "payment_id"))
-        for session_id, payment_id in opened.items():
-            for deposit in list(self._by_payment.get(payment_id, {}).values())[:1]:
-                deposit.session_id, deposit.refund_tx = session_id, refunds.get(session_id)
+                if self._presented.setdefault(nonce, order) is not order:
+                    self._presented_too.setdefault(nonce, []).append(order)
+        unknown = [each for each in self._settled.items() if each[1] not in self._by_payment]
+        nonces = {use.tx: nonce for nonce, use in self._used.items()} if unknown else {}
+        for tx, payment_id in unknown:
+            if paid := self._presented.get(nonces.get(tx, 0)):
+                self._by_payment.setdefault(payment_id, paid)
+        settled, failed, undone, opened, refunded, unrefunded = tables(
+            reading.journal, events.PaymentSettled, events.PaymentFailed, events.PaymentUndone,
+            events.SessionOpened, events.SessionRefunded, events.RefundUndone,
+        )  # fmt: skip
+        granted = set(settled.unless("payment_id", failed, undone)["payment_id"].tolist())
+        others = ((payment_id, order) for (payment_id, _), order in self._of_others.items())
+        for payment_id, order in chain(self._by_payment.items(), others):
+            order.payment_id = order.payment_id or payment_id
+            order.is_granted |= payment_id in granted
+        refunds = dict(refunded.unless("session_id", unrefunded).rows("session_id", "tx_hash"))
+        for session_id, payment_id in dict(opened.rows("session_id", "payment_id")).items():
+            if deposit := self._by_payment.get(payment_id):
+                deposit.session_id, deposit.refund_tx = session_id, refunds.get(session_id, 0)
 
     # --- the money ---------------------------------------------------------------------
 
     def _count_money(self, reading: Reading) -> None:
         """Give each order what the transactions that stand have moved for it."""
-        gas_of = dict(reading.standing("tx_hash", "gas"))
-        in_all, of_sender, undone = _moved(reading)
-        taken: set[str] = set()
+        gas_of = dict(standing(reading.journal).rows("tx_hash", "gas"))
+        used, taken = self._used.get, set[int]()
         for order in self.found:
             if order.way == "session":
                 continue
             order.paid_base = order.returned_base = order.gas = 0
             order.payments = order.lost_base = 0
             for nonce in order.nonces:
-                tx, authorizer = self._used.get(nonce, ("", ""))
-                if tx in taken or order is not self._owner(nonce, tx):
+                use = used(nonce)
+                if use is None or use.tx in taken:
                     continue
-                paid_base = of_sender.get((tx, authorizer), 0)
-                undone_ms, lost_base = undone.get((tx, authorizer), (-1, 0))
-                is_lost = not paid_base and tx not in gas_of
-                if is_lost and order.served_ms is not None and order.served_ms <= undone_ms:
-                    order.lost_base += lost_base
-                if paid_base:
-                    taken.add(tx)
-                    order.txs += (tx,)
-                    order.tx, order.gas = tx, order.gas + gas_of.get(tx, 0)
+                if nonce in self._presented_too and order is not self._owner(nonce, use.tx):
+                    continue
+                if use.paid_base:
+                    taken.add(use.tx)
+                    order.txs += (use.tx,)
+                    order.tx, order.gas = use.tx, order.gas + gas_of.get(use.tx, 0)
                     order.payments += 1
-                    order.paid_base += paid_base
-            order.returned_base = in_all.get(order.refund_tx or "", 0)
-            if order.returned_base:
-                order.gas += gas_of.get(order.refund_tx or "", 0)
+                    order.paid_base += use.paid_base
+                elif use.tx not in gas_of and order.served_ms is not None:
+                    order.lost_base += use.undone_base if order.served_ms <= use.undone_ms else 0
+            if order.refund_tx and (returned_base := self._moved.get(order.refund_tx, 0)):
+                order.returned_base = returned_base
+                order.gas += gas_of.get(order.refund_tx, 0)
             else:
-                order.refund_tx = None
+                order.refund_tx = 0
 
-    def _owner(self, nonce: str, tx: str) -> Order:
+    def _owner(self, nonce: int, tx: int) -> Order:
         """Return the order that an authorization settled, or else the first it was sent for."""
-        presented = self._presented[nonce]
-        if len(presented) > 1:
-            settled = self._by_payment.get(self._settled.get(tx, ""), {})
-            for each in presented:
-                if settled.get(each.payer) is each:
-                    return each
-        return presented[0]
+        first = self._presented[nonce]
+        for each in (first, *self._presented_too[nonce]):
+            if self._named(self._settled.get(tx, 0), each.payer) is each:
+                return each
+        return first
 
 
 @once
 def orders_of(journal: Journal) -> list[Order]:
     """Return the orders of a journal."""
-    return Orders(Reading(journal)).found
+    return Orders(reading_of(journal)).found
 
 
-def _first_settled(reading: Reading) -> dict[str, str]:
+def _first_settled(reading: Reading) -> dict[int, int]:
     """Return the payment id that was first settled with each transaction."""
-    first: dict[str, str] = {}
-    fields = "seq", "tx_hash", "payment_id"
-    settled = reading.journal.rows(events.PaymentSettled, *fields)
-    replaced = reading.journal.rows(events.TransactionReplaced, *fields)
-    for _, tx, payment_id in sorted([*settled, *replaced], key=itemgetter(0)):
-        first.setdefault(tx, payment_id)
-    return first
+    parts = tables(reading.journal, events.PaymentSettled, events.TransactionReplaced)
+    seqs, txs, ids = (
+        np.concatenate([part[name] for part in parts]) for name in ("seq", "tx_hash", "payment_id")
+    )
+    newest_first = np.argsort(-seqs)
+    return dict(zip(txs[newest_first].tolist(), ids[newest_first].tolist(), strict=True))
 
 
-def _newest(*parts: Iterable[Any]) -> dict[str, str | None]:
-    """Return what the newest of these rows gives to each id; None if it has no value."""
-    rows = sorted((row for part in parts for row in part), key=itemgetter(0))
-    return {row[1]: row[2] if len(row) > 2 else None for row in rows}
+def _used(reading: Reading) -> tuple[dict[int, Use], dict[int, int]]:
+    """Return what became of each authorization that was used, and what each transaction moved."""
+    moves = Movements(reading)
+    uses, size, amounts_base = moves.uses, len(moves.uses.texts.all), moves.amounts_base
+    txs, senders = (moves.transfers[name][moves.rows] for name in ("tx_hash", "sender"))
+    places = txs * size + senders
+    in_all, of_sender = _sums(txs, amounts_base), _sums(places, amounts_base)
+    undone: dict[int, tuple[int, int]] = {}
+    back = places, moves.at_ms, amounts_base
+    for place, at_ms, amount_base in zip(
+        *(each[moves.is_undone].tolist() for each in back), strict=True
+    ):
+        first_ms, before_base = undone.get(place, (at_ms, 0))
+        undone[place] = first_ms, before_base - amount_base
+    used = uses.where(uses.those("use", "used".__eq__))
+    places = used["tx_hash"] * size + used["authorizer"]
+    columns = *used.all_of("authorization", "tx_hash"), places
+    found = {
+        nonce: Use(tx, of_sender.get(place, 0), *undone.get(place, (-1, 0)))
+        for nonce, tx, place in zip(*(each.tolist() for each in columns), strict=True)
+    }
+    return found, in_all
 
 
-def _moved(
-    reading: Reading,
-) -> tuple[Mapping[str, int], Mapping[OfSender, int], Mapping[OfSender, tuple[int, int]]]:
-    """Return what each transaction has moved in the end: in all, and of each sender.
-
-    And when the chain first undid it, and how much of each sender's it undid.
-    """
-    moves, in_all = Movements(reading), defaultdict[str, int](int)
-    of_sender, undone = defaultdict[OfSender, int](int), dict[OfSender, tuple[int, int]]()
-    texts = (moves.told(name, str) for name in ("tx_hash", "sender"))
-    numbers = moves.at_ms.tolist(), moves.amounts_base, moves.is_undone.tolist()
-    for tx, sender, at_ms, amount_base, is_undone in zip(*texts, *numbers, strict=True):
-        in_all[tx] += amount_base
-        of_sender[tx, sender] += amount_base
-        if is_undone:
-            first_ms, before_base = undone.get((tx, sender), (at_ms, 0))
-            undone[tx, sender] = first_ms, before_base - amount_base
-    return in_all, of_sender, undone
+def _sums(keys: Any, amounts: Any) -> dict[int, int]:
+    """Return the sum of the amounts of each key."""
+    every, places = np.unique(keys, return_inverse=True)
+    sums = np.zeros(len(every), amounts.dtype)
+    np.add.at(sums, places, amounts)
+    return dict(zip(every.tolist(), sums.tolist(), strict=True))

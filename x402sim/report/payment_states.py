@@ -7,14 +7,20 @@ answers that the payers received are used instead.
 from copy import copy
 from dataclasses import dataclass
 from heapq import heappop, heappush
+from typing import Any
+
+import numpy as np
 
 from x402sim import events
 from x402sim.protocol.refusals import Refusal, RequestError, is_final
-from x402sim.report.columns import in_turn
-from x402sim.report.exchanges import Asked, exchanges_of
+from x402sim.report.columns import Table, in_rounds, in_turn, tables
+from x402sim.report.exchanges import exchanges_of
 from x402sim.report.reading import Reading
 
 STATUSES = ("settled", "pending", "failed", "refused", "unpaid")
+_UNPAID, _SETTLED, _FAILED, _REFUSED = map(
+    STATUSES.index, ("unpaid", "settled", "failed", "refused")
+)
 CHANGES = ("opened", "debited", "expired", "refunded", "failed")
 
 
@@ -42,147 +48,125 @@ class Session:
         return 0 if self.last == "failed" else left_base
 
 
-@dataclass(slots=True)
-class Payment:
-    """What became of one payment id; `unresolved` counts its attempts whose end is not known.
+class Payments:
+    """What became of each payment id, by the number of its text; `ids` are those that appear.
 
-    `block` and `gas` are of its transaction, if that stands in the chain at the end.
+    Each column is an array; None, -1, or 0 for a text, is missing. `_unresolved` counts the
+    attempts whose end is not known, and `_over` is a place in `STATUSES`.
     """
 
-    payment_id: str
-    payer: str | None = None
-    resource: str | None = None
-    amount_base: int | None = None
-    asked_ms: int | None = None
-    settled_ms: int | None = None
-    indexed_ms: int | None = None
-    tx: str | None = None
-    block: int | None = None
-    gas: int | None = None
-    over: str = "unpaid"
-    unresolved: int = 0
-
-    @property
-    def status(self) -> str:
-        """One of `STATUSES`."""
-        return "pending" if self.unresolved and not self.is_final else self.over
-
-    @property
-    def is_final(self) -> bool:
-        """Whether no attempt changes it any more: it was paid, or its transaction reverted."""
-        return self.over == "settled" or (self.over == "failed" and self.tx is not None)
-
-    def refuse(self, *, final: bool, leaves_earlier: bool) -> None:
-        """One attempt was refused; see `events.PaymentRefused` for the two facts."""
-        if self.is_final or not final:
-            return
-        if leaves_earlier:
-            self.unresolved = max(0, self.unresolved - 1)
-            self.over = "refused" if self.over == "unpaid" else self.over
-        else:
-            self.unresolved, self.over = 0, "refused"
-
-
-class Payments:
-    """Follows every payment id through a journal; `found` has them in order of appearance."""
-
     def __init__(self, reading: Reading) -> None:
-        self.found: dict[str, Payment] = {}
-        self._reading = reading
-        rows = reading.journal.rows
-        settled = list(rows(
-            events.PaymentSettled,
-            "seq", "at_ms", "payment_id", "tx_hash", "payer", "amount_base", "resource",
-        ))  # fmt: skip
-        refused = list(rows(
-            events.PaymentRefused, "seq", "payment_id", "final", "leaves_earlier"
-        ))  # fmt: skip
-        self._is_seen = bool(settled or refused)
         every = exchanges_of(reading.journal)
-        tries = every.to_service & every.pays & (every.sent["payment_id"] != 0)
-        ended = tries & (every.ended("status") != 0)
-        if self._is_seen:
-            ended &= every.ended("error") != 0
-        in_turn(
-            (self._asked, every.answered(every.to_service & every.asks)),
-            (self._tried, every.asked(tries)),
-            (self._answered, every.answered(ended)),
-            (self._settled, settled),
-            (self._refused, refused),
-            (self._failed, rows(events.PaymentFailed, "seq", "payment_id")),
-            (self._undone, rows(events.PaymentUndone, "seq", "payment_id")),
-            (self._replaced, rows(events.TransactionReplaced, "seq", "payment_id", "tx_hash")),
-            (self._indexed, rows(events.PaymentIndexed, "seq", "payment_id", "at_ms")),
-        )
-        mined = reading.standing("tx_hash", "block", "gas")
-        included = {tx: (block, gas) for tx, block, gas in mined}
-        for each in self.found.values():
-            each.block, each.gas = included.get(each.tx or "", (None, None))
+        sent, ended, payers = every.sent, every.ended, every.sent.told("actor", str)
+        asked = every.to_service & every.asks
+        tried = every.to_service & every.pays & (sent["payment_id"] != 0)
+        settled, refused, failed, undone, replaced, indexed = tables(
+            reading.journal, events.PaymentSettled, events.PaymentRefused, events.PaymentFailed,
+            events.PaymentUndone, events.TransactionReplaced, events.PaymentIndexed,
+        )  # fmt: skip
+        is_told = bool(len(settled["seq"]) or len(refused["seq"]))
+        is_paid, is_over, leaves_earlier = _answers(ended, is_told=is_told)
+        paid, over = tried & is_paid, tried & is_over
+        size = len(sent.texts.all)
+        self.payer, self.amount_base = np.full((2, size), None)
+        self.resource, self.tx, self._unresolved = np.zeros((3, size), "int64")
+        self.asked_ms, self.settled_ms, self.indexed_ms = np.full((3, size), -1)
+        self._over = np.full(size, _UNPAID)
+        of = "seq", "payment_id"
+        self.ids = in_rounds(
+            (self._asked, *ended.where(asked).all_of("seq", "payment_id", "at_ms"),
+             payers[asked], sent["path"][asked]),
+            (self._tried, *sent.where(tried).all_of(*of), payers[tried]),
+            (self._paid, ended["seq"][paid], sent["payment_id"][paid],
+             *ended.where(paid).all_of("at_ms", "tx_hash")),
+            (self._refuse, ended["seq"][over], sent["payment_id"][over],
+             is_over[over], leaves_earlier[over]),
+            (self._settled, *settled.all_of(*of, "at_ms", "tx_hash", "resource", "amount_base"),
+             settled.told("payer", reading.name)),
+            (self._refuse, *refused.all_of(*of, "final", "leaves_earlier")),
+            (self._failed, *failed.all_of(*of)),
+            (self._undone, *undone.all_of(*of)),
+            (self._replaced, *replaced.all_of(*of, "tx_hash")),
+            (self._indexed, *indexed.all_of(*of, "at_ms")),
+        )  # fmt: skip
 
-    def _of(self, payment_id: str) -> Payment:
-        """Return a payment; a new one unless it is known."""
-        if payment_id not in self.found:
-            self.found[payment_id] = Payment(payment_id)
-        return self.found[payment_id]
+    @property
+    def status(self) -> Any:
+        """The place of each state in `STATUSES`."""
+        is_pending = (self._unresolved > 0) & ~self._is_final(slice(None))
+        return np.where(is_pending, STATUSES.index("pending"), self._over)
+
+    def _is_final(self, of: Any) -> Any:
+        """Tell whether no attempt changes it any more: it was paid, or its transaction reverted."""
+        over = self._over[of]
+        return (over == _SETTLED) | ((over == _FAILED) & (self.tx[of] != 0))
 
     # --- what a payer sees -----------------------------------------------------------
 
-    def _asked(self, asked: Asked) -> None:
-        payment = self._of(str(asked.named))
-        if payment.asked_ms is None:
-            payment.asked_ms = asked.ended_ms
-            payment.payer = payment.payer or asked.payer
-            payment.resource = payment.resource or asked.path
+    def _asked(self, of: Any, at_ms: Any, payer: Any, resource: Any) -> None:
+        is_first = self.asked_ms[of] < 0
+        self.asked_ms[of] = np.where(is_first, at_ms, self.asked_ms[of])
+        is_new = is_first & (self.payer[of] == None)  # noqa: E711 - an array
+        self.payer[of] = np.where(is_new, payer, self.payer[of])
+        is_new = is_first & (self.resource[of] == 0)
+        self.resource[of] = np.where(is_new, resource, self.resource[of])
 
-    def _tried(self, asked: Asked) -> None:
-        payment = self._of(str(asked.payment_id))
-        payment.unresolved += 1
-        if payment.settled_ms is None:
-            payment.payer = asked.payer
+    def _tried(self, of: Any, payer: Any) -> None:
+        self._unresolved[of] += 1
+        self.payer[of] = np.where(self.settled_ms[of] < 0, payer, self.payer[of])
 
-    def _answered(self, asked: Asked) -> None:
-        payment = self._of(str(asked.payment_id))
-        if asked.error and asked.status < 500 and RequestError.named(asked.error) is not None:
-            # The service refused the request before it looked at the payment in it.
-            payment.refuse(final=True, leaves_earlier=True)
-        elif self._is_seen:
-            return
-        elif asked.status == 200:  # the service's own events are not in the journal
-            payment.over, payment.settled_ms = "settled", asked.ended_ms
-            payment.tx = asked.tx
-        elif asked.error is not None:
-            refusal = Refusal.named(asked.error)
-            payment.refuse(
-                final=is_final(asked.error, asked.final),
-                leaves_earlier=refusal is not None and refusal.row.leaves_earlier,
-            )
+    def _paid(self, of: Any, at_ms: Any, tx: Any) -> None:
+        self._over[of], self.settled_ms[of], self.tx[of] = _SETTLED, at_ms, tx
 
     # --- what the service says -------------------------------------------------------
 
     def _settled(
-        self, at_ms: int, payment_id: str, tx: str, payer: str, amount_base: int, resource: str
+        self, of: Any, at_ms: Any, tx: Any, resource: Any, amount_base: Any, payer: Any
     ) -> None:
-        payment = self._of(payment_id)
-        payment.over, payment.settled_ms = "settled", at_ms
-        payment.tx, payment.resource, payment.amount_base = tx, resource, amount_base
-        payment.payer = self._reading.name(payer)
+        self._paid(of, at_ms, tx)
+        self.resource[of], self.amount_base[of], self.payer[of] = resource, amount_base, payer
 
-    def _refused(self, payment_id: str, final: bool, leaves_earlier: bool) -> None:
-        self._of(payment_id).refuse(final=final, leaves_earlier=leaves_earlier)
+    def _refuse(self, of: Any, final: Any, leaves_earlier: Any) -> None:
+        """One attempt was refused; see `events.PaymentRefused` for the two facts."""
+        counts = final.astype("bool") & ~self._is_final(of)
+        of, leaves = of[counts], leaves_earlier[counts].astype("bool")
+        over, left = self._over[of], np.maximum(self._unresolved[of] - 1, 0)
+        self._unresolved[of] = np.where(leaves, left, 0)
+        self._over[of] = np.where(leaves & (over != _UNPAID), over, _REFUSED)
 
-    def _failed(self, payment_id: str) -> None:
-        payment = self._of(payment_id)
-        payment.unresolved, payment.over = 0, "failed"
+    def _failed(self, of: Any) -> None:
+        self._unresolved[of], self._over[of] = 0, _FAILED
 
-    def _undone(self, payment_id: str) -> None:
-        payment = self._of(payment_id)
-        payment.unresolved, payment.over = 1, "unpaid"
+    def _undone(self, of: Any) -> None:
+        self._unresolved[of], self._over[of] = 1, _UNPAID
 
-    def _replaced(self, payment_id: str, tx: str) -> None:
-        self._of(payment_id).tx = tx
+    def _replaced(self, of: Any, tx: Any) -> None:
+        self.tx[of] = tx
 
-    def _indexed(self, payment_id: str, at_ms: int) -> None:
-        self._of(payment_id).indexed_ms = at_ms
+    def _indexed(self, of: Any, at_ms: Any) -> None:
+        self.indexed_ms[of] = at_ms
+
+
+def _answers(ended: Table, *, is_told: bool) -> tuple[Any, Any, Any]:
+    """Return which answers say that a payment is paid, or refused for good, and whether a refusal
+    leaves earlier attempts as they are. If the services themselves tell, theirs counts."""
+    status, stated = ended["status"], ended["final"]
+    is_unread = ended.those("error", _is_of_request) & (status < 500)
+    is_paid = ~is_unread & (status == 200) & ~np.bool_(is_told)
+    by_text = ended.those("error", lambda error: error is not None and is_final(error))
+    final = np.where(stated == None, by_text, stated).astype("bool")  # noqa: E711 - an array
+    is_refused = (ended["error"] != 0) & final & ~is_paid & ~np.bool_(is_told)
+    return is_paid, is_unread | is_refused, is_unread | ended.those("error", _leaves_earlier)
+
+
+def _is_of_request(error: str | None) -> bool:
+    """Tell whether a service refused the request before it looked at the payment in it."""
+    return error is not None and RequestError.named(error) is not None
+
+
+def _leaves_earlier(error: str | None) -> bool:
+    refusal = Refusal.named(error or "")
+    return refusal is not None and refusal.row.leaves_earlier
 
 
 class Sessions:
@@ -197,24 +181,25 @@ class Sessions:
         """The transaction of each payment so far."""
         self._due: dict[str, list[tuple[int, int, Session]]] = {}
         """By service: the sessions that can expire, the first to be due first."""
-        rows, on = reading.journal.rows, ("seq", "at_ms", "session_id")
-        opened = list(rows(
-            events.SessionOpened, *on, "payment_id", "payer", "expires_ms", "deposited_base",
-            "actor",
-        ))  # fmt: skip
-        if not opened:
+        opened, debited, refunded, undone, expired, settled, replaced, failed = tables(
+            reading.journal, events.SessionOpened, events.SessionDebited, events.SessionRefunded,
+            events.RefundUndone, events.SessionsExpired, events.PaymentSettled,
+            events.TransactionReplaced, events.PaymentFailed,
+        )  # fmt: skip
+        if not len(opened["seq"]):
             return
-        paid = ("seq", "payment_id", "tx_hash")
+        on, paid = ("at_ms", "session_id"), ("payment_id", "tx_hash")
         in_turn(
-            (self._paid, rows(events.PaymentSettled, *paid)),
-            (self._paid, rows(events.TransactionReplaced, *paid)),
-            (self._failed, rows(events.PaymentFailed, "seq", "at_ms", "payment_id")),
-            (self._opened, opened),
-            (self._debited, rows(events.SessionDebited, *on, "released_base")),
-            (self._refunded, rows(events.SessionRefunded, *on, "tx_hash", "amount_base")),
-            (self._refunded, rows(events.RefundUndone, *on)),
-            (self._expired, rows(events.SessionsExpired, "seq", "at_ms", "actor", "count")),
-        )
+            settled.calls(self._paid, *paid),
+            replaced.calls(self._paid, *paid),
+            failed.calls(self._failed, "at_ms", "payment_id"),
+            opened.calls(self._opened, *on, "payment_id", "payer", "expires_ms", "deposited_base",
+                         "actor"),
+            debited.calls(self._debited, *on, "released_base"),
+            refunded.calls(self._refunded, *on, "tx_hash", "amount_base"),
+            undone.calls(self._refunded, *on),
+            expired.calls(self._expired, "at_ms", "actor", "count"),
+        )  # fmt: skip
 
     def _change(self, at_ms: int, session: Session, to: str, tx: str | None = None) -> None:
         """Note a session after a change, which a transaction may have made."""

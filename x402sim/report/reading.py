@@ -1,18 +1,15 @@
 """Reads a journal: who is who, when it began, and which transactions stand."""
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, cached_property
-from itertools import compress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from x402sim.events import (
     MOST_SERVICES,
     Begin,
     PayerJoined,
     ServiceJoined,
-    TransactionMined,
-    TransactionUndone,
     service_name,
 )
 from x402sim.journal import Journal
@@ -87,15 +84,6 @@ class Reading:
 
         return name
 
-    def standing(self, *fields: str) -> Iterator[Any]:
-        """Yield fields of the transactions that stand in the chain at the end, as mined."""
-        undone = dict(self.journal.rows(TransactionUndone, "tx_hash", "seq"))
-        rows = self.journal.rows(TransactionMined, *fields)
-        if not undone:
-            return rows
-        mined = self.journal.rows(TransactionMined, "tx_hash", "seq")
-        return compress(rows, (seq > undone.get(tx_hash, -1) for tx_hash, seq in mined))
-
 
 def once(make: Callable[[Journal], Made]) -> Callable[[Journal], Made]:
     """Return a function that makes something of a journal, and anew only if that has grown."""
@@ -111,6 +99,10 @@ def once(make: Callable[[Journal], Made]) -> Callable[[Journal], Made]:
         return thing
 
     return made
+
+
+reading_of = once(Reading)
+"""Returns the reading of a journal."""
 
 
 def _named(begin: Begin | None, option: str) -> list[str]:

@@ -9,7 +9,7 @@ import msgspec
 from x402sim import events
 from x402sim.journal import Entry, Journal
 from x402sim.protocol.money import to_decimal
-from x402sim.report.reading import MINT, Reading
+from x402sim.report.reading import MINT, Reading, reading_of
 
 Kind = Literal["request", "answer", "lost", "action", "world", "alarm"]
 """A request, its answer, no answer; what a part did; what the story did; what failed."""
@@ -271,13 +271,13 @@ def trace(journal: Journal, exchange: int) -> list[str]:
     It includes what the service, the chain and the world did meanwhile, and leaves out the
     requests of other payers.
     """
-    reading = Reading(journal)
+    reading = reading_of(journal)
     return _between(reading, lines(reading), exchange)
 
 
 def failed_checks(journal: Journal) -> list[tuple[events.Check, list[str]]]:
     """Return each check that did not hold, with the trace of the request it is about."""
-    reading = Reading(journal)
+    reading = reading_of(journal)
     every = lines(reading)
     return [
         (check, _between(reading, every, check.exchange))

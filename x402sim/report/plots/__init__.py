@@ -31,7 +31,7 @@ from x402sim.report.plots.figure import legend, png, style
 from x402sim.report.plots.matrix import clauses_of, outcomes
 from x402sim.report.plots.money import balances, session_burn_down
 from x402sim.report.plots.timing import backlog, latency
-from x402sim.report.reading import Reading, Source, journal_of
+from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.summary import Summary
 from x402sim.version import VERSION
 
@@ -68,7 +68,7 @@ class Plot:
 
 
 def _takes_time(journal: Journal) -> bool:
-    return Reading(journal).length_s > 0
+    return reading_of(journal).length_s > 0
 
 
 def _first_failure(journal: Journal) -> int:
@@ -155,7 +155,7 @@ def caption(source: Any) -> str:
 
 def _of_run(source: Source) -> str:
     run = Summary(journal_of(source))
-    steps, length_s = frames.steps(run.journal), Reading(run.journal).length_s
+    steps, length_s = frames.steps(run.journal), reading_of(run.journal).length_s
     return (
         f"{run.name}, seed {run.seed}: {len(steps)} requests, {steps['payer'].nunique()} payers, "
         f"{length_s:g} s of virtual time (journal {run.sha256[:12]})"

@@ -28,7 +28,7 @@ from x402sim.report.plots.figure import (
 )
 from x402sim.report.plots.lanes import PAD, Lanes, Place, lay_out
 from x402sim.report.plots.rows import Row, excerpt, rows
-from x402sim.report.reading import Reading, Source, journal_of
+from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.trace import CHAIN
 
 ROWS = 40
@@ -68,7 +68,7 @@ def sequence(
     as they appear. `fold` makes one row of reads of the chain that follow one another. `labels` are
     words for names of parties, and for texts of rows.
     """
-    reading = Reading(journal_of(source))
+    reading = reading_of(journal_of(source))
     every = rows(reading, fold=fold, words=plain)
     given = None if ax is None else prepare(ax)
     if given is None:

@@ -27,7 +27,7 @@ from x402sim.report.plots.figure import (
     styled,
     time_axis,
 )
-from x402sim.report.reading import MINT, Reading, Source, journal_of
+from x402sim.report.reading import MINT, Reading, Source, journal_of, reading_of
 
 MOST_LINES = len(LINES)
 """More parties are drawn as one total, more sessions as bands."""
@@ -49,7 +49,7 @@ def balances(
     them. If the parties are too many to tell apart, all but the merchants are one line, and then
     the merchants are another. `labels` are words for names of parties.
     """
-    reading = Reading(journal_of(source))
+    reading = reading_of(journal_of(source))
     held = _held(reading, with_funding)
     ax = prepare(ax)
     if not held:
@@ -137,7 +137,7 @@ def session_burn_down(
     over the time since each was opened: their median, middle half, and 5th to 95th percentile.
     `labels` are words for names of payers.
     """
-    reading = Reading(journal_of(source))
+    reading = reading_of(journal_of(source))
     table = frames.sessions(journal_of(source))
     ax = prepare(ax)
     if table.empty:

@@ -27,7 +27,7 @@ from x402sim.report.plots.figure import (
     styled,
     time_axis,
 )
-from x402sim.report.reading import Reading, Source, journal_of
+from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.trace import CHAIN, LANES
 
 _MOST_ROWS = 12
@@ -146,7 +146,7 @@ def backlog(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
     are other words for those of the legend and the axes.
     """
     journal = journal_of(source)
-    reading, runs, paid = Reading(journal), frames.backlog(journal), frames.payments(journal)
+    reading, runs, paid = reading_of(journal), frames.backlog(journal), frames.payments(journal)
     ax = prepare(ax)
     if runs.empty and paid["settled_s"].isna().all():
         return empty_axes(ax, "nothing to index")
