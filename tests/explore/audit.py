@@ -168,6 +168,10 @@ class Audit:
             self.counts["presented only after its end, to a chain whose clock is behind"] += 1
         elif any(self._was_known(nonce, each) for each in fitting):
             is_again = any(self.granted[each.key].access_after for each in fitting)
+            is_theirs = nonce in self.scene.book.submitted
+            if is_again and is_theirs and not any(self._has_charged(each) for each in fitting):
+                self.counts["submitted beside another header that paid"] += 1
+                return
             yield Violation(Law.CHARGED_ONCE if is_again else Law.PAID_IS_SERVED, how)
         elif any(self._was_refused_before(nonce, each, fitting) for each in fitting):
             yield Violation(Law.FINAL_IS_FINAL, how)
@@ -195,16 +199,17 @@ class Audit:
 
         It had it settled, gave a receipt, or said that it may still be paid while it was unused.
         """
-        return (
-            each.order.service in self.times.settled_by.get(nonce, ())
-            or self._has_receipt(each)
-            or any(
-                answer.body.get("final") is False
-                and not any(text in answer.reason for text in _NOT_ACCEPTED)
-                and not self.times.is_used_at(nonce, self.times.ended_ms[answer.exchange])
-                for answer in each.answers
-            )
+        return self._has_charged(each) or any(
+            answer.body.get("final") is False
+            and not any(text in answer.reason for text in _NOT_ACCEPTED)
+            and not self.times.is_used_at(nonce, self.times.ended_ms[answer.exchange])
+            for answer in each.answers
         )
+
+    def _has_charged(self, each: Presented) -> bool:
+        """Tell whether a service had an authorization settled, or gave a receipt for it."""
+        settled_by = self.times.settled_by.get(each.signed.nonce, ())
+        return each.order.service in settled_by or self._has_receipt(each)
 
     def _was_refused_before(self, nonce: str, each: Presented, shown: list[Presented]) -> bool:
         """Tell whether a final refusal came before the authorization was used on the chain.

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from tests.explore.campaign import BATCH, Batch, run
-from tests.explore.case import Again, Buy, Case, Reorganise, Strike, Submit, Wallet, Way
+from tests.explore.case import Act, Again, Buy, Case, Reorganise, Strike, Submit, Wallet, Way
 from tests.explore.laws import Law
 from tests.explore.mutants import LOST, MUTANTS
 from tests.explore.play import Played, play
@@ -67,6 +67,15 @@ FOUND = {
             msgspec.structs.replace(SECOND, way="two steps"),
             Submit(at_s=0.02, of=0),
         ),
+    ),
+    "a second header that was never settled, and that others submit, is no second charge": Case(
+        steps=(
+            Buy(number=0, wait_s=1.0, pause_s=5.0),
+            Act(does="force_revert", given=(1,)),
+            Strike(fault=Fault(victim="facilitator", does="lose request", times=2)),
+            Again(at_s=1.0, of=0, what="second header", way="two steps"),
+            Submit(at_s=12.0, of=0, how="chain"),
+        )
     ),
     "a header that is said to pay for another payment id may be charged for that one": Case(
         steps=(
