@@ -173,15 +173,26 @@ class Audit:
                 self.counts["submitted beside another header that paid"] += 1
                 return
             yield Violation(Law.CHARGED_ONCE if is_again else Law.PAID_IS_SERVED, how)
-        elif any(self._was_refused_before(nonce, each, fitting) for each in fitting):
+        elif any(self._was_refused_before(nonce, each) for each in fitting):
             yield Violation(Law.FINAL_IS_FINAL, how)
         else:
             self.counts["submitted before presented"] += 1
 
     def _is_lost(self, nonce: str, fitting: list[Presented]) -> bool:
         """Tell whether the answer 200 was lost, and no payment id is this payment's alone."""
-        return all(not each.order.is_named or self._has_rivals(each) for each in fitting) and any(
-            sight.nonce == nonce and sight.status == 200 for sight in self.door.seen
+        return all(
+            not each.order.is_named or self._has_rivals(each) or self._pays_another(each)
+            for each in fitting
+        ) and any(sight.nonce == nonce and sight.status == 200 for sight in self.door.seen)
+
+    def _pays_another(self, each: Presented) -> bool:
+        """Tell whether a service said that a header pays for another payment id, and has seen it
+        for one, of which it has not said that this is over."""
+        return any(answer.reason == _ANOTHER_ID for answer in each.answers) and any(
+            other.signed == each.signed and other.key != each.key
+            for other in self.scene.book.presented
+            if other.order.service == each.order.service
+            and not any(map(other.is_final, other.answers[:1]))
         )
 
     def _was_too_late(self, each: Presented) -> bool:
@@ -211,22 +222,16 @@ class Audit:
         settled_by = self.times.settled_by.get(each.signed.nonce, ())
         return each.order.service in settled_by or self._has_receipt(each)
 
-    def _was_refused_before(self, nonce: str, each: Presented, shown: list[Presented]) -> bool:
+    def _was_refused_before(self, nonce: str, each: Presented) -> bool:
         """Tell whether a final refusal came before the authorization was used on the chain.
 
-        One because it pays for another payment id says nothing of that id, if that may be paid.
+        One because it pays for another payment id says nothing of what becomes of that.
         """
-        used_ms = self.times.first_used_ms(nonce)
-        may_pay_another = any(
-            answer.body.get("final") is False
-            for other in shown
-            if other.order.service == each.order.service and other.key != each.key
-            for answer in other.answers
-        )
+        used_ms, pays_another = self.times.first_used_ms(nonce), self._pays_another(each)
         return any(
             each.is_final(answer)
             and self.times.ended_ms[answer.exchange] < used_ms
-            and not (may_pay_another and answer.reason == _ANOTHER_ID)
+            and not (pays_another and answer.reason == _ANOTHER_ID)
             for answer in each.answers
         )
 

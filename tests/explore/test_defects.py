@@ -77,6 +77,14 @@ FOUND = {
             Submit(at_s=12.0, of=0, how="chain"),
         )
     ),
+    "what was paid in one step and lost on the wire is not bought by the header at another id": Case(
+        latency={"service": 0.5},
+        steps=(
+            Buy(number=0, patience_s=1.0, pause_s=5.0, way="X-PAYMENT"),
+            UNVERIFIED,
+            Again(at_s=3.0, of=0, what="new id", way="two steps"),
+        ),
+    ),
     "a header that is said to pay for another payment id may be charged for that one": Case(
         steps=(
             Buy(number=0, pause_s=5.0),
