@@ -40,12 +40,6 @@ class Purchases(ExitStack):
         self._times, self._logged, self.wrote_s = times, 0, 0.0
         self.round()  # to warm up
 
-    def measured(self, rounds: int) -> Measured:
-        """Return how many times as much a purchase costs with its log."""
-        found = [self.round() for _ in range(rounds)]
-        values = tuple(logged_s / unlogged_s for logged_s, unlogged_s in found)
-        return Measured(values, *map(median, zip(*found, strict=True)))
-
     def round(self) -> tuple[float, float]:
         """Return the CPU seconds of a purchase that is logged, and of one that is not.
 
@@ -77,6 +71,16 @@ class Purchases(ExitStack):
     def _ask(self, path: str, body: bytes, headers: dict[str, str], status: int) -> bytes:
         self._sock.sendall(request(path, body, headers))
         return body_of(self._sock, status)
+
+
+def measured(servers: int, rounds: int, times: int) -> Measured:
+    """Return how many times as much a purchase costs with its log: so many rounds of each server."""
+    found = []
+    for _ in range(servers):
+        with Purchases(times) as buy:
+            found += [buy.round() for _ in range(rounds)]
+    values = tuple(logged_s / unlogged_s for logged_s, unlogged_s in found)
+    return Measured(values, *map(median, zip(*found, strict=True)))
 
 
 def _main_thread_s(pid: int) -> float:

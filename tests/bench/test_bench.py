@@ -104,8 +104,8 @@ def test_every_other_purchase_is_logged_and_its_log_is_counted() -> None:
     with logged.Purchases(2) as buy:
         lines = []
         for _ in range(2):
-            found = buy.measured(1)
-            assert found.ours_s is not None
+            logged_s, unlogged_s = buy.round()
+            assert min(logged_s, unlogged_s) > 0
             lines.append(buy.server.errors().count("POST /api/"))
         assert buy.wrote_s > 0
     assert lines == [12, 18]

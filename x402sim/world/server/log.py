@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
 from queue import SimpleQueue
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -36,6 +36,8 @@ from x402sim.world.server.requests import Look, Request, Requests, settles
 
 MAX_WAITING = 10_000
 """The requests that wait to be written; the log leaves out what comes while the reader is slow."""
+MOST_KNOWN = 5_000
+"""The payments and sessions whose payer is known for certain: twice as many at most."""
 PAUSE_S, WATCHED_PAUSE_S = 1.0, 0.1
 """How long a line waits for others: less if somebody looks at a terminal."""
 _SILENT = ["rpc"], ["explorer"]
@@ -96,8 +98,9 @@ class Log:
         uses = {kind: (self._tells.get(kind), *_reads(kind)) for kind in events.KINDS}
         self._used = {kind: use for kind, use in uses.items() if any(use)}
         """Of each event that the log reads: what it tells, and its fields that say whose it is."""
-        self._payers: dict[str | None, str] = {}
-        """The name of who pays for which payment id, or holds which session."""
+        self._payers, self._earlier = dict[str | None, str](), dict[str | None, str]()
+        """The name of who pays for which payment id, or holds which session; what was named
+        before the last `MOST_KNOWN` is forgotten all at once: one at a time is slow in a dict."""
         self._waiting: list[Request | _Alone] = []
         self._most, self._left_out = MAX_WAITING, 0
         self._later = asyncio.get_running_loop().call_later
@@ -179,41 +182,38 @@ class Log:
         return self._shown(Line(self._time(at_s), notes=[text])) if text else ""
 
     def _of_request(self, request: Request) -> str:
-        ids: list[str] = []
-        notes: list[str] = []
-        payer, names = None, self._names
-        method, path, status = request.method, request.path, request.status
-        ms = (request.ended - request.began) * 1000
-        line = Line(self._time(request.ended), request.client, method, path, status, ms)
+        method, path, status, ended = request.method, request.path, request.status, request.ended
+        ms = (ended - request.began) * 1000
+        line = Line(self._time(ended), request.client, method, path, status, ms)
+        payer, ids, is_verbose = None, list[str](), self._form.is_verbose
         for event in request.read:
             tell, who, named = self._used[type(event)]
-            if tell and (text := tell(event, names)):
-                notes.append(text)
+            if tell and (text := tell(event, self._names)):
+                line.notes.append(text)
             if who and payer is None:
                 payer = getattr(event, who)
             for name in named:
                 ids.append(getattr(event, name))
                 if name == "payment_id" and line.payment_id is None:
                     line.payment_id = ids[-1]
-        if not (notes or self._form.is_verbose or _is_shown(method, path, status or 500)):
+        if (status or 500) < _least_shown(method, path) and not (line.notes or is_verbose):
             return ""
-        line.notes = notes
         is_paid = bool(request.proofs) and _read_proofs(line, request)
         if (status != 200 or line.payment_id is None) and request.answered[:1] == b"{":
             _read_answer(line, request.answered)
         if payer is None and (is_paid or settles(path)):
             payer = _signer(request)
         if payer is not None:
-            line.who = names.of(payer)
+            line.who = self._names.of(payer)
         for each in (*ids, line.payment_id, line.session_id):
             if payer is not None:
                 self._payers[each] = line.who
-            elif each and (known := self._payers.get(each)):
-                line.who = known
+            elif each and (known := self._payers.get(each) or self._earlier.get(each)):
+                line.who = self._payers[each] = known
                 break
-        while len(self._payers) > MAX_WAITING:
-            del self._payers[next(iter(self._payers))]
-        if self._form.is_verbose:
+        if len(self._payers) > MOST_KNOWN:
+            self._earlier, self._payers = self._payers, {}
+        if is_verbose:
             line.sent = _text(request.headers, request.sent)
             line.answered = _text(request.answer_headers, request.answered)
         return self._shown(line)
@@ -291,18 +291,13 @@ def _has_paid_before(request: Request) -> bool:
     return not {name.lower() for name, _ in request.answer_headers}.isdisjoint(_RECEIPTS)
 
 
-def _is_shown(method: str, path: str, status: int) -> bool:
-    """Tell whether a request is more than polling, or the look at a page."""
-    kind = _kind(method, path)
-    return kind == "shown" or status >= (400 if kind == "page" else 500)
-
-
 @lru_cache(maxsize=1024)
-def _kind(method: str, path: str) -> Literal["shown", "page", "polling"]:
+def _least_shown(method: str, path: str) -> int:
+    """Return the least status that is shown: of polling, and of looks at a page, only errors."""
     first = path.split("/", 2)[1:2]
     if first in _SILENT or path in ("/healthz", "/_sim/who"):
-        return "polling"
-    return "page" if method in ("GET", "HEAD", "OPTIONS") and first not in _SPOKEN else "shown"
+        return 500
+    return 400 if method in ("GET", "HEAD", "OPTIONS") and first not in _SPOKEN else 0
 
 
 def _signer(request: Request) -> str | None:

@@ -181,9 +181,10 @@ def _bounded(lines: list[str]) -> list[str]:
 
 def _filled(text: str, begin: str) -> str:
     """Return a text in 80 columns after its beginning, its further lines below it."""
-    text = _cut(printable(text), MAX_NOTE + 1)
+    text = printable(text)
     if len(begin) + len(text) <= WIDTH:
         return f"{begin}{text}\n"
+    text = _cut(text, MAX_NOTE + 1)
     shown = textwrap.fill(
         text,
         WIDTH,
