@@ -236,7 +236,7 @@ class Audit:
         )
 
     def _paid_once(self, nonce: str, served: list[Presented]) -> Iterator[Violation]:
-        """One transfer pays once; at two deployments only if both were asked before a block."""
+        """One transfer pays once; at two deployments only if both had it before a block."""
         keys = {each.key for each in served if self.granted[each.key].access_after}
         services = {each.order.service for each in served}
         if max(len(keys), len(services)) < 2:
@@ -245,7 +245,9 @@ class Audit:
             each.order.service
             for each in served
             for answer in each.answers
-            if self.times.was_unused_during(nonce, answer.exchange)
+            if self.times.was_unused_during(
+                nonce, answer.exchange, is_kept=answer.body.get("final") is False
+            )
         }
         if in_time == services and len({key[0] for key in keys}) == len(keys):
             self.counts["raced"] += 1

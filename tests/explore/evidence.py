@@ -123,9 +123,11 @@ class Times:
         before = [used for changed_ms, used in self.visible[nonce] if changed_ms < at_ms]
         return bool(before) and before[-1]
 
-    def was_unused_during(self, nonce: str, exchange: int) -> bool:
-        """Tell whether an authorization was unused at any moment of an exchange."""
-        since, until = self.sent_ms[exchange], self.ended_ms.get(exchange, 1 << 60)
+    def was_unused_during(self, nonce: str, exchange: int, *, is_kept: bool) -> bool:
+        """Tell whether an authorization was unused at any moment of an exchange, or, if the answer
+        says that it is kept, at any later one, such as after a reorganisation."""
+        since = self.sent_ms[exchange]
+        until = 1 << 60 if is_kept else self.ended_ms.get(exchange, 1 << 60)
         if not self.is_used_at(nonce, since):
             return True
         changes = self.visible[nonce]

@@ -68,6 +68,16 @@ FOUND = {
             Submit(at_s=0.02, of=0),
         ),
     ),
+    "two deployments hold a header, and a reorganisation undoes its first use": Case(
+        services=2,
+        steps=(
+            Buy(number=1, wait_s=1.0, pause_s=20.0),
+            Strike(fault=Fault(victim="rpc", does="lose request", contains="eth_getLogs", times=6)),
+            Submit(at_s=0.01, of=1),
+            Again(at_s=1.0, of=1, service="service 2"),
+            Reorganise(at_s=3.0, drop=True),
+        ),
+    ),
     "a second header that was never settled, and that others submit, is no second charge": Case(
         steps=(
             Buy(number=0, wait_s=1.0, pause_s=5.0),
