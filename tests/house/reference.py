@@ -133,7 +133,7 @@ Where the specification is silent, we decided. The number in front of an id is i
 
 ## Those that can be switched
 
-Each is a field of `x402sim.Decisions`, as in `LocalServer(decisions=Decisions({switched[0][1].strip("`")}=...))`, so
+Each is a field of `x402sim.Decisions`, as in `Settings(decisions=Decisions({switched[0][1].strip("`")}=...))`, so
 that an experiment can take the alternative.
 
 {table(("id", "field", *titles[1:]), switched)}

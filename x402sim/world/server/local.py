@@ -4,7 +4,6 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +16,6 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.report.page import Shown
 from x402sim.service.settings import Settings
-from x402sim.spec.decisions import Decisions
 from x402sim.text.arguments import explained
 from x402sim.world.assembly.deploy import certificates
 from x402sim.world.assembly.parts import Parts
@@ -64,7 +62,6 @@ class LocalServer:
         port: int = 0,
         block_time_s: float | None = None,
         service: Settings | None = None,
-        decisions: Decisions | None = None,
         chain: ChainBackend | str = DEFAULT_CHAIN,
         mnemonic: str | None = None,
         accounts: int = ACCOUNTS,
@@ -75,13 +72,10 @@ class LocalServer:
         backend = parse_chain(chain) if isinstance(chain, str) else chain
         given = (network,) if isinstance(network, str | Network) else network
         networks = [network_named(it) if isinstance(it, str) else it for it in given]
-        settings = service or Settings(phase=0)
-        if decisions is not None:
-            settings = replace(settings, decisions=decisions)
         self._recipe = Recipe(
             network=networks[0],
             also=tuple(networks[1:]),
-            services={"service": settings},
+            services={"service": service or Settings(phase=0)},
             seed=seed,
             mnemonic=phrase_of(mnemonic, seed=seed, chain=backend, file=database),
             account_count=accounts,
