@@ -22,11 +22,10 @@ from x402sim.rng import Stream
 from x402sim.text.arguments import FromZero, WholeAboveZero, explained, require_kind
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
-from x402sim.world.control.messages import Sent, Transfer
+from x402sim.world.control.messages import Transfer
 from x402sim.world.stages.stage import OpenStage, on
 from x402sim.world.story import market, serialize
 from x402sim.world.story.answers import Answer
-from x402sim.world.story.blocks import NewBlock, OnBlock, call_on_block, newest_block
 from x402sim.world.story.orders import Spending
 from x402sim.world.story.payer import Payer
 from x402sim.world.story.payer_client import PayerClient
@@ -250,17 +249,6 @@ class LiveWorld:
         self.stage.record(events.ChainReorganised(depth=depth))
         await self.stage.ask("reorg", {"depth": depth, "drop": drop or []})
 
-    async def newest_block(self) -> NewBlock:
-        """Return the chain's newest block, without its transactions (needs "observe chain")."""
-        return await newest_block(self.stage)
-
-    def on_block(self, hook: OnBlock) -> None:
-        """Call a function with each new `NewBlock`, also if it replaces another one.
-
-        A coroutine function runs beside the story. Raises `ValueError` for a deployment.
-        """
-        call_on_block(self.stage.parts, hook)
-
     async def drop_waiting(self) -> None:
         """Drop every transaction from the mempool (needs "control chain")."""
         self.stage.record(events.MempoolDropped())
@@ -271,10 +259,6 @@ class LiveWorld:
         """Make the next calls of the token revert when mined."""
         self.stage.record(events.RevertsForced(calls=calls))
         await self.stage.ask("force-revert", {"calls": calls})
-
-    async def transact(self, sender: str, data: str) -> Sent:
-        """Send a call of the token from any account; return its result."""
-        return await self.stage.transact(sender, data)
 
     def paused(self) -> AbstractAsyncContextManager[None]:
         """Pause the token for the length of a `with` block (needs "fiat token")."""
@@ -289,11 +273,11 @@ class LiveWorld:
     @asynccontextmanager
     async def _between(self, on: bytes, off: bytes) -> AsyncIterator[None]:
         owner = str(self.start_state.token_owner)
-        await self.transact(owner, to_hex(on))
+        await self.stage.transact(owner, to_hex(on))
         try:
             yield
         finally:
-            await self.transact(owner, to_hex(off))
+            await self.stage.transact(owner, to_hex(off))
 
     @explained
     async def run_indexer(self, of: events.ServiceName = "service") -> dict[str, Any]:
