@@ -11,6 +11,7 @@ import httpx
 
 from x402sim import Fault, LiveWorld, PaymentAuth, PaymentFailed, scenario
 
+QUOTE = "/api/perp/quote"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
 TROUBLES = (
     Fault(victim="service", does="lose answer", path="/api/pay"),
@@ -24,15 +25,14 @@ TROUBLES = (
 async def careful_client(world: LiveWorld) -> None:
     alice = await world.payer("alice", balance="1.00")
     auth = PaymentAuth(alice.wallet, clock=world.clock, reuse=False, network=world.network)
-    http = world.client(alice, auth)
     for bought, trouble in enumerate(TROUBLES, 1):
         await world.fault(trouble)
         try:
-            first = (await http.post("/api/perp/quote", json=ORDER)).status_code
+            first = (await alice.http.post(QUOTE, json=ORDER, auth=auth)).status_code
         except (httpx.TransportError, PaymentFailed):
             first = None
         world.expect(first, None, "1/sign-settle-repeat")
-        second = await http.post("/api/perp/quote", json=ORDER)
+        second = await alice.http.post(QUOTE, json=ORDER, auth=auth)
         world.expect(second.status_code, 200, "1/sign-settle-repeat")
 
         world.expect(len(await world.transfers(alice)), bought, "5/nonce-once")

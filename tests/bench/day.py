@@ -67,8 +67,7 @@ async def _payer(world: LiveWorld, number: int, ends_s: float) -> None:
             max_sessions=1000,
             clock=world.clock,
         )
-    http = world.client(someone, auth)
     while (next_s := world.clock.now() + rng.expovariate(1 / PAUSE_S)) < ends_s:
         await world.clock.sleep_until(next_s)
-        answer = await http.post(QUOTE, json=ORDER)
+        answer = await someone.http.post(QUOTE, json=ORDER, auth=auth)
         assert answer.status_code == 200, answer.text

@@ -115,16 +115,19 @@ def test_however_and_for_whatever_an_order_is_paid_its_row_is_the_chains(version
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         pays = PaymentAuth(alice.wallet, clock=world.clock, version=version, reuse=False)
-        http = world.client(alice, pays)
+
+        async def ask(method, path, json=None):
+            return (await alice.http.request(method, path, json=json, auth=pays)).status_code
+
         for _ in range(2):
-            await http.get("/api/agents")
-            assert (await http.get(MARKET)).status_code == 200
+            await ask("GET", "/api/agents")
+            assert await ask("GET", MARKET) == 200
             order = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
-            assert (await http.post(QUOTE, json=order)).status_code == 200
+            assert await ask("POST", QUOTE, json=order) == 200
         await alice.open_session("0.05", 600)  # a deposit takes two steps
         await world.fault(Fault(victim="facilitator", does="refuse", times=None))
         with suppress(PaymentFailed):
-            assert (await http.get(MARKET)).status_code >= 500
+            assert await ask("GET", MARKET) >= 500
         await world.heal()
         await world.advance(3600)
 

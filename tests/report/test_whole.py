@@ -66,8 +66,8 @@ def test_what_the_chain_undid_after_it_was_served_is_told_and_is_no_broken_law()
     async def story(world: LiveWorld) -> None:
         alice, bob = [await world.payer(name, balance="1.00") for name in ("alice", "bob")]
         await alice.fetch()
-        http = world.client(bob, PaymentAuth(bob.wallet, clock=world.clock, version=2))
-        await http.get("/api/perp/market")
+        auth = PaymentAuth(bob.wallet, clock=world.clock, version=2)
+        await bob.http.get("/api/perp/market", auth=auth)
         await alice.buy()
         lost = [each.tx_hash for each in await world.transfers()]
         await world.reorg(3, drop=lost[1:])

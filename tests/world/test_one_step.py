@@ -65,11 +65,11 @@ async def shop(world: LiveWorld) -> None:
         someone = await world.payer(f"payer {number}", balance="10.00")
         version: Any = 1 + number % 2
         auth = PaymentAuth(someone.wallet, clock=world.clock, version=version)
-        http = world.client(someone, auth)
+        someone.http.auth = auth
         for _ in range(ASKS):
             await world.clock.sleep(luck.expovariate(1 / 20))
             await world.fault(luck.choice(TROUBLES))
-            await served(http, auth)
+            await served(someone.http, auth)
         transfers = await world.transfers(someone)
         world.expect(len(transfers), ASKS, "5/nonce-once")
         counts["signed"] += auth.signed_base // 10_000
@@ -100,16 +100,15 @@ def test_everything_is_charged_once_and_served(seed: int, flow: PaymentFlow | No
 def test_a_kept_answer_is_no_second_order_and_any_other_is(is_named: bool, state: str) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
-        async with world.client(alice) as http:
-            required = read_standard(await http.get(MARKET), 2)
-            assert required is not None
-            offer = choose(required, TESTNET)
-            if not is_named:
-                offer = replace(offer, takes_names=False)
-            _, text = sign(offer, alice.wallet, TESTNET, world.clock.now_s())
-            for _ in range(2):
-                answer = await http.get(MARKET, headers={PAYMENT_HEADERS[2]: text})
-                assert answer.status_code == 200
+        required = read_standard(await alice.http.get(MARKET), 2)
+        assert required is not None
+        offer = choose(required, TESTNET)
+        if not is_named:
+            offer = replace(offer, takes_names=False)
+        _, text = sign(offer, alice.wallet, TESTNET, world.clock.now_s())
+        for _ in range(2):
+            answer = await alice.http.get(MARKET, headers={PAYMENT_HEADERS[2]: text})
+            assert answer.status_code == 200
 
     careless = Settings(decisions=Decisions(authorization_once=is_named))
     summary = World(service=careless).play(story).summary.set_index("law")

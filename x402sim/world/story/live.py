@@ -12,9 +12,7 @@ import msgspec
 
 from x402sim import events
 from x402sim.clock import Clock
-from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.policies import PayerPolicy
-from x402sim.payer.session import SessionAuth
 from x402sim.protocol import abi, cronos
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
 from x402sim.protocol.messages import wire_body
@@ -28,11 +26,9 @@ from x402sim.world.story import market, serialize
 from x402sim.world.story.answers import Answer
 from x402sim.world.story.orders import Spending
 from x402sim.world.story.payer import Payer
-from x402sim.world.story.payer_client import PayerClient
 from x402sim.world.story.population import Arrivals, Behaviour, Buy, Population, play_population
 from x402sim.world.story.scenario import require_clause
 from x402sim.world.story.start_state import StartState
-from x402sim.world.transport.client import PartClient
 from x402sim.world.transport.faults import Fault, FaultRule
 
 FACILITATOR = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}
@@ -157,19 +153,6 @@ class LiveWorld:
     def services(self) -> tuple[events.ServiceName, ...]:
         """The names of the services; payers use the first, and others as `payer.at(name)`."""
         return self.stage.services
-
-    def client(
-        self,
-        payer: PayerClient,
-        auth: PaymentAuth | SessionAuth | None = None,
-        *,
-        to: events.ServiceName = "service",
-    ) -> PartClient:
-        """Return an httpx client of a payer to a service; with `auth` it pays by itself."""
-        http = self.stage.client(payer.name, to)
-        if auth is not None:
-            http.auth = auth
-        return http
 
     @explained
     async def advance(self, seconds: FromZero = 0.0, *, until_s: FromZero | None = None) -> None:

@@ -20,6 +20,9 @@ class Payer(PayerClient):
     `ask`, `sign` and `pay` are the steps of a purchase. `buy` takes them as the policy says, up to
     the receipt; `fetch` goes on until the quote is served, or spends a session. In one step the
     receipt comes with the quote.
+
+    `http` is its httpx client, which pays by itself with an `auth`:
+    `await alice.http.get("/api/perp/market", auth=PaymentAuth(alice.wallet, clock=world.clock))`.
     """
 
     def __init__(
