@@ -25,11 +25,11 @@ async def facilitator_refuses(world: LiveWorld) -> None:
 
     recipient, signature = "Recipient does not match payTo address", "Invalid EIP-3009 signature"
     spoiled: list[tuple[str, str, str, dict[str, str]]] = [
-        ("2.1/scheme", "Unsupported scheme: upto", alice.relabel(good, scheme="upto"), {}),
+        ("2.1/scheme", "Unsupported scheme: upto", alice.forge(good, scheme="upto"), {}),
         ("2.1/scheme", "Unsupported scheme: upto", good, {"scheme": "upto"}),
-        ("2.1/network", "Unsupported network: mars", alice.relabel(good, network="mars"), {}),
+        ("2.1/network", "Unsupported network: mars", alice.forge(good, network="mars"), {}),
         ("2.1/network", "Unsupported network: mars", good, {"network": "mars"}),
-        ("2.1/asset", f"Unsupported asset: {token}", alice.relabel(good, asset=token), {}),
+        ("2.1/asset", f"Unsupported asset: {token}", alice.forge(good, asset=token), {}),
         ("2.1/asset", f"Unsupported asset: {token}", good, {"asset": token}),
         ("5/exact-recipient", recipient, alice.sign(required, to=mallory.address), {}),
         ("5/exact-recipient", recipient, good, {"payTo": mallory.address}),

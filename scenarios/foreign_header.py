@@ -10,6 +10,7 @@ correctly is accepted.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from x402sim import MAINNET, TESTNET, LiveWorld, scenario
 
@@ -28,9 +29,10 @@ async def foreign_header(world: LiveWorld) -> None:
     )
 
     good = alice.sign(required)
-    labels = {"network": there.name, "asset": "0x" + there.asset.hex(), "scheme": "upto"}
+    foreign = "0x" + there.asset.hex()
+    labels: dict[str, Any] = {"network": there.name, "asset": foreign, "scheme": "upto"}
     for label, value in labels.items():
-        header = alice.relabel(good, **{label: value})
+        header = alice.forge(good, **{label: value})
         relabelled = await alice.pay(required, header)
         world.expect(relabelled, "Invalid signature", "7/invalid-signature")
         world.expect(
@@ -46,7 +48,7 @@ async def foreign_header(world: LiveWorld) -> None:
         replace(here, chain_id=there.chain_id),
         replace(here, asset=there.asset),
     ):
-        header = alice.relabel(alice.sign(required, network=token), asset=asset)
+        header = alice.forge(alice.sign(required, network=token), asset=asset)
         mislabelled = await alice.pay(required, header)
         world.expect(mislabelled, "Invalid signature", "7/invalid-signature")
         why = "Invalid EIP-3009 signature"

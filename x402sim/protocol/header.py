@@ -60,6 +60,11 @@ def encode_header(
         asset=checksum(network.asset),
     )
     header = PaymentHeader(x402_version=1, scheme="exact", network=network.name, payload=payload)
+    return spelled(header, spelling)
+
+
+def spelled(header: PaymentHeader, spelling: Spelling) -> str:
+    """Return a payment header as text."""
     text = encode(header)
     return to_hex(text) if spelling == "hex" else base64.b64encode(text).decode()
 

@@ -1,12 +1,13 @@
 """A payer's requests to one service, its signatures and its transactions, each on its own.
 
-It does them correctly, or with chosen defects: `sign`, `forge` and `relabel` say which.
+It does them correctly, or with chosen defects: `sign` and `forge` say which.
 """
 
 from typing import Any, Literal
 
 import httpx
 import msgspec
+from msgspec.structs import replace
 
 from x402sim.clock import Clock
 from x402sim.events import ServiceName
@@ -15,7 +16,7 @@ from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
-from x402sim.protocol.header import Spelling, authorization_of, decode_header
+from x402sim.protocol.header import Spelling, authorization_of, decode_header, spelled
 from x402sim.protocol.messages import (
     BadMessage,
     PaymentRequirements,
@@ -189,29 +190,24 @@ class PayerClient:
         )
         return header
 
-    def forge(self, header: str, *, spelling: Spelling = "hex", **changed: Any) -> str:
-        """Return a header with fields of `wrong` (see `sign`) changed *after* signing."""
-        return core.forged_header(header, self.network, spelling, **changed)
-
-    def relabel(
+    def forge(
         self,
         header: str,
         *,
+        spelling: Spelling = "hex",
         scheme: str | None = None,
         network: str | None = None,
         asset: str | None = None,
+        **changed: Any,
     ) -> str:
-        """Return a header with another scheme, network or token, which no signature covers."""
-        labelled = decode_header(header)
-        changed = msgspec.structs.replace(
-            labelled,
-            scheme=scheme or labelled.scheme,
-            network=network or labelled.network,
-            payload=msgspec.structs.replace(
-                labelled.payload, asset=asset or labelled.payload.asset
-            ),
-        )
-        return to_hex(encode(changed))
+        """Return a header that was changed *after* signing: in fields of `wrong` (see `sign`), or
+        in its scheme, network or token, which no signature covers."""
+        if changed:
+            header = core.forged_header(header, self.network, **changed)
+        old = decode_header(header)
+        payload = replace(old.payload, asset=asset or old.payload.asset)
+        scheme, network = scheme or old.scheme, network or old.network
+        return spelled(replace(old, scheme=scheme, network=network, payload=payload), spelling)
 
     def window(self, header: str) -> tuple[int, int]:
         """Return validAfter and validBefore of a header, in Unix seconds (both exclusive)."""
