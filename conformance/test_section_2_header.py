@@ -89,7 +89,7 @@ async def what_the_header_says_is_done(probe: Probe) -> None:
     receipt = await probe.chain.mined(paid)
     if receipt is None:
         raise Inconclusive("the chain does not know the transaction of the payment's receipt")
-    auth, _ = authorization_of(decode_header(paid.header))
+    auth, _ = authorization_of(paid.header)
     used = [
         log["topics"][1:]
         for log in receipt["logs"]

@@ -12,7 +12,7 @@ from typing import Any
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import to_hex
-from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.protocol.header import authorization_of
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, read_402
 from x402sim.suite.check import check
@@ -84,7 +84,7 @@ async def no_payer_is_charged_twice(probe: Probe) -> None:
 async def a_transaction_that_waits_is_not_forgotten(probe: Probe) -> None:
     """While the transfer of the first payment is not mined, a second one moves no money."""
     challenge, payer, header = await probe.signed()
-    nonce = to_hex(authorization_of(decode_header(header))[0].nonce)
+    nonce = to_hex(authorization_of(header)[0].nonce)
     await probe.world.post("mining", {"automine": False})
     await probe.world.fault(SETTLE(does="answer", status=504, times=None, contains=nonce))
     await probe.wallets.submit(challenge, header, probe.wallets.stranger())
@@ -108,7 +108,7 @@ async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
         for fault in chain:
             await probe.world.fault(fault)
         await probe.settle(challenge, header, may_break=True)
-        auth, _ = authorization_of(decode_header(header))
+        auth, _ = authorization_of(header)
         change: dict[str, Any] = {"value": 1} if pays_less else {"to": payer.address}
         other = probe.wallets.sign(challenge, payer, nonce=auth.nonce, **change)
         await probe.wallets.submit(challenge, other, probe.wallets.stranger())

@@ -174,7 +174,7 @@ async def it_pays_for_no_session(probe: Probe) -> None:
 async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     """Another payer can use the same nonce: the token has nonces per address."""
     paid, payer = await probe.buy(), await probe.wallets.payer()
-    auth, _ = authorization_of(decode_header(paid.header))
+    auth, _ = authorization_of(paid.header)
     challenge = await probe.challenge()
     probe.wallets.expect_settled(
         await probe.settle(challenge, probe.wallets.sign(challenge, payer, nonce=auth.nonce))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import HALF_ORDER, ZERO_ADDRESS, Address
-from x402sim.protocol.header import authorization_of, decode_header, encode_header
+from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.networks import Network
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
@@ -61,7 +61,7 @@ def _resigned(
     probe: Probe, challenge: Challenge, header: str, change: Callable[[bytes], bytes]
 ) -> str:
     """Return a header with its signature changed."""
-    auth, signature = authorization_of(decode_header(header))
+    auth, signature = authorization_of(header)
     network = probe.wallets.network(challenge)
     return encode_header(auth, change(signature), network, probe.target.pay.spelling)
 
@@ -94,7 +94,7 @@ def _changed(
 ) -> Iterator[tuple[str, str]]:
     """Yield changed fields, and headers that would be valid if the payer had signed them so."""
     header = probe.wallets.sign(challenge, payer)
-    auth, _ = authorization_of(decode_header(header))
+    auth, _ = authorization_of(header)
     yield "validAfter", probe.wallets.forge(challenge, header, valid_after=auth.valid_after + 30)
     yield "validBefore", probe.wallets.forge(challenge, header, valid_before=auth.valid_before - 60)
     yield "nonce", probe.wallets.forge(challenge, header, nonce=auth.nonce[::-1])

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum, to_hex
-from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.protocol.header import authorization_of
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.networks import Network
 
@@ -156,12 +156,12 @@ class Paywall:
         return str(by_facilitator) if "texts" in self.defects else said
 
     def _claim(self, payment_id: str, header: str) -> None:
-        auth, _ = authorization_of(decode_header(header))
+        auth, _ = authorization_of(header)
         if self.claims.setdefault((auth.from_, auth.nonce), payment_id) != payment_id:
             raise Refused("Nonce already used")
 
     def _release(self, payment_id: str, header: str) -> None:
-        auth, _ = authorization_of(decode_header(header))
+        auth, _ = authorization_of(header)
         self.claims.pop((auth.from_, auth.nonce), None)
         self.pending.pop(payment_id, None)
 
@@ -181,7 +181,7 @@ class Paywall:
 
     async def _look_up(self, header: str) -> str | None:
         """Return the transaction that has paid by an authorization; None if none has."""
-        auth, _ = authorization_of(decode_header(header))
+        auth, _ = authorization_of(header)
         topics = [abi.AUTHORIZATION_USED, abi.word(auth.from_), auth.nonce]
         wanted = {
             "address": to_hex(self.network.asset),
@@ -230,7 +230,7 @@ def _parameters(content: bytes) -> tuple[str, str, dict[str, Any]]:
     if not (isinstance(payment_id, str) and isinstance(header, str) and isinstance(wanted, dict)):
         raise Refused("Bad request")
     try:
-        authorization_of(decode_header(header))
+        authorization_of(header)
     except BadMessage as error:
         raise Refused("Bad payment header") from error
     return payment_id, header, wanted

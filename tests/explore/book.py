@@ -12,7 +12,7 @@ import msgspec
 from tests.explore.case import Service, Way
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import authorization_of, decode_header, encode_header
+from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.messages import PaymentRequirements, decode
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
@@ -174,7 +174,7 @@ class Book:
 
     def sign(self, number: int, payer: Payer, order: Order) -> Signed:
         """Sign a 402 for a purchase, and keep what was signed."""
-        signed = Signed(*authorization_of(decode_header(payer.sign(order.required))), payer)
+        signed = Signed(*authorization_of(payer.sign(order.required)), payer)
         self.signed.setdefault(number, []).append(signed)
         return signed
 

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message
 from tests.hostile.inputs import Sent, request
 from tests.rig import ORDER, Buyer, requirements
 from x402sim.protocol import x402
-from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.protocol.header import authorization_of
 from x402sim.protocol.messages import encode
 from x402sim.protocol.networks import TESTNET
 from x402sim.world.assembly.parts import Parts, build
@@ -107,7 +107,7 @@ class Town(Buyer):
     def _standard(self, settlement: dict[str, Any]) -> list[Sent]:
         """Return requests to the facilitator of the standard, in both versions."""
         wanted = requirements(settlement["paymentRequirements"])
-        auth, signature = authorization_of(decode_header(settlement["paymentHeader"]))
+        auth, signature = authorization_of(settlement["paymentHeader"])
         sent = []
         for accepted in (
             x402.requirements_v1(wanted, TESTNET, url="http://127.0.0.1:4020/api/perp/quote"),

@@ -25,7 +25,7 @@ def test_the_header_holds_what_was_signed() -> None:
     header = wallet.payment_header(WANTED, 1_000_000)
     assert header.startswith("0x")
     decoded = decode_header(header)
-    auth, signature = authorization_of(decoded)
+    auth, signature = authorization_of(header)
     assert recover(transfer_digest(auth, TESTNET.domain), signature) == wallet.address_bytes
     assert (auth.value, auth.to) == (10_000, b"\x22" * 20)
     spelled = wallet.payment_header(WANTED, 1_000_000, spelling="base64")

@@ -14,7 +14,7 @@ from tests.service.test_payments import submit
 from x402sim.chain.base import Call
 from x402sim.protocol import abi, states
 from x402sim.protocol.crypto import HALF_ORDER, Hash, from_hex
-from x402sim.protocol.header import authorization_of, decode_header, encode_header
+from x402sim.protocol.header import authorization_of, encode_header
 from x402sim.protocol.networks import TESTNET
 from x402sim.service import grant, indexer, sessions
 from x402sim.service.reconcile import reconcile
@@ -76,7 +76,7 @@ async def test_a_header_whose_signature_others_can_rewrite_keeps_its_claim(
 ) -> None:
     required = await rig.ask()
     header = rig.sign(required)
-    auth, signature = authorization_of(decode_header(header))
+    auth, signature = authorization_of(header)
     presented = encode_header(auth, other(signature), TESTNET)
     refused = await rig.pay(required, presented)
     assert (refused.json()["error"], refused.json()["final"]) == ("Invalid signature", False)
@@ -160,7 +160,7 @@ async def test_a_header_presented_again_after_its_cancellation_was_undone_pays_o
     header = rig.sign(first)
     with broken(rig, "facilitator", only("/settle", lose_request)):
         await rig.pay(first, header)
-    auth, _ = authorization_of(decode_header(header))
+    auth, _ = authorization_of(header)
     cancellation = rig.alice.sign_cancellation(auth.nonce, TESTNET.domain)
     data = abi.cancel_authorization(auth.from_, auth.nonce, cancellation)
     cancelled = await rig.parts.chain.send(Call(rig.bob.address_bytes, TESTNET.asset, data))

@@ -20,7 +20,7 @@ from tests.service.standard import failed, settled
 from x402sim.chain.base import Call
 from x402sim.protocol import abi
 from x402sim.protocol.cronos import SettleError
-from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.protocol.header import authorization_of
 from x402sim.protocol.networks import TESTNET
 
 
@@ -122,7 +122,7 @@ async def test_a_header_with_a_wrong_label_is_to_be_corrected_not_signed_anew(
 async def test_a_chain_that_is_ahead_of_the_server_is_told(rig: ServiceRig) -> None:
     required = await rig.ask()
     header = rig.sign(required)
-    ends = authorization_of(decode_header(header))[0].valid_before
+    ends = authorization_of(header)[0].valid_before
     rig.now[0] += 300
     await rig.parts.chain.mining.mine()
     rig.now[0] -= 200
@@ -192,7 +192,7 @@ async def test_a_payment_id_is_settled_once(rig: ServiceRig) -> None:
 
 async def submit(rig: ServiceRig, header: str) -> bytes:
     """Submit a signed authorization as a third party; return the transaction hash."""
-    auth, signature = authorization_of(decode_header(header))
+    auth, signature = authorization_of(header)
     data = abi.transfer_with_authorization(auth, signature)
     return await rig.parts.chain.send(Call(rig.bob.address_bytes, TESTNET.asset, data))
 

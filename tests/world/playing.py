@@ -7,7 +7,7 @@ from typing import Any
 
 from x402sim import Answer, LiveWorld, Run, World
 from x402sim.events import Event
-from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.protocol.header import authorization_of
 from x402sim.protocol.messages import decode, encode
 from x402sim.protocol.x402 import RequirementsV1, encode_payment
 from x402sim.report.summary import checks_of
@@ -62,6 +62,6 @@ def found(run: Run, kind: type[Event]) -> list[Any]:
 
 def standard_payment(required: Answer, header: str) -> str:
     """Return a payment header as version 1 of the standard sends it."""
-    auth, signature = authorization_of(decode_header(header))
+    auth, signature = authorization_of(header)
     offered = required.body["accepts"][0]
     return encode_payment(auth, signature, decode(encode(offered), RequirementsV1))

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import Spelling, authorization_of, decode_header, encode_header
+from x402sim.protocol.header import Spelling, authorization_of, encode_header
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
 from x402sim.text.suggest import unknown
@@ -98,5 +98,5 @@ def signed_header(
 
 def forged_header(header: str, network: Network, spelling: Spelling = "hex", **changes: Any) -> str:
     """Return a header whose authorization was changed after signing."""
-    auth, signature = authorization_of(decode_header(header))
+    auth, signature = authorization_of(header)
     return encode_header(changed(auth, changes), signature, network, spelling)

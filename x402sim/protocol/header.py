@@ -87,13 +87,13 @@ def json_of_header(text: str) -> bytes:
         raise BadMessage(f"the payment header is neither 0x-hex nor base64: {error}") from error
 
 
-def authorization_of(header: PaymentHeader) -> tuple[Authorization, bytes]:
-    """Return the authorization in a header and its signature, typed; raises `BadMessage`.
+def authorization_of(header: str) -> tuple[Authorization, bytes]:
+    """Return the authorization in a header's text and its signature; raises `BadMessage`.
 
     Clause 2.3/contents: the TransferWithAuthorization parameters, the signature, the
     nonce and the validity window.
     """
-    signed = signed_in(header)
+    signed = signed_in(decode_header(header))
     return signed.authorization, signed.signature
 
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.protocol.header import authorization_of
 from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.protocol.networks import Network
 from x402sim.protocol.x402 import (
@@ -120,7 +120,7 @@ def payment(header: str, wanted: Mapping[str, Any], changes: Mapping[str, Any] |
     `changes` replace fields of what was accepted; None leaves one out.
     """
     try:
-        auth, signature = authorization_of(decode_header(header))
+        auth, signature = authorization_of(header)
     except BadMessage:
         return _respelled(header.strip())
     accepted = {

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.header import authorization_of, decode_header
+from x402sim.protocol.header import authorization_of
 from x402sim.protocol.messages import BadMessage, decoded
 from x402sim.protocol.x402 import REQUIRED_HEADER, json_in
 from x402sim.report.conformance import RAW
@@ -126,7 +126,7 @@ def _body(content: bytes) -> list[str]:
 def _header(header: str) -> Any:
     """Return the fields of a payment header, without its signature."""
     try:
-        auth, signature = authorization_of(decode_header(header))
+        auth, signature = authorization_of(header)
     except BadMessage:
         return f"<unreadable, {len(header)} characters>"
     return {

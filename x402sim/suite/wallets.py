@@ -10,7 +10,7 @@ from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import parse_address, to_hex
 from x402sim.protocol.eip3009 import Authorization
-from x402sim.protocol.header import Spelling, authorization_of, decode_header
+from x402sim.protocol.header import Spelling, authorization_of
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network, network_named
@@ -94,7 +94,7 @@ class Wallets:
 
     async def cancel(self, challenge: Challenge, header: str, payer: Wallet) -> None:
         """Cancel an authorization on the world's chain, in a transaction of its payer."""
-        auth, _ = authorization_of(decode_header(header))
+        auth, _ = authorization_of(header)
         signature = payer.sign_cancellation(auth.nonce, self.network(challenge).domain)
         data = abi.cancel_authorization(auth.from_, auth.nonce, signature)
         sent = await self._send(challenge, payer, data)
@@ -103,7 +103,7 @@ class Wallets:
 
     async def submit(self, challenge: Challenge, header: str, sender: Wallet) -> None:
         """Submit an authorization to the world's chain, as anyone who has seen it may."""
-        data = abi.transfer_with_authorization(*authorization_of(decode_header(header)))
+        data = abi.transfer_with_authorization(*authorization_of(header))
         await self._send(challenge, sender, data)
 
     async def _send(self, challenge: Challenge, sender: Wallet, data: bytes) -> Any:

@@ -211,7 +211,7 @@ class PayerClient:
 
     def window(self, header: str) -> tuple[int, int]:
         """Return validAfter and validBefore of a header, in Unix seconds (both exclusive)."""
-        auth, _ = authorization_of(decode_header(header))
+        auth, _ = authorization_of(header)
         return auth.valid_after, auth.valid_before
 
     # --- on the chain, on its own account --------------------------------------------
@@ -228,14 +228,14 @@ class PayerClient:
 
     async def cancel(self, header: str, *, by: Wallet | None = None) -> Sent:
         """Cancel the authorization of a header, on the chain."""
-        auth, _ = authorization_of(decode_header(header))
+        auth, _ = authorization_of(header)
         signature = (by or self.wallet).sign_cancellation(auth.nonce, self.stage.network.domain)
         return await self._call(abi.cancel_authorization(auth.from_, auth.nonce, signature))
 
     async def submit(self, header: str, *, receive: bool = False) -> Sent:
         """Submit a signed authorization to the chain, as anyone may: of `sign`, or in one step."""
         try:
-            auth, signature = authorization_of(decode_header(header))
+            auth, signature = authorization_of(header)
         except BadMessage:
             signed = read_payment(2, header).signed
             auth, signature = signed.authorization, signed.signature
