@@ -55,7 +55,7 @@ from x402sim.payer.policies.sessions import (
     PayEach as PayEach,
     ReusePayment as ReusePayment,
 )
-from x402sim.payer.shops import (
+from x402sim.payer.policies.shops import (
     Choose as Choose,
     Shop as Shop,
     best_reputation as best_reputation,

@@ -3,7 +3,7 @@
 from functools import partial
 
 from x402sim.events import ServiceName
-from x402sim.payer.shops import Choose, Shop
+from x402sim.payer.policies.shops import Choose, Shop
 from x402sim.payer.wallet import Wallet
 from x402sim.rng import later
 from x402sim.text.arguments import explained
