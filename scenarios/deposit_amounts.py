@@ -28,12 +28,12 @@ REFUSED = (
 @scenario
 async def deposit_amounts(world: LiveWorld) -> None:
     alice = await world.payer("alice")
-    for max_spend, base_units in EXACT.items():
-        required = await alice.ask_session(max_spend, 60)
+    for deposit, base_units in EXACT.items():
+        required = await alice.ask_session(deposit, 60)
         world.expect(required, 402, "4.4/deposit-402")
         wanted = required.requirements["maxAmountRequired"]
-        world.expect(f"{max_spend} is {wanted}", f"{max_spend} is {base_units}", "4.4/max-spend")
-    for max_spend in REFUSED:
-        refused = await alice.ask_session(max_spend, 60)
-        said = f"{max_spend!r}: {refused.status}"
-        world.expect(said, f"{max_spend!r}: 400", "4.4/max-spend")
+        world.expect(f"{deposit} is {wanted}", f"{deposit} is {base_units}", "4.4/max-spend")
+    for deposit in REFUSED:
+        refused = await alice.ask_session(deposit, 60)
+        said = f"{deposit!r}: {refused.status}"
+        world.expect(said, f"{deposit!r}: 400", "4.4/max-spend")

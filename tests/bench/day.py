@@ -62,7 +62,7 @@ async def _payer(world: LiveWorld, number: int, ends_s: float) -> None:
     else:
         auth = SessionAuth(
             someone.wallet,
-            max_spend=SESSION_SPEND,
+            deposit=SESSION_SPEND,
             duration=SESSION_S,
             max_sessions=1000,
             clock=world.clock,

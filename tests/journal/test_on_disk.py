@@ -126,7 +126,7 @@ def test_saving_copies_the_file_but_not_onto_itself(file, both, tmp_path):
 
 async def story(world: LiveWorld) -> None:
     await world.fault(Fault(victim="service", does="lose answer", probability=0.1, times=None))
-    behaviour = Session(deposit="0.05", requests=3, wait=20, duration_s=300)
+    behaviour = Session(deposit="0.05", requests=3, wait=20, duration=300)
     await world.population(6, arrivals=Every(40), behaviour=behaviour, until_s=400)
     await world.advance(900)
     world.expect(world.clock.now() > 0, True, "3/expiry-refund")

@@ -52,12 +52,12 @@ def test_a_sync_client_pays_over_tcp(server: LocalServer) -> None:
 
 @pytest.mark.clause("1/session-no-402")
 def test_a_session_is_opened_once_and_spent_over_tcp(server: LocalServer) -> None:
-    auth = SessionAuth(server.wallets[2], max_spend="0.03")
+    auth = SessionAuth(server.wallets[2], deposit="0.03")
     with httpx.Client(base_url=server.url, auth=auth) as http:
         answers = [http.post("/api/perp/quote", json=ORDER) for _ in range(3)]
         assert [a.status_code for a in answers] == [200] * 3
         assert [len(a.history) for a in answers] == [3, 0, 0]  # create, pay, create
-        with pytest.raises(SpendingCapExceeded, match=r"max_sessions=1 of max_spend=0\.03"):
+        with pytest.raises(SpendingCapExceeded, match=r"max_sessions=1 of deposit=0\.03"):
             http.post("/api/perp/quote", json=ORDER)
     assert len(auth.payment.receipts) == 1
 
@@ -95,7 +95,7 @@ async def test_clocks_that_differ_are_told_and_nothing_is_signed_anew(
 
 @scene
 async def test_a_session_goes_on_in_another_if_allowed(rig: ServiceRig) -> None:
-    auth = SessionAuth(rig.alice, max_spend="0.02", max_sessions=2, clock=rig.clock)
+    auth = SessionAuth(rig.alice, deposit="0.02", max_sessions=2, clock=rig.clock)
     first = [(await quote(rig, auth)).status_code for _ in range(2)]
     opened = auth.session_id
     second = [(await quote(rig, auth)).status_code for _ in range(2)]
@@ -112,7 +112,7 @@ async def test_an_existing_session_is_spent_first(rig: ServiceRig) -> None:
     auth = SessionAuth(
         rig.bob,
         session_id=session["sessionId"],
-        max_spend="0.02",
+        deposit="0.02",
         max_sessions=1,
         clock=rig.clock,
     )
@@ -186,7 +186,7 @@ async def test_other_answers_pass_through(rig: ServiceRig) -> None:
     [
         (PaymentAuth, {"max_total": "0.20"}, 1),
         (PaymentAuth, {"max_total": "0.20", "reuse": False}, 20),
-        (SessionAuth, {"max_spend": "0.20"}, 1),
+        (SessionAuth, {"deposit": "0.20"}, 1),
     ],
 )
 def test_one_object_serves_many_tasks_loop_after_loop(
@@ -206,7 +206,7 @@ def test_one_object_serves_many_tasks_loop_after_loop(
 
 
 def test_one_session_serves_many_threads_at_once(server: LocalServer) -> None:
-    auth = SessionAuth(server.wallets[6], max_spend="0.10")
+    auth = SessionAuth(server.wallets[6], deposit="0.10")
     url = f"{server.url}/api/perp/quote"
     with ThreadPoolExecutor(10) as threads:
         asked = [threads.submit(httpx.post, url, json=ORDER, auth=auth) for _ in range(10)]
@@ -244,7 +244,7 @@ def test_proofs_are_not_shown_to_other_hosts() -> None:
         return httpx.Response(404, json={"error": "no sessions here"})
 
     wallet = Wallet.create()
-    session, payment = SessionAuth(wallet, max_spend="1.00"), PaymentAuth(wallet)
+    session, payment = SessionAuth(wallet, deposit="1.00"), PaymentAuth(wallet)
     with httpx.Client(transport=httpx.MockTransport(serve)) as http:
         for auth in (session, payment):
             assert http.get(SHOP_URL, auth=auth).is_success

@@ -87,11 +87,11 @@ def test_a_session_payer_whose_budget_is_changed_asks_for_that() -> None:
     """Its first deposit has opened no session yet."""
     troubles: list[Reply] = [(503, {})]
     shop = Shop(serves=lambda proof: troubles.pop() if proof and troubles else opened(proof))
-    auth = SessionAuth(Wallet.create(), max_spend="1.00", max_sessions=2)
+    auth = SessionAuth(Wallet.create(), deposit="1.00", max_sessions=2)
     with shop.client(auth) as http:
         with pytest.raises(PaymentFailed, match="not opened"):
             http.get("http://shop/x")
-        auth.max_spend = "0.50"
+        auth.deposit = "0.50"
         assert http.get("http://shop/x").status_code == 200
     first, second = (body["paymentId"] for body in shop.settled)
     assert auth.session_id == f"session_{second}" != f"session_{first}"

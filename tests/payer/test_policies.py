@@ -100,9 +100,9 @@ class Shopper:
         self.done.append("buy")
         await self._show("payment")
 
-    async def open_session(self, deposit: str, duration_s: int) -> None:
+    async def open_session(self, deposit: str, duration: int) -> None:
         self.payments, self._left["session"] = self.payments + 1, self._good_for
-        self.done.append(f"open {deposit} for {duration_s}")
+        self.done.append(f"open {deposit} for {duration}")
         self.is_served = False
 
 

@@ -133,7 +133,7 @@ def test_a_receipt_without_success_is_none() -> None:
 def test_a_deposit_that_opened_no_session_is_shown_again(trouble: Reply | Exception) -> None:
     troubles = [trouble] * 2
     shop = Shop(serves=lambda proof: troubles.pop() if proof and troubles else opened(proof))
-    auth = SessionAuth(Wallet.create(), max_spend="1.00", max_sessions=3)
+    auth = SessionAuth(Wallet.create(), deposit="1.00", max_sessions=3)
     failed = pytest.raises((PaymentFailed, httpx.ReadTimeout), match=r"session|answer names|lost")
     with shop.client(auth) as http:
         for _ in range(2):
@@ -148,7 +148,7 @@ def test_a_session_that_never_served_is_followed_by_no_other(max_unserved: int) 
     """Unless the caller asks for it."""
     shop = Shop(serves=lambda proof: opened(proof) if proof and proof.startswith("pay_") else None)
     limits: dict[str, Any] = {"max_sessions": 5, "max_unserved": max_unserved}
-    auth = SessionAuth(Wallet.create(), max_spend="1.00", **limits)
+    auth = SessionAuth(Wallet.create(), deposit="1.00", **limits)
     with shop.client(auth) as http:
         for _ in range(3):
             with pytest.raises(PaidNotServed, match="has bought nothing yet, and answers 402"):
@@ -218,7 +218,7 @@ def test_a_cancelled_request_lets_the_next_one_pay() -> None:
 
 
 def test_a_late_refusal_of_an_old_session_does_not_end_the_new_one() -> None:
-    auth = SessionAuth(Wallet.create(), max_spend="1.00", max_sessions=2)
+    auth = SessionAuth(Wallet.create(), deposit="1.00", max_sessions=2)
     shop = Shop(serves=opened)
 
     async def act(http: httpx.AsyncClient) -> None:

@@ -285,7 +285,7 @@ def test_its_limits_hold_in_other_ways_too(version: Version, way: str) -> None:
     if way == "a session":
         clock = Clock(lambda: float(NOW_S))
         auth = SessionAuth(
-            Wallet.create(), max_spend="0.10", max_sessions=9, network=BASE_SEPOLIA, clock=clock
+            Wallet.create(), deposit="0.10", max_sessions=9, network=BASE_SEPOLIA, clock=clock
         )
     transport = httpx.MockTransport(serve)
     with httpx.Client(transport=transport, auth=auth, follow_redirects=True) as http:

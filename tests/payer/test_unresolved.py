@@ -267,7 +267,7 @@ def test_many_tasks_at_once_sign_one_other_at_most(answer: Reply, signed: int) -
 )
 def test_a_deposit_is_given_up_as_a_payment_is(answer: Reply, signed: int) -> None:
     till = Till(None, answer, PAID).refuses_proofs()
-    auth = SessionAuth(Wallet.create(), max_spend="1.00", max_sessions=3, clock=till.clock)
+    auth = SessionAuth(Wallet.create(), deposit="1.00", max_sessions=3, clock=till.clock)
     till.ask(auth)
     till.wait()
     till.shop.serves = lambda proof: opened(proof) if len(till.shop.settled) > 2 else None

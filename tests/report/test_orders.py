@@ -30,7 +30,7 @@ def day() -> tuple[Run, Truth]:
             world.population(
                 9,
                 arrivals=Every(120),
-                behaviour=Session(deposit="0.05", requests=4, wait=(9, 0.5), duration_s=900),
+                behaviour=Session(deposit="0.05", requests=4, wait=(9, 0.5), duration=900),
                 until_s=1200,
                 name="member",
             ),

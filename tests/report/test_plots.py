@@ -372,7 +372,7 @@ def test_budgets_burn_down_as_the_frame_says() -> None:
 
 
 async def many(world: LiveWorld) -> None:
-    behaviour = Session(deposit="0.05", requests=3, wait=(60, 0.5), duration_s=900)
+    behaviour = Session(deposit="0.05", requests=3, wait=(60, 0.5), duration=900)
     await world.population(12, arrivals=Every(100), behaviour=behaviour, balance="1.00")
     await world.advance(1800)
 

@@ -14,7 +14,7 @@ def experiment(way: str, calls: int, gwei: float, seed: int, payers: int = 4) ->
     spare, length_s = f"{(calls + 1) / 100:.2f}", 300 + 2 * calls
     visits = {
         "request": Buy(times=calls, wait=1),
-        "session": Session(deposit=spare, requests=calls, wait=1, duration_s=length_s),
+        "session": Session(deposit=spare, requests=calls, wait=1, duration=length_s),
     }
 
     async def story(world: LiveWorld) -> None:

@@ -39,7 +39,7 @@ def bought(request: pytest.FixtureRequest) -> tuple[Run, Losses]:
         await world.force_revert(1)
         asked = await alice.ask()
         await alice.pay(asked, alice.sign(asked))
-        visits = Session(deposit="0.10", requests=4, wait=3, duration_s=300)
+        visits = Session(deposit="0.10", requests=4, wait=3, duration=300)
         await world.population(3, arrivals=Every(7), behaviour=visits)
         await world.reorg(1)
         await world.advance(900)

@@ -77,7 +77,7 @@ VERBS: dict[str, dict[str, Any]] = {
     "balance": {"address": "0x"}, "fund": {"address": "0x", "amount": "1.00"},
     "payer": {"name": "bob"}, "population": {"n": 1, "arrivals": Every(1)}, "reorg": {"depth": 1},
     "skew": {"actor": "service", "seconds": 1},
-    "alice.open_session": {"max_spend": "1.00", "duration": 60},
+    "alice.open_session": {"deposit": "1.00", "duration": 60},
 }  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def test_a_network_of_the_users_serves_pays_and_documents(network: Network, chai
         assert server.info.accounts[0].balance == str(1000 * 10**network.decimals)
         auth = PaymentAuth(server.wallets[0], network=network, max_amount="0.01")
         assert http.post("/api/perp/quote", json=ORDER, auth=auth).status_code == 200
-        budget = SessionAuth(server.wallets[1], network=network, max_spend="1.00", duration=600)
+        budget = SessionAuth(server.wallets[1], network=network, deposit="1.00", duration=600)
         assert http.post("/api/perp/quote", json=ORDER, auth=budget).status_code == 200
         chain_id = {"jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": []}
         answer = http.post(server.rpc_url, json=chain_id).json()

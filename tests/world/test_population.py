@@ -114,7 +114,7 @@ def test_buying_pays_and_is_served_each_time():
 
 def test_a_session_is_opened_used_and_refunded():
     async def story(world: LiveWorld) -> None:
-        behaviour = Session(deposit="0.05", requests=3, wait=5, duration_s=600)
+        behaviour = Session(deposit="0.05", requests=3, wait=5, duration=600)
         await world.population(2, arrivals=Every(60), behaviour=behaviour)
         await world.advance(1200)
 
@@ -127,7 +127,7 @@ def test_a_session_is_opened_used_and_refunded():
 
 def test_a_visit_ends_with_its_session_and_may_be_at_another_service():
     async def story(world: LiveWorld) -> None:
-        behaviour = Session(requests=10, wait=25, duration_s=60, at="second")
+        behaviour = Session(requests=10, wait=25, duration=60, at="second")
         await world.population(2, arrivals=Every(5), behaviour=behaviour)
         await world.advance(120)
 

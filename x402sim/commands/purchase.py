@@ -131,7 +131,7 @@ class Purchase:
         try:
             spend = to_decimal(to_base(self.terms.max_amount, network.decimals), network.decimals)
             if self.terms.session:
-                return SessionAuth(self.wallet, max_spend=spend, network=network, clock=self._clock)
+                return SessionAuth(self.wallet, deposit=spend, network=network, clock=self._clock)
             return PaymentAuth(
                 self.wallet,
                 max_amount=spend,

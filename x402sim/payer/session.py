@@ -50,7 +50,7 @@ Opened = Generator[Step, httpx.Response | None, str]
 
 @explained
 class SessionAuth(FlowAuth):
-    """Pay one deposit of `max_spend`, then send X-Session-Id (1/session-no-402).
+    """Pay one `deposit`, then send X-Session-Id (1/session-no-402).
 
     The first request to a server opens a session, which lasts `duration` (in the server's
     unit: seconds). When its budget or time is over, the next request opens another one, up
@@ -70,7 +70,7 @@ class SessionAuth(FlowAuth):
         self,
         wallet: Wallet,
         *,
-        max_spend: str = "1.00",
+        deposit: str = "1.00",
         duration: int = 3600,
         max_sessions: int | None = None,
         session_id: str | None = None,
@@ -84,10 +84,10 @@ class SessionAuth(FlowAuth):
     ) -> None:
         if max_sessions is None:
             max_sessions = 1 if session_id is None else 0
-        total_base = to_base(max_spend, network.decimals, fraction_digits=2) * max_sessions
+        total_base = to_base(deposit, network.decimals, fraction_digits=2) * max_sessions
         self.payment = PaymentAuth(
             wallet,
-            max_amount=max_spend,
+            max_amount=deposit,
             max_total=to_decimal(total_base, network.decimals),
             network=network,
             reuse=False,
@@ -100,7 +100,7 @@ class SessionAuth(FlowAuth):
         self.limits = self.payment.limits
         self.session_id = self._given = session_id
         """The newest session."""
-        self.max_spend = max_spend
+        self.deposit = deposit
         self._max_sessions = max_sessions
         self._duration = duration
         self._create_path = create_path
@@ -150,9 +150,9 @@ class SessionAuth(FlowAuth):
         if not seller.was_served:
             if seller.unserved + 1 >= self.payment.max_unserved:
                 raise PaidNotServed(
-                    f"{seller.origin} took {self.max_spend} for the session "
+                    f"{seller.origin} took {self.deposit} for the session "
                     f"{seller.session_id[:12]}…, which has bought nothing yet, and answers 402; "
-                    "nothing more was signed. Raise max_spend if one request costs more than that; "
+                    "nothing more was signed. Raise deposit if one request costs more than that; "
                     "to open another session all the same, raise max_unserved (now "
                     f"{self.payment.max_unserved})"
                 )
@@ -161,16 +161,16 @@ class SessionAuth(FlowAuth):
 
     def _opened(self, request: httpx.Request) -> Opened:
         """Yield what opens a session at the server of a request; raises `PaymentFailed`."""
-        terms = SessionRequest(max_spend=self.max_spend, duration=self._duration)
+        terms = SessionRequest(max_spend=self.deposit, duration=self._duration)
         create = post(request, self._create_path, terms)
         try:
             response = yield from self.payment.exchange(create, ours=True, is_served=_is_session)
         except SpendingCapExceeded as over:
             raise SpendingCapExceeded(
                 "no session has enough budget, and "
-                f"max_sessions={self._max_sessions} of max_spend={self.max_spend} allows no other; "
+                f"max_sessions={self._max_sessions} of deposit={self.deposit} allows no other; "
                 "a deposit that was signed and refused counts, too. Raise max_sessions or "
-                "max_spend to go on."
+                "deposit to go on."
             ) from over
         return _session_id(response)
 

@@ -26,7 +26,7 @@ class Shopper(Protocol):
     async def buy(self) -> None:
         """Pay for the request, and send it with that payment id."""
 
-    async def open_session(self, deposit: str, duration_s: int) -> None:
+    async def open_session(self, deposit: str, duration: int) -> None:
         """Pay a deposit, such as "0.10", for a session."""
 
     async def wait(self, seconds: float) -> None:
@@ -85,14 +85,14 @@ class ReusePayment:
 @explained
 @dataclass(frozen=True, slots=True)
 class OpenSessions:
-    """Open a session of `deposit` tokens for `duration_s`, spend it, and open the next one."""
+    """Open a session of `deposit` tokens for `duration` seconds, spend it, then open the next."""
 
     deposit: str = "0.10"
-    duration_s: int = 3600
+    duration: int = 3600
 
     async def fetch(self, shopper: Shopper) -> None:
         """Spend the session; open another if that is not served."""
         await shopper.show_session()
         if not shopper.is_served:
-            await shopper.open_session(self.deposit, self.duration_s)
+            await shopper.open_session(self.deposit, self.duration)
             await shopper.show_session()

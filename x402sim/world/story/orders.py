@@ -178,12 +178,12 @@ class Shopper:
         self.payments += order.is_paid
         return order
 
-    async def deposit(self, max_spend: str, duration_s: int) -> Answer:
+    async def deposit(self, deposit: str, duration: int) -> Answer:
         """Pay for a session, and return the answer that names it."""
         payer = self._payer
-        order = await self.order(lambda: payer.ask_session(max_spend, duration_s))
+        order = await self.order(lambda: payer.ask_session(deposit, duration))
         payment_id = order.required.payment_id
-        return await payer.ask_session(max_spend, duration_s, payment_id=payment_id)
+        return await payer.ask_session(deposit, duration, payment_id=payment_id)
 
     async def wait(self, seconds: float) -> None:
         """Let time pass."""
@@ -213,8 +213,8 @@ class Shopper:
             if self.is_served:
                 order.note_paid()
 
-    async def open_session(self, deposit: str, duration_s: int) -> None:
+    async def open_session(self, deposit: str, duration: int) -> None:
         """Pay a deposit for a session."""
-        opened = await self.deposit(deposit, duration_s)
+        opened = await self.deposit(deposit, duration)
         self._last = opened
         self._session_id = opened.body.get("sessionId")

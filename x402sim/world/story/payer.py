@@ -81,9 +81,9 @@ class Payer(PayerClient):
         return await self._shopper.fetch()
 
     @explained
-    async def open_session(self, max_spend: str, duration: int) -> Answer:
+    async def open_session(self, deposit: str, duration: int) -> Answer:
         """Pay a deposit as the policy says, and return the answer that names the session.
 
         Raises as `buy`.
         """
-        return await self._shopper.deposit(max_spend, duration)
+        return await self._shopper.deposit(deposit, duration)

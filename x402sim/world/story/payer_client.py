@@ -106,10 +106,10 @@ class PayerClient:
         return await self.send("POST", resource, json=order or ORDER, headers=headers)
 
     async def ask_session(
-        self, max_spend: str, duration: int, *, payment_id: str | None = None
+        self, deposit: str, duration: int, *, payment_id: str | None = None
     ) -> Answer:
-        """Request a session of `max_spend` tokens and `duration` seconds."""
-        body = wire_body(SessionRequest, max_spend=max_spend, duration=duration)
+        """Request a session of `deposit` tokens and a `duration` in the service's unit, seconds."""
+        body = wire_body(SessionRequest, max_spend=deposit, duration=duration)
         return await self.send("POST", SESSIONS, json=body, headers=core.proofs(payment_id))
 
     async def pay(

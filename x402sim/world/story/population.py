@@ -156,9 +156,9 @@ class Session:
         refused.
     wait
         Seconds before each request but the first, as in `Buy`; default 0.
-    duration_s
+    duration
         Seconds from its opening until the session ends; default 3600. The last visit may be over
-        long before that: `await world.advance(duration_s + 60)` lets the session be refunded.
+        long before that: `await world.advance(duration + 60)` lets the session be refunded.
     at
         The name of the service, or a rule that chooses one for each visit, such as `cheapest`;
         default None, the world's first.
@@ -167,7 +167,7 @@ class Session:
     deposit: str = "0.10"
     requests: WholeAboveZero = 10
     wait: LatencySpec = 0.0
-    duration_s: int = 3600
+    duration: int = 3600
     at: str | Choose | None = None
 
     def __post_init__(self) -> None:
@@ -177,7 +177,7 @@ class Session:
         """Visit once; raises `PaymentFailed` if the request for a session gets no 402."""
         wait, clock = latency_of(self.wait), payer.clock
         there = await _sent_to(payer, self.at)
-        opened = (await there.open_session(self.deposit, self.duration_s)).body
+        opened = (await there.open_session(self.deposit, self.duration)).body
         session_id, ends_ms = opened.get("sessionId"), opened.get("expiresAt", math.inf)
         if session_id is None:
             return

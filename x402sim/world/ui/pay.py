@@ -97,7 +97,7 @@ async def pay(parts: Parts, asked: Pay, url: str) -> Paid:
 def _payer(asked: Pay, wallet: Wallet, network: Network, clock: Clock) -> FlowAuth:
     if asked.buys == "session":
         return SessionAuth(
-            wallet, max_spend=_DEPOSIT, network=network, clock=clock, deadline_s=DEADLINE_S
+            wallet, deposit=_DEPOSIT, network=network, clock=clock, deadline_s=DEADLINE_S
         )
     return PaymentAuth(
         wallet,
