@@ -15,7 +15,7 @@ is an object with one method; an own object with that method does as well. A pay
     cache        NoStore, CacheControl
 
     retry        GiveUp, SameAuthorization, SameThenNew, NewAuthorization, StartOver
-    sessions     PayEach, PayAndWait, ReusePayment, OpenSessions
+    sessions     PayEach, PayAndWait, OpenSessions
     budget       NoLimit, AtMost
 
 The first of each line is the default. What a service can do wrong, and what breaks (`run.summary`
@@ -34,10 +34,9 @@ and `run.orders` tell):
     cache=CacheControl()           a shared cache serves it to everybody: served-only-if-transferred
     verify=SkipVerify()            nothing is lost: a bad signature is refused later
 
-`Settings(reputation=...)` is one of `MatchedPayments` (the
-default), `ServedPayments` and `ServedShare`, or one of your own that reads a `Track`. At which
-service a payer buys is a function of the shops (each a `Shop`): `cheapest`, `best_reputation`,
-`mixed(share)`, or one of your own (`Choose` is its type), for `payer.choose(rule)`.
+`Settings(reputation=...)` is `MatchedPayments` (the default), `ServedShare`, or one of your own
+that reads a `Track`. At which service a payer buys is a function of the shops (each a `Shop`):
+`cheapest`, `best_reputation`, `mixed(share)`, or one of your own, for `payer.choose(rule)`.
 """
 
 from x402sim.payer.policies import PayerPolicy as PayerPolicy
@@ -53,10 +52,8 @@ from x402sim.payer.policies.sessions import (
     OpenSessions as OpenSessions,
     PayAndWait as PayAndWait,
     PayEach as PayEach,
-    ReusePayment as ReusePayment,
 )
 from x402sim.payer.policies.shops import (
-    Choose as Choose,
     Shop as Shop,
     best_reputation as best_reputation,
     cheapest as cheapest,
@@ -71,7 +68,6 @@ from x402sim.service.policies.lost_answer import (
 )
 from x402sim.service.policies.reputation import (
     MatchedPayments as MatchedPayments,
-    ServedPayments as ServedPayments,
     ServedShare as ServedShare,
     Track as Track,
 )

@@ -16,7 +16,6 @@ from x402sim.policies import (
     OpenSessions,
     PayEach,
     PayerPolicy,
-    ReusePayment,
     SameAuthorization,
     SameThenNew,
     StartOver,
@@ -110,7 +109,6 @@ class Shopper:
     ("policy", "done"),
     [
         (PayEach(), "buy, payment, buy, payment, buy, payment"),
-        (ReusePayment(), "buy, payment, payment, payment refused, buy, payment"),
         (
             OpenSessions(),
             "open 0.10 for 3600, session, session, session refused, open 0.10 for 3600, session",

@@ -75,7 +75,7 @@ def test_the_documentation_of_the_policies_names_them_all_and_the_default_first(
     text = inspect.getdoc(policies) or ""
     for name in policies.__all__:
         assert name in text or name in ("EndedSession", "PayBack"), name
-        assert name == "Choose" or inspect.getdoc(getattr(policies, name)), name
+        assert inspect.getdoc(getattr(policies, name)), name
     for policy in (policies.ServicePolicy(), policies.PayerPolicy()):
         for field in (
             each.name for each in fields(policy) if each.name not in ("steps", "timeout_s")

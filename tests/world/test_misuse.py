@@ -34,7 +34,7 @@ from x402sim.world.chains.parse import parse_chain
 
 NODE = Node("http://user:hush@127.0.0.1:9/key")
 MADE_BY_THE_KIT = {
-    "EndedSession", "PayBack", "Shop", "Track", "Population", "Anvil", "Deployment", "Node",
+    "EndedSession", "PayBack", "Shop", "Track", "Anvil", "Deployment", "Node",
 }  # fmt: skip
 """What a story gets, and the chains and stages that are read from a word."""
 NEEDED: dict[str, dict[str, Any]] = {

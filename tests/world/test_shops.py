@@ -6,11 +6,10 @@ import pytest
 
 from tests.world.playing import found, play, played
 from x402sim import Fault, LiveWorld, Payer, Settings, events
+from x402sim.payer.policies.shops import Choose
 from x402sim.policies import (
-    Choose,
     FailToServe,
     MatchedPayments,
-    ServedPayments,
     ServedShare,
     ServicePolicy,
     Shop,
@@ -118,7 +117,7 @@ def test_a_population_buys_by_a_rule() -> None:
     assert sorted(each.actor for each in sold) == ["cheap"] * 3 + ["dear"] * 3
 
 
-@pytest.mark.parametrize("counts", [MatchedPayments(), ServedPayments(), ServedShare()])
+@pytest.mark.parametrize("counts", [MatchedPayments(), ServedShare()])
 def test_a_seller_who_buys_from_itself_is_chosen_by_reputation(counts) -> None:
     async def story(world: LiveWorld) -> None:
         buyer = await world.payer("buyer", balance="1.00")

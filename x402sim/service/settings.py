@@ -73,8 +73,7 @@ class Settings:
         default 30, 60 and 10.
     reputation
         What the reputations in the list of agents are: `MatchedPayments()` (the default),
-        `ServedPayments()`, `ServedShare()` of `x402sim.policies`, or one of your own
-        (6/reputation).
+        `ServedShare()` of `x402sim.policies`, or one of your own (6/reputation).
     facilitator
         The name of the facilitator that it uses; default None, the world's first.
     network

@@ -27,7 +27,7 @@ class PayerPolicy:
         `SameAuthorization(...)`, `SameThenNew(...)`, `NewAuthorization(...)`, `StartOver(...)`.
     sessions
         How to pay for many requests: `PayEach()` (the default), `PayAndWait()`,
-        `ReusePayment()`, `OpenSessions(...)`.
+        `OpenSessions(...)`.
     budget
         What may be spent: `NoLimit()` (the default), `AtMost(...)`.
 

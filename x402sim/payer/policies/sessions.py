@@ -71,17 +71,6 @@ class PayAndWait:
             await shopper.show_payment()
 
 
-@dataclass(frozen=True, slots=True)
-class ReusePayment:
-    """Show the last payment id again, as it serves for a day; pay only when it is not served."""
-
-    async def fetch(self, shopper: Shopper) -> None:
-        """Show the payment; buy if that is not served."""
-        await shopper.show_payment()
-        if not shopper.is_served:
-            await shopper.buy()
-
-
 @explained
 @dataclass(frozen=True, slots=True)
 class OpenSessions:

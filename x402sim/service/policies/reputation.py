@@ -47,17 +47,6 @@ class MatchedPayments:
 
 
 @dataclass(frozen=True, slots=True)
-class ServedPayments:
-    """How many payments are in a block and were served."""
-
-    counts_served = True
-
-    def of(self, track: Track) -> int:
-        """Return the number of payments that were served."""
-        return track.served
-
-
-@dataclass(frozen=True, slots=True)
 class ServedShare:
     """The share of the payments that were served, in thousandths.
 
