@@ -1,7 +1,8 @@
-"""What a world runs on and where it is played, as objects: for `World(chain=..., on=...)`.
+"""What a world runs on and where it is played, where a word does not say it all.
 
-Chains: `Ledger()` in memory, `Anvil()` a real EVM of the world's own, `Node(url)` an existing
-JSON-RPC node. Stages: `InProcess()`, `Tcp()`, `Deployment(url)`.
+`World(chain=...)` takes "ledger", "anvil" or a URL, and `Anvil(program)` or `Node(url, token,
+deploy, keys)`; `World(on=...)` takes "in-process", "tcp" or a URL, and `Deployment(url,
+payer_key)`.
 
 Parts: `FacilitatorSettings`, `ExplorerSettings`, for `World(facilitator=..., explorer=...)`.
 Block times: `FixedBlocks(seconds, phase)`, `JitteredBlocks(seconds, share)`,
@@ -20,12 +21,9 @@ from x402sim.world.chains.block_times import (
     PoissonBlocks as PoissonBlocks,
 )
 from x402sim.world.chains.gas_prices import GasWalk as GasWalk
-from x402sim.world.chains.ledger import Ledger as Ledger
 from x402sim.world.chains.node import Node as Node
 from x402sim.world.chains.reorgs import Reorgs as Reorgs
 from x402sim.world.stages.deployment import Deployment as Deployment
-from x402sim.world.stages.in_process import InProcess as InProcess
-from x402sim.world.stages.tcp import Tcp as Tcp
 from x402sim.world.transport.cache import SharedCache as SharedCache
 
 __all__ = [name for name in dir() if name[0] != "_"]

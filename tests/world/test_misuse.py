@@ -26,11 +26,14 @@ from x402sim import (
     population,
     sweep,
 )
-from x402sim.backends import Deployment, FacilitatorSettings, JitteredBlocks, Node, Reorgs, Tcp
+from x402sim.backends import Deployment, FacilitatorSettings, JitteredBlocks, Node, Reorgs
 from x402sim.policies import AtMost
 from x402sim.population import At, Buy, Every, Poisson
 from x402sim.spec.needs import Need, parse_needs
+from x402sim.world.chains.ledger import Ledger
 from x402sim.world.chains.parse import parse_chain
+from x402sim.world.stages.in_process import InProcess
+from x402sim.world.stages.tcp import Tcp
 
 NODE = Node("http://user:hush@127.0.0.1:9/key")
 MADE_BY_THE_KIT = {
@@ -122,7 +125,7 @@ MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: AtMost(), "AtMost: expected a total or each"),
     (lambda: Reorgs(0.1, deeper=1.0), "deeper: expected less than 1, or a reorganisation has no"),
     (lambda: World(seed="7"), "seed: expected a whole number, got '7'; did you mean 7?"),
-    (lambda: World(on=Tcp), "got the class Tcp; did you mean Tcp(…)?"),
+    (lambda: World(on=Deployment), "got the class Deployment; did you mean Deployment(…)?"),
     (lambda: World(without=("verification", "x")), "without: expected pairs of a table and a"),
     (lambda: World().play(42), "play: expected a scenario, its name, or a function `async def"),
     (lambda: World().play(buys(None)), "write play(story), without a call"),
@@ -151,7 +154,7 @@ MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: World(service={"a": Settings(facilitator="b")}), "settings of 'a': unknown facilitator"),
     (lambda: World(facilitator={"F": FacilitatorSettings()}), "'F' is no name for a facilitator"),
     (lambda: World(service=Settings(), on="http://127.0.0.1:1"), "service: http://127.0.0.1:1 has"),
-    (lambda: World(on=Tcp(), chain=NODE), "tcp needs virtual time, which http://127.0.0.1:9 lacks"),
+    (lambda: World(on="tcp", chain=NODE), "tcp needs virtual time, which http://127.0.0.1:9 lacks"),
     (lambda: World(on="http://a", chain="anvil"), "chain anvil cannot be combined with http://a"),
     (lambda: parse_chain("ledger", token="0x12"), "a token can be named or deployed only on a node"),
     (lambda: Node(NODE.url, token="0x" + "12" * 20, deploy=True), "not both"),
@@ -305,10 +308,10 @@ def test_needs_are_names_between_commas() -> None:
 
 
 WORDS = {
-    "ledger": backends.Ledger(),
+    "ledger": Ledger(),
     "anvil": backends.Anvil(),
     "https://rpc.example": Node("https://rpc.example"),
-    "in-process": backends.InProcess(),
+    "in-process": InProcess(),
     "tcp": Tcp(),
     "http://127.0.0.1:1": Deployment("http://127.0.0.1:1"),
 }

@@ -22,7 +22,7 @@ from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.accounts import ACCOUNTS
 from x402sim.world.chains.backend import ChainBackend
-from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
+from x402sim.world.chains.parse import parse_chain
 from x402sim.world.control.client import ControlClient, ControlError
 from x402sim.world.control.messages import Ready, Transfer
 from x402sim.world.loop import run_anywhere
@@ -62,7 +62,7 @@ class LocalServer:
         port: int = 0,
         block_time_s: float | None = None,
         service: Settings | None = None,
-        chain: ChainBackend | str = DEFAULT_CHAIN,
+        chain: ChainBackend | str = "ledger",
         mnemonic: str | None = None,
         accounts: int = ACCOUNTS,
     ) -> None:

@@ -28,7 +28,6 @@ from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.chains.reorgs import Reorganises
 from x402sim.world.loop import run_anywhere, run_virtual
 from x402sim.world.stages.deployment import left_ahead
-from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.parse import parse_stage
 from x402sim.world.stages.stage import Stage
 from x402sim.world.story import serialize
@@ -64,12 +63,11 @@ class World:
         Seed of all randomness: keys, ids, latencies; default 0.
     on
         Stage: "in-process" (virtual time, the default), "tcp" (the same through a real
-        socket), or the URL of a running service (real time). Objects: `InProcess()`, `Tcp()`,
-        `Deployment(url)`.
+        socket), the URL of a running service (real time), or `Deployment(url, payer_key)`.
     chain
         Chain backend: "ledger" (in memory, with Circle's token; the default), "anvil" (a real EVM
-        that is started and stopped; extra `evm`), or the URL of a JSON-RPC node (real time; keys in
-        X402SIM_CHAIN_KEYS). Objects: `Ledger()`, `Anvil()`, `Node(url, token=..., deploy=...)`.
+        that is started and stopped; extra `evm`), the URL of a JSON-RPC node (real time; keys in
+        X402SIM_CHAIN_KEYS), `Anvil(program)`, or `Node(url, token=..., deploy=...)`.
     latency
         Latency in seconds of one message in one direction, by who receives the request:
         "service", "facilitator", "explorer", "rpc", or the name of one service or facilitator.
@@ -132,8 +130,8 @@ class World:
         self,
         *,
         seed: int = 0,
-        on: Stage | str = InProcess(),  # noqa: B008 - frozen, without state
-        chain: ChainBackend | str = DEFAULT_CHAIN,
+        on: Stage | str = "in-process",
+        chain: ChainBackend | str = "ledger",
         latency: Mapping[str, LatencySpec] | None = None,
         block_time_s: float | BlockTimes | None = None,
         reorgs: Reorganises | None = None,
