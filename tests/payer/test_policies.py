@@ -35,7 +35,7 @@ class Order:
         return self.last == PAID
 
     @property
-    def is_over(self) -> bool:
+    def is_final(self) -> bool:
         return self.last == FINAL
 
     async def pay(self) -> None:

@@ -20,7 +20,7 @@ class Order(Protocol):
         """Whether the last answer says that the payment is made."""
 
     @property
-    def is_over(self) -> bool:
+    def is_final(self) -> bool:
         """Whether the last answer says that this authorization never pays (`final`)."""
 
     async def pay(self) -> None:
@@ -79,10 +79,10 @@ class _Again:
 @explained
 @dataclass(frozen=True, slots=True)
 class SameAuthorization(_Again):
-    """Send the same authorization again, up to `times`, each after `wait_s`, unless it is over."""
+    """Send the same one again, up to `times`, each after `wait_s`, until a final refusal."""
 
     def _gives_up(self, order: Order) -> bool:
-        return order.is_over
+        return order.is_final
 
 
 @explained
@@ -95,7 +95,7 @@ class SameThenNew(_Again):
     """
 
     async def _prepare(self, order: Order) -> None:
-        if order.is_over:
+        if order.is_final:
             await order.sign_again()
 
 

@@ -89,10 +89,10 @@ class Order:
         return self._next is Next.REPEAT
 
     @property
-    def is_over(self) -> bool:
+    def is_final(self) -> bool:
         """Whether the last answer says that this authorization never pays.
 
-        In one step no answer says so, and it is over when it expires.
+        In one step no answer says so, and it never pays once it has expired.
         """
         if self.in_one_step and self._signed is not None:
             return not self.is_paid and self._payer.now_s() >= self._signed.expires_s
@@ -206,7 +206,7 @@ class Shopper:
             return
         order = await self.order(self._payer.ask, required)
         self._last = order.last
-        if not order.is_over:
+        if not order.is_final:
             self._payment_id = order.required.payment_id
             if not order.in_one_step:
                 await self.show_payment()
