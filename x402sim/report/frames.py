@@ -156,13 +156,12 @@ def orders(journal: Journal) -> pd.DataFrame:
     a session took is in the rows of deposits.
     """  # noqa: E501 - a table
     found, texts = orders_of(journal), exchanges_of(journal).sent.texts
-    names = "payer", "service", "payment_id", "session_id", "tx", "refund_tx"
-    named = {name: name for name in names} | {"resource": "path"}
+    names = "payer", "service", "resource", "payment_id", "session_id", "tx", "refund_tx"
     return of_objects(
         kinds(orders, way=WAYS),
         found,
         reading_of(journal),
-        {name: words(attributes(each)(found), texts) for name, each in named.items()},
+        {name: words(attributes(name)(found), texts) for name in names},
         order=attrgetter("number"),
         asked=lambda _: True,
         charged=attrgetter("is_charged"),

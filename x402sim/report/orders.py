@@ -42,7 +42,7 @@ class Order(msgspec.Struct, eq=False, gc=False):
 
     payer: int
     service: int
-    path: int
+    resource: int
     at_ms: int
     """When the payer asked first."""
     way: str
@@ -200,15 +200,15 @@ class Orders:
         order = self._of_request[place]
         if sent.authorization:
             self._keep(sent.named, order)
-        elif not order.payment_id and order.path not in self._pays:
+        elif not order.payment_id and order.resource not in self._pays:
             order.payment_id = sent.named
             self._keep(sent.named, order)
-            self._asked.setdefault((order.payer, order.service, order.path), []).append(order)
+            self._asked.setdefault((order.payer, order.service, order.resource), []).append(order)
 
     def _drop_free(self) -> None:
         """Drop what is no order: GETs of paths that were never asked to be paid, nor were paid."""
-        sold = {order.path for order in self.found if order.payment_id}
-        self.found = [each for each in self.found if not each.may_be_free or each.path in sold]
+        sold = {order.resource for order in self.found if order.payment_id}
+        self.found = [each for each in self.found if not each.may_be_free or each.resource in sold]
         for number, order in enumerate(self.found, 1):
             order.number = number
 
