@@ -66,7 +66,7 @@ function paying(lane, seen, lines) {
   lines.push(`required = ${ask}`);
   if (raw && !seen.payment) lines.push(`header = ${literal(raw)}`);
   else if (!isReplay) lines.push(`header = alice.sign(${["required", ...(raw && !raw.startsWith("0x") ? ['spelling="base64"'] : []), ...given].join(", ")})`);
-  if (labels.length) lines.push(`header = alice.relabel(header, ${labels.join(", ")})`);
+  if (labels.length) lines.push(`header = alice.forge(header, ${labels.join(", ")})`);
   const sent = seen.body.paymentRequirements ?? wanted, changed = {};
   const issued = lane.exchanges.find((each) => each.status === 402 && !each.payment)?.said.paymentRequirements;
   for (const name of Object.keys({ ...issued, ...sent })) if (issued && name !== "description" && literal(sent[name]) !== literal(issued[name])) changed[name] = sent[name] ?? null;
