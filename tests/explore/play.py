@@ -118,7 +118,7 @@ class _Run:
             try:
                 await self._tell(await _scene(live, stage.parts, self._case))
             finally:
-                await live.close()
+                await stage.close_clients()
 
     async def _tell(self, scene: Scene) -> None:
         """Play every step, end the faults, let time pass, and audit."""

@@ -124,6 +124,11 @@ class OpenStage(msgspec.Struct, kw_only=True):
         self.clients.append(http)
         return http
 
+    async def close_clients(self) -> None:
+        """Close the callers' connections."""
+        for client in self.clients:
+            await client.aclose()
+
     def record(self, event: StoryEvent) -> None:
         """Write an event of the story to the journal."""
         self.links.journal.record(self.clock.now_ms(), event)

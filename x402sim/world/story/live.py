@@ -52,11 +52,6 @@ class LiveWorld:
         start_state = await StartState.seen_by(control, others) if control else StartState()
         return cls(stage, start_state)
 
-    async def close(self) -> None:
-        """Close the payers' connections."""
-        for client in self.stage.clients:
-            await client.aclose()
-
     # --- who is there, and what time it is -------------------------------------------
 
     @property
@@ -201,11 +196,11 @@ class LiveWorld:
         await self.stage.ask("explorer/lag", {"seconds": seconds})
 
     @explained
-    async def crash(self, victim: events.ServiceName = "service") -> None:
+    async def crash(self, service: events.ServiceName = "service") -> None:
         """Kill a service; returns when it has restarted on its database, 1 second later."""
-        victim = self.stage.first if victim == "service" else victim
-        self.stage.record(events.ServiceCrashed(victim=victim))
-        await self.stage.ask("crash", {"service": victim})
+        service = self.stage.first if service == "service" else service
+        self.stage.record(events.ServiceCrashed(victim=service))
+        await self.stage.ask("crash", {"service": service})
 
     # --- the chain -------------------------------------------------------------------
 
@@ -263,9 +258,9 @@ class LiveWorld:
             await self.stage.transact(owner, to_hex(off))
 
     @explained
-    async def run_indexer(self, of: events.ServiceName = "service") -> dict[str, Any]:
+    async def run_indexer(self, service: events.ServiceName = "service") -> dict[str, Any]:
         """Run the payment indexer of a service now; return its counts."""
-        done: dict[str, Any] = await self.stage.ask("indexer/run", {"service": of})
+        done: dict[str, Any] = await self.stage.ask("indexer/run", {"service": service})
         return done
 
     async def ask_facilitator(

@@ -225,7 +225,7 @@ class World:
                     journal, ahead_s = stage.links.journal, stage.ahead_s()
                     return Run(journal=journal, on=self.on.name, real_s=elapsed(), ahead_s=ahead_s)
                 finally:
-                    await live.close()
+                    await stage.close_clients()
 
     def _require_network(self, theirs: Network) -> None:
         """Raise `ValueError` if another network was chosen than that of the world on a stage."""
