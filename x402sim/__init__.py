@@ -2,7 +2,7 @@
 
 `help` of one name is short, that of the package has all of them:
 
-    World, LiveWorld, Payer, Fault    play a story: start with help(x402sim.World)
+    World, LiveWorld, Payer, Fault    play a scenario: start with help(x402sim.World)
     Settings, Decisions               what a service is like; x402sim.policies: what it does
     Run                               what happened, as frames and reports
     sweep, summarize                  many worlds, in parallel; x402sim.population: many payers

@@ -97,7 +97,7 @@ def run(
     scenario ran. `--json` prints seed, combined_sha256, clock_ahead_s and scenarios, each with
     its journal_sha256; combined_sha256 is the SHA-256 of the list of these hashes, one per line.
 
-    At a URL, stories that take time advance the server's clock, and it stays ahead: payers with a
+    At a URL, scenarios that take time advance the server's clock, and it stays ahead: payers with a
     right clock are refused there afterwards. clock_ahead_s says by how much.
 
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first

@@ -1,4 +1,4 @@
-"""A `Run`, the result of playing a story: its journal, and everything read from it.
+"""A `Run`, the result of playing a scenario: its journal, and everything read from it.
 
 It is the front of this package: frames, plots and pages take a journal or a `Summary`, and
 none of them imports this module.
@@ -28,9 +28,9 @@ _LARGE_BYTES = 64 << 20
 
 
 class RunFailed(Exception):
-    """A run failed: a check did not hold, or the story raised an exception; `run` is the run.
+    """A run failed: a check did not hold, or the scenario raised an exception; `run` is the run.
 
-    Its text has the failed checks, the trace of the story, and the command that plays it again.
+    Its text has the failed checks, the trace of the scenario, and the command that plays it again.
     """
 
     def __init__(self, run: "Run") -> None:
@@ -47,7 +47,7 @@ class Run(Summary):
 
     `on` is the stage it was played on, `real_s` how many seconds of real time it took, and
     `ahead_s` how far it has left the clock of a server at a URL ahead of real time. The frames'
-    columns are documented in `help(Run.orders)` and so on. They raise `ValueError` if the story
+    columns are documented in `help(Run.orders)` and so on. They raise `ValueError` if the scenario
     broke off by an exception: `run.partial.orders` has what happened until then. A run can be
     pickled.
     """
@@ -82,7 +82,7 @@ class Run(Summary):
 
     @property
     def partial(self) -> "Run":
-        """This run, with frames of what happened until the story broke off."""
+        """This run, with frames of what happened until the scenario broke off."""
         return replace(self, is_partial=True)
 
     @property

@@ -37,7 +37,7 @@ class Summary:
     labels: tuple[tuple[str, Any], ...] = ()
     """The first columns of every frame, the same in each row; see `Run.label`."""
     is_partial: bool = False
-    """Whether its frames may be those of a story that broke off; see `Run.partial`."""
+    """Whether its frames may be those of a scenario that broke off; see `Run.partial`."""
 
     @cached_property
     def _begin(self) -> Begin:
@@ -85,17 +85,17 @@ class Summary:
 
     @cached_property
     def raised(self) -> list[str]:
-        """The trace of the story, if it raised, line by line."""
+        """The trace of the scenario, if it raised, line by line."""
         return [line for each in self.journal.events(StoryRaised) for line in each.trace]
 
     @cached_property
     def broke_off(self) -> bool:
-        """Whether the story raised, so that the journal has a part of it only."""
+        """Whether the scenario raised, so that the journal has a part of it only."""
         return any(True for _ in self.journal.of(StoryRaised))
 
     @property
     def place(self) -> str:
-        """The file and line of the story that raised, "study.py:12"; empty if none did."""
+        """The file and line of the scenario that raised, "study.py:12"; empty if none did."""
         frames = [line.strip().partition(" in ") for line in self.raised]
         ours = [place for place, is_frame, _ in frames if is_frame and is_users(place)]
         return ours[-1] if ours else ""
@@ -106,7 +106,7 @@ class Summary:
         return f"{self.reason}, at {self.place}" if self.place else self.reason
 
     def require_whole(self) -> None:
-        """Raise `ValueError` if the story broke off, unless its part was asked for."""
+        """Raise `ValueError` if the scenario broke off, unless its part was asked for."""
         if self.broke_off and not self.is_partial:
             raise ValueError(
                 f"{self.name!r} broke off: {self.told}. Its frames end there: `run.partial` has "
@@ -122,7 +122,7 @@ class Summary:
     def command(self) -> str:
         """The command that plays it again, or the Python expression.
 
-        An expression is needed if the world had options, or the story has no file.
+        An expression is needed if the world had options, or the scenario has no file.
         """
         options, source = self._begin.options, self._begin.source
         source = self.name if source is None else source

@@ -1,6 +1,6 @@
-"""The world that a story acts on: payers, time, faults, the chain and the money.
+"""The world that a scenario acts on: payers, time, faults, the chain and the money.
 
-A story receives one and calls its methods: `await world.payer("alice", balance="1.00")`. A method
+A scenario receives one and calls its methods: `await world.payer("alice", balance="1.00")`. One
 marked (needs "…") works only on stages that meet that need (`x402sim.spec.needs`).
 """
 
@@ -35,7 +35,7 @@ FACILITATOR = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}
 
 
 class LiveWorld:
-    """The world during a story; `World.play` makes one.
+    """The world during a scenario; `World.play` makes one.
 
     `network` is the network whose token pays, `stage` the open stage.
     """
@@ -65,7 +65,7 @@ class LiveWorld:
         return str(self.start_state.pay_to)
 
     def rng(self, name: str) -> Stream:
-        """Return a random stream for the story, seeded with the world's seed and `name`."""
+        """Return a random stream for the scenario, seeded with the world's seed and `name`."""
         return self.stage.stream(name)
 
     @explained
@@ -83,7 +83,7 @@ class LiveWorld:
 
         `policy` is for `buy`, `fetch` and `open_session`: how often it tries, whether it opens
         sessions, and what it may spend (`x402sim.policies`). Raises `ValueError` for the name of
-        another payer in this story, whose wallet the new one would share.
+        another payer in this scenario, whose wallet the new one would share.
         """
         market.require_new(self.stage, self._names, name)
         self._names.add(name)
@@ -120,7 +120,7 @@ class LiveWorld:
         populations, each under a `name` of its own. The objects are in `x402sim.population`;
         `policy` is that of each payer.
 
-        A visit that raises `PaymentFailed` is given up; any other exception fails the story.
+        A visit that raises `PaymentFailed` is given up; any other exception fails the scenario.
         """
         return await play_population(
             self.stage,
@@ -299,7 +299,7 @@ class LiveWorld:
 
     @explained
     async def earned(self, service: events.ServiceName | None = None) -> int:
-        """Return what the merchants have earned since the story began, in base units.
+        """Return what the merchants have earned since the scenario began, in base units.
 
         With a service's name, only its merchant. Services that share one share its earnings.
         Raises `ValueError` for the name of no service.
@@ -312,7 +312,7 @@ class LiveWorld:
     async def transfers(
         self, sender: Payer | None = None, *, to: Payer | None = None
     ) -> list[Transfer]:
-        """Return the transfers since the story began, without mints; of one payer if given."""
+        """Return the transfers since the scenario began, without mints; of one payer if given."""
         found: list[Transfer] = await self.stage.ask("transfers", kind=list[Transfer])
         return [
             each

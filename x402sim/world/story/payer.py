@@ -1,4 +1,4 @@
-"""A payer in a story: it buys as its policy says, or acts step by step (`PayerClient`)."""
+"""A payer in a scenario: it buys as its policy says, or acts step by step (`PayerClient`)."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""A scenario: a story (a coroutine function) with its title, clauses and needs."""
+"""A scenario: a coroutine function with its title, clauses and needs."""
 
 import inspect
 import re
@@ -32,7 +32,7 @@ _FILE = re.compile(r"(.+\.py)(?::(.*))?")
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One scenario: its story, the clauses that it covers, and its needs."""
+    """One scenario: its function, the clauses that it covers, and its needs."""
 
     name: str
     title: str

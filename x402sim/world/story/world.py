@@ -1,4 +1,4 @@
-"""The configuration of a world in which stories are played."""
+"""The configuration of a world in which scenarios are played."""
 
 from __future__ import annotations  # so that help(World) shows short names of types
 
@@ -55,7 +55,7 @@ class OtherNetwork(ValueError):
 class World:
     """The whole world of a pay-per-request API: service, facilitator, explorer, chain, payers.
 
-    A `World` is a description. `play` builds the world, lets a story act in it (as a
+    A `World` is a description. `play` builds the world, lets a scenario act in it (as a
     `LiveWorld`) and returns the `Run`. Every option has a default; the same options give
     the same journal, byte for byte, wherever time is virtual.
 
@@ -80,7 +80,7 @@ class World:
         `JitteredBlocks(5, 0.2)`, `PoissonBlocks(5)`.
     reorgs
         How the chain reorganises by itself: `Reorgs(0.1, deeper=0.5)`, before each block with 10 %;
-        needs block_time_s. Default None: only when a story says so (`world.reorg`).
+        needs block_time_s. Default None: only when a scenario says so (`world.reorg`).
     gas_price_gwei
         What a transaction that is sent now pays for a unit of gas, in gwei (10^-9 native coins):
         a number, a function of the seconds since the world began, or `GasWalk(gwei, sigma)`, which
@@ -184,25 +184,25 @@ class World:
             seed=seed, on=self.on.name, chain=chain_name, options=options, has_invariants=invariants
         )
 
-    def play(self, story: Scenario | Story | str, *, progress: bool = True) -> Run:
-        """Play a scenario, the shipped scenario of this name, or any `async def story(world)`.
+    def play(self, scenario: Scenario | Story | str, *, progress: bool = True) -> Run:
+        """Play a scenario, the shipped scenario of this name, or any `async def name(world)`.
 
         A text is a name, a file "FILE.py", or a function in a file, "FILE.py:function". Returns
-        the finished run, which holds the story's failures and errors: `raise_for_failure` raises
+        the finished run, which holds the scenario's failures and errors: `raise_for_failure` raises
         them. Raises `ValueError` for an unknown name or a network that is not the deployment's,
         `ConnectionError` for a URL that does not answer, and `ChainError` for a chain that cannot
         be opened.
 
         In a notebook, where an event loop runs already, it is called in the same way. A run of more
         than two seconds shows how far it is, on stderr or in the cell, unless `progress` is False.
-        Ctrl-C ends the story; the journal, if it is in a file, says where.
+        Ctrl-C ends the scenario; the journal, if it is in a file, says where.
         """
-        scenario = find(story) if isinstance(story, str) else scenario_of(story)
+        found = find(scenario) if isinstance(scenario, str) else scenario_of(scenario)
         is_told = progress and not is_swept()
         is_virtual = self.on.builds_world and self.chain.is_virtual
         play = run_virtual if is_virtual else run_anywhere
         try:
-            run = finished(play(lambda: self._play(scenario, is_told)))
+            run = finished(play(lambda: self._play(found, is_told)))
         except KeyboardInterrupt as interrupt:
             file = self._recipe.journal
             kept = f"Run.load({str(file)!r}) has" if file else "World(journal='run.ndjson') keeps"
