@@ -6,7 +6,7 @@ from typing import Any
 
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite.answers import CURE_OF_IDS, TargetAnswer, read_402
-from x402sim.suite.check import check
+from x402sim.suite.check import check, session_check
 from x402sim.suite.expect import expect, expect_served, expect_withheld, require
 from x402sim.suite.indexing import buy_late, turn_s
 from x402sim.suite.payment_outcome import expect_nothing
@@ -136,7 +136,7 @@ def _session_ids(answer: TargetAnswer) -> list[str]:
     return ids + [value for value in named if isinstance(value, str)]
 
 
-@check("2.6/remaining", baseline="session", needs="funds, sessions", deposits="0.03")
+@session_check("2.6/remaining", deposits="0.03")
 async def a_budget_ends_when_it_is_spent(probe: Probe) -> None:
     """The service serves exactly as many requests as the deposit pays for.
 

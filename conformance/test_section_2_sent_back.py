@@ -14,7 +14,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import NETWORKS
 from x402sim.suite.answers import Challenge, read_402
-from x402sim.suite.check import check
+from x402sim.suite.check import check, session_check
 from x402sim.suite.control_api import SETTLE, VERIFY
 from x402sim.suite.expect import expect_not_served, expect_refused, expect_withheld
 from x402sim.suite.payment_outcome import (
@@ -110,7 +110,7 @@ async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> N
             return
 
 
-@check("2.1/amount", ground=EXACTLY_THE_AMOUNT, baseline="session", needs="funds, sessions", pays=1)
+@session_check("2.1/amount", ground=EXACTLY_THE_AMOUNT, pays=1)
 async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     """Requirements and authorization for a session deposit of one base unit are refused."""
     payer, max_spend = await probe.wallets.payer(), await probe.budget_for(5)

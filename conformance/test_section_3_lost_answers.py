@@ -15,7 +15,7 @@ from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of, decode_header
 from x402sim.spec.needs import Need
 from x402sim.suite.answers import Challenge, read_402
-from x402sim.suite.check import check
+from x402sim.suite.check import check, session_check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE, eventually
 from x402sim.suite.expect import expect_served, expect_withheld
 from x402sim.suite.probe import Probe
@@ -133,7 +133,7 @@ async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/pending-resolved", baseline="session", needs="funds, world, sessions", deposits="0.01")
+@session_check("3/pending-resolved", needs="funds, world, sessions", deposits="0.01")
 async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
     """A deposit whose answer was lost still opens its session, and is paid once."""
     max_spend = await probe.budget_for(1)

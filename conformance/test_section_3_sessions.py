@@ -3,7 +3,7 @@
 import asyncio
 
 from x402sim.suite.answers import TargetAnswer, read_402
-from x402sim.suite.check import check
+from x402sim.suite.check import session_check
 from x402sim.suite.expect import expect
 from x402sim.suite.payment_outcome import drain, expect_no_session
 from x402sim.suite.probe import Probe
@@ -30,7 +30,7 @@ async def _expect_budget(
     expect(what, served, fits, last.show if last else None)
 
 
-@check("3/deposit-makes-session", baseline="session", needs="funds, sessions", deposits="0.01")
+@session_check("3/deposit-makes-session", deposits="0.01")
 async def a_small_deposit_makes_no_big_session(probe: Probe) -> None:
     """A small deposit's id in a request for a large session opens the small one at most."""
     small = await probe.budget_for(1)
@@ -42,7 +42,7 @@ async def a_small_deposit_makes_no_big_session(probe: Probe) -> None:
     await _expect_budget(probe, ids, small, challenge.amount_base)
 
 
-@check("3/deposit-makes-session", baseline="session", needs="funds, sessions", deposits="0.02")
+@session_check("3/deposit-makes-session", deposits="0.02")
 async def one_deposit_makes_one_session(probe: Probe) -> None:
     """A deposit that is settled and claimed many times, also concurrently, counts once."""
     max_spend = await probe.budget_for(2)
@@ -59,7 +59,7 @@ async def one_deposit_makes_one_session(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/deposit-makes-session", baseline="session", needs="funds, sessions", pays=1)
+@session_check("3/deposit-makes-session", pays=1)
 async def a_payment_for_something_else_makes_no_session(probe: Probe) -> None:
     """The id of a paid quote opens no session."""
     paid = await probe.buy()
@@ -68,7 +68,7 @@ async def a_payment_for_something_else_makes_no_session(probe: Probe) -> None:
     await expect_no_session(probe, answer)
 
 
-@check("3/deposit-makes-session", baseline="session", needs="funds, sessions")
+@session_check("3/deposit-makes-session")
 async def an_unpaid_deposit_makes_no_session(probe: Probe) -> None:
     """A session whose deposit is not settled cannot be claimed."""
     max_spend = await probe.budget_for(1)

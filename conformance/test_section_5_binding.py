@@ -5,7 +5,7 @@ them may bypass the payment.
 """
 
 from x402sim.suite.answers import Paid, TargetAnswer, read_402
-from x402sim.suite.check import check
+from x402sim.suite.check import check, session_check
 from x402sim.suite.expect import expect_not_served, expect_withheld
 from x402sim.suite.payment_outcome import expect_no_session
 from x402sim.suite.probe import Probe
@@ -119,7 +119,7 @@ async def what_the_payer_has_paid_elsewhere_opens_nothing(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
 
 
-@check("5/resource-binding", baseline="session", needs="funds, sessions", pays=1)
+@session_check("5/resource-binding", pays=1)
 async def a_quote_opens_no_session(probe: Probe) -> None:
     """A payment for the protected resource opens no session that can be spent."""
     paid = await probe.buy()

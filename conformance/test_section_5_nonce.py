@@ -15,7 +15,7 @@ from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import encode
 from x402sim.suite import one_step
 from x402sim.suite.answers import Challenge, Paid, TargetAnswer, read_402
-from x402sim.suite.check import check
+from x402sim.suite.check import check, session_check
 from x402sim.suite.control_api import HOLD_S, SETTLE, eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
 from x402sim.suite.payment_outcome import expect_nothing
@@ -157,7 +157,7 @@ async def it_pays_once_for_its_own_id(probe: Probe) -> None:
     await _pays_once(probe, paid)
 
 
-@check("5/nonce-once", baseline="session", needs="funds, sessions", pays=1)
+@session_check("5/nonce-once", pays=1)
 async def it_pays_for_no_session(probe: Probe) -> None:
     """A settled authorization does not pay a session's deposit of the same amount."""
     paid = await probe.buy()
