@@ -14,7 +14,7 @@ from x402sim.protocol.crypto import HALF_ORDER, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import encode
 from x402sim.suite import one_step
-from x402sim.suite.answers import Challenge, Paid, TargetAnswer, read_402
+from x402sim.suite.answers import Challenge, TargetAnswer, read_402
 from x402sim.suite.check import check, session_check
 from x402sim.suite.control_api import HOLD_S, SETTLE, eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
@@ -93,10 +93,6 @@ def _spelled(text: bytes, spelling: Spelling) -> str:
     return to_hex(text) if spelling == "hex" else base64.b64encode(text).decode()
 
 
-async def _pays_once(probe: Probe, paid: Paid) -> None:
-    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
-
-
 def _receipts(probe: Probe, answers: list[TargetAnswer]) -> set[str]:
     """Return the distinct transactions of all receipts; one that repeats another may have none."""
     place = probe.target.receipt.tx_hash
@@ -141,7 +137,7 @@ async def it_pays_for_no_other_id(probe: Probe) -> None:
         require(f"a refusal ({name})", not answer.is_receipt, answer.summary)
         expect_refused(answer)
         expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
-    await _pays_once(probe, paid)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
 @check("5/nonce-once", baseline="payment", needs="funds", pays=1)
@@ -154,7 +150,7 @@ async def it_pays_once_for_its_own_id(probe: Probe) -> None:
         is_stored = len(_goods(probe, answers)) <= 1
         require(f"a refusal, or the first answer ({name})", is_stored, answers[-1].summary)
     expect("different receipts", len(_receipts(probe, answers)), 1)
-    await _pays_once(probe, paid)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
 @session_check("5/nonce-once", pays=1)
@@ -167,7 +163,7 @@ async def it_pays_for_no_session(probe: Probe) -> None:
     if deposit.requirements.get("payTo") != paid.challenge.requirements.get("payTo"):
         raise Skipped("deposits go to another account")
     expect_refused(await probe.settle(deposit, paid.header))
-    await _pays_once(probe, paid)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
 @check("5/nonce-once", needs="world")

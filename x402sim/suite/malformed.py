@@ -5,7 +5,7 @@ given away, another whether the service has kept standing.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,12 +105,6 @@ async def send_bad(
 # --- to the protected endpoint, without proof ---------------------------------------------
 
 
-async def without_proof(probe: Probe) -> list[Sent]:
-    """Return everything bad that is sent to the protected endpoint without proof of payment."""
-    groups = ("unreadable", "content types", "wrong types")
-    return [each for group in groups for each in await sent(probe, group)]
-
-
 async def sent(probe: Probe, group: str) -> list[Sent]:
     """Return the requests of one group, which are sent once in a run."""
     known, endpoint = probe.state.malformed, probe.target.protected
@@ -120,7 +114,7 @@ async def sent(probe: Probe, group: str) -> list[Sent]:
             await send_bad(
                 probe, said, endpoint.method, endpoint.path, content=content, headers=headers
             )
-            for said, content, headers in (GROUPS[group](probe.usual_body) if takes_it else ())
+            for said, content, headers in (_group(group, probe.usual_body) if takes_it else ())
         ]
     return list(known[group])
 
@@ -129,38 +123,26 @@ Bad = tuple[str, bytes, Mapping[str, str | bytes]]
 """A bad request, said in words, its body and its headers."""
 
 
-def _unreadable(usual: dict[str, Any]) -> Iterator[Bad]:
-    yield from ((said, content, JSON) for said, content in BODIES.items())
-
-
-def _of_another_type(usual: dict[str, Any]) -> Iterator[Bad]:
-    for kind in CONTENT_TYPES:
-        yield f"Content-Type {kind!r}", msgspec.json.encode(usual), {"Content-Type": kind}
-
-
-def _of_wrong_types(usual: dict[str, Any]) -> Iterator[Bad]:
-    for said, body in twisted(usual):
-        yield said, msgspec.json.encode(body), JSON
-
-
-def _made_up(usual: dict[str, Any]) -> Iterator[Bad]:
-    yield from ((f"{content[:80]!r}", content, JSON) for content in made_up(8))
-
-
-def _proofs(usual: dict[str, Any]) -> Iterator[Bad]:
-    for header, proofs in (("X-Payment-Id", PROOFS), ("X-Session-Id", PROOFS[::2])):
-        for proof in (*proofs, "A" * MIB):
-            said = f"{header}: {proof[:40]!r}"
-            yield said, msgspec.json.encode(usual), {**JSON, header: proof}
-
-
-GROUPS: dict[str, Callable[[dict[str, Any]], Iterator[Bad]]] = {
-    "unreadable": _unreadable,
-    "content types": _of_another_type,
-    "wrong types": _of_wrong_types,
-    "made up": _made_up,
-    "proofs": _proofs,
-}
+def _group(name: str, usual: dict[str, Any]) -> Iterator[Bad]:
+    """Yield the requests of one group; `usual` is the body of a good one."""
+    match name:
+        case "unreadable":
+            yield from ((said, content, JSON) for said, content in BODIES.items())
+        case "content types":
+            for kind in CONTENT_TYPES:
+                yield f"Content-Type {kind!r}", msgspec.json.encode(usual), {"Content-Type": kind}
+        case "wrong types":
+            for said, body in twisted(usual):
+                yield said, msgspec.json.encode(body), JSON
+        case "made up":
+            yield from ((f"{content[:80]!r}", content, JSON) for content in made_up(8))
+        case "proofs":
+            for header, proofs in (("X-Payment-Id", PROOFS), ("X-Session-Id", PROOFS[::2])):
+                for proof in (*proofs, "A" * MIB):
+                    said = f"{header}: {proof[:40]!r}"
+                    yield said, msgspec.json.encode(usual), {**JSON, header: proof}
+        case _:
+            raise ValueError(f"no such group of bad requests: {name}")
 
 
 # --- what is bad --------------------------------------------------------------------------

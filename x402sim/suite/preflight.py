@@ -28,12 +28,11 @@ from x402sim.suite.first_payment import pay_once
 from x402sim.suite.flags import KEY_VARIABLE
 from x402sim.suite.plan import Plan, costs, make_plan
 from x402sim.suite.probe import BAD_BODY, Probe
-from x402sim.suite.remote import NotReady
+from x402sim.suite.remote import CLOCKS_AGREE_S, NotReady
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.suite.wire import why
 
-CLOCKS_AGREE_S = 30.0
 REQUIRABLE = {
     "payments": Need.FUNDS,
     "chain": Need.OBSERVE_CHAIN,
