@@ -6,6 +6,7 @@ Several sessions of one payer, deposits of odd sizes, a facilitator in trouble, 
 import asyncio
 from functools import partial
 
+from x402sim.protocol.money import to_base, to_decimal
 from x402sim.suite.check import session_check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.ending import (
@@ -13,14 +14,13 @@ from x402sim.suite.ending import (
     Ending,
     expect_refunded,
     in_trouble_s,
-    more_cents,
     open_ending,
     refunded_s,
     unit_s,
     until_over,
 )
 from x402sim.suite.expect import expect_not_served
-from x402sim.suite.probe import Probe
+from x402sim.suite.probe import CENT_BASE, Probe
 from x402sim.world.transport.faults import Fault
 
 ODD_CENTS = 434
@@ -54,7 +54,7 @@ async def each_session_is_refunded(probe: Probe) -> None:
     """A payer of several sessions gets the rest of each, and odd amounts are refunded exactly."""
     payer = await probe.wallets.payer()
     two, three = await probe.budget_for(2), await probe.budget_for(3)
-    odd = await more_cents(probe, 1, ODD_CENTS)
+    odd = to_decimal(to_base(await probe.budget_for(1), 6) + ODD_CENTS * CENT_BASE, 6)
     endings = await asyncio.gather(  # they end at the same time
         open_ending(probe, two, payer, spends=1),
         open_ending(probe, two, payer, spends=1),

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE
-from x402sim.suite.examples import examples, other_orders
 from x402sim.suite.expect import expect_not_served, expect_served, expect_withheld, require
+from x402sim.suite.inputs import examples, other_orders
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive

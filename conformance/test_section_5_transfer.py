@@ -6,7 +6,7 @@ The false value is in the header, in the requirements sent back, or in both.
 from typing import Any
 
 from x402sim.suite.check import check
-from x402sim.suite.examples import examples
+from x402sim.suite.inputs import examples
 from x402sim.suite.payment_outcome import expect_refused_if
 from x402sim.suite.probe import Probe
 

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.money import to_base
 from x402sim.suite.answers import OpenSession
 from x402sim.suite.expect import expect, expect_served
 from x402sim.suite.places import filled, walk
@@ -91,12 +90,6 @@ async def spend(probe: Probe, session: OpenSession, requests: int) -> None:
         if not answer.has_content and probe.setting.advance is None:
             raise Skipped(f"its session was over too soon, see sessions.shortest: {answer.summary}")
         expect_served(answer)
-
-
-async def more_cents(probe: Probe, requests: int, cents: int) -> str:
-    """Return the budget for some requests, and some cents more."""
-    whole_base = to_base(await probe.budget_for(requests), 6) + cents * 10_000
-    return f"{whole_base // 10**6}.{whole_base % 10**6 // 10_000:02}"
 
 
 async def until_over(probe: Probe, ending: Ending) -> None:
@@ -192,16 +185,12 @@ def _time_s(value: Any) -> float | None:
     """Return a time in Unix seconds: a number of (milli)seconds, or ISO 8601; None for others."""
     try:
         number = float(value) if not isinstance(value, bool) else math.nan
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
-    except OverflowError:
-        return None
     if number >= SOONEST_S:
         return number / 1000 if number > MS else number
-    if not isinstance(value, str):
-        return None
     try:
         time = datetime.fromisoformat(value)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         return None

@@ -347,8 +347,7 @@ class Probe:
         """Return the smallest maxSpend for this many protected requests, or for more of them."""
         smallest_base = to_base(self.target.sessions.smallest, 6)
         wanted_base = max(requests * (await self.challenge()).amount_base, smallest_base)
-        cents = -(-wanted_base // CENT_BASE)
-        return f"{cents // 100}.{cents % 100:02}"
+        return to_decimal(-(-wanted_base // CENT_BASE) * CENT_BASE, 6)
 
     async def worth(self, deposit: Challenge) -> int:
         """Return how many protected requests a session's deposit pays for."""

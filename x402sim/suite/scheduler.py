@@ -34,7 +34,8 @@ class Scheduler:
             *(self._first_is_over, self._waits_are_over),
         ):
             event.set()
-        self._ready = asyncio.Semaphore(0)
+        self.ready = asyncio.Semaphore(0)
+        """Released by each check that is ready for the restart, or over."""
         self._restarted: str | None = None
         """Why the shared restart failed, "" if it did not; None before it."""
 
@@ -73,7 +74,7 @@ class Scheduler:
 
     async def restart(self, restart: Callable[[], Awaitable[None]]) -> None:
         """Restart the target, or take part in the shared restart; raises `RestartFailed`."""
-        self._ready.release()
+        self.ready.release()
         await self.waiting(self._may_restart.wait())
         if self._restarted is None:
             try:
@@ -97,12 +98,8 @@ class Scheduler:
         """
         self._waits_are_over.set()
         for _ in range(checks):
-            await self._ready.acquire()
+            await self.ready.acquire()
         self._may_restart.set()
-
-    def is_over(self) -> None:
-        """Say that a check is over that may have needed a restart."""
-        self._ready.release()
 
 
 POLL_S = 0.2

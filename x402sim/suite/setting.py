@@ -87,7 +87,7 @@ class RunState:
     last: Any = None
     """The last request that reached the target (`sending.Last`)."""
     malformed: dict[str, Any] = field(default_factory=dict)
-    """What came of the bad requests, by their group (`suite.malformed`)."""
+    """What came of the bad requests, by their group (`suite.inputs`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
