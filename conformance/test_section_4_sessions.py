@@ -179,8 +179,7 @@ def _exact_base(max_spend: Any) -> int | None:
 @check("4.4/deposit-flow", baseline="payment", needs="funds, sessions", deposits="0.02")
 async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     """A deposit is settled like any payment, and then the session can be used."""
-    max_spend = await probe.budget_for(2)
-    challenge = read_402(await probe.ask_session(max_spend))
+    max_spend, challenge = await probe.deposit(2)
     payer = await probe.wallets.payer()
     header = probe.wallets.sign(challenge, payer)
     receipt = await probe.settle(challenge, header)

@@ -87,7 +87,7 @@ async def another_spelling_is_no_way_around(probe: Probe) -> None:
 @check("5/resource-binding", baseline="payment", needs="funds, sessions", deposits="0.02")
 async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
     """The payment id of a session's deposit does not open the protected resource."""
-    deposit = await probe.pay(read_402(await probe.ask_session(await probe.budget_for(2))))
+    deposit = await probe.pay((await probe.deposit(2))[1])
     expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
     for path in spellings(probe.target.protected.path):
         expect_withheld(await _ask(probe, path, deposit))
@@ -104,7 +104,7 @@ async def what_the_payer_has_paid_elsewhere_opens_nothing(probe: Probe) -> None:
     """
     payer = await probe.wallets.payer()
     await probe.buy(payer)
-    deposit = await probe.pay(read_402(await probe.ask_session(await probe.budget_for(2))), payer)
+    deposit = await probe.pay((await probe.deposit(2))[1], payer)
     expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
 
 

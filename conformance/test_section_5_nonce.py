@@ -14,7 +14,7 @@ from x402sim.protocol.crypto import HALF_ORDER, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import encode
 from x402sim.suite import one_step
-from x402sim.suite.answers import Challenge, TargetAnswer, read_402
+from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.check import check, session_check
 from x402sim.suite.control_api import HOLD_S, SETTLE, eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
@@ -157,7 +157,7 @@ async def it_pays_once_for_its_own_id(probe: Probe) -> None:
 async def it_pays_for_no_session(probe: Probe) -> None:
     """A settled authorization does not pay a session's deposit of the same amount."""
     paid = await probe.buy()
-    deposit = read_402(await probe.ask_session(await probe.budget_for(1)))
+    _, deposit = await probe.deposit(1)
     if deposit.amount_base != paid.challenge.amount_base:
         raise Skipped("no deposit has the amount of a request's price")
     if deposit.requirements.get("payTo") != paid.challenge.requirements.get("payTo"):

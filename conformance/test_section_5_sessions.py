@@ -8,7 +8,7 @@ import asyncio
 from typing import Any
 
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.suite.answers import OpenSession, read_402
+from x402sim.suite.answers import OpenSession
 from x402sim.suite.check import check, session_check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
 from x402sim.suite.payment_outcome import drain
@@ -110,7 +110,7 @@ async def a_budget_is_what_was_deposited(probe: Probe) -> None:
     - 3: Each accepted request
     so: The budget is what was deposited; only deposits raise it.
     """
-    challenge = read_402(await probe.ask_session(await probe.budget_for(1)))
+    _, challenge = await probe.deposit(1)
     paid, worth = await probe.pay(challenge), await probe.worth(challenge)
     more = await probe.budget_for(5)
     answer = await probe.ask_session(more, payment_id=paid.challenge.payment_id)

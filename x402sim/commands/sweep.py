@@ -38,8 +38,7 @@ _Values = Annotated[
     ),
 ]
 _Seeds = Annotated[
-    str,
-    typer.Option(metavar="N", help="N seeds from 0 on; A:B is from A to B - 1; A: is A alone."),
+    str, typer.Option(metavar="N", help="N seeds from 0 on; A:B is from A to B - 1; A: is A alone.")
 ]
 _Workers = Annotated[
     int | None,
@@ -54,8 +53,7 @@ _Dask = Annotated[
     typer.Option(metavar="ADDRESS", help="Play on the Dask cluster with this scheduler."),
 ]
 _Out = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Write results to DIR, and resume what is there."),
+    Path | None, typer.Option(metavar="DIR", help="Write results to DIR, and resume what is there.")
 ]
 
 

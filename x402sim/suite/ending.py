@@ -60,8 +60,7 @@ def in_trouble_s(setting: Setting) -> float:
 def within_s(setting: Setting) -> float:
     """Return how long after its end the refund of a session is waited for."""
     return max(
-        setting.target.sessions.refund_within_s,
-        LONG_S if setting.options.patient else SOON_S,
+        setting.target.sessions.refund_within_s, LONG_S if setting.options.patient else SOON_S
     )
 
 

@@ -18,27 +18,14 @@ from x402sim.report.results import CaseResult, Outcome, Result
 from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
-from x402sim.suite.check import (
-    COMES_WITH,
-    DOCUMENTS,
-    HOW_TO_PROVIDE,
-    Baseline,
-    Check,
-    by_id,
-)
+from x402sim.suite.check import COMES_WITH, DOCUMENTS, HOW_TO_PROVIDE, Baseline, Check, by_id
 from x402sim.suite.expect import expect_served
 from x402sim.suite.plan import is_patient_enough
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 
-_WORST = (
-    Outcome.FAILED,
-    Outcome.INCONCLUSIVE,
-    Outcome.OBSERVED,
-    Outcome.PASSED,
-    Outcome.SKIPPED,
-)
+_WORST = (Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.OBSERVED, Outcome.PASSED, Outcome.SKIPPED)
 """The order of outcomes: the first one among an id's cases is the id's outcome."""
 
 HOLDS = (Outcome.PASSED, Outcome.OBSERVED)
@@ -81,9 +68,7 @@ def matching(checks: Iterable[Check], prefix: str) -> list[Check]:
 
 
 async def run(
-    setting: Setting,
-    checks: list[Check],
-    on_begin: Callable[[str], None] = lambda check_id: None,
+    setting: Setting, checks: list[Check], on_begin: Callable[[str], None] = lambda check_id: None
 ) -> AsyncIterator[Result]:
     """Run checks and yield the result of each id as soon as it is certain.
 

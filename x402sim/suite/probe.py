@@ -370,6 +370,11 @@ class Probe:
         is_refused = answer.status < 500 and answer.status != 402 and payment_id is None
         return replace(answer, cure=CURE_OF_DEPOSITS) if is_refused else answer
 
+    async def deposit(self, requests: int) -> tuple[str, Challenge]:
+        """Return the maxSpend of a session for this many requests, and the 402 of its deposit."""
+        max_spend = await self.budget_for(requests)
+        return max_spend, read_402(await self.ask_session(max_spend))
+
     async def open_session(
         self, max_spend: str, payer: Wallet | None = None, *, duration: int | None = None
     ) -> OpenSession:

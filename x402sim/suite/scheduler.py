@@ -27,12 +27,9 @@ class Scheduler:
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         """Held by the check that acts."""
-        self.rest_is_over, self._may_restart = asyncio.Event(), asyncio.Event()
-        self._first_is_over, self._waits_are_over = asyncio.Event(), asyncio.Event()
-        for event in (
-            *(self.rest_is_over, self._may_restart),
-            *(self._first_is_over, self._waits_are_over),
-        ):
+        events = [asyncio.Event() for _ in range(4)]
+        self.rest_is_over, self._may_restart, self._first_is_over, self._waits_are_over = events
+        for event in events:
             event.set()
         self.ready = asyncio.Semaphore(0)
         """Released by each check that is ready for the restart, or over."""
