@@ -5,7 +5,6 @@ file can say both; otherwise the suite waits for a while, and does not judge wha
 """
 
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.suite.answers import OpenSession
 from x402sim.suite.check import session_check
 from x402sim.suite.ending import (
     CLOCK_END_S,
@@ -47,16 +46,12 @@ def _refunded_s(setting: Setting) -> float:
 
 
 async def _let_one_end(probe: Probe) -> None:
-    """Open a session that ends soon, and wait for its end."""
-    ending = await open_ending(probe, await probe.budget_for(2))
-    await _wait_for_the_end(probe, ending.session)
+    """Open a session that ends soon; fail if it is served after its end.
 
-
-async def _wait_for_the_end(probe: Probe, session: OpenSession) -> None:
-    """Fail if a session is served after its end; raises `Skipped` if that may be later.
-
-    Each look at the session costs one request, if it is still served.
+    Raises `Skipped` if the end may be later. Each look at the session costs one request, if it is
+    still served.
     """
+    session = (await open_ending(probe, await probe.budget_for(2))).session
     begun_s = probe.clock.now()
     units_s = _units_s(probe.setting)
     ends_s = [float(probe.target.sessions.shortest * unit_s) for unit_s in units_s]

@@ -93,15 +93,11 @@ async def spend(probe: Probe, session: OpenSession, requests: int) -> None:
 
 async def until_over(probe: Probe, ending: Ending) -> None:
     """Wait for the end of a session; raises `Skipped` if it may be later."""
-    end_s = (
-        CLOCK_END_S
-        if probe.setting.advance is not None
-        else ending.duration * unit_s(probe.setting)
-    )
+    has_clock = probe.setting.advance is not None
+    end_s = CLOCK_END_S if has_clock else ending.duration * unit_s(probe.setting)
     await probe.wait(ending.begun_s + end_s + GRACE_S - probe.clock.now())
     answer = await probe.ask(session_id=ending.session.session_id)
-    is_known = probe.setting.advance is not None or probe.target.sessions.duration_unit_s
-    if answer.has_content and not is_known:
+    if answer.has_content and not (has_clock or probe.target.sessions.duration_unit_s):
         raise Skipped("its session is not over, and the unit of duration is not known")
 
 

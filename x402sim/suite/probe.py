@@ -328,7 +328,9 @@ class Probe:
             payer = await self.payer_of(challenge)
         header = self.wallets.sign(challenge, payer)
         receipt = await self.settle(challenge, header)
-        if not (receipt.may_be_receipt if self._is_deposit(challenge) else receipt.is_receipt):
+        resource = str(challenge.requirements.get("resource"))
+        is_deposit = resource.endswith(self.target.sessions.path)
+        if not (receipt.may_be_receipt if is_deposit else receipt.is_receipt):
             raise Inconclusive(f"a valid payment was not settled: {receipt.summary}")
         self.state.paid_ids.add(challenge.payment_id)
         return Paid(challenge, header, receipt, payer)
@@ -336,10 +338,6 @@ class Probe:
     async def payer_of(self, challenge: Challenge) -> Wallet:
         """Return a payer who has the money for a 402, and one token more."""
         return await self.wallets.payer(to_decimal(challenge.amount_base + 1_000_000, 6))
-
-    def _is_deposit(self, challenge: Challenge) -> bool:
-        resource = challenge.requirements.get("resource")
-        return isinstance(resource, str) and resource.endswith(self.target.sessions.path)
 
     # --- sessions --------------------------------------------------------------------
 

@@ -120,6 +120,11 @@ class Setting:
         """The target's differences from the specification."""
         return self.options.target
 
+    @property
+    def base_url(self) -> str:
+        """The target's base URL, without a slash at its end."""
+        return str(self.http.base_url).rstrip("/")
+
     def showing(
         self, request: httpx.Request, response: httpx.Response | None, broken: str = ""
     ) -> Callable[[], str]:
