@@ -233,20 +233,18 @@ async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
     payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
     header = probe.wallets.sign(challenges[0], payer)
     await probe.world.hold(payer)
-    sent = [
-        asyncio.create_task(_elsewhere(probe, each, header, number))
-        for number, each in enumerate(challenges[:2])
-    ]
+
+    def send(*numbers: int) -> list[asyncio.Task[TargetAnswer]]:
+        paying = (_elsewhere(probe, challenges[each], header, each) for each in numbers)
+        return [asyncio.create_task(each) for each in paying]
+
+    sent = send(0, 1)
 
     async def has_moved() -> bool:
         return bool(await probe.world.transfers(payer)) or all(each.done() for each in sent)
 
     await eventually(probe.clock, has_moved, within_s=2 * HOLD_S)
-    sent += [
-        asyncio.create_task(_elsewhere(probe, each, header, number))
-        for number, each in enumerate(challenges[2:], start=2)
-    ]
-    answers = await asyncio.gather(*sent)
+    answers = await asyncio.gather(*sent, *send(2, 3))
     _one_of(probe, answers)
     await _opens_one(probe, challenges, answers)
     await probe.world.expect_payments(payer, challenges[0].amount_base)
