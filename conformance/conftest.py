@@ -92,7 +92,7 @@ class IdItem(pytest.Item):
         """Show expected, actual and the exchange, not a stack trace."""
         if not isinstance(excinfo.value, NotPassed):
             return super().repr_failure(excinfo, style)
-        result = excinfo.value.result
+        result = excinfo.value.args[0]
         if result.outcome is Outcome.INCONCLUSIVE:
             return f"inconclusive: {printable(result.reason)}"
         return explained(*readable([result]))
@@ -103,8 +103,4 @@ class IdItem(pytest.Item):
 
 
 class NotPassed(Exception):
-    """An id failed or was inconclusive."""
-
-    def __init__(self, result: Result) -> None:
-        super().__init__(result.id)
-        self.result = result
+    """An id failed or was inconclusive; its argument is the result."""

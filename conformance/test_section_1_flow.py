@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 
 from x402sim.payer.wallet import Wallet
-from x402sim.suite import malformed
+from x402sim.suite import inputs
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
 from x402sim.suite.indexing import buy_late, turn_s, tx_hash
@@ -58,14 +58,15 @@ not answered with the content.
 @check("1/unpaid-402", ground=WRONG_TOO, baseline="unpaid")
 async def no_wrong_request_is_free(probe: Probe) -> None:
     """No body of a wrong form, type or value gives away the content without proof of payment."""
-    for each in await malformed.without_proof(probe):
-        expect_withheld(each.answer, each.said)
+    for group in ("unreadable", "content types", "wrong types"):
+        for each in await inputs.sent(probe, group):
+            expect_withheld(each.answer, each.said)
 
 
 @check("1/unpaid-402", ground=WRONG_TOO, baseline="unpaid")
 async def no_body_made_up_is_free(probe: Probe) -> None:
     """No random JSON gives away the content without proof of payment."""
-    for each in await malformed.sent(probe, "made up"):
+    for each in await inputs.sent(probe, "made up"):
         expect_withheld(each.answer, each.said)
 
 

@@ -5,8 +5,8 @@ from fractions import Fraction
 from typing import Any
 
 from x402sim.protocol.networks import NETWORKS
-from x402sim.suite.answers import CURE_OF_IDS, TargetAnswer, read_402
-from x402sim.suite.check import check
+from x402sim.suite.answers import CURE_OF_IDS, TargetAnswer
+from x402sim.suite.check import check, session_check
 from x402sim.suite.expect import expect, expect_served, expect_withheld, require
 from x402sim.suite.indexing import buy_late, turn_s
 from x402sim.suite.payment_outcome import expect_nothing
@@ -44,7 +44,7 @@ async def a_payment_is_stored_as_it_was_made(probe: Probe) -> None:
 @check("2.4/record", needs="funds, record, sessions, world")
 async def a_deposit_is_stored_as_it_was_made(probe: Probe) -> None:
     """The stored payment of a deposit has its own amount, resource and payer."""
-    deposit = read_402(await probe.ask_session(await probe.budget_for(3)))
+    _, deposit = await probe.deposit(3)
     paid = await probe.pay(deposit)
     record, wanted = await record_of(probe, paid), deposit.requirements
     expect("amount", record.get("amount"), wanted["maxAmountRequired"])
@@ -82,8 +82,7 @@ async def the_indexer_fills_in_the_block(probe: Probe) -> None:
 @check("2.6/id-prefix", needs="funds, sessions", deposits="0.01")
 async def a_session_id_has_its_prefix(probe: Probe) -> None:
     """The session id of a settled deposit begins with session_."""
-    max_spend = await probe.budget_for(1)
-    challenge = read_402(await probe.ask_session(max_spend))
+    max_spend, challenge = await probe.deposit(1)
     paid = await probe.pay(challenge)
     answer = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
     given = [*_session_ids(paid.receipt), *_session_ids(answer)]
@@ -136,7 +135,7 @@ def _session_ids(answer: TargetAnswer) -> list[str]:
     return ids + [value for value in named if isinstance(value, str)]
 
 
-@check("2.6/remaining", baseline="session", needs="funds, sessions", deposits="0.03")
+@session_check("2.6/remaining", deposits="0.03")
 async def a_budget_ends_when_it_is_spent(probe: Probe) -> None:
     """The service serves exactly as many requests as the deposit pays for.
 

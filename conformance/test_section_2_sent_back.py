@@ -13,8 +13,8 @@ import msgspec
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.networks import NETWORKS
-from x402sim.suite.answers import Challenge, read_402
-from x402sim.suite.check import check
+from x402sim.suite.answers import Challenge
+from x402sim.suite.check import check, session_check
 from x402sim.suite.control_api import SETTLE, VERIFY
 from x402sim.suite.expect import expect_not_served, expect_refused, expect_withheld
 from x402sim.suite.payment_outcome import (
@@ -110,11 +110,10 @@ async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> N
             return
 
 
-@check("2.1/amount", ground=EXACTLY_THE_AMOUNT, baseline="session", needs="funds, sessions", pays=1)
+@session_check("2.1/amount", ground=EXACTLY_THE_AMOUNT, pays=1)
 async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     """Requirements and authorization for a session deposit of one base unit are refused."""
-    payer, max_spend = await probe.wallets.payer(), await probe.budget_for(5)
-    deposit = read_402(await probe.ask_session(max_spend))
+    payer, (max_spend, deposit) = await probe.wallets.payer(), await probe.deposit(5)
     header = probe.wallets.sign(deposit, payer, value=1)
     await _refused(probe, deposit, payer, header, maxAmountRequired="1")
     claim = await probe.ask_session(max_spend, payment_id=deposit.payment_id)
@@ -154,8 +153,7 @@ async def the_requirements_of_another_id_are_refused(probe: Probe) -> None:
     the amount required.
     """
     quote, payer = await probe.challenge(), await probe.wallets.payer()
-    max_spend = await probe.budget_for(2)
-    deposit = read_402(await probe.ask_session(max_spend))
+    max_spend, deposit = await probe.deposit(2)
     if deposit.amount_base == quote.amount_base:
         raise Inconclusive("the deposit costs as much as the request")
     for wanted, other in ((quote, deposit), (deposit, quote)):

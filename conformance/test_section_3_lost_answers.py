@@ -14,8 +14,8 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.header import authorization_of
 from x402sim.spec.needs import Need
-from x402sim.suite.answers import Challenge, read_402
-from x402sim.suite.check import check
+from x402sim.suite.answers import Challenge
+from x402sim.suite.check import check, session_check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE, eventually
 from x402sim.suite.expect import expect_served, expect_withheld
 from x402sim.suite.probe import Probe
@@ -133,11 +133,10 @@ async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
         await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/pending-resolved", baseline="session", needs="funds, world, sessions", deposits="0.01")
+@session_check("3/pending-resolved", needs="funds, world, sessions", deposits="0.01")
 async def a_lost_deposit_makes_its_session(probe: Probe) -> None:
     """A deposit whose answer was lost still opens its session, and is paid once."""
-    max_spend = await probe.budget_for(1)
-    challenge, payer = read_402(await probe.ask_session(max_spend)), await probe.wallets.payer()
+    (max_spend, challenge), payer = await probe.deposit(1), await probe.wallets.payer()
     header = probe.wallets.sign(challenge, payer)
     await probe.world.fault(SETTLE(does="lose answer"), of=payer)
     await probe.settle(challenge, header, may_break=True)

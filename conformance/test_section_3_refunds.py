@@ -6,21 +6,21 @@ Several sessions of one payer, deposits of odd sizes, a facilitator in trouble, 
 import asyncio
 from functools import partial
 
-from x402sim.suite.check import check
+from x402sim.protocol.money import to_base, to_decimal
+from x402sim.suite.check import session_check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE
 from x402sim.suite.ending import (
     CLOCK_END_S,
     Ending,
     expect_refunded,
     in_trouble_s,
-    more_cents,
     open_ending,
     refunded_s,
     unit_s,
     until_over,
 )
 from x402sim.suite.expect import expect_not_served
-from x402sim.suite.probe import Probe
+from x402sim.suite.probe import CENT_BASE, Probe
 from x402sim.world.transport.faults import Fault
 
 ODD_CENTS = 434
@@ -40,6 +40,7 @@ TROUBLE: dict[str, Fault] = {
     "it fails, says a 200": SETTLE(does="answer", status=200, body=NOT_SETTLED),
 }
 """What befalls the first attempt at a refund."""
+REFUNDED = "funds, sessions, world"
 UNSPENT = """
 - 3: A session expires
 - 2.6: Remaining budget
@@ -48,18 +49,12 @@ session are its unspent balance, however many attempts they take.
 """
 
 
-@check(
-    "3/expiry-refund",
-    ground=UNSPENT,
-    baseline="session",
-    needs="funds, sessions, world",
-    waits=refunded_s,
-)
+@session_check("3/expiry-refund", ground=UNSPENT, needs=REFUNDED, waits=refunded_s)
 async def each_session_is_refunded(probe: Probe) -> None:
     """A payer of several sessions gets the rest of each, and odd amounts are refunded exactly."""
     payer = await probe.wallets.payer()
     two, three = await probe.budget_for(2), await probe.budget_for(3)
-    odd = await more_cents(probe, 1, ODD_CENTS)
+    odd = to_decimal(to_base(await probe.budget_for(1), 6) + ODD_CENTS * CENT_BASE, 6)
     endings = await asyncio.gather(  # they end at the same time
         open_ending(probe, two, payer, spends=1),
         open_ending(probe, two, payer, spends=1),
@@ -71,13 +66,7 @@ async def each_session_is_refunded(probe: Probe) -> None:
     await expect_refunded(probe, *endings)
 
 
-@check(
-    "3/refund-once",
-    ground=UNSPENT,
-    baseline="session",
-    needs="funds, sessions, world",
-    waits=in_trouble_s,
-)
+@session_check("3/refund-once", ground=UNSPENT, needs=REFUNDED, waits=in_trouble_s)
 async def a_refund_comes_once_whatever_fails(probe: Probe) -> None:
     """Whatever befalls the first attempt at a refund, exactly the unspent amount is refunded."""
     endings: list[Ending] = []
@@ -92,13 +81,7 @@ async def a_refund_comes_once_whatever_fails(probe: Probe) -> None:
     await expect_refunded(probe, *endings, is_in_trouble=True)
 
 
-@check(
-    "3/refund-once",
-    ground=UNSPENT,
-    baseline="session",
-    needs="funds, sessions, world, restart",
-    waits=refunded_s,
-)
+@session_check("3/refund-once", ground=UNSPENT, needs=f"{REFUNDED}, restart", waits=refunded_s)
 async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
     """After a restart, no refund comes again; a session that is still served is refunded, too."""
     over = await open_ending(probe, await probe.budget_for(2), spends=1)
@@ -116,10 +99,8 @@ async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
     await expect_refunded(probe, over, *([kept] if served else []))
 
 
-@check(
+@session_check(
     "3/expiry-refund",
-    baseline="session",
-    needs="funds, sessions",
     deposits="0.04",
     waits=lambda setting: max(setting.target.sessions.shortest * unit_s(setting), USED_S) + 4,
 )
@@ -130,9 +111,8 @@ async def a_session_in_use_ends_too(probe: Probe) -> None:
     - 4.4: duration
     so: duration is the length of the session, and not of a pause: using it does not move its end.
     """
-    await (
-        probe.state.scheduler.wait_for_the_rest()
-    )  # else another check may act when it is to be used
+    # else another check may act when it is to be used
+    await probe.state.scheduler.wait_for_the_rest()
     ending = await open_ending(probe, await probe.budget_for(4), lasts_s=USED_S)
     begun_s, session_id = ending.begun_s, ending.session.session_id
     lasts_s = ending.duration * unit_s(probe.setting)

@@ -5,8 +5,7 @@ file can say both; otherwise the suite waits for a while, and does not judge wha
 """
 
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.suite.answers import OpenSession
-from x402sim.suite.check import check
+from x402sim.suite.check import session_check
 from x402sim.suite.ending import (
     CLOCK_END_S,
     GRACE_S,
@@ -22,6 +21,7 @@ from x402sim.suite.verdict import Skipped
 
 EARLY_S = 5
 """Within this, a session of a usual duration does not end."""
+REFUNDED = "funds, sessions, world"
 IN_ALL_S = 340
 """How long a patient run waits for end and refund."""
 
@@ -46,16 +46,12 @@ def _refunded_s(setting: Setting) -> float:
 
 
 async def _let_one_end(probe: Probe) -> None:
-    """Open a session that ends soon, and wait for its end."""
-    ending = await open_ending(probe, await probe.budget_for(2))
-    await _wait_for_the_end(probe, ending.session)
+    """Open a session that ends soon; fail if it is served after its end.
 
-
-async def _wait_for_the_end(probe: Probe, session: OpenSession) -> None:
-    """Fail if a session is served after its end; raises `Skipped` if that may be later.
-
-    Each look at the session costs one request, if it is still served.
+    Raises `Skipped` if the end may be later. Each look at the session costs one request, if it is
+    still served.
     """
+    session = (await open_ending(probe, await probe.budget_for(2))).session
     begun_s = probe.clock.now()
     units_s = _units_s(probe.setting)
     ends_s = [float(probe.target.sessions.shortest * unit_s) for unit_s in units_s]
@@ -82,21 +78,13 @@ async def _wait_for_the_end(probe: Probe, session: OpenSession) -> None:
     expect_withheld(answer)
 
 
-@check(
-    "3/expiry-refund", baseline="session", needs="funds, sessions", deposits="0.02", waits=_end_s
-)
+@session_check("3/expiry-refund", deposits="0.02", waits=_end_s)
 async def an_expired_session_serves_nothing_more(probe: Probe) -> None:
     """When its duration is over, a session with budget left serves nothing more."""
     await _let_one_end(probe)
 
 
-@check(
-    "3/expiry-refund",
-    baseline="session",
-    needs="funds, sessions, world",
-    deposits="0.08",
-    waits=_refunded_s,
-)
+@session_check("3/expiry-refund", needs=REFUNDED, deposits="0.08", waits=_refunded_s)
 async def what_is_left_is_refunded(probe: Probe) -> None:
     """Exactly the unspent amount of an expired session is refunded."""
     price_base, until_s = (await probe.challenge()).amount_base, probe.clock.now() + IN_ALL_S
@@ -108,13 +96,7 @@ async def what_is_left_is_refunded(probe: Probe) -> None:
     await expect_refunded(probe, untouched, partly, spent, until_s=until_s)
 
 
-@check(
-    "3/expiry-refund",
-    baseline="session",
-    needs="funds, sessions",
-    deposits="0.02",
-    waits=lambda _: EARLY_S,
-)
+@session_check("3/expiry-refund", deposits="0.02", waits=lambda _: EARLY_S)
 async def nothing_ends_early(probe: Probe) -> None:
     """A session that has not expired is served, and nothing is refunded.
 
@@ -129,10 +111,9 @@ async def nothing_ends_early(probe: Probe) -> None:
         expect("refunds before the end", await probe.world.received(session.paid.payer), [])
 
 
-@check(
+@session_check(
     "3/refund-once",
-    baseline="session",
-    needs="funds, sessions, world",
+    needs=REFUNDED,
     deposits="0.04",
     waits=lambda setting: _refunded_s(setting) + EARLY_S,
 )

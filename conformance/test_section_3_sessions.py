@@ -2,8 +2,8 @@
 
 import asyncio
 
-from x402sim.suite.answers import TargetAnswer, read_402
-from x402sim.suite.check import check
+from x402sim.suite.answers import TargetAnswer
+from x402sim.suite.check import session_check
 from x402sim.suite.expect import expect
 from x402sim.suite.payment_outcome import drain, expect_no_session
 from x402sim.suite.probe import Probe
@@ -30,11 +30,10 @@ async def _expect_budget(
     expect(what, served, fits, last.show if last else None)
 
 
-@check("3/deposit-makes-session", baseline="session", needs="funds, sessions", deposits="0.01")
+@session_check("3/deposit-makes-session", deposits="0.01")
 async def a_small_deposit_makes_no_big_session(probe: Probe) -> None:
     """A small deposit's id in a request for a large session opens the small one at most."""
-    small = await probe.budget_for(1)
-    challenge = read_402(await probe.ask_session(small))
+    small, challenge = await probe.deposit(1)
     paid = await probe.pay(challenge)
     big = await probe.ask_session("50.00", payment_id=challenge.payment_id)
     right = await probe.ask_session(small, payment_id=challenge.payment_id)
@@ -42,11 +41,10 @@ async def a_small_deposit_makes_no_big_session(probe: Probe) -> None:
     await _expect_budget(probe, ids, small, challenge.amount_base)
 
 
-@check("3/deposit-makes-session", baseline="session", needs="funds, sessions", deposits="0.02")
+@session_check("3/deposit-makes-session", deposits="0.02")
 async def one_deposit_makes_one_session(probe: Probe) -> None:
     """A deposit that is settled and claimed many times, also concurrently, counts once."""
-    max_spend = await probe.budget_for(2)
-    challenge, payer = read_402(await probe.ask_session(max_spend)), await probe.wallets.payer()
+    (max_spend, challenge), payer = await probe.deposit(2), await probe.wallets.payer()
     header = probe.wallets.sign(challenge, payer)
     receipts = await asyncio.gather(*(probe.settle(challenge, header) for _ in range(3)))
     if not any(receipt.may_be_receipt for receipt in receipts):
@@ -59,7 +57,7 @@ async def one_deposit_makes_one_session(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("3/deposit-makes-session", baseline="session", needs="funds, sessions", pays=1)
+@session_check("3/deposit-makes-session", pays=1)
 async def a_payment_for_something_else_makes_no_session(probe: Probe) -> None:
     """The id of a paid quote opens no session."""
     paid = await probe.buy()
@@ -68,10 +66,9 @@ async def a_payment_for_something_else_makes_no_session(probe: Probe) -> None:
     await expect_no_session(probe, answer)
 
 
-@check("3/deposit-makes-session", baseline="session", needs="funds, sessions")
+@session_check("3/deposit-makes-session")
 async def an_unpaid_deposit_makes_no_session(probe: Probe) -> None:
     """A session whose deposit is not settled cannot be claimed."""
-    max_spend = await probe.budget_for(1)
-    challenge = read_402(await probe.ask_session(max_spend))
+    max_spend, challenge = await probe.deposit(1)
     answer = await probe.ask_session(max_spend, payment_id=challenge.payment_id)
     await expect_no_session(probe, answer)

@@ -89,9 +89,9 @@ async def _agents(probe: Probe) -> TargetAnswer:
 
 
 async def _get(probe: Probe, url: str, headers: dict[str, str] | None = None) -> TargetAnswer:
-    """Get a page, and follow redirects within the same host."""
+    """Get a page, by its path or its URL, and follow redirects within the same host."""
     answer = await probe.send("GET", url, headers=headers)
-    here = _absolute(probe, url)
+    here = httpx.URL(probe.setting.base_url + url if url.startswith("/") else url)
     for _ in range(MAX_REDIRECTS):
         leads_to = answer.headers.get("location", "")
         if answer.status not in REDIRECTS or here.join(leads_to).netloc != here.netloc:
@@ -99,12 +99,6 @@ async def _get(probe: Probe, url: str, headers: dict[str, str] | None = None) ->
         here = here.join(leads_to)
         answer = await probe.send("GET", str(here), headers=headers)
     return answer
-
-
-def _absolute(probe: Probe, url: str) -> httpx.URL:
-    """Return the URL of a path below the target's base URL, or a whole URL as it is."""
-    base = str(probe.setting.http.base_url).rstrip("/")
-    return httpx.URL(base + url if url.startswith("/") else url)
 
 
 @check("4.5/llms-txt", needs="llms")
@@ -144,8 +138,7 @@ async def _index(probe: Probe) -> TargetAnswer:
 
 def _own_pages(probe: Probe, text: str) -> Iterator[str]:
     """Yield the URLs on this server that Markdown links or bare URLs lead to, each once."""
-    base, seen = str(probe.setting.http.base_url).rstrip("/"), set()
-    here = httpx.URL(base + probe.target.llms.path)
+    here, seen = httpx.URL(probe.setting.base_url + probe.target.llms.path), set()
     for link in LINK.findall(text) + URL.findall(text):
         try:
             url = here.join(link.rstrip(".,;:*_!?").split("#")[0])

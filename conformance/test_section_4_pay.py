@@ -14,8 +14,8 @@ from x402sim.payer.wallet import Wallet
 from x402sim.suite.answers import Challenge
 from x402sim.suite.check import check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE, VERIFY
-from x402sim.suite.examples import examples
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, require
+from x402sim.suite.inputs import examples
 from x402sim.suite.payment_outcome import expect_nothing, expect_nothing_or_as_issued
 from x402sim.suite.probe import Probe
 from x402sim.world.transport.faults import Fault

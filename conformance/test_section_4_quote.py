@@ -5,8 +5,8 @@ from typing import Any
 
 from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.check import check
-from x402sim.suite.examples import other_orders
 from x402sim.suite.expect import expect, require
+from x402sim.suite.inputs import other_orders
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive, Skipped
 

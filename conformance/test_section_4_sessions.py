@@ -4,12 +4,12 @@ import asyncio
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from x402sim.protocol.money import to_base
+from x402sim.protocol.money import to_base, to_decimal
 from x402sim.suite.answers import Paid, TargetAnswer, read_402
 from x402sim.suite.check import check
 from x402sim.suite.deviations import SHAPE
-from x402sim.suite.examples import examples
 from x402sim.suite.expect import expect, expect_served, require
+from x402sim.suite.inputs import examples
 from x402sim.suite.probe import CENT_BASE, Probe
 from x402sim.suite.target import at
 from x402sim.suite.verdict import CheckFailed, Inconclusive
@@ -90,7 +90,7 @@ async def _expect_exact(probe: Probe, amounts: set[int]) -> None:
 
     A service may refuse small deposits, and large ones; between two that it takes, it takes all.
     """
-    spelled = {cents: f"{cents // 100}.{cents % 100:02}" for cents in sorted(amounts)}
+    spelled = {cents: to_decimal(cents * CENT_BASE, 6) for cents in sorted(amounts)}
     answers = {cents: await probe.ask_session(text) for cents, text in spelled.items()}
     taken = [cents for cents, answer in answers.items() if answer.status == 402]
     if not taken:
@@ -179,8 +179,7 @@ def _exact_base(max_spend: Any) -> int | None:
 @check("4.4/deposit-flow", baseline="payment", needs="funds, sessions", deposits="0.02")
 async def a_paid_deposit_opens_a_session(probe: Probe) -> None:
     """A deposit is settled like any payment, and then the session can be used."""
-    max_spend = await probe.budget_for(2)
-    challenge = read_402(await probe.ask_session(max_spend))
+    max_spend, challenge = await probe.deposit(2)
     payer = await probe.wallets.payer()
     header = probe.wallets.sign(challenge, payer)
     receipt = await probe.settle(challenge, header)

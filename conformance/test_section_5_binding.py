@@ -4,8 +4,9 @@ A path in another spelling may or may not be the resource: the target decides. N
 them may bypass the payment.
 """
 
+from x402sim.payer import core
 from x402sim.suite.answers import Paid, TargetAnswer, read_402
-from x402sim.suite.check import check
+from x402sim.suite.check import check, session_check
 from x402sim.suite.expect import expect_not_served, expect_withheld
 from x402sim.suite.payment_outcome import expect_no_session
 from x402sim.suite.probe import Probe
@@ -40,24 +41,11 @@ def spellings(path: str) -> list[str]:
     """Return other spellings of a path that a router may normalise to it."""
     parent, last = path.rsplit("/", 1)
     first, rest = path[1:].partition("/")[::2]
-    encoded = f"%{ord(last[0]):02X}{last[1:]}"
-    return [
-        *(
-            *other_letters(path),
-            *look_alikes(path),
-            f"{path}/.",
-            f"{path}%2F",
-            f"{path}?paid=true",
-            f"{path}?",
-        ),
-        *(f"{parent}/{encoded}", f"/{first}/./{rest}", f"/{first}/x/../{rest}"),
-        *(f"/{first}%2F{rest}", f"/{first}%5C{rest}", f"{parent}/x/..;/{last}"),
-    ]
-
-
-async def _ask(probe: Probe, path: str, **proof: str) -> None:
-    """Request a path unchanged; fail if the answer has the protected content."""
-    expect_withheld(await _answer(probe, path, **proof))
+    ends = [f"{path}{end}" for end in ("/.", "%2F", "?paid=true", "?")]
+    inner = [f"/{first}{slash}{rest}" for slash in ("/./", "/x/../", "%2F", "%5C")]
+    encoded = f"{parent}/%{ord(last[0]):02X}{last[1:]}"
+    elsewhere = f"{parent}/x/..;/{last}"
+    return [*other_letters(path), *look_alikes(path), *ends, encoded, *inner, elsewhere]
 
 
 async def _ask_paid(probe: Probe, path: str, paid: Paid) -> None:
@@ -65,9 +53,9 @@ async def _ask_paid(probe: Probe, path: str, paid: Paid) -> None:
 
     With other slashes it may be the same resource: the target says so in its 402 there.
     """
-    answer = await _answer(probe, path, **{"X-Payment-Id": paid.challenge.payment_id})
+    answer = await _ask(probe, path, paid)
     if answer.has_content and _letters(path) == _letters(probe.target.protected.path):
-        unpaid = await _answer(probe, path)
+        unpaid = await _ask(probe, path)
         named = paid.challenge.requirements["resource"]
         if unpaid.status == 402 and read_402(unpaid).requirements.get("resource") == named:
             return
@@ -78,8 +66,10 @@ def _letters(path: str) -> str:
     return path.replace("/", "")
 
 
-async def _answer(probe: Probe, path: str, **proof: str) -> TargetAnswer:
+async def _ask(probe: Probe, path: str, paid: Paid | None = None) -> TargetAnswer:
+    """Request a path unchanged."""
     method, body = probe.target.protected.method, probe.usual_body
+    proof = core.proofs(paid.challenge.payment_id if paid else None)
     return await probe.send(method, path, json=body, headers=proof, may_break=True, as_is=True)
 
 
@@ -91,17 +81,16 @@ async def another_spelling_is_no_way_around(probe: Probe) -> None:
     so: However its path is spelled, the protected content is served for a proof only.
     """
     for path in spellings(probe.target.protected.path):
-        await _ask(probe, path)
+        expect_withheld(await _ask(probe, path))
 
 
 @check("5/resource-binding", baseline="payment", needs="funds, sessions", deposits="0.02")
 async def a_deposit_does_not_open_the_quote(probe: Probe) -> None:
     """The payment id of a session's deposit does not open the protected resource."""
-    deposit = await probe.pay(read_402(await probe.ask_session(await probe.budget_for(2))))
-    payment_id = deposit.challenge.payment_id
-    expect_not_served(await probe.ask(payment_id=payment_id), is_402=True)
+    deposit = await probe.pay((await probe.deposit(2))[1])
+    expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
     for path in spellings(probe.target.protected.path):
-        await _ask(probe, path, **{"X-Payment-Id": payment_id})
+        expect_withheld(await _ask(probe, path, deposit))
 
 
 @check("5/resource-binding", baseline="payment", needs="funds, sessions", pays=1, deposits="0.02")
@@ -115,11 +104,11 @@ async def what_the_payer_has_paid_elsewhere_opens_nothing(probe: Probe) -> None:
     """
     payer = await probe.wallets.payer()
     await probe.buy(payer)
-    deposit = await probe.pay(read_402(await probe.ask_session(await probe.budget_for(2))), payer)
+    deposit = await probe.pay((await probe.deposit(2))[1], payer)
     expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
 
 
-@check("5/resource-binding", baseline="session", needs="funds, sessions", pays=1)
+@session_check("5/resource-binding", pays=1)
 async def a_quote_opens_no_session(probe: Probe) -> None:
     """A payment for the protected resource opens no session that can be spent."""
     paid = await probe.buy()
@@ -143,8 +132,7 @@ async def a_longer_path_is_another_resource(probe: Probe) -> None:
     """The payment for a path does not open a path that only starts with it."""
     paid = await probe.buy()
     for more in ELSEWHERE:
-        path = probe.target.protected.path + more
-        await _ask(probe, path, **{"X-Payment-Id": paid.challenge.payment_id})
+        expect_withheld(await _ask(probe, probe.target.protected.path + more, paid))
 
 
 @check("5/resource-binding", ground=EXACTLY, baseline="payment", needs="funds", pays=1)

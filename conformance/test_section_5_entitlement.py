@@ -4,11 +4,10 @@ import string
 
 from msgspec.structs import replace
 
-from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
 from x402sim.suite.control_api import NOT_SETTLED, SETTLE
-from x402sim.suite.examples import examples, other_orders
 from x402sim.suite.expect import expect_not_served, expect_served, expect_withheld, require
+from x402sim.suite.inputs import examples, other_orders
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import Inconclusive
@@ -192,10 +191,9 @@ async def without_money_there_is_no_record_after_a_restart(probe: Probe) -> None
 @check("5/stored-records", baseline="payment", needs="funds, restart, sessions", deposits="0.02")
 async def the_record_is_for_its_resource(probe: Probe) -> None:
     """After a restart, with an empty cache, a deposit's record does not open the quote."""
-    deposit = await probe.pay(read_402(await probe.ask_session(await probe.budget_for(2))))
+    deposit = await probe.pay((await probe.deposit(2))[1])
     await probe.restart()
-    answer = await probe.ask(payment_id=deposit.challenge.payment_id)
-    expect_not_served(answer, is_402=True)
+    expect_not_served(await probe.ask(payment_id=deposit.challenge.payment_id), is_402=True)
 
 
 def _long_s(setting: Setting) -> float:

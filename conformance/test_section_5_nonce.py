@@ -14,8 +14,8 @@ from x402sim.protocol.crypto import HALF_ORDER, to_hex
 from x402sim.protocol.header import Spelling, authorization_of, decode_header
 from x402sim.protocol.messages import encode
 from x402sim.suite import one_step
-from x402sim.suite.answers import Challenge, Paid, TargetAnswer, read_402
-from x402sim.suite.check import check
+from x402sim.suite.answers import Challenge, TargetAnswer
+from x402sim.suite.check import check, session_check
 from x402sim.suite.control_api import HOLD_S, SETTLE, eventually
 from x402sim.suite.expect import expect, expect_not_served, expect_refused, expect_served, require
 from x402sim.suite.payment_outcome import expect_nothing
@@ -93,10 +93,6 @@ def _spelled(text: bytes, spelling: Spelling) -> str:
     return to_hex(text) if spelling == "hex" else base64.b64encode(text).decode()
 
 
-async def _pays_once(probe: Probe, paid: Paid) -> None:
-    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
-
-
 def _receipts(probe: Probe, answers: list[TargetAnswer]) -> set[str]:
     """Return the distinct transactions of all receipts; one that repeats another may have none."""
     place = probe.target.receipt.tx_hash
@@ -141,7 +137,7 @@ async def it_pays_for_no_other_id(probe: Probe) -> None:
         require(f"a refusal ({name})", not answer.is_receipt, answer.summary)
         expect_refused(answer)
         expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
-    await _pays_once(probe, paid)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
 @check("5/nonce-once", baseline="payment", needs="funds", pays=1)
@@ -154,20 +150,20 @@ async def it_pays_once_for_its_own_id(probe: Probe) -> None:
         is_stored = len(_goods(probe, answers)) <= 1
         require(f"a refusal, or the first answer ({name})", is_stored, answers[-1].summary)
     expect("different receipts", len(_receipts(probe, answers)), 1)
-    await _pays_once(probe, paid)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@check("5/nonce-once", baseline="session", needs="funds, sessions", pays=1)
+@session_check("5/nonce-once", pays=1)
 async def it_pays_for_no_session(probe: Probe) -> None:
     """A settled authorization does not pay a session's deposit of the same amount."""
     paid = await probe.buy()
-    deposit = read_402(await probe.ask_session(await probe.budget_for(1)))
+    _, deposit = await probe.deposit(1)
     if deposit.amount_base != paid.challenge.amount_base:
         raise Skipped("no deposit has the amount of a request's price")
     if deposit.requirements.get("payTo") != paid.challenge.requirements.get("payTo"):
         raise Skipped("deposits go to another account")
     expect_refused(await probe.settle(deposit, paid.header))
-    await _pays_once(probe, paid)
+    await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
 @check("5/nonce-once", needs="world")
@@ -237,20 +233,18 @@ async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
     payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
     header = probe.wallets.sign(challenges[0], payer)
     await probe.world.hold(payer)
-    sent = [
-        asyncio.create_task(_elsewhere(probe, each, header, number))
-        for number, each in enumerate(challenges[:2])
-    ]
+
+    def send(*numbers: int) -> list[asyncio.Task[TargetAnswer]]:
+        paying = (_elsewhere(probe, challenges[each], header, each) for each in numbers)
+        return [asyncio.create_task(each) for each in paying]
+
+    sent = send(0, 1)
 
     async def has_moved() -> bool:
         return bool(await probe.world.transfers(payer)) or all(each.done() for each in sent)
 
     await eventually(probe.clock, has_moved, within_s=2 * HOLD_S)
-    sent += [
-        asyncio.create_task(_elsewhere(probe, each, header, number))
-        for number, each in enumerate(challenges[2:], start=2)
-    ]
-    answers = await asyncio.gather(*sent)
+    answers = await asyncio.gather(*sent, *send(2, 3))
     _one_of(probe, answers)
     await _opens_one(probe, challenges, answers)
     await probe.world.expect_payments(payer, challenges[0].amount_base)

@@ -8,8 +8,8 @@ import asyncio
 from typing import Any
 
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.suite.answers import OpenSession, read_402
-from x402sim.suite.check import check
+from x402sim.suite.answers import OpenSession
+from x402sim.suite.check import check, session_check
 from x402sim.suite.expect import expect, expect_not_served, expect_served, expect_withheld, require
 from x402sim.suite.payment_outcome import drain
 from x402sim.suite.probe import Probe
@@ -89,13 +89,7 @@ async def an_invented_session_is_worth_nothing(probe: Probe) -> None:
         expect_withheld(await probe.ask(session_id=session_id, may_break=True))
 
 
-@check(
-    "5/session-condition",
-    ground=NO_PROOF,
-    baseline="session",
-    needs="funds, sessions",
-    deposits="0.02",
-)
+@session_check("5/session-condition", ground=NO_PROOF, deposits="0.02")
 async def each_id_in_its_own_header(probe: Probe) -> None:
     """A session id does not work as a payment id, nor a deposit's payment id as a session id."""
     session, _ = await _open(probe, 1)
@@ -108,7 +102,7 @@ async def each_id_in_its_own_header(probe: Probe) -> None:
         expect_withheld(await probe.ask(session_id=pattern))
 
 
-@check("5/session-debit", baseline="session", needs="funds, sessions", deposits="0.01")
+@session_check("5/session-debit", deposits="0.01")
 async def a_budget_is_what_was_deposited(probe: Probe) -> None:
     """Requesting more after the deposit is paid does not increase the budget.
 
@@ -116,7 +110,7 @@ async def a_budget_is_what_was_deposited(probe: Probe) -> None:
     - 3: Each accepted request
     so: The budget is what was deposited; only deposits raise it.
     """
-    challenge = read_402(await probe.ask_session(await probe.budget_for(1)))
+    _, challenge = await probe.deposit(1)
     paid, worth = await probe.pay(challenge), await probe.worth(challenge)
     more = await probe.budget_for(5)
     answer = await probe.ask_session(more, payment_id=paid.challenge.payment_id)
@@ -125,25 +119,19 @@ async def a_budget_is_what_was_deposited(probe: Probe) -> None:
         await _spends_at_most(probe, OpenSession(session_id, paid, answer), worth)
 
 
-@check(
-    "5/session-debit", ground=SPENT, baseline="session", needs="funds, sessions", deposits="0.03"
-)
+@session_check("5/session-debit", ground=SPENT, deposits="0.03")
 async def nothing_beyond_the_budget(probe: Probe) -> None:
     """Each served request is debited: when the budget is spent, no more are served."""
     await _spends_at_most(probe, *await _open(probe, 3))
 
 
-@check(
-    "5/session-debit", ground=SPENT, baseline="session", needs="funds, sessions", deposits="0.01"
-)
+@session_check("5/session-debit", ground=SPENT, deposits="0.01")
 async def the_last_unit_is_spent_once(probe: Probe) -> None:
     """A budget for one serves one of many concurrent requests."""
     await _spends_at_most(probe, *await _open(probe, 1), at_once=8)
 
 
-@check(
-    "5/session-debit", ground=SPENT, baseline="session", needs="funds, sessions", deposits="0.03"
-)
+@session_check("5/session-debit", ground=SPENT, deposits="0.03")
 async def no_unit_is_spent_twice(probe: Probe) -> None:
     """A budget for three serves three of many concurrent requests."""
     await _spends_at_most(probe, *await _open(probe, 3), at_once=10)
@@ -161,7 +149,7 @@ async def _spends_at_most(
     require(f"at most {worth} requests served", served <= worth, f"{served} were", shown)
 
 
-@check("5/session-debit", baseline="session", needs="funds, sessions", deposits="0.02")
+@session_check("5/session-debit", deposits="0.02")
 async def a_bad_request_costs_nothing(probe: Probe) -> None:
     """A request that is answered with an error is not debited.
 
@@ -177,7 +165,7 @@ async def a_bad_request_costs_nothing(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
 
 
-@check("5/session-debit", baseline="session", needs="funds, sessions, world")
+@session_check("5/session-debit", needs="funds, sessions, world")
 async def each_session_spends_its_own_budget(probe: Probe) -> None:
     """Sessions of several payers, spent in turns, serve what the deposit of each pays for.
 
@@ -194,7 +182,7 @@ async def each_session_spends_its_own_budget(probe: Probe) -> None:
     expect("requests served by each session", served, [worth for _, worth in opened])
 
 
-@check("5/session-debit", baseline="session", needs="funds, sessions, restart", deposits="0.02")
+@session_check("5/session-debit", needs="funds, sessions, restart", deposits="0.02")
 async def a_restart_gives_nothing_back(probe: Probe) -> None:
     """Before and after a restart, a deposit serves no more than it pays for, also claimed again.
 

@@ -5,21 +5,10 @@ The false value is in the header, in the requirements sent back, or in both.
 
 from typing import Any
 
-from x402sim.payer.wallet import Wallet
 from x402sim.suite.check import check
-from x402sim.suite.examples import examples
-from x402sim.suite.payment_outcome import expect_nothing
+from x402sim.suite.inputs import examples
+from x402sim.suite.payment_outcome import expect_refused_if
 from x402sim.suite.probe import Probe
-
-
-async def _refused(
-    probe: Probe, payer: Wallet, requirements: dict[str, Any] | None = None, **signed: Any
-) -> None:
-    """Pay a new 402 with these changes; fail unless it is refused, and moves and grants nothing."""
-    challenge = await probe.challenge()
-    header = probe.wallets.sign(challenge, payer, **signed)
-    answer = await probe.settle(challenge, header, requirements=requirements)
-    await expect_nothing(probe, challenge, payer, answer, is_402=True)
 
 
 def _both(value: int) -> dict[str, Any]:
@@ -31,7 +20,7 @@ async def not_the_amount_required(probe: Probe) -> None:
     """An authorization for more or less than maxAmountRequired is refused."""
     price_base, payer = (await probe.challenge()).amount_base, await probe.wallets.payer()
     for value in (price_base - 1, price_base + 1, 1, 0):
-        await _refused(probe, payer, value=value)
+        await expect_refused_if(probe, payer, value=value)
 
 
 @check("5/exact-amount", baseline="payment", needs="funds", pays=3)
@@ -39,7 +28,7 @@ async def another_amount_in_both(probe: Probe) -> None:
     """Another amount is refused, even if the requirements sent back name it."""
     price_base, payer = (await probe.challenge()).amount_base, await probe.wallets.payer()
     for value in (price_base - 1, price_base + 1, 1, 0):
-        await _refused(probe, payer, **_both(value))
+        await expect_refused_if(probe, payer, **_both(value))
 
 
 @check("5/exact-amount", baseline="payment", needs="world")
@@ -49,24 +38,24 @@ async def amounts_made_up(probe: Probe) -> None:
     amounts = examples(8, lambda st: st.integers(0, 10_000_000))
     near = {price_base * 10, price_base * 100, price_base // 100}
     for value in sorted({*amounts[::2], *near} - {price_base}):
-        await _refused(probe, payer, value=value)
+        await expect_refused_if(probe, payer, value=value)
     for value in sorted({*amounts[1::2], *near} - {price_base}):
-        await _refused(probe, payer, **_both(value))
+        await expect_refused_if(probe, payer, **_both(value))
 
 
 @check("5/exact-recipient", baseline="payment", needs="funds", pays=2)
 async def the_payer_pays_itself(probe: Probe) -> None:
     """A transfer to the payer is refused, even if the requirements sent back name it."""
     payer = await probe.wallets.payer()
-    await _refused(probe, payer, to=payer.address)
-    await _refused(probe, payer, {"payTo": payer.address}, to=payer.address)
+    await expect_refused_if(probe, payer, to=payer.address)
+    await expect_refused_if(probe, payer, {"payTo": payer.address}, to=payer.address)
 
 
 @check("5/exact-recipient", baseline="payment", needs="world")
 async def a_third_party_is_paid(probe: Probe) -> None:
     """A transfer to a third party is refused, even if the requirements sent back name it."""
     payer, friend = await probe.wallets.payer(), probe.wallets.stranger().address
-    await _refused(probe, payer, to=friend)
-    await _refused(probe, payer, {"payTo": friend}, to=friend)
+    await expect_refused_if(probe, payer, to=friend)
+    await expect_refused_if(probe, payer, {"payTo": friend}, to=friend)
     token = probe.wallets.network(await probe.challenge()).asset
-    await _refused(probe, payer, to=token)
+    await expect_refused_if(probe, payer, to=token)

@@ -9,7 +9,7 @@ from email.utils import parsedate_to_datetime
 
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
-from x402sim.suite.payment_outcome import expect_nothing
+from x402sim.suite.payment_outcome import expect_nothing, expect_refused_if
 from x402sim.suite.probe import Probe
 from x402sim.suite.verdict import Inconclusive
 
@@ -24,11 +24,7 @@ async def _refused(probe: Probe, *windows: tuple[int, int]) -> None:
     """Send an authorization with each window, in seconds from now; fail if one is accepted."""
     payer = await probe.wallets.payer()
     for window_s in windows:
-        challenge = await probe.challenge()
-        answer = await probe.settle(
-            challenge, probe.wallets.sign(challenge, payer, window_s=window_s)
-        )
-        await expect_nothing(probe, challenge, payer, answer, is_402=True)
+        await expect_refused_if(probe, payer, window_s=window_s)
 
 
 @check("5/window", baseline="payment", needs="funds", pays=2)

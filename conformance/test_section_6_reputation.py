@@ -6,6 +6,7 @@ agents has one, it must change after a payment was matched.
 
 from typing import Any
 
+from x402sim.payer import core
 from x402sim.suite.answers import read_402
 from x402sim.suite.check import check
 from x402sim.suite.expect import require
@@ -24,19 +25,12 @@ async def _reputations(probe: Probe, proof: dict[str, str]) -> list[Any]:
     return found
 
 
-async def _proof(probe: Probe) -> dict[str, str]:
-    """Return the header that grants the list of agents; none if it is free."""
-    answer = await probe.send("GET", probe.target.agents.path)
-    if answer.status != 402:
-        return {}
-    paid = await probe.pay(read_402(answer))
-    return {"X-Payment-Id": paid.challenge.payment_id}
-
-
 @check("6/reputation", needs="funds, agents", pays=2, waits=turn_s)
 async def a_matched_payment_counts(probe: Probe) -> None:
     """After the indexer has matched a payment, the displayed reputation has changed."""
-    proof = await _proof(probe)
+    answer, proof = await probe.send("GET", probe.target.agents.path), {}
+    if answer.status == 402:
+        proof = core.proofs((await probe.pay(read_402(answer))).challenge.payment_id)
     if probe.setting.advance is not None:  # let the indexer process what others have paid
         await probe.wait(turn_s(probe.setting))
     before = await _reputations(probe, proof)

@@ -7,7 +7,7 @@ may be anywhere in the answer.
 import asyncio
 
 from x402sim.protocol.money import to_decimal
-from x402sim.suite import malformed
+from x402sim.suite import inputs
 from x402sim.suite.check import check
 from x402sim.suite.control_api import SETTLE
 from x402sim.suite.deviations import SHAPE
@@ -48,7 +48,7 @@ async def no_proof_no_content(probe: Probe) -> None:
 @check("7/payment-required", baseline="unpaid")
 async def a_malformed_proof_is_none(probe: Probe) -> None:
     """Malformed values of X-Payment-Id and X-Session-Id open nothing."""
-    for each in await malformed.sent(probe, "proofs"):
+    for each in await inputs.sent(probe, "proofs"):
         expect_withheld(each.answer, each.said)
 
 

@@ -23,8 +23,6 @@ FAILED = NOT_SETTLED.replace("Transaction failed on-chain", "Authorization expir
 
 
 ANY = partial(Fault, victim="facilitator", times=None)
-Failures = dict[str, Fault]
-"""Ways in which the facilitator fails."""
 
 
 def _says(status: int, body: str, *, work_done: bool = False) -> Fault:
@@ -32,7 +30,7 @@ def _says(status: int, body: str, *, work_done: bool = False) -> Fault:
     return ANY(does="answer", status=status, body=body, content_type=kind, work_done=work_done)
 
 
-BOTH: Failures = {
+BOTH: dict[str, Fault] = {
     "it refuses connections": ANY(does="refuse"),
     "the request is lost": ANY(does="lose request"),
     "the answer is lost": ANY(does="lose answer"),
@@ -46,22 +44,22 @@ BOTH: Failures = {
     "it answers 200 with an array": _says(200, "[]"),
     "it answers 200 with an empty object": _says(200, "{}"),
 }
-VERIFYING: Failures = BOTH | {
+VERIFYING = BOTH | {
     "it reports the payment as invalid": _says(200, '{"isValid":false,"invalidReason":"Invalid"}'),
     "it answers isValid null": _says(200, '{"isValid":null,"invalidReason":"x"}'),
     "it refuses with 400": _says(400, '{"isValid":false,"invalidReason":"Invalid"}'),
 }
-SETTLING: Failures = BOTH | {
+SETTLING = BOTH | {
     "it says success false in a 200": _says(200, '{"success":false,"errorReason":"x"}'),
     "it says payment.failed in a 200": _says(200, FAILED),
     "it says payment.failed in a 400": _says(400, FAILED),
     "it answers 500 after the work was done": _says(500, "{}", work_done=True),
     "it answers HTML after the work was done": _says(200, "<h1>Done</h1>", work_done=True),
 }
-ONCE: Failures = {name: replace(BOTH[name], times=1) for name in list(BOTH)[:5]}
+ONCE = {name: replace(BOTH[name], times=1) for name in list(BOTH)[:5]}
 
 
-async def _holds(probe: Probe, path: str, failures: Failures) -> None:
+async def _holds(probe: Probe, path: str, failures: dict[str, Fault]) -> None:
     """Pay while the facilitator fails, in each way; fail if an answer contradicts the ledger."""
     for how, fault in failures.items():
         challenge, payer, header = await probe.signed()

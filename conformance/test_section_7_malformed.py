@@ -12,7 +12,7 @@ from typing import Any
 from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.check import check
 from x402sim.suite.expect import expect_not_served, expect_refused, expect_withheld, require
-from x402sim.suite.malformed import (
+from x402sim.suite.inputs import (
     BODIES,
     CONTENT_TYPES,
     LARGE,

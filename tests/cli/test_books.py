@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.runner import run
 from x402sim import World
-from x402sim.commands.event_reference import GROUPS, fields_of
+from x402sim.commands.book import GROUPS, fields_of
 from x402sim.events import KINDS, name_of
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import decisions

@@ -15,7 +15,7 @@ from click.testing import Result
 from tests.cli.runner import assert_misuse, run
 from tests.cli.shops import MOON, SHOP, required, wanted
 from x402sim import Wallet
-from x402sim.commands.explain import explain
+from x402sim.commands.decode import explain
 from x402sim.payer.core import settlement, signed_header
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.eip3009 import Authorization

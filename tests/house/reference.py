@@ -11,7 +11,7 @@ from msgspec.structs import fields
 import x402sim
 from x402sim import Decisions
 from x402sim.cli import COMMANDS, load
-from x402sim.commands.event_reference import GROUPS, as_markdown
+from x402sim.commands.book import GROUPS, as_markdown
 from x402sim.protocol.networks import TESTNET
 from x402sim.service.docs import pages
 from x402sim.spec import decisions as book

@@ -17,8 +17,8 @@ from x402sim.spec.ground import BINDING
 from x402sim.suite.check import check
 from x402sim.suite.engine import all_checks, run
 from x402sim.suite.expect import require
+from x402sim.suite.inputs import BODIES, LARGE, MIB, send_bad
 from x402sim.suite.local import judge
-from x402sim.suite.malformed import BODIES, LARGE, MIB, send_bad
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.wire import Wire, client

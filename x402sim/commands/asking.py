@@ -29,10 +29,7 @@ Headers = Annotated[
 
 
 def request_to(
-    url: str,
-    method: str | None,
-    data: str | None,
-    headers: list[str] | None,
+    url: str, method: str | None, data: str | None, headers: list[str] | None
 ) -> httpx.Request:
     """Return the request that the options describe; raises `ValueError`."""
     try:

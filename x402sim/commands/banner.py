@@ -81,16 +81,14 @@ def _show_world(console: Console, ready: Ready) -> None:
         console.print(f"\n(also {each.network}, chain id {each.chain_id}: {each.rpc}")
         console.print(f" token {each.asset})")
     console.print(
-        "\n(The last two are one funded account: your server wallet. More: /_sim/accounts)"
-    )
-    console.print(
+        "\n(The last two are one funded account: your server wallet. More: /_sim/accounts)\n"
         "\n(FACILITATOR_URL speaks x402 versions 1 and 2, and the Cronos dialect below\n"
-        f"{CRONOS_PATH})"
+        f"{CRONOS_PATH})\n"
+        "\n[bold]Then check it[/]\n"
+        f"python -m x402sim conformance YOUR_URL --world {ready.control}\n"
+        f"\n[bold]See its payments live[/]  {ready.control}/ui\n"
+        "\nCtrl-C stops it."
     )
-    console.print("\n[bold]Then check it[/]")
-    console.print(f"python -m x402sim conformance YOUR_URL --world {ready.control}")
-    console.print(f"\n[bold]See its payments live[/]  {ready.control}/ui")
-    console.print("\nCtrl-C stops it.")
 
 
 def quick_start(ready: Ready) -> list[str]:

@@ -1,11 +1,18 @@
 """`decisions`, `clauses` and `events`: what the specification, we and a journal say, as books."""
 
+import inspect
 import json
-from collections.abc import Sequence
+import re
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
+from x402sim import events as declared
 from x402sim.commands.common import (
+    WIDTH,
     AsJson,
     Beginnings,
     Markdown,
@@ -13,12 +20,28 @@ from x402sim.commands.common import (
     filled,
     require_one_form,
 )
-from x402sim.commands.event_reference import reference
+from x402sim.journal import HEADER
 from x402sim.spec import decisions as book
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.markdown import table
 
 Row = tuple[str, ...]
+Groups = Mapping[str, Sequence[type[declared.Event]]]
+GROUPS: Groups = {
+    "The story": get_args(declared.StoryEvent),
+    "The chain": get_args(declared.ChainEvent),
+    "The service": get_args(declared.ServiceEvent),
+    "HTTP exchanges": (*get_args(declared.ExchangeEvent), declared.AnswerSent),
+}
+"""The events by who records them."""
+INTRODUCTION = (
+    f"A journal is NDJSON. Its first line is `{HEADER.decode().strip()}`, and each further line "
+    "is one event: `seq` (counts from 0), `at_ms` (Unix milliseconds), `event` (its name), and "
+    "its fields in the order they have here. Units are in the names: `_base` is base units of "
+    "the token, `_ms` Unix milliseconds, `_s` and `seconds` seconds, `_wei` wei."
+)
+_CONSTANTS = {"None": "null", "True": "true", "False": "false"}
+_JSON = {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any JSON"}
 
 
 def decisions(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
@@ -72,3 +95,81 @@ def _print_book(titles: Row, rows: Sequence[Row], *, markdown: bool, as_json: bo
         typer.secho(row[0], bold=True)
         for title, text in zip(titles[1:], row[1:], strict=True):
             typer.echo(filled(f"{title}: {text}", 2))
+
+
+# --- the events, made from their declarations --------------------------------------------
+
+
+def reference(only: list[str] | None, *, markdown: bool, as_json: bool) -> str:
+    """Return the reference of the events whose names begin so; raises `typer.Exit` if none does."""
+    known = {declared.name_of(kind): kind for kinds in GROUPS.values() for kind in kinds}
+    wanted = [known[name] for name in beginning("event", [*known], only)]
+    found = {group: [kind for kind in kinds if kind in wanted] for group, kinds in GROUPS.items()}
+    shown = {group: kinds for group, kinds in found.items() if kinds}
+    if as_json:
+        told = [
+            {
+                "name": declared.name_of(kind),
+                "group": group,
+                "text": _sentences(kind),
+                "fields": dict(fields_of(kind)),
+            }
+            for group, kinds in shown.items()
+            for kind in kinds
+        ]
+        return json.dumps(told, indent=2) + "\n"
+    return as_markdown(shown) if markdown else as_text(shown)
+
+
+def as_markdown(groups: Groups) -> str:
+    """Return the reference as Markdown."""
+    parts = [f"# Events of a journal\n\n{INTRODUCTION}\n"]
+    for group, kinds in groups.items():
+        parts.append(f"\n## {group}\n")
+        for kind in kinds:
+            fields = [(f"`{name}`", json_type) for name, json_type in fields_of(kind)]
+            text = f"\n### {declared.name_of(kind)}\n\n{_sentences(kind)}\n\n"
+            parts.append(text + table(("field", "JSON"), fields))
+    return "".join(parts)
+
+
+def as_text(groups: Groups) -> str:
+    """Return the reference for a terminal, in 80 columns."""
+    lines = [textwrap.fill(INTRODUCTION.replace("`", ""), WIDTH, break_on_hyphens=False)]
+    for group, kinds in groups.items():
+        lines += ["", group.upper()]
+        for kind in kinds:
+            lines += ["", declared.name_of(kind), filled(_sentences(kind).replace("`", ""), 2)]
+            lines += [filled(f"{name:<15} {json}", 4) for name, json in fields_of(kind)]
+    return "\n".join(lines) + "\n"
+
+
+def fields_of(kind: type[declared.Event]) -> Iterator[tuple[str, str]]:
+    """Yield the fields of an event in their order, each with what it is in JSON."""
+    hints = get_type_hints(kind)
+    for name in kind.__struct_fields__:
+        yield name, _json(hints[name])
+
+
+def _json(annotation: Any) -> str:
+    """Return what an annotation is in JSON: "integer or null", "used or canceled"."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if annotation is type(None):
+        return "null"
+    if origin is Literal:
+        return " or ".join(f'"{each}"' for each in arguments)
+    if origin is UnionType:
+        is_number = float in arguments  # which an integer is, too
+        members = [each for each in arguments if not (is_number and each is int)]
+        return " or ".join(_json(each) for each in members)
+    if origin is dict:
+        return f"object of {_json(arguments[1])}"
+    if origin is tuple:
+        return f"array of {_json(arguments[0])}"
+    return _JSON[annotation]
+
+
+def _sentences(kind: type[declared.Event]) -> str:
+    """Return the docstring of an event, with the constants as JSON has them."""
+    text = " ".join(inspect.cleandoc(kind.__doc__ or "").split())
+    return re.sub(r"\b(None|True|False)\b", lambda found: _CONSTANTS[found[0]], text)

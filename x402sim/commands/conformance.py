@@ -1,13 +1,15 @@
 """`conformance`: judge a service by its URL."""
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from x402sim.commands.common import as_misuse
-from x402sim.commands.flags import takes
+from x402sim.commands.common import as_misuse, number, whole
 from x402sim.suite import command, printing
+from x402sim.suite.flags import FLAGS, Flag
 from x402sim.suite.parse_options import parse
 
 EPILOG = """
@@ -17,6 +19,8 @@ failed; 2, wrong usage, a service that cannot be judged (no answer, another dial
 without money, a clock that is wrong), or a MUST is inconclusive.
 """
 """The end of the help."""
+_PARSERS: dict[type, Callable[[Any], Any]] = {float: number, int: whole}
+Command = TypeVar("Command", bound=Callable[..., None])
 
 Only = Annotated[
     list[str] | None,
@@ -32,8 +36,7 @@ List = Annotated[
     bool, typer.Option("--list", help="List the ids with their needs and costs, and exit.")
 ]
 Verbose = Annotated[
-    bool,
-    typer.Option("--verbose", "-v", help="Name what does not apply to the service, too."),
+    bool, typer.Option("--verbose", "-v", help="Name what does not apply to the service, too.")
 ]
 AsJson = Annotated[
     bool, typer.Option("--json", help="Print the JSON report instead; --json-file writes it.")
@@ -42,6 +45,38 @@ AsJson = Annotated[
 
 def _report(form: str) -> Any:
     return typer.Option(metavar="FILE", help=f"Write {form} report to FILE; - for stdout.")
+
+
+def takes(*names: str) -> Callable[[Command], Command]:
+    """Give a command the flags of these names, which its `**given` receives; all without names."""
+    options = [_parameter(flag) for flag in FLAGS if not names or flag.name in names]
+
+    def give(command: Command) -> Command:
+        signature = inspect.signature(command)
+        own = [each for each in signature.parameters.values() if each.kind != each.VAR_KEYWORD]
+        by_name = [each.replace(kind=each.KEYWORD_ONLY) for each in (*own, *options)]
+        vars(command)["__signature__"] = signature.replace(parameters=by_name)
+        return command
+
+    return give
+
+
+def _parameter(flag: Flag) -> inspect.Parameter:
+    names = [flag.option, flag.also] if flag.also else [flag.option]
+    parser = _PARSERS.get(flag.kind)
+    option = typer.Option(
+        *names, metavar=flag.metavar, envvar=flag.variable, help=flag.help, parser=parser
+    )
+    kind: Any = list[str] if flag.is_repeatable else flag.kind
+    default = False if flag.kind is bool else flag.default
+    if default is None:
+        kind |= None
+    return inspect.Parameter(
+        flag.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=Annotated[kind, option],
+    )
 
 
 @takes()

@@ -12,14 +12,7 @@ import httpx
 import typer
 
 from x402sim.commands.asking import Data, Headers, Method, Url, instead, no_answer, request_to
-from x402sim.commands.common import (
-    NOT_ALL_HELD,
-    AsJson,
-    Misuse,
-    NetworkFile,
-    as_misuse,
-    within,
-)
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, within
 from x402sim.commands.purchase import Local, Purchase, Terms, failure, local_server, said
 from x402sim.commands.steps import Step, print_facts, print_step
 from x402sim.payer.errors import PaymentFailed
@@ -137,10 +130,7 @@ def pay(
 
 
 def _bought(
-    purchase: Purchase,
-    request: httpx.Request,
-    told: _Told,
-    **wrong: Any,
+    purchase: Purchase, request: httpx.Request, told: _Told, **wrong: Any
 ) -> httpx.Response:
     """Return the answer to a request; exits if nothing was signed, or if it was in vain."""
     try:

@@ -61,9 +61,7 @@ Networks = Annotated[
 Seed = Annotated[
     int | None,
     typer.Option(
-        help="Seed of all keys. Without --db, also of payment ids.",
-        parser=whole,
-        metavar="N",
+        help="Seed of all keys. Without --db, also of payment ids.", parser=whole, metavar="N"
     ),
 ]
 Mnemonic = Annotated[
@@ -75,8 +73,7 @@ Mnemonic = Annotated[
     ),
 ]
 Accounts = Annotated[
-    int,
-    typer.Option(help="How many accounts to fund, 1 to 100.", parser=whole, metavar="N"),
+    int, typer.Option(help="How many accounts to fund, 1 to 100.", parser=whole, metavar="N")
 ]
 ControlToken = Annotated[
     str | None,
@@ -138,8 +135,7 @@ RpcOrigin = Annotated[
     ),
 ]
 AsJson = Annotated[
-    bool,
-    typer.Option("--json", help="Print one JSON object with URLs and accounts when ready."),
+    bool, typer.Option("--json", help="Print one JSON object with URLs and accounts when ready.")
 ]
 
 

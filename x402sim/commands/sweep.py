@@ -4,8 +4,8 @@ import inspect
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,8 +38,7 @@ _Values = Annotated[
     ),
 ]
 _Seeds = Annotated[
-    str,
-    typer.Option(metavar="N", help="N seeds from 0 on; A:B is from A to B - 1; A: is A alone."),
+    str, typer.Option(metavar="N", help="N seeds from 0 on; A:B is from A to B - 1; A: is A alone.")
 ]
 _Workers = Annotated[
     int | None,
@@ -54,8 +53,7 @@ _Dask = Annotated[
     typer.Option(metavar="ADDRESS", help="Play on the Dask cluster with this scheduler."),
 ]
 _Out = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Write results to DIR, and resume what is there."),
+    Path | None, typer.Option(metavar="DIR", help="Write results to DIR, and resume what is there.")
 ]
 
 
@@ -200,22 +198,19 @@ def _seeds(text: str) -> range:
     return found
 
 
-@contextmanager
-def _executor(dask: str | None) -> Iterator[Any]:
+def _executor(dask: str | None) -> AbstractContextManager[Any]:
     """Connect to a Dask cluster; without an address there is none, and None is returned."""
     if dask is None:
-        yield None
-        return
+        return nullcontext()
     need_extra(("distributed",), "--dask", "sweep")
     from distributed import Client
 
     try:
-        client = Client(dask, timeout=10)  # type: ignore[no-untyped-call]
+        client: AbstractContextManager[Any] = Client(dask, timeout=10)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         wanted = "the address of a scheduler is wanted, such as tcp://10.0.0.1:8786"
         raise Misuse(f"--dask {dask}: {error}; {wanted}") from error
-    with client:
-        yield client
+    return client
 
 
 def _write(function: Callable[..., Any], keys: Sequence[str], out: Path, played: int) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from x402sim.commands.common import Misuse, as_misuse
-from x402sim.commands.flags import takes
+from x402sim.commands.conformance import takes
 from x402sim.suite.command import require_places
 from x402sim.suite.look import look
 from x402sim.suite.parse_options import parse

@@ -7,6 +7,7 @@ is a level that the check's ground does not support.
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from inspect import cleandoc
 
 from x402sim.spec.clauses import CLAUSES, LEVELS, Level
@@ -156,6 +157,10 @@ def check(
         )
 
     return make
+
+
+session_check = partial(check, baseline="session", needs="funds, sessions")
+"""Make a check of a session, which a deposit opens; other `needs` replace these."""
 
 
 def _title_and_ground(case: Case) -> tuple[str, str]:

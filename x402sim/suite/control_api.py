@@ -62,19 +62,14 @@ class ControlApi:
         """Whether there is a world around the target."""
         return self._setting.control is not None
 
-    async def get(self, path: str) -> Any:
+    async def get(self, path: str, kind: Any = Any) -> Any:
         """Read from the control API; raises `Inconclusive` if it does not answer 200."""
-        return await self._request("GET", path)
+        return await self._asked(self._client().request("GET", path, kind=kind))
 
     async def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """Act through the control API; raises `Inconclusive` if it does not answer 200."""
         self.changed_world |= path != "faucet"
-        return await self._request("POST", path, body)
-
-    async def _request(
-        self, method: str, path: str, body: dict[str, Any] | None = None, kind: Any = Any
-    ) -> Any:
-        return await self._asked(self._client().request(method, path, body, kind))
+        return await self._asked(self._client().request("POST", path, body))
 
     async def _asked(self, answer: Awaitable[T]) -> T:
         """Return an answer of the control API; raises `Inconclusive` if there is none."""
@@ -111,10 +106,8 @@ class ControlApi:
         The note is a fault that delays one answer by a millisecond. If nobody asks, it stays until
         faults are cleared.
         """
-        noted = Fault(
-            victim="facilitator", does="delay answer", seconds=0.001, contains=payer.address
-        )
-        await self._asked(self._client().fault(noted))
+        late = Fault(victim="facilitator", does="delay answer", seconds=0.001)
+        await self._asked(self._client().fault(replace(late, contains=payer.address)))
 
     async def was_asked_about(self, payer: Wallet) -> bool:
         """Tell whether the facilitator was asked about a payer since `watch`."""
@@ -138,9 +131,7 @@ class ControlApi:
 
     def told(self) -> str:
         """Say what the world did instead of its work; empty if there was no fault, or too many."""
-        if not 0 < len(self._faults) <= SHOWN:
-            return ""
-        return "\n".join(map(_told, self._faults))
+        return "\n".join(map(_told, self._faults)) if len(self._faults) <= SHOWN else ""
 
     async def transfers(self, payer: Wallet) -> list[Transfer]:
         """Return a payer's transfers on the world's ledger."""
@@ -183,7 +174,7 @@ class ControlApi:
     async def queries(self, since_s: float = 0) -> list[tuple[str, float]]:
         """Return the explorer's log: transaction and time (Unix seconds), oldest first."""
         asked = f"explorer/queries?since={int(since_s * 1000)}"
-        found = await self._request("GET", asked, kind=list[ExplorerQuery])
+        found = await self.get(asked, list[ExplorerQuery])
         return [(each.tx_hash, each.at / 1000) for each in found]
 
     async def first_queries(

@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.money import to_base
 from x402sim.suite.answers import OpenSession
 from x402sim.suite.expect import expect, expect_served
 from x402sim.suite.places import filled, walk
@@ -61,8 +60,7 @@ def in_trouble_s(setting: Setting) -> float:
 def within_s(setting: Setting) -> float:
     """Return how long after its end the refund of a session is waited for."""
     return max(
-        setting.target.sessions.refund_within_s,
-        LONG_S if setting.options.patient else SOON_S,
+        setting.target.sessions.refund_within_s, LONG_S if setting.options.patient else SOON_S
     )
 
 
@@ -93,23 +91,13 @@ async def spend(probe: Probe, session: OpenSession, requests: int) -> None:
         expect_served(answer)
 
 
-async def more_cents(probe: Probe, requests: int, cents: int) -> str:
-    """Return the budget for some requests, and some cents more."""
-    whole_base = to_base(await probe.budget_for(requests), 6) + cents * 10_000
-    return f"{whole_base // 10**6}.{whole_base % 10**6 // 10_000:02}"
-
-
 async def until_over(probe: Probe, ending: Ending) -> None:
     """Wait for the end of a session; raises `Skipped` if it may be later."""
-    end_s = (
-        CLOCK_END_S
-        if probe.setting.advance is not None
-        else ending.duration * unit_s(probe.setting)
-    )
+    has_clock = probe.setting.advance is not None
+    end_s = CLOCK_END_S if has_clock else ending.duration * unit_s(probe.setting)
     await probe.wait(ending.begun_s + end_s + GRACE_S - probe.clock.now())
     answer = await probe.ask(session_id=ending.session.session_id)
-    is_known = probe.setting.advance is not None or probe.target.sessions.duration_unit_s
-    if answer.has_content and not is_known:
+    if answer.has_content and not (has_clock or probe.target.sessions.duration_unit_s):
         raise Skipped("its session is not over, and the unit of duration is not known")
 
 
@@ -192,16 +180,12 @@ def _time_s(value: Any) -> float | None:
     """Return a time in Unix seconds: a number of (milli)seconds, or ISO 8601; None for others."""
     try:
         number = float(value) if not isinstance(value, bool) else math.nan
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
-    except OverflowError:
-        return None
     if number >= SOONEST_S:
         return number / 1000 if number > MS else number
-    if not isinstance(value, str):
-        return None
     try:
         time = datetime.fromisoformat(value)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError):
         return None

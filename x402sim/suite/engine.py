@@ -6,7 +6,6 @@ import importlib.util
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import assert_never
@@ -19,33 +18,23 @@ from x402sim.report.results import CaseResult, Outcome, Result
 from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
-from x402sim.suite.check import COMES_WITH, DOCUMENTS, HOW_TO_PROVIDE, Baseline, Check
+from x402sim.suite.check import COMES_WITH, DOCUMENTS, HOW_TO_PROVIDE, Baseline, Check, by_id
 from x402sim.suite.expect import expect_served
 from x402sim.suite.plan import is_patient_enough
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 
-_WORST = (
-    Outcome.FAILED,
-    Outcome.INCONCLUSIVE,
-    Outcome.OBSERVED,
-    Outcome.PASSED,
-    Outcome.SKIPPED,
-)
+_WORST = (Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.OBSERVED, Outcome.PASSED, Outcome.SKIPPED)
 """The order of outcomes: the first one among an id's cases is the id's outcome."""
 
 HOLDS = (Outcome.PASSED, Outcome.OBSERVED)
 """The outcomes that a baseline makes doubtful, if it is refused at the end of the run."""
 
 
-def all_checks() -> list[Check]:
-    """Return every check, in the order of the sections."""
-    return list(_all_checks())
-
-
 @functools.cache
-def _all_checks() -> list[Check]:
+def all_checks() -> list[Check]:
+    """Return every check, in the order of the sections: the list itself, which nobody changes."""
     found = [
         value
         for file in sorted(folder().glob("test_section_*.py"))
@@ -79,9 +68,7 @@ def matching(checks: Iterable[Check], prefix: str) -> list[Check]:
 
 
 async def run(
-    setting: Setting,
-    checks: list[Check],
-    on_begin: Callable[[str], None] = lambda check_id: None,
+    setting: Setting, checks: list[Check], on_begin: Callable[[str], None] = lambda check_id: None
 ) -> AsyncIterator[Result]:
     """Run checks and yield the result of each id as soon as it is certain.
 
@@ -115,7 +102,7 @@ async def _run_cases(
     setting: Setting, checks: list[Check], on_begin: Callable[[str], None]
 ) -> AsyncIterator[tuple[Result, set[Baseline]]]:
     """Run all cases; yield each id's result and the baselines that it depends on."""
-    ids = {check_id: list(cases) for check_id, cases in groupby(checks, key=lambda c: c.id)}
+    ids = by_id(checks)
     done: dict[Check, CaseResult] = {}
     late: list[str] = []
     async with _beside(setting, checks) as tasks:
@@ -151,7 +138,7 @@ async def _beside(
             return await run_case(setting, case)
         finally:
             if Need.RESTART in case.needs:
-                setting.state.scheduler.is_over()
+                setting.state.scheduler.ready.release()
 
     if setting.advance is None:
         setting.state.scheduler.share()
@@ -167,8 +154,7 @@ async def _beside(
 
 def _tell_of_waiting(setting: Setting, tasks: dict[Check, asyncio.Task[CaseResult]]) -> None:
     """Say which ids still wait, and for how long in all."""
-    left = [case for case, task in tasks.items() if not task.done()]
-    if left:
+    if left := [case for case, task in tasks.items() if not task.done()]:
         longest_s = max(case.waits(setting) if case.waits else 0 for case in left)
         ids = ", ".join(dict.fromkeys(case.id for case in left))
         most = f", which wait for up to {longest_s:.0f} s since the beginning" if longest_s else ""
@@ -260,8 +246,7 @@ async def run_case(setting: Setting, case: Check) -> CaseResult:
         except Exception as bug:  # noqa: BLE001 - a bug of one check must not end the run
             outcome, reason = Outcome.INCONCLUSIVE, f"the check itself has a bug: {bug!r}"
         finally:
-            left = await _clear_faults(probe)
-            if left:
+            if left := await _clear_faults(probe):
                 outcome, reason = Outcome.INCONCLUSIVE, left
         return CaseResult(
             title=case.title,
@@ -291,8 +276,7 @@ def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) ->
 
 
 def _require_needs(setting: Setting, case: Check) -> None:
-    left_out = setting.options.skip.get(case.name)
-    if left_out is not None:
+    if (left_out := setting.options.skip.get(case.name)) is not None:
         raise Skipped(left_out)
     missing = [need for need in case.needs if setting.missing(need)]
     implied = {each for need in missing for each in COMES_WITH.get(need, ())}
@@ -301,8 +285,7 @@ def _require_needs(setting: Setting, case: Check) -> None:
         raise Skipped(f"it needs {'; '.join(ways)}")
     if case.waits and not is_patient_enough(setting, case):
         raise Skipped(f"it waits for {case.waits(setting):.0f} s: give --patient")
-    reason = setting.target.not_kept.get(case.clause)
-    if reason is not None:
+    if (reason := setting.target.not_kept.get(case.clause)) is not None:
         raise Skipped(f"the target file says that this clause is not kept: {reason}")
 
 
@@ -337,10 +320,9 @@ async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = 
 
 async def _clear_faults(probe: Probe) -> str:
     """Remove the faults that a check has left; return what kept us from it."""
-    if not (probe.world.exists and probe.world.changed_world):
-        return ""
     try:
-        await probe.world.clear_faults()
+        if probe.world.exists and probe.world.changed_world:
+            await probe.world.clear_faults()
     except Inconclusive as problem:
         return f"the world's faults were not cleared, and may spoil other checks: {problem}"
     return ""

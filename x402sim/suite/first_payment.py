@@ -27,7 +27,6 @@ _CUT_OFF = re.compile(
 async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
     """Pay once, which is the checks' baseline too; return notes, and raise `NotReady`."""
     setting, state = probe.setting, probe.state
-    base = str(setting.http.base_url).rstrip("/")
     with_world = setting.control is not None and setting.advance is None
     payer = await probe.payer_of(challenge) if with_world else None
     if payer is not None:
@@ -35,7 +34,7 @@ async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
     problem = await try_baseline(probe, Baseline.PAYMENT, payer)
     state.baselines[Baseline.PAYMENT] = problem
     if problem is not None and (unseen := _unseen_content(probe)):
-        raise NotReady(f"{base}: {unseen}")
+        raise NotReady(f"{setting.base_url}: {unseen}")
     lacks_money = problem is not None and Refusal.INSUFFICIENT_BALANCE.text in problem
     is_cut_off = problem is not None and probe.last is not None and _is_cut_off(probe.last)
     if setting.control is None and lacks_money:
@@ -45,7 +44,7 @@ async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
             " URL, which mints what payers need"
         )
     if setting.control is None and is_cut_off:
-        raise NotReady(f"{base}: {problem}; does its facilitator answer?")
+        raise NotReady(f"{setting.base_url}: {problem}; does its facilitator answer?")
     if payer is None or await probe.world.was_asked_about(payer):
         return ()
     assert setting.control is not None

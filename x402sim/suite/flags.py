@@ -1,18 +1,19 @@
 """The flags of a run, in one table: the command's and pytest's options are made from it."""
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
 KEY_VARIABLE = "X402SIM_PAYER_KEY"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Flag:
     """One option. `name` is the argument of `parse_options.parse` that takes its value."""
 
     name: str
     help: str
+    _: KW_ONLY
     kind: type = str
     metavar: str | None = None
     default: Any = None
@@ -34,96 +35,86 @@ class Flag:
 
 FLAGS = (
     Flag(
-        name="target",
+        "target",
+        "Target file: how the service differs from the specification. A TOML file, or "
+        "spec, x402sim or cronos-paywall.",
         metavar="NAME|FILE",
         default="spec",
-        help="Target file: how the service differs from the specification. A TOML file, or "
-        "spec, x402sim or cronos-paywall.",
     ),
     Flag(
-        name="payer_key",
+        "payer_key",
+        "Private key of a funded payer: 0x and 64 hex digits.",
         metavar="HEX",
         variable=KEY_VARIABLE,
-        help="Private key of a funded payer: 0x and 64 hex digits.",
     ),
     Flag(
-        name="world",
+        "world",
+        "Control API of the world around the service (`serve --no-service`).",
         metavar="URL",
-        help="Control API of the world around the service (`serve --no-service`).",
     ),
-    Flag(name="rpc_url", metavar="URL", help="JSON-RPC node of the chain, to read transfers."),
-    Flag(name="pay_to", metavar="ADDRESS", help="Expected payTo address."),
+    Flag("rpc_url", "JSON-RPC node of the chain, to read transfers.", metavar="URL"),
+    Flag("pay_to", "Expected payTo address.", metavar="ADDRESS"),
     Flag(
-        name="budget",
+        "budget",
+        "Most that the payer may sign for, in tokens; what does not fit is left out.",
         metavar="AMOUNT",
         default="2.00",
-        help="Most that the payer may sign for, in tokens; what does not fit is left out.",
     ),
-    Flag(name="allow_mainnet", kind=bool, help="Allow payments with real money."),
+    Flag("allow_mainnet", "Allow payments with real money.", kind=bool),
     Flag(
-        name="network_file",
+        "network_file",
+        "TOML file of more networks, a table `[[network]]` for each: name, chain_id, asset, "
+        "token_name, token_symbol, token_version, decimals.",
         kind=Path,
         metavar="FILE",
-        help="TOML file of more networks, a table `[[network]]` for each: name, chain_id, asset, "
-        "token_name, token_symbol, token_version, decimals.",
     ),
-    Flag(name="strict", kind=bool, pytest="", help="Treat SHOULD failures as failures."),
+    Flag("strict", "Treat SHOULD failures as failures.", kind=bool, pytest=""),
+    Flag("patient", "Wait for what takes minutes, too: a run takes about six minutes.", kind=bool),
     Flag(
-        name="patient",
-        kind=bool,
-        help="Wait for what takes minutes, too: a run takes about six minutes.",
-    ),
-    Flag(
-        name="restart",
-        metavar="COMMAND",
-        help="Shell command that restarts the service and returns while it runs: checks what "
+        "restart",
+        "Shell command that restarts the service and returns while it runs: checks what "
         "must survive.",
+        metavar="COMMAND",
     ),
     Flag(
-        name="skip",
+        "skip",
+        "Skip the ids with this prefix; the reason stands in the report. Repeatable.",
         metavar="ID=REASON",
         is_repeatable=True,
         is_repeated=False,
-        help="Skip the ids with this prefix; the reason stands in the report. Repeatable.",
     ),
     Flag(
-        name="require",
+        "require",
+        "Exit 2 unless the run has these: payments, chain, world, clock, restart, expiry, "
+        "refunds; with payments, also the budget for all of them.",
         metavar="NEEDS",
         is_repeatable=True,
         is_repeated=False,
-        help="Exit 2 unless the run has these: payments, chain, world, clock, restart, expiry, "
-        "refunds; with payments, also the budget for all of them.",
     ),
-    Flag(name="seed", kind=int, help="Random seed of inputs and wallets, to repeat a run."),
+    Flag("seed", "Random seed of inputs and wallets, to repeat a run.", kind=int),
     Flag(
-        name="header",
+        "header",
+        "Send this header with every request to the service; reports hide the value. Repeatable.",
         metavar="NAME:VALUE",
         is_repeatable=True,
-        help="Send this header with every request to the service; reports hide the value. "
-        "Repeatable.",
     ),
+    Flag("cacert", "Trust the certificates of this PEM file, too.", kind=Path, metavar="FILE"),
+    Flag("insecure", "Accept any TLS certificate.", kind=bool),
     Flag(
-        name="cacert",
-        kind=Path,
-        metavar="FILE",
-        help="Trust the certificates of this PEM file, too.",
-    ),
-    Flag(name="insecure", kind=bool, help="Accept any TLS certificate."),
-    Flag(
-        name="timeout",
+        "timeout",
+        "Longest time for one whole answer.",
         kind=float,
         metavar="SECONDS",
         default=90.0,
         also="--deadline",
         pytest="--answer-timeout",
-        help="Longest time for one whole answer.",
     ),
-    Flag(name="rate", kind=float, metavar="N", help="Send at most N requests in a second."),
+    Flag("rate", "Send at most N requests in a second.", kind=float, metavar="N"),
     Flag(
-        name="max_answer_bytes",
+        "max_answer_bytes",
+        "Largest body of one answer, after decoding.",
         kind=int,
         metavar="BYTES",
         default=1_048_576,
-        help="Largest body of one answer, after decoding.",
     ),
 )

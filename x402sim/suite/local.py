@@ -35,14 +35,13 @@ FINAL_DEPTH = 2
 
 
 def _calm(settings: Settings) -> Settings:
-    is_usual = settings.final_depth == Settings.final_depth
-    depth = FINAL_DEPTH if is_usual else settings.final_depth
+    depth = settings.final_depth
     return replace(
         settings,
         session_sweep_s=SWEEP_S,
         reconcile_interval_s=SWEEP_S,
         pending_wait_s=PENDING_WAIT_S,
-        final_depth=depth,
+        final_depth=FINAL_DEPTH if depth == Settings.final_depth else depth,
     )
 
 

@@ -22,6 +22,7 @@ from x402sim.suite.probe import BAD_BODY
 from x402sim.suite.remote import NotReady
 from x402sim.suite.sending import answered
 from x402sim.suite.setting import Options, RunState, Setting
+from x402sim.suite.target import at
 from x402sim.suite.target_toml import DEFAULT, Finding, Looked
 from x402sim.suite.verdict import Inconclusive
 from x402sim.suite.wire import Pace, Wire, client
@@ -90,13 +91,11 @@ async def look(options: Options) -> Looked:
 async def _find_402(url: str, ask: Callable[..., Any], wire: Wire) -> tuple[str, _Seen]:
     """Return the base URL and a 402 of it: the URL's own, or that of the usual endpoint."""
     parsed = httpx.URL(url)
-    orders = DEFAULT.protected.bodies
-    own = [("GET", {}), *(("POST", order) for order in orders), ("POST", {})]
-    usual = [("POST", order) for order in orders]
+    usual: list[tuple[str, dict[str, Any]]] = [("POST", body) for body in DEFAULT.protected.bodies]
+    own = [("GET", {}), *usual, ("POST", {})]
     tried = []
-    given = parsed.path.rstrip("/")
-    above = given.removesuffix(DEFAULT.protected.path) if given else given
-    above = above if above != given else ""
+    given, path = parsed.path.rstrip("/"), DEFAULT.protected.path
+    above = given.removesuffix(path) if given.endswith(path) else ""
     places = [(given, own, str(parsed.copy_with(path=f"{above}/")).rstrip("/"))] if given else []
     places.append((given + DEFAULT.protected.path, usual, url.rstrip("/")))
     for where, attempts, base_url in places:
@@ -108,9 +107,9 @@ async def _find_402(url: str, ask: Callable[..., Any], wire: Wire) -> tuple[str,
                 kind = printable(answer.headers.get("content-type", "")[:80]) or "no Content-Type"
                 path = where.removeprefix(prefix)
                 said, in_header = decoded(answer.content), one_step.offers_of(answer)
-                if _requirements(said)[1] is None and in_header:
-                    return base_url, _Seen(method, path, body, in_header, kind, True)
-                return base_url, _Seen(method, path, body, said, kind)
+                is_one_step = _requirements(said)[1] is None and bool(in_header)
+                said = in_header if is_one_step else said
+                return base_url, _Seen(method, path, body, said, kind, is_one_step)
             tried.append(f"{method} {where} {answer.status_code}")
             last = answer
     raise NotReady(
@@ -173,10 +172,10 @@ def _required(seen: _Seen) -> Iterator[Finding]:
         named = str(wanted.get("asset"))
         yield Finding("asset", named, "several are accepted; this is the first")
     own = _without(seen.body, place)
-    text = own.get("error") if isinstance(own, dict) else None
-    is_text = isinstance(text, str)
-    yield Finding("error", "/error" if is_text else "", _said("/error" if is_text else "", "error"))
-    if is_text and text != DEFAULT.payment_required.error_text:
+    text = at(own, "/error")
+    error = "/error" if isinstance(text, str) else ""
+    yield Finding("error", error, _said(error, "error"))
+    if error and text != DEFAULT.payment_required.error_text:
         yield Finding("error_text", text, "the text at /error")
     network, amount = wanted.get("network"), str(wanted.get("maxAmountRequired"))
     again = find(own, lambda _, value: value == network and isinstance(value, str))

@@ -5,6 +5,8 @@ reads the requirements that are sent back at all, is its own choice: what counts
 the ledger, and what was granted.
 """
 
+from typing import Any
+
 from x402sim.payer.wallet import Wallet
 from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.expect import (
@@ -32,6 +34,16 @@ async def expect_nothing(
     expect_refused(answer, *texts)
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=is_402)
     await probe.world.expect_payments(payer)
+
+
+async def expect_refused_if(
+    probe: Probe, payer: Wallet, requirements: dict[str, Any] | None = None, **signed: Any
+) -> None:
+    """Pay a new 402 with these changes; fail unless it is refused, and moves and grants nothing."""
+    challenge = await probe.challenge()
+    header = probe.wallets.sign(challenge, payer, **signed)
+    answer = await probe.settle(challenge, header, requirements=requirements)
+    await expect_nothing(probe, challenge, payer, answer, is_402=True)
 
 
 async def expect_nothing_or_as_issued(

@@ -18,9 +18,9 @@ def last_part(place: str) -> str:
     return place.rpartition("/")[2]
 
 
-def walk(body: Any, place: str = "") -> Iterator[tuple[str, Any]]:
+def walk(body: Any) -> Iterator[tuple[str, Any]]:
     """Yield every value of a JSON document with its pointer, the outer ones first."""
-    layer = [(place, body)]
+    layer = [("", body)]
     while layer:
         yield from layer
         layer = [

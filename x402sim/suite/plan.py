@@ -12,6 +12,7 @@ import msgspec
 
 from x402sim.protocol.money import to_base, to_decimal
 from x402sim.suite.check import PATIENCE_S, Baseline, Check
+from x402sim.suite.probe import CENT_BASE
 from x402sim.suite.setting import Setting
 
 SPEC_PRICE_BASE = 10_000
@@ -24,7 +25,6 @@ BASELINE_TIMES = 2
 """A baseline is tried before the checks, and after them."""
 USUAL_REQUESTS = 8
 """The requests of a case that was not measured."""
-CENT_BASE = 10_000
 _LEVELS = {"MUST": 0, "SHOULD": 1, "MAY": 2}
 
 

@@ -28,12 +28,11 @@ from x402sim.suite.first_payment import pay_once
 from x402sim.suite.flags import KEY_VARIABLE
 from x402sim.suite.plan import Plan, costs, make_plan
 from x402sim.suite.probe import BAD_BODY, Probe
-from x402sim.suite.remote import NotReady
+from x402sim.suite.remote import CLOCKS_AGREE_S, NotReady
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.suite.wire import why
 
-CLOCKS_AGREE_S = 30.0
 REQUIRABLE = {
     "payments": Need.FUNDS,
     "chain": Need.OBSERVE_CHAIN,
@@ -69,9 +68,9 @@ async def examine(setting: Setting, checks: list[Check]) -> Ready:
     try:
         return await _examine(setting, checks)
     except (Inconclusive, Skipped) as problem:
-        raise NotReady(f"{_base(setting)}: {problem}") from problem
+        raise NotReady(f"{setting.base_url}: {problem}") from problem
     except CheckFailed as failed:
-        raise NotReady(f"{_base(setting)}: {failed.what}: {failed.actual}") from failed
+        raise NotReady(f"{setting.base_url}: {failed.what}: {failed.actual}") from failed
 
 
 async def _examine(setting: Setting, checks: list[Check]) -> Ready:
@@ -83,7 +82,7 @@ async def _examine(setting: Setting, checks: list[Check]) -> Ready:
     probe = Probe(setting)
     answer = await _first_request(probe)
     if problem := await _why_unsuitable(probe, answer):
-        raise NotReady(f"{_base(setting)}: {problem}")
+        raise NotReady(f"{setting.base_url}: {problem}")
     challenge: Challenge | None = None
     with suppress(Inconclusive):  # for the checks to say
         challenge = read_402(answer)
@@ -169,8 +168,8 @@ async def _first_request(probe: Probe) -> TargetAnswer:
         return await probe.unpaid()
     except Inconclusive as problem:
         if not isinstance(problem.__cause__, httpx.TransportError):
-            raise NotReady(f"{_base(probe.setting)}: {problem}") from problem
-        base, why = _base(probe.setting), todo(problem.__cause__, probe.setting)
+            raise NotReady(f"{probe.setting.base_url}: {problem}") from problem
+        base, why = probe.setting.base_url, todo(problem.__cause__, probe.setting)
         raise NotReady(f"no answer from {base}: {why}") from problem
 
 
@@ -269,7 +268,7 @@ async def _elsewhere(probe: Probe, answer: TargetAnswer, asked: str) -> str:
         if itself.status == 402:
             hint = (
                 f"{method} of the URL itself answers 402: it is an endpoint, and not the base "
-                f"URL; {INIT} {_base(probe.setting)} writes a target file"
+                f"URL; {INIT} {probe.setting.base_url} writes a target file"
             )
             break
     return f"{asked} answers {answer.status}: no protected endpoint there; {hint}"
@@ -300,7 +299,7 @@ def _require_same_time(setting: Setting, answer: TargetAnswer) -> None:
     if abs(ahead_s) > CLOCKS_AGREE_S:
         way = "ahead of" if ahead_s > 0 else "behind"
         raise NotReady(
-            f"the clock of {_base(setting)} is {abs(ahead_s):.0f} s {way} this one (its header "
+            f"the clock of {setting.base_url} is {abs(ahead_s):.0f} s {way} this one (its header "
             "Date); authorizations are valid for minutes: set both clocks"
         )
 
@@ -342,7 +341,3 @@ async def _require_money(probe: Probe, challenge: Challenge, plan: Plan) -> None
             f"{challenge.requirements['asset']} on {name}, and the plan signs for "
             f"{to_decimal(plan.signs_base, 6)}: fund it, or give a smaller --budget"
         )
-
-
-def _base(setting: Setting) -> str:
-    return str(setting.http.base_url).rstrip("/")

@@ -61,10 +61,10 @@ def show_list(checks: list[Check]) -> None:
     console.print(f"\n{len(by_id(checks))} ids, {len(checks)} cases: {told}")
 
 
-def _show_ground(console: Console, ground: Ground | None) -> None:
+def _show_ground(console: Console, ground: Ground) -> None:
     """Print what a demand is based on, each sentence in a line."""
-    label = str(ground.kind) if ground else ""
-    for told in ground.told if ground else ():
+    label = str(ground.kind)
+    for told in ground.told:
         for line in textwrap.wrap(told, WIDTH):
             console.print(f"  {label:<9} {escape(line)}")
             label = ""
@@ -174,7 +174,8 @@ def _show_failure(console: Console, result: Result, strict: bool) -> None:
     shown: Ground | None = None
     for case in failures(result):
         _show(console, "  check     ", case.title)
-        _show_ground(console, case.ground if case.ground != shown else None)
+        if case.ground and case.ground != shown:
+            _show_ground(console, case.ground)
         shown = case.ground
         _show(console, "  expected  ", str(case.expected))
         _show(console, "  actual    ", str(case.actual))

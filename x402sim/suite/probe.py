@@ -328,7 +328,9 @@ class Probe:
             payer = await self.payer_of(challenge)
         header = self.wallets.sign(challenge, payer)
         receipt = await self.settle(challenge, header)
-        if not (receipt.may_be_receipt if self._is_deposit(challenge) else receipt.is_receipt):
+        resource = str(challenge.requirements.get("resource"))
+        is_deposit = resource.endswith(self.target.sessions.path)
+        if not (receipt.may_be_receipt if is_deposit else receipt.is_receipt):
             raise Inconclusive(f"a valid payment was not settled: {receipt.summary}")
         self.state.paid_ids.add(challenge.payment_id)
         return Paid(challenge, header, receipt, payer)
@@ -337,18 +339,13 @@ class Probe:
         """Return a payer who has the money for a 402, and one token more."""
         return await self.wallets.payer(to_decimal(challenge.amount_base + 1_000_000, 6))
 
-    def _is_deposit(self, challenge: Challenge) -> bool:
-        resource = challenge.requirements.get("resource")
-        return isinstance(resource, str) and resource.endswith(self.target.sessions.path)
-
     # --- sessions --------------------------------------------------------------------
 
     async def budget_for(self, requests: int) -> str:
         """Return the smallest maxSpend for this many protected requests, or for more of them."""
         smallest_base = to_base(self.target.sessions.smallest, 6)
         wanted_base = max(requests * (await self.challenge()).amount_base, smallest_base)
-        cents = -(-wanted_base // CENT_BASE)
-        return f"{cents // 100}.{cents % 100:02}"
+        return to_decimal(-(-wanted_base // CENT_BASE) * CENT_BASE, 6)
 
     async def worth(self, deposit: Challenge) -> int:
         """Return how many protected requests a session's deposit pays for."""
@@ -370,6 +367,11 @@ class Probe:
         answer = await self.send("POST", sessions.path, json=body, headers=proof)
         is_refused = answer.status < 500 and answer.status != 402 and payment_id is None
         return replace(answer, cure=CURE_OF_DEPOSITS) if is_refused else answer
+
+    async def deposit(self, requests: int) -> tuple[str, Challenge]:
+        """Return the maxSpend of a session for this many requests, and the 402 of its deposit."""
+        max_spend = await self.budget_for(requests)
+        return max_spend, read_402(await self.ask_session(max_spend))
 
     async def open_session(
         self, max_spend: str, payer: Wallet | None = None, *, duration: int | None = None

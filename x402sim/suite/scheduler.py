@@ -27,14 +27,12 @@ class Scheduler:
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         """Held by the check that acts."""
-        self.rest_is_over, self._may_restart = asyncio.Event(), asyncio.Event()
-        self._first_is_over, self._waits_are_over = asyncio.Event(), asyncio.Event()
-        for event in (
-            *(self.rest_is_over, self._may_restart),
-            *(self._first_is_over, self._waits_are_over),
-        ):
+        events = [asyncio.Event() for _ in range(4)]
+        self.rest_is_over, self._may_restart, self._first_is_over, self._waits_are_over = events
+        for event in events:
             event.set()
-        self._ready = asyncio.Semaphore(0)
+        self.ready = asyncio.Semaphore(0)
+        """Released by each check that is ready for the restart, or over."""
         self._restarted: str | None = None
         """Why the shared restart failed, "" if it did not; None before it."""
 
@@ -73,7 +71,7 @@ class Scheduler:
 
     async def restart(self, restart: Callable[[], Awaitable[None]]) -> None:
         """Restart the target, or take part in the shared restart; raises `RestartFailed`."""
-        self._ready.release()
+        self.ready.release()
         await self.waiting(self._may_restart.wait())
         if self._restarted is None:
             try:
@@ -97,12 +95,8 @@ class Scheduler:
         """
         self._waits_are_over.set()
         for _ in range(checks):
-            await self._ready.acquire()
+            await self.ready.acquire()
         self._may_restart.set()
-
-    def is_over(self) -> None:
-        """Say that a check is over that may have needed a restart."""
-        self._ready.release()
 
 
 POLL_S = 0.2

@@ -87,7 +87,7 @@ class RunState:
     last: Any = None
     """The last request that reached the target (`sending.Last`)."""
     malformed: dict[str, Any] = field(default_factory=dict)
-    """What came of the bad requests, by their group (`suite.malformed`)."""
+    """What came of the bad requests, by their group (`suite.inputs`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +119,11 @@ class Setting:
     def target(self) -> Target:
         """The target's differences from the specification."""
         return self.options.target
+
+    @property
+    def base_url(self) -> str:
+        """The target's base URL, without a slash at its end."""
+        return str(self.http.base_url).rstrip("/")
 
     def showing(
         self, request: httpx.Request, response: httpx.Response | None, broken: str = ""

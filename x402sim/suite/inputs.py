@@ -1,19 +1,21 @@
-"""What is sent to a service that is no proper request, and what came of it.
+"""What a check can send: bad requests and what came of them, random inputs, other orders.
 
-What goes to the protected endpoint is sent once in a run: one check asks whether the content was
-given away, another whether the service has kept standing.
+What is bad and goes to the protected endpoint is sent once in a run: one check asks whether the
+content was given away, another whether the service has kept standing.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from types import CodeType
 from typing import Any
 
 import msgspec
 
 from x402sim.suite.answers import TargetAnswer
-from x402sim.suite.examples import examples
 from x402sim.suite.probe import JSON, Probe
+from x402sim.suite.verdict import Skipped
 
 MIB = 1 << 20
 LARGE = 1 << 16
@@ -105,12 +107,6 @@ async def send_bad(
 # --- to the protected endpoint, without proof ---------------------------------------------
 
 
-async def without_proof(probe: Probe) -> list[Sent]:
-    """Return everything bad that is sent to the protected endpoint without proof of payment."""
-    groups = ("unreadable", "content types", "wrong types")
-    return [each for group in groups for each in await sent(probe, group)]
-
-
 async def sent(probe: Probe, group: str) -> list[Sent]:
     """Return the requests of one group, which are sent once in a run."""
     known, endpoint = probe.state.malformed, probe.target.protected
@@ -120,7 +116,7 @@ async def sent(probe: Probe, group: str) -> list[Sent]:
             await send_bad(
                 probe, said, endpoint.method, endpoint.path, content=content, headers=headers
             )
-            for said, content, headers in (GROUPS[group](probe.usual_body) if takes_it else ())
+            for said, content, headers in (_group(group, probe.usual_body) if takes_it else ())
         ]
     return list(known[group])
 
@@ -129,38 +125,26 @@ Bad = tuple[str, bytes, Mapping[str, str | bytes]]
 """A bad request, said in words, its body and its headers."""
 
 
-def _unreadable(usual: dict[str, Any]) -> Iterator[Bad]:
-    yield from ((said, content, JSON) for said, content in BODIES.items())
-
-
-def _of_another_type(usual: dict[str, Any]) -> Iterator[Bad]:
-    for kind in CONTENT_TYPES:
-        yield f"Content-Type {kind!r}", msgspec.json.encode(usual), {"Content-Type": kind}
-
-
-def _of_wrong_types(usual: dict[str, Any]) -> Iterator[Bad]:
-    for said, body in twisted(usual):
-        yield said, msgspec.json.encode(body), JSON
-
-
-def _made_up(usual: dict[str, Any]) -> Iterator[Bad]:
-    yield from ((f"{content[:80]!r}", content, JSON) for content in made_up(8))
-
-
-def _proofs(usual: dict[str, Any]) -> Iterator[Bad]:
-    for header, proofs in (("X-Payment-Id", PROOFS), ("X-Session-Id", PROOFS[::2])):
-        for proof in (*proofs, "A" * MIB):
-            said = f"{header}: {proof[:40]!r}"
-            yield said, msgspec.json.encode(usual), {**JSON, header: proof}
-
-
-GROUPS: dict[str, Callable[[dict[str, Any]], Iterator[Bad]]] = {
-    "unreadable": _unreadable,
-    "content types": _of_another_type,
-    "wrong types": _of_wrong_types,
-    "made up": _made_up,
-    "proofs": _proofs,
-}
+def _group(name: str, usual: dict[str, Any]) -> Iterator[Bad]:
+    """Yield the requests of one group; `usual` is the body of a good one."""
+    match name:
+        case "unreadable":
+            yield from ((said, content, JSON) for said, content in BODIES.items())
+        case "content types":
+            for kind in CONTENT_TYPES:
+                yield f"Content-Type {kind!r}", msgspec.json.encode(usual), {"Content-Type": kind}
+        case "wrong types":
+            for said, body in twisted(usual):
+                yield said, msgspec.json.encode(body), JSON
+        case "made up":
+            yield from ((f"{content[:80]!r}", content, JSON) for content in made_up(8))
+        case "proofs":
+            for header, proofs in (("X-Payment-Id", PROOFS), ("X-Session-Id", PROOFS[::2])):
+                for proof in (*proofs, "A" * MIB):
+                    said = f"{header}: {proof[:40]!r}"
+                    yield said, msgspec.json.encode(usual), {**JSON, header: proof}
+        case _:
+            raise ValueError(f"no such group of bad requests: {name}")
 
 
 # --- what is bad --------------------------------------------------------------------------
@@ -195,3 +179,73 @@ def made_up(number: int) -> Iterator[bytes]:
 
     for example in examples(number, anything):
         yield json.dumps(example).encode()
+
+
+# --- random inputs, and other orders -----------------------------------------------------
+
+
+_GENERATED: dict[tuple[int, CodeType], list[Any]] = {}
+"""The inputs of this process so far: generating them again would give the same."""
+
+
+def examples(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
+    """Return at most `count` inputs; raises `Skipped` without Hypothesis.
+
+    `strategy` is called with the module `hypothesis.strategies`; it must not use a closure.
+    """
+    code: CodeType = strategy.__code__
+    key = count, code
+    if key not in _GENERATED:
+        _GENERATED[key] = _generate(count, strategy)
+    return list(_GENERATED[key])
+
+
+def _generate(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
+    """Generate inputs with Hypothesis, without leaving files on disk."""
+    try:
+        import hypothesis
+        from hypothesis.configuration import set_hypothesis_home_dir
+    except ImportError as error:
+        raise Skipped("it needs Hypothesis: pip install 'x402sim[conformance]'") from error
+    found: list[Any] = []
+
+    @hypothesis.settings(
+        max_examples=count,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
+    @hypothesis.given(strategy(hypothesis.strategies))
+    def collect(example: Any) -> None:
+        found.append(example)
+
+    with TemporaryDirectory() as scratch:
+        set_hypothesis_home_dir(scratch)
+        try:
+            collect()
+        finally:
+            set_hypothesis_home_dir(None)
+    return found
+
+
+def other_orders(probe: Probe) -> list[dict[str, Any]]:
+    """Return orders of another size, leverage and pair; a target need not take them.
+
+    They show what a service decides by the first one.
+    """
+    endpoint = probe.target.protected
+    order = probe.usual_body
+    others: list[dict[str, Any]] = []
+    size, leverage = order.get("sizeUsd"), order.get("leverage")
+    if isinstance(size, int | float) and not isinstance(size, bool):
+        others += [{**order, "sizeUsd": each} for each in (size * 2, size * 250, size / 8)]
+    if isinstance(leverage, int | float) and not isinstance(leverage, bool):
+        others += [{**order, "leverage": each} for each in (1, leverage + 2)]
+    base, dash, quote = str(order.get("pair")).partition("-")
+    if endpoint.second_pair and "pair" in order:
+        others.append({**order, "pair": endpoint.second_pair})
+    elif dash:
+        others.append({**order, "pair": f"{'BTC' if base == 'ETH' else 'ETH'}-{quote}"})
+    return others
