@@ -28,8 +28,9 @@ from x402sim.protocol.rules import VERIFICATION, Verification, first_broken
 from x402sim.service.app import service_app
 from x402sim.service.docs import pages
 from x402sim.service.docs.openapi import openapi
-from x402sim.service.docs.pages import PAGES, interactive_page, llms_txt
+from x402sim.service.docs.pages import PAGES, llms_txt
 from x402sim.spec.decisions import Decisions, alternatives, decisions
+from x402sim.text.templates import render
 
 BOTH = pytest.mark.parametrize("choices", [Decisions(), alternatives()], ids=["ours", "others"])
 
@@ -265,7 +266,7 @@ def test_the_price_and_the_network_are_the_deployments():
 
 def shipped(name: str) -> str:
     if name == "docs.html":
-        return interactive_page()
+        return render("x402sim.service.docs", "docs.html", pages=PAGES)
     return files("x402sim.service.docs").joinpath("assets", name).read_text(encoding="utf-8")
 
 

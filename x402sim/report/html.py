@@ -17,10 +17,10 @@ from x402sim.journal import Journal
 from x402sim.report import plots
 from x402sim.report.plots.figure import DPI, transparent
 from x402sim.report.plots.matrix import held_clauses
-from x402sim.report.render import render
 from x402sim.report.summary import Summary, checks_of, held_of
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
+from x402sim.text.templates import render
 from x402sim.version import VERSION
 
 _GLYPHS = {"passed": "✓", "failed": "✗", "skipped": "\N{EN DASH}"}
@@ -87,7 +87,7 @@ class _View:
 def fragment(run: Summary) -> str:
     """Return a run for Jupyter's `_repr_html_`: outcome, checks, sequence diagram, hash."""
     view = _view(run, run.name, plots.draw_all(run.journal, ["sequence"]))
-    return render("run_fragment.html.j2", view=view)
+    return render(__package__, "run_fragment.html.j2", view=view)
 
 
 def page(
@@ -110,6 +110,7 @@ def page(
         views.append(_view(run, name, images, (stories or {}).get(run.name, ""), link))
     outcomes = [run.outcome for run in runs]
     return render(
+        __package__,
         "run_page.html.j2",
         views=views,
         counts=[(name, _GLYPHS[name], outcomes.count(name)) for name in _GLYPHS],

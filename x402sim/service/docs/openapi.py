@@ -8,10 +8,10 @@ from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.service.docs.examples import examples_of
 from x402sim.service.docs.operations import TAGS, Told, paths
-from x402sim.service.docs.pages import render
 from x402sim.service.docs.responses import parameters
 from x402sim.service.docs.schemas import Json, schemas
 from x402sim.spec.decisions import Decisions
+from x402sim.text.templates import render
 
 
 def openapi(*, decisions: Decisions, price_base: int, network: Network, version: str) -> Json:
@@ -27,7 +27,7 @@ def openapi(*, decisions: Decisions, price_base: int, network: Network, version:
             "title": "Pay-per-request API service",
             "version": version,
             "summary": "HTTP 402, paid with the x402 protocol and an EIP-3009 authorization.",
-            "description": render("openapi.md", network=network.name).rstrip(),
+            "description": render(__package__, "openapi.md", network=network.name).rstrip(),
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "servers": [{"url": ".", "description": "The address this document was read from"}],
