@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.transforms import ScaledTranslation
 
 from x402sim.protocol.money import to_decimal
-from x402sim.report import frames
+from x402sim.report.money import sessions
 from x402sim.report.movements import Movements
 from x402sim.report.plots.figure import (
     BLUE,
@@ -138,7 +138,7 @@ def session_burn_down(
     `labels` are words for names of payers.
     """
     reading = reading_of(journal_of(source))
-    table = frames.sessions(journal_of(source))
+    table = sessions(journal_of(source))
     ax = prepare(ax)
     if table.empty:
         return empty_axes(ax, "no sessions")

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from x402sim.report import frames
+from x402sim.report.money import payments
 from x402sim.report.plots.figure import (
     BLACK,
     BLUE,
@@ -146,7 +147,7 @@ def backlog(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
     are other words for those of the legend and the axes.
     """
     journal = journal_of(source)
-    reading, runs, paid = reading_of(journal), frames.backlog(journal), frames.payments(journal)
+    reading, runs, paid = reading_of(journal), frames.backlog(journal), payments(journal)
     ax = prepare(ax)
     if runs.empty and paid["settled_s"].isna().all():
         return empty_axes(ax, "nothing to index")
