@@ -81,13 +81,6 @@ class _Processes(ProcessPoolExecutor):
             sys.modules["__main__"] = main
 
 
-def _require_version(client: Any) -> None:
-    """Raise `ValueError` if a Dask worker has another version of x402sim."""
-    for worker, version in client.run(_version).items():
-        if version != VERSION:
-            raise ValueError(f"{worker} has x402sim {version}, but this process has {VERSION}")
-
-
 def _version() -> str:
     return VERSION
 
@@ -97,7 +90,9 @@ def pool_of(executor: Any, workers: int | None, experiment: Packed) -> Pool:
     if executor is not None and workers is not None:
         raise ValueError("give an executor or a number of workers, not both")
     if hasattr(executor, "get_executor"):  # Dask's client, which stays open
-        _require_version(executor)
+        for worker, version in executor.run(_version).items():
+            if version != VERSION:
+                raise ValueError(f"{worker} has x402sim {version}, but this process has {VERSION}")
         return Pool(sum(executor.ncores().values()) or 1, given=executor.get_executor(pure=False))
     if isinstance(executor, Executor):
         return Pool(getattr(executor, "_max_workers", None) or cpus(), given=executor)

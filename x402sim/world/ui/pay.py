@@ -1,7 +1,7 @@
 """Pays this server's own service from one of its funded accounts, rightly or with one mistake."""
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import httpx
 import msgspec
@@ -95,15 +95,7 @@ async def pay(parts: Parts, asked: Pay, url: str) -> Paid:
 
 
 def _payer(asked: Pay, wallet: Wallet, network: Network, clock: Clock) -> FlowAuth:
+    here: dict[str, Any] = {"network": network, "clock": clock, "deadline_s": DEADLINE_S}
     if asked.buys == "session":
-        return SessionAuth(
-            wallet, max_spend=_DEPOSIT, network=network, clock=clock, deadline_s=DEADLINE_S
-        )
-    return PaymentAuth(
-        wallet,
-        max_amount=_PLENTY,
-        max_total=_PLENTY,
-        network=network,
-        clock=clock,
-        deadline_s=DEADLINE_S,
-    )
+        return SessionAuth(wallet, max_spend=_DEPOSIT, **here)
+    return PaymentAuth(wallet, max_amount=_PLENTY, max_total=_PLENTY, **here)
