@@ -33,8 +33,5 @@ def openapi(*, decisions: Decisions, price_base: int, network: Network, version:
         "servers": [{"url": ".", "description": "The address this document was read from"}],
         "tags": [{"name": name, "description": about} for name, about in TAGS.items()],
         "paths": paths(Told(decisions, price, network.name, examples)),
-        "components": {
-            "schemas": schemas(decisions),
-            "parameters": parameters(decisions),
-        },
+        "components": {"schemas": schemas(decisions), "parameters": parameters(decisions)},
     }
