@@ -72,11 +72,7 @@ async def pay(parts: Parts, asked: Pay, url: str) -> Paid:
     async def buy(change: Change | None) -> httpx.Response:
         payer = _payer(asked, wallet, network, clock)
         flow = Watched(
-            lambda _: payer,
-            sends=lambda _: None,
-            seen=seen,
-            limits=payer.limits,
-            change=change,
+            lambda _: payer, sends=lambda _: None, seen=seen, limits=payer.limits, change=change
         )
         if asked.buys == "market":
             return await http.get(MARKET, auth=flow)
