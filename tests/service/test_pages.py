@@ -45,9 +45,7 @@ def page(name: str, choices: Decisions) -> str | None:
 
 
 def document(choices: Decisions = OURS, network: Network = TESTNET) -> dict:
-    text = msgspec.json.encode(
-        openapi(decisions=choices, price_base=10_000, network=network, version="1.2.3")
-    )
+    text = msgspec.json.encode(openapi(choices, 10_000, network))
     return json.loads(text)
 
 
@@ -254,7 +252,7 @@ def test_patterns_are_those_of_ecma_script():
 
 
 def test_the_price_and_the_network_are_the_deployments():
-    api = openapi(decisions=Decisions(), price_base=25, network=MAINNET, version="1")
+    api = openapi(Decisions(), 25, MAINNET)
     responses = api["paths"]["/api/perp/quote"]["post"]["responses"]
     body = responses["402"]["content"]["application/json"]["example"]
     assert body["paymentRequirements"]["maxAmountRequired"] == "25"

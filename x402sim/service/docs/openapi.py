@@ -12,9 +12,10 @@ from x402sim.service.docs.responses import parameters
 from x402sim.service.docs.schemas import Json, schemas
 from x402sim.spec.decisions import Decisions
 from x402sim.text.templates import render
+from x402sim.version import VERSION
 
 
-def openapi(*, decisions: Decisions, price_base: int, network: Network, version: str) -> Json:
+def openapi(decisions: Decisions, price_base: int, network: Network) -> Json:
     """Return the OpenAPI 3.1 document of a service under these decisions.
 
     `price_base` is the quote's price in base units of the network's token.
@@ -25,7 +26,7 @@ def openapi(*, decisions: Decisions, price_base: int, network: Network, version:
         "openapi": "3.1.1",
         "info": {
             "title": "Pay-per-request API service",
-            "version": version,
+            "version": VERSION,
             "summary": "HTTP 402, paid with the x402 protocol and an EIP-3009 authorization.",
             "description": render(__package__, "openapi.md", network=network.name).rstrip(),
             "license": {"name": "MIT", "identifier": "MIT"},

@@ -16,7 +16,6 @@ from x402sim.http import page as text_page, web
 from x402sim.protocol.refusals import RequestError
 from x402sim.service.state import Service
 from x402sim.text.templates import render
-from x402sim.version import VERSION
 
 _CSP = {
     "Content-Security-Policy": "default-src 'self'; img-src data:; base-uri 'none'; "
@@ -64,14 +63,7 @@ async def openapi_json(service: Service, _: Request) -> Response:
     from x402sim.service.docs.openapi import openapi
 
     setup = service.setup
-    return web.answer(
-        openapi(
-            decisions=setup.settings.decisions,
-            price_base=setup.quote_price_base,
-            network=setup.network,
-            version=VERSION,
-        )
-    )
+    return web.answer(openapi(setup.settings.decisions, setup.quote_price_base, setup.network))
 
 
 async def well_known(service: Service, request: Request) -> Response:
