@@ -26,23 +26,19 @@ class Pool:
         self.ahead = 1 if make is _ThisProcess else 2 * workers
         """How many tasks are submitted at the same time, so that no worker waits for the next."""
         self._make = make
-        self._executor: Executor = make() if make else given
-
-    def submit(self, function: Callable[..., Any], *args: Any) -> "Future[Any]":
-        """Run a function in a worker; raises `concurrent.futures.BrokenExecutor`."""
-        return self._executor.submit(function, *args)
+        self.executor: Executor = make() if make else given
 
     def restart(self) -> bool:
         """Replace workers that died; False if that is for the owner of the executor."""
         self.close()
         if self._make is not None:
-            self._executor = self._make()
+            self.executor = self._make()
         return self._make is not None
 
     def close(self) -> None:
         """End an executor of our own once its tasks have ended; what waits is cancelled."""
         if self._make is not None:
-            self._executor.shutdown(wait=True, cancel_futures=True)
+            self.executor.shutdown(wait=True, cancel_futures=True)
 
 
 def cpus() -> int:

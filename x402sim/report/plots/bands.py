@@ -1,18 +1,16 @@
 """Plots a result against a parameter: means with a band, one line for each other parameter."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from pandas import DataFrame
 from pandas.api.types import is_numeric_dtype
 
 from x402sim.report.plots import figure
 from x402sim.report.plots.figure import GREY, LINES, MARKS, Labels, styled
 from x402sim.text.suggest import unknown
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 _LEAST_TICK_IN = 0.45
 _ALPHA = 0.18
@@ -22,7 +20,7 @@ _WIDE = 20
 
 @styled
 def bands(
-    table: "DataFrame",
+    table: DataFrame,
     x: str,
     y: str,
     *,
@@ -73,7 +71,7 @@ def bands(
     return ax
 
 
-def _meaning(table: "DataFrame", band: tuple[str, str]) -> str:
+def _meaning(table: DataFrame, band: tuple[str, str]) -> str:
     """Return what a band is, for the legend: "95 % interval", "q05 to q95"."""
     if band != ("low", "high"):
         return f"{figure.plain(band[0])} to {figure.plain(band[1])}"
@@ -81,14 +79,14 @@ def _meaning(table: "DataFrame", band: tuple[str, str]) -> str:
     return f"{100 * confidence:g} % interval" if confidence else "interval of the mean"
 
 
-def _require(table: "DataFrame", names: tuple[str, ...]) -> None:
+def _require(table: DataFrame, names: tuple[str, ...]) -> None:
     for name in names:
         if name not in table.columns:
             hint = " (draw what x402sim.summarize returns)" if "mean" not in table.columns else ""
             raise ValueError(unknown("column", name, table.columns) + hint)
 
 
-def _require_one_each(table: "DataFrame", rows: "DataFrame", names: list[str]) -> None:
+def _require_one_each(table: DataFrame, rows: DataFrame, names: list[str]) -> None:
     """Raise `ValueError` if there are several means at one place of a line."""
     if rows.duplicated(names).any():
         before = list(table.columns[: list(table.columns).index("result")])
