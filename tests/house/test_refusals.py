@@ -58,7 +58,7 @@ def test_every_error_is_on_the_errors_page(choices):
 
 @BOTH
 def test_every_refusal_is_in_the_openapi_document(choices):
-    api = openapi(decisions=choices, price_base=1, network=TESTNET, version="1")
+    api = openapi(choices, 1, TESTNET)
     answers = api["paths"]["/api/pay"]["post"]["responses"]
     for refusal in Refusal:
         answer = answers[str(status_of(refusal, choices))]

@@ -12,9 +12,9 @@ from jinja2 import UndefinedError
 from tests.report.stories import NASTY, run, skipped
 from x402sim import LiveWorld, World
 from x402sim.report import html
-from x402sim.report.render import render
 from x402sim.report.summary import checks_of
 from x402sim.spec.clauses import CLAUSES
+from x402sim.text.templates import render
 
 VOID = {"meta", "img", "br", "hr"}
 
@@ -158,7 +158,7 @@ def test_an_exception_of_the_story_is_shown_with_its_line() -> None:
 
 def test_a_value_that_a_template_lacks_is_an_error() -> None:
     with pytest.raises(UndefinedError, match="target"):
-        render("conformance.html.j2")
+        render("x402sim.report", "conformance.html.j2")
 
 
 HEAVY = ("numpy", "pandas", "matplotlib", "pyarrow", "jinja2")

@@ -28,8 +28,9 @@ from x402sim.protocol.rules import VERIFICATION, Verification, first_broken
 from x402sim.service.app import service_app
 from x402sim.service.docs import pages
 from x402sim.service.docs.openapi import openapi
-from x402sim.service.docs.pages import PAGES, interactive_page, llms_txt
+from x402sim.service.docs.pages import PAGES, llms_txt
 from x402sim.spec.decisions import Decisions, alternatives, decisions
+from x402sim.text.templates import render
 
 BOTH = pytest.mark.parametrize("choices", [Decisions(), alternatives()], ids=["ours", "others"])
 
@@ -44,9 +45,7 @@ def page(name: str, choices: Decisions) -> str | None:
 
 
 def document(choices: Decisions = OURS, network: Network = TESTNET) -> dict:
-    text = msgspec.json.encode(
-        openapi(decisions=choices, price_base=10_000, network=network, version="1.2.3")
-    )
+    text = msgspec.json.encode(openapi(choices, 10_000, network))
     return json.loads(text)
 
 
@@ -253,7 +252,7 @@ def test_patterns_are_those_of_ecma_script():
 
 
 def test_the_price_and_the_network_are_the_deployments():
-    api = openapi(decisions=Decisions(), price_base=25, network=MAINNET, version="1")
+    api = openapi(Decisions(), 25, MAINNET)
     responses = api["paths"]["/api/perp/quote"]["post"]["responses"]
     body = responses["402"]["content"]["application/json"]["example"]
     assert body["paymentRequirements"]["maxAmountRequired"] == "25"
@@ -265,7 +264,7 @@ def test_the_price_and_the_network_are_the_deployments():
 
 def shipped(name: str) -> str:
     if name == "docs.html":
-        return interactive_page()
+        return render("x402sim.service.docs", "docs.html", pages=PAGES)
     return files("x402sim.service.docs").joinpath("assets", name).read_text(encoding="utf-8")
 
 

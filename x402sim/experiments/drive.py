@@ -106,7 +106,7 @@ class Drive:
             if task is None:
                 break
             try:
-                future = self._pool.submit(run, self._experiment, task.cell, task.seeds)
+                future = self._pool.executor.submit(run, self._experiment, task.cell, task.seeds)
             except BrokenExecutor as error:
                 future = Future()
                 future.set_exception(error)

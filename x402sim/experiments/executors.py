@@ -26,23 +26,19 @@ class Pool:
         self.ahead = 1 if make is _ThisProcess else 2 * workers
         """How many tasks are submitted at the same time, so that no worker waits for the next."""
         self._make = make
-        self._executor: Executor = make() if make else given
-
-    def submit(self, function: Callable[..., Any], *args: Any) -> "Future[Any]":
-        """Run a function in a worker; raises `concurrent.futures.BrokenExecutor`."""
-        return self._executor.submit(function, *args)
+        self.executor: Executor = make() if make else given
 
     def restart(self) -> bool:
         """Replace workers that died; False if that is for the owner of the executor."""
         self.close()
         if self._make is not None:
-            self._executor = self._make()
+            self.executor = self._make()
         return self._make is not None
 
     def close(self) -> None:
         """End an executor of our own once its tasks have ended; what waits is cancelled."""
         if self._make is not None:
-            self._executor.shutdown(wait=True, cancel_futures=True)
+            self.executor.shutdown(wait=True, cancel_futures=True)
 
 
 def cpus() -> int:
@@ -81,13 +77,6 @@ class _Processes(ProcessPoolExecutor):
             sys.modules["__main__"] = main
 
 
-def _require_version(client: Any) -> None:
-    """Raise `ValueError` if a Dask worker has another version of x402sim."""
-    for worker, version in client.run(_version).items():
-        if version != VERSION:
-            raise ValueError(f"{worker} has x402sim {version}, but this process has {VERSION}")
-
-
 def _version() -> str:
     return VERSION
 
@@ -97,7 +86,9 @@ def pool_of(executor: Any, workers: int | None, experiment: Packed) -> Pool:
     if executor is not None and workers is not None:
         raise ValueError("give an executor or a number of workers, not both")
     if hasattr(executor, "get_executor"):  # Dask's client, which stays open
-        _require_version(executor)
+        for worker, version in executor.run(_version).items():
+            if version != VERSION:
+                raise ValueError(f"{worker} has x402sim {version}, but this process has {VERSION}")
         return Pool(sum(executor.ncores().values()) or 1, given=executor.get_executor(pure=False))
     if isinstance(executor, Executor):
         return Pool(getattr(executor, "_max_workers", None) or cpus(), given=executor)

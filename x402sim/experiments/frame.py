@@ -5,7 +5,7 @@ Nothing in the frame depends on which tasks there were, or on who played them wh
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -13,9 +13,6 @@ import pyarrow.compute as pc
 
 from x402sim.experiments.grid import RESERVED, Cell, Label, labels_of
 from x402sim.experiments.tables import Done, joined
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 _PLACE = "cell", "position"
 
@@ -38,7 +35,7 @@ def chosen(tables: Sequence[Done], wanted: Mapping[str, Sequence[int]]) -> list[
     return found
 
 
-def whole_frame(tables: Sequence[Done], parameters: Sequence[str]) -> "DataFrame":
+def whole_frame(tables: Sequence[Done], parameters: Sequence[str]) -> pd.DataFrame:
     """Return the rows of all points of these tables, ordered by the parameters' labels and seeds.
 
     `parameters` are the names of all parameters, in the order of the columns.
@@ -59,7 +56,7 @@ def _rank(label: Label) -> tuple[bool, float, str]:
 
 def frame_of(
     tables: Sequence[Done], cells: Sequence[Cell], wanted: Mapping[str, Sequence[int]]
-) -> "DataFrame":
+) -> pd.DataFrame:
     """Return the rows of the wanted points; `wanted` are the seeds of each cell, by its key."""
     numbers = {cell.key: number for number, cell in enumerate(cells)}
     positions = {key: {seed: at for at, seed in enumerate(seeds)} for key, seeds in wanted.items()}

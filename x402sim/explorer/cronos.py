@@ -12,7 +12,6 @@ from starlette.routing import Route
 from x402sim.explorer.index import Index
 from x402sim.explorer.objects import BY_HASH, ByHash, block, execution_status, fields_of, ok
 from x402sim.http import web
-from x402sim.protocol.crypto import Hash
 from x402sim.protocol.rpc_values import BadParams, Json, quantity, read_hash
 
 _PATH = "/api/v1/ethproxy/get"
@@ -37,7 +36,12 @@ def routes(index: Index) -> list[Route]:
 
     def by_hash(ask: ByHash, wrap: Callable[[Json | None], Json]) -> Answer:
         async def answered(request: Request) -> Response:
-            return web.answer(wrap(await ask(index, await _hash(request))))
+            fields = await fields_of(request)
+            try:
+                tx_hash = read_hash(fields.get(_HASH, ""), _HASH)
+            except BadParams as wrong:
+                raise web.Refused(400, "Invalid transaction hash", str(wrong)) from wrong
+            return web.answer(wrap(await ask(index, tx_hash)))
 
         return answered
 
@@ -48,11 +52,3 @@ def routes(index: Index) -> list[Route]:
         **{_PATH + name: by_hash(ask, lambda it: {"result": it}) for name, ask in BY_HASH.items()},
     }
     return [Route(path, answer, methods=["GET", "POST"]) for path, answer in answers.items()]
-
-
-async def _hash(request: Request) -> Hash:
-    """Return the hash that is asked for; raises `Refused` 400."""
-    try:
-        return read_hash((await fields_of(request)).get(_HASH, ""), _HASH)
-    except BadParams as wrong:
-        raise web.Refused(400, "Invalid transaction hash", str(wrong)) from wrong

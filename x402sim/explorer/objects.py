@@ -78,8 +78,5 @@ async def execution_status(index: Index, tx_hash: Hash) -> Json:
     return {"isError": str(int(has_failed)), "errDescription": reason or ""}
 
 
-OUTCOMES: dict[str, ByHash] = {
-    "gettxreceiptstatus": _receipt_status,
-    "getstatus": execution_status,
-}
+OUTCOMES: dict[str, ByHash] = {"gettxreceiptstatus": _receipt_status, "getstatus": execution_status}
 """The queries about the outcome of a transaction, by the name of the action."""

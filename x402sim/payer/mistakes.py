@@ -12,6 +12,7 @@ from msgspec import structs
 
 from x402sim.payer.core import settlement
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address, checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import Spelling, encode_header, read_header
@@ -19,15 +20,6 @@ from x402sim.protocol.messages import decode, encode
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import MAINNET, TESTNET, Network
 from x402sim.protocol.ways import Dialect
-from x402sim.protocol.x402 import (
-    PAYMENT_HEADERS,
-    Version,
-    exact_payload,
-    from_base64,
-    network_name,
-    read_payment,
-    to_base64,
-)
 from x402sim.text.times import moment
 
 _ELSEWHERE = "/x402sim/another/resource"
@@ -215,21 +207,21 @@ def draft_of(request: httpx.Request, wallet: Wallet, network: Network, now_s: in
         resource, payment_id = body["paymentRequirements"]["resource"], body["paymentId"]
     else:
         version = _version(dialect)
-        payment = read_payment(version, request.headers[PAYMENT_HEADERS[version]])
+        payment = x402.read_payment(version, request.headers[x402.PAYMENT_HEADERS[version]])
         auth, payment_id = payment.signed.authorization, ""
         resource = payment.resource.url if payment.resource else ""
     return Draft(dialect, auth, wallet, network, network, resource, payment_id, now_s)
 
 
-def _version(dialect: Dialect) -> Version:
+def _version(dialect: Dialect) -> x402.Version:
     return 1 if dialect is Dialect.V1 else 2
 
 
 def dialect_of(request: httpx.Request) -> Dialect:
     """Return how a request pays."""
-    if PAYMENT_HEADERS[2] in request.headers:
+    if x402.PAYMENT_HEADERS[2] in request.headers:
         return Dialect.V2
-    return Dialect.V1 if PAYMENT_HEADERS[1] in request.headers else Dialect.TWO_STEPS
+    return Dialect.V1 if x402.PAYMENT_HEADERS[1] in request.headers else Dialect.TWO_STEPS
 
 
 def request_of(draft: Draft, request: httpx.Request) -> httpx.Request:
@@ -243,17 +235,17 @@ def request_of(draft: Draft, request: httpx.Request) -> httpx.Request:
         wanted, changes = body["paymentRequirements"], {"resource": draft.resource}
         content = encode(settlement(draft.payment_id, header, wanted, changes))
     else:
-        name = PAYMENT_HEADERS[version := _version(draft.dialect)]
-        said: dict[str, Any] = decode(from_base64(headers[name]), dict[str, Any])
-        said["payload"] = exact_payload(draft.auth, signature)
+        name = x402.PAYMENT_HEADERS[version := _version(draft.dialect)]
+        said: dict[str, Any] = decode(x402.from_base64(headers[name]), dict[str, Any])
+        said["payload"] = x402.exact_payload(draft.auth, signature)
         said.pop("extensions", None)  # they name the right payment
         terms = said if version == 1 else said["accepted"]
-        terms["network"] = network_name(version, draft.named)
+        terms["network"] = x402.network_name(version, draft.named)
         if version == 2:
             terms["asset"] = checksum(draft.named.asset)
         if "resource" in said:
             said["resource"]["url"] = draft.resource
-        headers[name], content = to_base64(said), request.content
+        headers[name], content = x402.to_base64(said), request.content
     headers.pop("Content-Length", None)  # httpx counts anew
     return httpx.Request(
         request.method, request.url, headers=headers, content=content, extensions=request.extensions

@@ -14,15 +14,9 @@ import msgspec
 from x402sim.payer.core import changed, proofs
 from x402sim.payer.errors import PaymentFailed, SpendingCapExceeded
 from x402sim.payer.purchases import Payment
-from x402sim.payer.reading import (
-    UNKNOWN,
-    AttemptOver,
-    is_header_value,
-    read_offer,
-    says_used,
-)
+from x402sim.payer.reading import UNKNOWN, AttemptOver, is_header_value, read_offer, says_used
 from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
-from x402sim.protocol import x402_reasons
+from x402sim.protocol import x402, x402_reasons
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.identifiers import PAYMENT_IDENTIFIER, named
@@ -32,24 +26,6 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.supported import PAYMENT_FLOW, SCHEME, unsupported_in
 from x402sim.protocol.ways import MOST_WAYS, object_in
-from x402sim.protocol.x402 import (
-    PAYMENT_HEADERS,
-    REQUIRED_HEADER,
-    RESPONSE_HEADERS,
-    AnyRequired,
-    AnyRequirements,
-    RequiredV1,
-    RequiredV2,
-    RequirementsV1,
-    Resource,
-    Settlement,
-    Version,
-    domain_of,
-    encode_payment,
-    network_name,
-    read_required as read_header,
-    read_settlement,
-)
 
 BEFORE_SIGNING_S = 600
 """The window of the public client libraries: from 600 s before signing to the server's timeout."""
@@ -81,10 +57,10 @@ class StandardOffer(msgspec.Struct, frozen=True):
     If it `takes_names` (extension payment-identifier), its answer can be asked for again.
     """
 
-    version: Version
-    accepted: AnyRequirements
+    version: x402.Version
+    accepted: x402.AnyRequirements
     amount_base: int
-    about: Resource | None
+    about: x402.Resource | None
     rejected: tuple[Rejected, ...]
     takes_names: bool = False
 
@@ -94,20 +70,22 @@ class StandardOffer(msgspec.Struct, frozen=True):
         return _in_words(self.accepted)
 
 
-def read_standard(response: httpx.Response, version: Version | None) -> AnyRequired | None:
+def read_standard(
+    response: httpx.Response, version: x402.Version | None
+) -> x402.AnyRequired | None:
     """Return what a 402 offers in a version, by default the newest; None if it offers none.
 
     Raises `BadMessage` for an offer that cannot be read.
     """
-    header = response.headers.get(REQUIRED_HEADER)
+    header = response.headers.get(x402.REQUIRED_HEADER)
     if header is not None and version != 1:
-        return read_header(header)
+        return x402.read_required(header)
     if version == 2:
         return None
     said = object_in(response.content)
     if said is None or said.get("x402Version") != 1:
         return None
-    required: RequiredV1 = decode(response.content, RequiredV1)
+    required: x402.RequiredV1 = decode(response.content, x402.RequiredV1)
     return required
 
 
@@ -116,8 +94,8 @@ OverCaps = Callable[[int], str]
 
 
 def read_required(
-    request: httpx.Request, response: httpx.Response, network: Network, version: Version | None
-) -> PaymentRequired | AnyRequired:
+    request: httpx.Request, response: httpx.Response, network: Network, version: x402.Version | None
+) -> PaymentRequired | x402.AnyRequired:
     """Return what a 402 offers: in two steps, unless a version is wanted or it offers only that.
 
     Raises `PaymentFailed` if it offers nothing that can be read.
@@ -139,18 +117,18 @@ _OURS = ("paymentId", "paymentRequirements")
 
 
 def choose(
-    required: AnyRequired, network: Network, over_caps: OverCaps = lambda _: ""
+    required: x402.AnyRequired, network: Network, over_caps: OverCaps = lambda _: ""
 ) -> StandardOffer:
     """Return the first way to pay that this payer can take; raises `PaymentFailed` if none.
 
     One that is settled before the server works comes after the others.
     """
-    version: Version = 1 if isinstance(required, RequiredV1) else 2
+    version: x402.Version = 1 if isinstance(required, x402.RequiredV1) else 2
     about, takes_names = None, False
-    if isinstance(required, RequiredV2):
+    if isinstance(required, x402.RequiredV2):
         about, takes_names = required.resource, PAYMENT_IDENTIFIER in (required.extensions or {})
     rejected: list[Rejected] = []
-    ways: list[AnyRequirements] = sorted(required.accepts[:MOST_WAYS], key=_is_settled_first)
+    ways: list[x402.AnyRequirements] = sorted(required.accepts[:MOST_WAYS], key=_is_settled_first)
     for number, each in enumerate(ways, 1):
         why = _objection(each, network)
         amount_base = 0 if why else parse_base(each.amount)
@@ -168,19 +146,19 @@ def choose(
     )
 
 
-def _is_settled_first(offered: AnyRequirements) -> bool:
+def _is_settled_first(offered: x402.AnyRequirements) -> bool:
     return (offered.extra or {}).get(PAYMENT_FLOW) == "upfront"
 
 
-def _objection(offered: AnyRequirements, network: Network) -> str:
+def _objection(offered: x402.AnyRequirements, network: Network) -> str:
     """Return why a way to pay is not taken; "" if it is."""
-    version: Version = 1 if isinstance(offered, RequirementsV1) else 2
-    name, extra = network_name(version, network), offered.extra or {}
+    version: x402.Version = 1 if isinstance(offered, x402.RequirementsV1) else 2
+    name, extra = x402.network_name(version, network), offered.extra or {}
     for field, seen, wanted in (
         ("scheme", offered.scheme, SCHEME),
         ("network", offered.network, name),
         ("asset", offered.asset.lower(), checksum(network.asset).lower()),
-        ("the token's domain", {key: extra.get(key) for key in _DOMAIN}, domain_of(network)),
+        ("the token's domain", {key: extra.get(key) for key in _DOMAIN}, x402.domain_of(network)),
     ):
         if seen != wanted:
             return f"{field} is {str(seen)[:80]!r}, this payer pays {str(wanted)!r}"
@@ -199,7 +177,7 @@ def _objection(offered: AnyRequirements, network: Network) -> str:
 _DOMAIN = ("name", "version")
 
 
-def _in_words(offered: AnyRequirements) -> str:
+def _in_words(offered: x402.AnyRequirements) -> str:
     what = f"{offered.amount[:30]} of {offered.asset[:42]}"
     return f"{offered.scheme[:20]} {what} on {offered.network[:40]}"
 
@@ -228,7 +206,7 @@ def sign(
     auth = changed(auth, changes or {})
     extensions = named(wallet.name_of(auth)) if offer.takes_names else None
     signature = (by or wallet).sign(auth, network.domain)
-    return auth, encode_payment(auth, signature, offer.accepted, offer.about, extensions)
+    return auth, x402.encode_payment(auth, signature, offer.accepted, offer.about, extensions)
 
 
 def shortened(offer: StandardOffer, auth: Authorization) -> str:
@@ -247,23 +225,23 @@ def proof(offer: StandardOffer, header: str) -> dict[str, str]:
 
     If the 402 names a payment id in `extra`, it is shown, too: after a lost answer it gives access.
     """
-    payment, shown = {PAYMENT_HEADERS[offer.version]: header}, (offer.accepted.extra or {})
+    payment, shown = {x402.PAYMENT_HEADERS[offer.version]: header}, (offer.accepted.extra or {})
     payment_id = shown.get(PAYMENT_ID)
     if isinstance(payment_id, str) and is_header_value(payment_id):
         payment |= proofs(payment_id)
     return payment
 
 
-def settlement_in(response: httpx.Response, version: Version) -> Settlement | None:
+def settlement_in(response: httpx.Response, version: x402.Version) -> x402.Settlement | None:
     """Return what an answer says became of the payment; None if it says nothing readable."""
-    text = response.headers.get(RESPONSE_HEADERS[version])
+    text = response.headers.get(x402.RESPONSE_HEADERS[version])
     try:
-        return None if text is None else read_settlement(text)
+        return None if text is None else x402.read_settlement(text)
     except BadMessage:
         return None
 
 
-def read_refusal(response: httpx.Response, version: Version, payment: Payment) -> str:
+def read_refusal(response: httpx.Response, version: x402.Version, payment: Payment) -> str:
     """Return the 402 to a request that pays, if it says that the authorization was used.
 
     Its nonce was drawn at random, so only this payment can have used it. Raises `AttemptOver` if it

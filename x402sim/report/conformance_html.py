@@ -9,10 +9,10 @@ from itertools import groupby
 
 from x402sim.report import conformance as report
 from x402sim.report.causes import by_cause, cause
-from x402sim.report.render import render
 from x402sim.report.results import CaseResult, Outcome, Result, Results, failures
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.sentences import TITLES
+from x402sim.text.templates import render
 
 MARKS = {
     Outcome.PASSED: "✓",
@@ -39,6 +39,7 @@ def page(target: str, started: str, results: Results, *, strict: bool = False) -
     results = report.readable(results)
     sections = groupby(results, key=lambda result: result.section)
     return render(
+        __package__,
         "conformance.html.j2",
         target=target,
         started=started,

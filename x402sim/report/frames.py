@@ -25,28 +25,9 @@ from x402sim.report.blocks import blocks, forks
 from x402sim.report.columns import attributes, kinds, of_columns, of_objects, tables, words
 from x402sim.report.costs import costs
 from x402sim.report.exchanges import OUTCOMES, exchanges_of
-from x402sim.report.money import TRANSFERS, balances, payments, sessions, transactions, transfers
+from x402sim.report.money import balances, payments, sessions, transactions, transfers
 from x402sim.report.orders import WAYS, orders_of
 from x402sim.report.reading import reading_of
-
-__all__ = [
-    "OUTCOMES",
-    "TABLES",
-    "TRANSFERS",
-    "backlog",
-    "balances",
-    "blocks",
-    "checks",
-    "costs",
-    "forks",
-    "latency",
-    "orders",
-    "payments",
-    "sessions",
-    "steps",
-    "transactions",
-    "transfers",
-]
 
 
 def steps(journal: Journal) -> pd.DataFrame:

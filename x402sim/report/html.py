@@ -8,7 +8,6 @@ import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from struct import unpack
 from typing import Any
 
@@ -17,10 +16,10 @@ from x402sim.journal import Journal
 from x402sim.report import plots
 from x402sim.report.plots.figure import DPI, transparent
 from x402sim.report.plots.matrix import held_clauses
-from x402sim.report.render import render
 from x402sim.report.summary import Summary, checks_of, held_of
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
+from x402sim.text.templates import render
 from x402sim.version import VERSION
 
 _GLYPHS = {"passed": "✓", "failed": "✗", "skipped": "\N{EN DASH}"}
@@ -29,65 +28,10 @@ _CAPTIONS = {each.name: each.caption for each in plots.PLOTS}
 _CSS_DPI = 120
 
 
-@dataclass(frozen=True, slots=True)
-class _Image:
-    """A plot inside the page, as wide as on paper.
-
-    A diagram keeps its size on a narrow page, and scrolls. Its white is transparent,
-    so that a dark page can invert it.
-    """
-
-    caption: str
-    width_px: int
-    is_diagram: bool
-    data: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Check:
-    """A failed check with its two values as JSON, or how often a clause held."""
-
-    outcome: str
-    clause: str
-    expected: str = ""
-    actual: str = ""
-    times: int = 1
-
-    @property
-    def text(self) -> str:
-        return _TEXTS.get(self.clause, "")
-
-    @property
-    def glyph(self) -> str:
-        return _GLYPHS[self.outcome]
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """What the templates show of one run; `name` is its anchor in the page."""
-
-    run: Summary
-    name: str
-    story: str
-    checks: list[_Check]
-    held: dict[str, bool]
-    """Whether all checks of each clause held."""
-    held_of: str
-    """How many checks held: "3 of 4"."""
-    traces: dict[int, str]
-    images: list[_Image]
-    page: str = ""
-    """Where its payments are shown as lanes: a file beside the page, opened at what failed."""
-
-    @property
-    def glyph(self) -> str:
-        return _GLYPHS.get(self.run.outcome, "?")
-
-
 def fragment(run: Summary) -> str:
     """Return a run for Jupyter's `_repr_html_`: outcome, checks, sequence diagram, hash."""
     view = _view(run, run.name, plots.draw_all(run.journal, ["sequence"]))
-    return render("run_fragment.html.j2", view=view)
+    return render(__package__, "run_fragment.html.j2", view=view)
 
 
 def page(
@@ -110,6 +54,7 @@ def page(
         views.append(_view(run, name, images, (stories or {}).get(run.name, ""), link))
     outcomes = [run.outcome for run in runs]
     return render(
+        __package__,
         "run_page.html.j2",
         views=views,
         counts=[(name, _GLYPHS[name], outcomes.count(name)) for name in _GLYPHS],
@@ -117,7 +62,9 @@ def page(
         checks=sum(len(checks_of(run.journal)) for run in runs),
         clauses=plots.clauses_of(runs),
         matrix_caption=plots.OUTCOMES_CAPTION,
-        diagrams=sorted({i.width_px for view in views for i in view.images if i.is_diagram}),
+        diagrams=sorted(
+            {each["width_px"] for view in views for each in view["images"] if each["is_diagram"]}
+        ),
         version=VERSION,
     )
 
@@ -136,23 +83,29 @@ def anchors(runs: Sequence[Summary]) -> list[str]:
 
 def _view(
     run: Summary, name: str, images: Mapping[str, bytes], story: str = "", page: str = ""
-) -> _View:
+) -> dict[str, Any]:
+    """Return what the templates show of one run; `name` is its anchor in the page.
+
+    `held` tells whether all checks of each clause held, `held_of` how many checks did: "3 of 4".
+    `page` is where its payments are lanes: a file beside the page, opened at what failed.
+    """
     traces = {
         check.exchange: "\n".join(trace)
         for check, trace in failed_checks(run.journal)
         if check.exchange is not None
     }
-    return _View(
-        run=run,
-        name=name,
-        story=story,
-        checks=_checks(run),
-        held=held_clauses(run),
-        held_of=held_of(run.journal),
-        traces={exchange: trace for exchange, trace in traces.items() if trace},
-        images=[_image(plot, image) for plot, image in images.items()],
-        page=page and page + _failed_payment(run.journal, traces),
-    )
+    return {
+        "run": run,
+        "name": name,
+        "glyph": _GLYPHS.get(run.outcome, "?"),
+        "story": story,
+        "checks": _checks(run),
+        "held": held_clauses(run),
+        "held_of": held_of(run.journal),
+        "traces": {exchange: trace for exchange, trace in traces.items() if trace},
+        "images": [_image(plot, image) for plot, image in images.items()],
+        "page": page and page + _failed_payment(run.journal, traces),
+    }
 
 
 def _failed_payment(journal: Journal, failed: Collection[int]) -> str:
@@ -163,25 +116,38 @@ def _failed_payment(journal: Journal, failed: Collection[int]) -> str:
     return ""
 
 
-def _checks(run: Summary) -> list[_Check]:
-    """Return every failed check, and then one row for each clause that held."""
+def _checks(run: Summary) -> list[dict[str, Any]]:
+    """Return every failed check with its two values as JSON, then how often each clause held."""
     failed = [check for check in checks_of(run.journal) if not check.ok]
     held = Counter(check.clause for check in checks_of(run.journal) if check.ok)
     return [
         *(
-            _Check("failed", each.clause, expected=_json(each.expected), actual=_json(each.actual))
+            _row("failed", each.clause, expected=_json(each.expected), actual=_json(each.actual))
             for each in failed
         ),
-        *(_Check("passed", clause, times=times) for clause, times in held.items()),
+        *(_row("passed", clause, times=times) for clause, times in held.items()),
     ]
+
+
+def _row(outcome: str, clause: str, **more: Any) -> dict[str, Any]:
+    text = _TEXTS.get(clause, "")
+    return {"outcome": outcome, "glyph": _GLYPHS[outcome], "clause": clause, "text": text} | more
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _image(plot: str, image: bytes) -> _Image:
+def _image(plot: str, image: bytes) -> dict[str, Any]:
+    """Return a plot inside the page, as wide as on paper.
+
+    A diagram keeps its size on a narrow page, and scrolls. Its white is transparent,
+    so that a dark page can invert it.
+    """
     (width_px,) = unpack(">I", image[16:20])
-    shown_px = round(width_px * _CSS_DPI / DPI)
-    data = b64encode(transparent(image)).decode()
-    return _Image(_CAPTIONS[plot], shown_px, plot == "sequence", data)
+    return {
+        "caption": _CAPTIONS[plot],
+        "width_px": round(width_px * _CSS_DPI / DPI),
+        "is_diagram": plot == "sequence",
+        "data": b64encode(transparent(image)).decode(),
+    }

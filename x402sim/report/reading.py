@@ -5,13 +5,7 @@ from collections.abc import Callable
 from functools import cache, cached_property
 from typing import TypeVar
 
-from x402sim.events import (
-    MOST_SERVICES,
-    Begin,
-    PayerJoined,
-    ServiceJoined,
-    service_name,
-)
+from x402sim.events import MOST_SERVICES, Begin, PayerJoined, ServiceJoined, service_name
 from x402sim.journal import Journal
 from x402sim.report.summary import Summary
 

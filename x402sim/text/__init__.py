@@ -1,1 +1,1 @@
-"""Words shown to people: safe to print, suggestions, short tracebacks, errors in a TOML file."""
+"""Words shown to people: safe to print, suggestions, short tracebacks, TOML files, templates."""

@@ -96,7 +96,7 @@ class Controls:
                 known = ", ".join(map(str, self._snapshots)) or "none"
                 raise ChainError(f"no snapshot {snapshot}; there are: {known}")
             await self._revert_to(snapshot)
-            await self._restore_codes()
+            await self._write_codes()
             await self.replace_mempool(self._snapshots[snapshot][1])
             await self.resume()
             self._snapshots = {n: it for n, it in self._snapshots.items() if n < snapshot}
@@ -121,7 +121,7 @@ class Controls:
             self._reorgs += 1  # another coinbase, so that the new blocks differ from the old ones
             await self._rpc.ask("anvil_setCoinbase", to_hex(MINER + self._reorgs.to_bytes(8)))
             await self._restore_native(base)
-            await self._restore_codes()
+            await self._write_codes()
             await self.replace_mempool([])
             if depth > 1:
                 await self.mine_blocks(depth - 1)
@@ -159,7 +159,7 @@ class Controls:
     ) -> None:
         """Set an account's code and words of its storage, without a transaction."""
         self._codes[account] = code, slots or {}
-        await self._write_code(account, *self._codes[account])
+        await self._write_codes(account)
 
     # --- parts of operations ---------------------------------------------------------
 
@@ -223,17 +223,14 @@ class Controls:
     async def _write_native(self, account: Address, amount_wei: int) -> None:
         await self._rpc.ask("anvil_setBalance", to_hex(account), quantity(amount_wei))
 
-    async def _restore_codes(self) -> None:
-        """Set again the contracts that were set without a transaction."""
-        for account, (code, slots) in self._codes.items():
-            await self._write_code(account, code, slots)
-
-    async def _write_code(
-        self, account: Address, code: bytes, slots: Mapping[bytes, bytes]
-    ) -> None:
-        await self._rpc.ask("anvil_setCode", to_hex(account), to_hex(code))
-        for slot, word in slots.items():
-            await self._rpc.ask("anvil_setStorageAt", to_hex(account), to_hex(slot), to_hex(word))
+    async def _write_codes(self, *accounts: Address) -> None:
+        """Set contracts without a transaction: of these accounts, or again all that were set so."""
+        for account in accounts or self._codes:
+            code, slots = self._codes[account]
+            await self._rpc.ask("anvil_setCode", to_hex(account), to_hex(code))
+            for slot, word in slots.items():
+                asked = to_hex(account), to_hex(slot), to_hex(word)
+                await self._rpc.ask("anvil_setStorageAt", *asked)
 
 
 async def resends_of(node: JsonRpcNode, block: int | Literal["pending"]) -> list[Resend]:

@@ -7,8 +7,8 @@ it. Times are virtual seconds since the run began, or the minutes, hours or days
 length.
 
 To add a plot, write the function in the file that fits (`money`, `timing`, `diagram`, `matrix`,
-`bands`; `figure` has the style), import it here, and add it to `__all__` and a row to `PLOTS`:
-reports, `Run.save` and the tests of every plot then include it.
+`bands`; `figure` has the style), import it here as itself (this exports it), and add a row to
+`PLOTS`: reports, `Run.save` and the tests of every plot then include it.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,33 +25,16 @@ except ModuleNotFoundError:
 
 from x402sim.journal import Journal
 from x402sim.report import frames
-from x402sim.report.plots.bands import bands
-from x402sim.report.plots.diagram import sequence
-from x402sim.report.plots.figure import legend, png, style
-from x402sim.report.plots.matrix import clauses_of, outcomes
-from x402sim.report.plots.money import balances, session_burn_down
-from x402sim.report.plots.timing import backlog, latency
+from x402sim.report.money import sessions, transfers
+from x402sim.report.plots.bands import bands as bands
+from x402sim.report.plots.diagram import sequence as sequence
+from x402sim.report.plots.figure import legend as legend, png as png, style as style
+from x402sim.report.plots.matrix import clauses_of as clauses_of, outcomes as outcomes
+from x402sim.report.plots.money import balances as balances, session_burn_down as session_burn_down
+from x402sim.report.plots.timing import backlog as backlog, latency as latency
 from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.summary import Summary
 from x402sim.version import VERSION
-
-__all__ = [
-    "OUTCOMES_CAPTION",
-    "PLOTS",
-    "Plot",
-    "backlog",
-    "balances",
-    "bands",
-    "caption",
-    "clauses_of",
-    "draw_all",
-    "latency",
-    "legend",
-    "outcomes",
-    "sequence",
-    "session_burn_down",
-    "style",
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +74,14 @@ PLOTS = (
         "balances",
         "Net gain or loss of each party on the chain, without the tokens minted for it.",
         balances,
-        lambda journal: (
-            _takes_time(journal) and bool((frames.transfers(journal)["kind"] != "mint").any())
-        ),
+        lambda journal: _takes_time(journal) and bool((transfers(journal)["kind"] != "mint").any()),
     ),
     Plot(
         "session_burn_down",
         "Remaining budget of each session, each shifted a little, so that none covers another; of "
         "more than five, the median and bands of quantiles.",
         session_burn_down,
-        lambda journal: _takes_time(journal) and not frames.sessions(journal).empty,
+        lambda journal: _takes_time(journal) and not sessions(journal).empty,
     ),
     Plot(
         "latency",

@@ -1,30 +1,16 @@
 """Plots a result against a parameter: means with a band, one line for each other parameter."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from pandas import DataFrame
 from pandas.api.types import is_numeric_dtype
 
-from x402sim.report.plots.figure import (
-    GREY,
-    LINES,
-    MARKS,
-    Labels,
-    area_sample,
-    empty_axes,
-    label_axes,
-    legend,
-    plain,
-    prepare,
-    styled,
-    width_in,
-)
+from x402sim.report.plots import figure
+from x402sim.report.plots.figure import GREY, LINES, MARKS, Labels, styled
 from x402sim.text.suggest import unknown
-
-if TYPE_CHECKING:
-    from pandas import DataFrame
 
 _LEAST_TICK_IN = 0.45
 _ALPHA = 0.18
@@ -34,7 +20,7 @@ _WIDE = 20
 
 @styled
 def bands(
-    table: "DataFrame",
+    table: DataFrame,
     x: str,
     y: str,
     *,
@@ -64,9 +50,9 @@ def bands(
     _require_one_each(table, rows, [x, *([by] if by else [])])
     if len(groups) > len(LINES):
         raise ValueError(f"{by} has {len(groups)} values, of which {len(LINES)} can be told apart")
-    ax = prepare(ax)
+    ax = figure.prepare(ax)
     if rows.empty:
-        return empty_axes(ax, "no results")
+        return figure.empty_axes(ax, "no results")
     at = _positions(rows[x])
     for (value, group), (colour, dashes), mark in zip(groups, LINES, MARKS, strict=False):
         xs = np.array([at[value] for value in group[x]])
@@ -79,28 +65,28 @@ def bands(
             label="mean" if by is None else _named(by, value),
         )  # fmt: skip
     _x_axis(ax, at, is_number=is_numeric_dtype(rows[x]))
-    label_axes(ax, titled(x), titled(y))
+    figure.label_axes(ax, titled(x), titled(y))
     shade = LINES[0][0] if len(groups) == 1 else GREY
-    legend(ax, [area_sample(_meaning(table, band), shade, _ALPHA)])
+    figure.legend(ax, [figure.area_sample(_meaning(table, band), shade, _ALPHA)])
     return ax
 
 
-def _meaning(table: "DataFrame", band: tuple[str, str]) -> str:
+def _meaning(table: DataFrame, band: tuple[str, str]) -> str:
     """Return what a band is, for the legend: "95 % interval", "q05 to q95"."""
     if band != ("low", "high"):
-        return f"{plain(band[0])} to {plain(band[1])}"
+        return f"{figure.plain(band[0])} to {figure.plain(band[1])}"
     confidence = table.attrs.get("confidence")
     return f"{100 * confidence:g} % interval" if confidence else "interval of the mean"
 
 
-def _require(table: "DataFrame", names: tuple[str, ...]) -> None:
+def _require(table: DataFrame, names: tuple[str, ...]) -> None:
     for name in names:
         if name not in table.columns:
             hint = " (draw what x402sim.summarize returns)" if "mean" not in table.columns else ""
             raise ValueError(unknown("column", name, table.columns) + hint)
 
 
-def _require_one_each(table: "DataFrame", rows: "DataFrame", names: list[str]) -> None:
+def _require_one_each(table: DataFrame, rows: DataFrame, names: list[str]) -> None:
     """Raise `ValueError` if there are several means at one place of a line."""
     if rows.duplicated(names).any():
         before = list(table.columns[: list(table.columns).index("result")])
@@ -123,7 +109,7 @@ def _x_axis(ax: Axes, at: dict[Any, float], *, is_number: bool) -> None:
     if is_number and places[0] > 0 and places[-1] / places[0] > _WIDE:
         ax.set_xscale("log")
         ax.xaxis.set_minor_locator(NullLocator())
-    room = max(2, int(width_in(ax) / _LEAST_TICK_IN))
+    room = max(2, int(figure.width_in(ax) / _LEAST_TICK_IN))
     if len(places) <= room:
         names = {place: _shown(value) for value, place in at.items()}
         ax.xaxis.set_major_locator(FixedLocator(places))
@@ -133,14 +119,14 @@ def _x_axis(ax: Axes, at: dict[Any, float], *, is_number: bool) -> None:
 
 
 def _shown(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else plain(value)
+    return f"{value:g}" if isinstance(value, float) else figure.plain(value)
 
 
 def _named(name: str, value: Any) -> str:
     """Return a parameter's value for a legend: "latency 60 s"; a text needs no parameter."""
     whole = f"{name} {value}"
-    if (said := plain(whole)) != whole or isinstance(value, str):
-        return said if said != whole else plain(value)
+    if (said := figure.plain(whole)) != whole or isinstance(value, str):
+        return said if said != whole else figure.plain(value)
     words, unit = _words(name)
     if isinstance(value, bool | np.bool_):
         return f"{words}: {'yes' if value else 'no'}"
@@ -159,5 +145,5 @@ _UNITS = (("_per_s", "1/s"), ("_ms", "ms"), ("_s", "s"), ("_min", "min"), ("_h",
 def _words(name: str) -> tuple[str, str]:
     """Return the words for a column, and the unit that its name ends with, if it has one."""
     suffix, unit = next((each for each in _UNITS if name.endswith(each[0])), ("", ""))
-    said = plain(name)
+    said = figure.plain(name)
     return said if said != name else name.removesuffix(suffix).replace("_", " "), unit

@@ -4,27 +4,18 @@ from textwrap import wrap
 
 from matplotlib.axes import Axes
 
+from x402sim.report.plots import figure
 from x402sim.report.plots.figure import (
     BLACK,
     BLUE,
     GREY,
-    LEFT_IN,
     LIGHT,
     ORANGE,
     VERMILLION,
     Labels,
-    default_mm,
-    empty_axes,
-    font_size,
-    height_in,
-    legend,
     line_sample,
     mark_sample,
-    plain,
-    prepare,
-    room_right_in,
     styled,
-    width_in,
 )
 from x402sim.report.plots.lanes import PAD, Lanes, Place, lay_out
 from x402sim.report.plots.rows import Row, excerpt, rows
@@ -69,21 +60,21 @@ def sequence(
     words for names of parties, and for texts of rows.
     """
     reading = reading_of(journal_of(source))
-    every = rows(reading, fold=fold, words=plain)
-    given = None if ax is None else prepare(ax)
+    every = rows(reading, fold=fold, words=figure.plain)
+    given = None if ax is None else figure.prepare(ax)
     if given is None:
         count = max(3, rows_shown or ROWS)
     else:
-        count = rows_shown or max(5, int(height_in(given) / LEAST_ROW_IN))
+        count = rows_shown or max(5, int(figure.height_in(given) / LEAST_ROW_IN))
     shown = excerpt(every, exchange, count)
     parts = [*sorted(reading.services), *reading.facilitators, "explorer", CHAIN]
     lanes = _lanes(shown, parts)
-    heads = ["\n".join(wrap(plain(name), 14)[:3]) for name in dict.fromkeys(lanes.values())]
+    heads = ["\n".join(wrap(figure.plain(name), 14)[:3]) for name in dict.fromkeys(lanes.values())]
     layout = lay_out(shown, lanes, heads)
     height_mm = (max(2, len(shown)) * ROW_IN + 0.9) * 25.4
-    ax = given or prepare(None, height_mm=height_mm, width_mm=_width_mm(layout))
+    ax = given or figure.prepare(None, height_mm=height_mm, width_mm=_width_mm(layout))
     if not shown:
-        return empty_axes(ax, "no exchange")
+        return figure.empty_axes(ax, "no exchange")
     diagram = _Diagram(ax, shown, lanes, heads, layout)
     diagram.draw()
     diagram.draw_legend()
@@ -92,8 +83,8 @@ def sequence(
 
 def _width_mm(layout: Lanes) -> float:
     """Return the width of a figure of our own, so that the texts fit if they can."""
-    wanted_in = sum(layout.needs) * _LETTER * _OWN_SIZE / 72 + LEFT_IN
-    least_mm, _ = default_mm()
+    wanted_in = sum(layout.needs) * _LETTER * _OWN_SIZE / 72 + figure.LEFT_IN
+    least_mm, _ = figure.default_mm()
     most_mm = min(_WIDEST_MM, 2 * least_mm)
     return max(least_mm, min(most_mm, wanted_in * (1 + _LEFT_SHARE) * 25.4))
 
@@ -105,8 +96,8 @@ class _Diagram:
         self, ax: Axes, shown: list[Row], lanes: dict[str, str], heads: list[str], layout: Lanes
     ) -> None:
         self._ax, self._rows, self._heads, self._places = ax, shown, heads, layout.places
-        self._size = font_size(ax) - 0.5
-        room_in = room_right_in(ax) / (1 + _LEFT_SHARE)
+        self._size = figure.font_size(ax) - 0.5
+        room_in = figure.room_right_in(ax) / (1 + _LEFT_SHARE)
         self._xs = layout.xs(room_in * 72 / self._size / _LETTER)
         at = dict(zip(dict.fromkeys(lanes.values()), self._xs, strict=False))
         self._x = {party: at[lane] for party, lane in lanes.items()}
@@ -133,11 +124,11 @@ class _Diagram:
         ends = -0.85, len(self._rows) - 0.4
         ax.vlines(xs, *ends, colors=LIGHT, lw=0.8, zorder=0, gid="lanes")
         ax.xaxis.tick_top()
-        ax.set_xticks(xs, self._heads, size=font_size(ax), weight="bold", parse_math=False)
+        ax.set_xticks(xs, self._heads, size=figure.font_size(ax), weight="bold", parse_math=False)
         ax.tick_params(axis="x", length=0, pad=2)
-        if width_in(ax) < 0.75 * len(self._heads):
+        if figure.width_in(ax) < 0.75 * len(self._heads):
             for head in ax.get_xticklabels()[1::2]:
-                head.set_y(1 + 0.6 * font_size(ax) / 72 / height_in(ax))
+                head.set_y(1 + 0.6 * figure.font_size(ax) / 72 / figure.height_in(ax))
 
     def _draw_times(self) -> None:
         """Label a row with its time if that differs from the row above."""
@@ -147,7 +138,7 @@ class _Diagram:
         new = [n for n, text in enumerate(texts) if n == 0 or text != texts[n - 1]]
         self._ax.set_yticks(new, [texts[n] for n in new], size=self._size, color=GREY)
         self._ax.tick_params(axis="y", length=0)
-        self._ax.set_ylabel("virtual time (s), not to scale", size=font_size(self._ax))
+        self._ax.set_ylabel("virtual time (s), not to scale", size=figure.font_size(self._ax))
 
     def _draw_message(self, y: int, row: Row, to: str) -> None:
         line = row.line
@@ -216,12 +207,12 @@ class _Diagram:
             *([mark_sample("what a party did", "D", BLACK, BLACK)] if "action" in kinds else []),
         ]
         if samples:
-            legend(self._ax, samples, loc="upper left", bbox_to_anchor=(0, 0))
+            figure.legend(self._ax, samples, loc="upper left", bbox_to_anchor=(0, 0))
 
 
 def _cut(text: str, most: int) -> str:
     """Return a text on one line of at most so many letters."""
-    text = plain(text)
+    text = figure.plain(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

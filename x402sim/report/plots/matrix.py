@@ -6,22 +6,8 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.axes import Axes
 
-from x402sim.report.plots.figure import (
-    BLACK,
-    GREY,
-    LIGHT,
-    VERMILLION,
-    Labels,
-    empty_axes,
-    font_size,
-    height_in,
-    legend,
-    mark_sample,
-    plain,
-    prepare,
-    styled,
-    width_in,
-)
+from x402sim.report.plots import figure
+from x402sim.report.plots.figure import BLACK, GREY, LIGHT, VERMILLION, Labels, styled
 from x402sim.report.reading import Source, journal_of
 from x402sim.report.summary import Summary, checks_of
 
@@ -51,27 +37,27 @@ def outcomes(
     """
     summaries = [Summary(journal_of(run)) for run in runs]
     clauses = clauses_of(summaries)
-    names, heads = _named(summaries), [plain(clause) for clause in clauses]
+    names, heads = _named(summaries), [figure.plain(clause) for clause in clauses]
     if ax is None:
         wide, high = (max(map(len, texts), default=0) for texts in (names, heads))
         width_mm = max(LEAST_MM[0], (wide * 0.068 + len(heads) * _CELL_IN + 0.4) * 25.4)
         letter_in = 0.052 if width_mm < _NARROW_MM else 0.064
         height_mm = max(LEAST_MM[1], (high * letter_in + len(names) * _CELL_IN + 0.5) * 25.4)
-        ax = prepare(None, width_mm=width_mm, height_mm=height_mm)
+        ax = figure.prepare(None, width_mm=width_mm, height_mm=height_mm)
     else:
-        ax = prepare(ax)
+        ax = figure.prepare(ax)
     if not summaries:
-        return empty_axes(ax, "no runs")
+        return figure.empty_axes(ax, "no runs")
     _draw_grid(ax, names, clauses, heads)
     for y, summary in enumerate(summaries):
         _draw_run(ax, y, summary, clauses)
     drawn = {str(each.get_gid()).partition(" ")[0] for each in ax.patches}
     looks = [look for kind, look in _GLYPHS.items() if kind in drawn]
     samples = [
-        mark_sample(f"{glyph}  {what}", "s", fill, fill, 6) for glyph, fill, _, what in looks
+        figure.mark_sample(f"{glyph}  {what}", "s", fill, fill, 6) for glyph, fill, _, what in looks
     ]
     corner = (-0.5, len(names) - 0.4)
-    legend(ax, samples, loc="upper left", bbox_to_anchor=corner, bbox_transform=ax.transData)
+    figure.legend(ax, samples, loc="upper left", bbox_to_anchor=corner, bbox_transform=ax.transData)
     return ax
 
 
@@ -94,7 +80,7 @@ def _named(summaries: Sequence[Summary]) -> list[str]:
     names = [summary.name for summary in summaries]
     return [
         ("✗ " if summary.outcome == "failed" else "")
-        + plain(summary.name)
+        + figure.plain(summary.name)
         + (f" (seed {summary.seed})" if names.count(summary.name) > 1 else "")
         for summary in summaries
     ]
@@ -111,12 +97,12 @@ def _by_section(clause: str) -> tuple[int, float, str]:
 
 def _draw_grid(ax: Axes, names: list[str], clauses: list[str], heads: list[str]) -> None:
     """Draw the empty cells, none larger than a cell has to be, in the upper left corner."""
-    columns = max(1.0, len(clauses), width_in(ax) / _MOST_CELL_IN)
-    rows = max(len(names), height_in(ax) / _MOST_CELL_IN)
+    columns = max(1.0, len(clauses), figure.width_in(ax) / _MOST_CELL_IN)
+    rows = max(len(names), figure.height_in(ax) / _MOST_CELL_IN)
     ax.set_xlim(-0.5, columns - 0.5)
     ax.set_ylim(rows - 0.5, -0.5)
-    cell_in = min(height_in(ax) / rows, width_in(ax) / columns)
-    letters = min(font_size(ax), 0.62 * 72 * cell_in)
+    cell_in = min(figure.height_in(ax) / rows, figure.width_in(ax) / columns)
+    letters = min(figure.font_size(ax), 0.62 * 72 * cell_in)
     ax.xaxis.tick_top()
     ax.set_xticks(range(len(heads)), heads, rotation=90, size=letters, parse_math=False)
     ax.set_yticks(range(len(names)), names, size=letters, parse_math=False)
@@ -135,7 +121,7 @@ def _draw_run(ax: Axes, y: int, summary: Summary, clauses: list[str]) -> None:
             y, len(clauses) or 1, left=-0.5, height=0.8, color=LIGHT, zorder=2.5,
             gid=f"skipped {summary.name}",
         )  # fmt: skip
-        text = plain(f"\N{EN DASH} skipped: {summary.reason}")
+        text = figure.plain(f"\N{EN DASH} skipped: {summary.reason}")
         ax.text(-0.3, y, text, va="center", size=letters, color=BLACK)
     for clause, ok in held_clauses(summary).items():
         glyph, fill, ink, _ = _GLYPHS["passed" if ok else "failed"]

@@ -9,24 +9,10 @@ from matplotlib.axes import Axes
 from matplotlib.transforms import ScaledTranslation
 
 from x402sim.protocol.money import to_decimal
-from x402sim.report import frames
+from x402sim.report.money import sessions
 from x402sim.report.movements import Movements
-from x402sim.report.plots.figure import (
-    BLUE,
-    GREY,
-    LIGHT,
-    LINES,
-    Labels,
-    area_sample,
-    empty_axes,
-    label_ends,
-    legend,
-    mark_sample,
-    plain,
-    prepare,
-    styled,
-    time_axis,
-)
+from x402sim.report.plots import figure
+from x402sim.report.plots.figure import BLUE, GREY, LIGHT, LINES, Labels, styled
 from x402sim.report.reading import MINT, Reading, Source, journal_of, reading_of
 
 MOST_LINES = len(LINES)
@@ -51,9 +37,9 @@ def balances(
     """
     reading = reading_of(journal_of(source))
     held = _held(reading, with_funding)
-    ax = prepare(ax)
+    ax = figure.prepare(ax)
     if not held:
-        return empty_axes(ax, "no transfers")
+        return figure.empty_axes(ax, "no transfers")
     sellers = [name for name in held if name in reading.merchants]
     if len(held) > MOST_LINES:
         held = _together(held, [name for name in held if name not in sellers], "others")
@@ -63,20 +49,20 @@ def balances(
     scale = 10**reading.decimals
     sign = "" if with_funding else "+"
     texts = [
-        f"{plain(name)[:24]} {sign if line[-1][1] > 0 else ''}"
+        f"{figure.plain(name)[:24]} {sign if line[-1][1] > 0 else ''}"
         f"{to_decimal(line[-1][1], reading.decimals)}".replace("-", "\N{MINUS SIGN}")
         for name, line in held.items()
     ]
     what = "balance" if with_funding else "net gain"
-    unit_s = time_axis(ax, last_s, texts, f"{what} ({reading.symbol})")
+    unit_s = figure.time_axis(ax, last_s, texts, f"{what} ({reading.symbol})")
     for (name, line), (colour, dashes) in zip(held.items(), LINES, strict=False):
         xs, ys = zip(*line, (last_s, line[-1][1]), strict=True)
         ax.step(
             np.array(xs) / unit_s, np.array([float(y) for y in ys]) / scale, where="post",
-            color=colour, ls=dashes, lw=1.4, label=plain(name),
+            color=colour, ls=dashes, lw=1.4, label=figure.plain(name),
         )  # fmt: skip
     at = [line[-1][1] / scale for line in held.values()]
-    label_ends(ax, last_s / unit_s, at, texts, [colour for colour, _ in LINES[: len(at)]])
+    figure.label_ends(ax, last_s / unit_s, at, texts, [colour for colour, _ in LINES[: len(at)]])
     ax.hlines(0, 0, last_s / unit_s, color=LIGHT, lw=0.8, zorder=0)
     return ax
 
@@ -138,19 +124,19 @@ def session_burn_down(
     `labels` are words for names of payers.
     """
     reading = reading_of(journal_of(source))
-    table = frames.sessions(journal_of(source))
-    ax = prepare(ax)
+    table = sessions(journal_of(source))
+    ax = figure.prepare(ax)
     if table.empty:
-        return empty_axes(ax, "no sessions")
+        return figure.empty_axes(ax, "no sessions")
     groups = [group for _, group in table.groupby("session_id", observed=True, sort=False)]
     budget = f"remaining budget ({reading.symbol})"
     if len(groups) > MOST_LINES:
         return _draw_bands(ax, groups, budget)
-    unit_s = time_axis(ax, float(table["t_s"].max()), y=budget)
+    unit_s = figure.time_axis(ax, float(table["t_s"].max()), y=budget)
     for n, (group, (colour, dashes)) in enumerate(zip(groups, LINES, strict=False)):
         _draw_session(ax, n, group, unit_s, colour, dashes)
-    legend(ax, [
-        mark_sample(name, marker, GREY if name in _FILLED else "white", size=size)
+    figure.legend(ax, [
+        figure.mark_sample(name, marker, GREY if name in _FILLED else "white", size=size)
         for name, (marker, size) in _MARKS.items()
         if (table["event"] == name).any()
     ])  # fmt: skip
@@ -169,7 +155,7 @@ def _draw_bands(ax: Axes, groups: list[Any], budget: str) -> Axes:
         left[np.searchsorted(age, at_s, side="right") - 1]
         for age, left in zip(ages, lefts, strict=True)
     ])  # fmt: skip
-    unit_s = time_axis(ax, float(at_s[-1]), y=budget)
+    unit_s = figure.time_axis(ax, float(at_s[-1]), y=budget)
     ax.set_xlabel(ax.get_xlabel().replace("virtual time", "time since it was opened"))
     low, first, middle, third, high = np.percentile(held, [5, 25, 50, 75, 95], axis=0)
     xs = at_s / unit_s
@@ -177,9 +163,9 @@ def _draw_bands(ax: Axes, groups: list[Any], budget: str) -> Axes:
     ax.fill_between(xs, first, third, step="post", color=_INNER, lw=0, gid="band 25 to 75 %")
     median = f"median of {len(groups)} sessions"
     ax.step(xs, middle, where="post", color=BLUE, lw=1.4, gid="median", label=median)
-    legend(ax, [
-        area_sample("middle half", _INNER),
-        area_sample("5th to 95th percentile", _OUTER),
+    figure.legend(ax, [
+        figure.area_sample("middle half", _INNER),
+        figure.area_sample("5th to 95th percentile", _OUTER),
     ])  # fmt: skip
     ax.set_ylim(bottom=0)
     return ax
@@ -192,7 +178,7 @@ def _draw_session(ax: Axes, n: int, group: Any, unit_s: float, colour: str, dash
     )
     ax.step(
         xs, ys, where="post", color=colour, lw=1.4, ls=dashes, transform=shifted, clip_on=False,
-        label=plain(group["payer"].iloc[0]),
+        label=figure.plain(group["payer"].iloc[0]),
     )  # fmt: skip
     for name, (marker, size) in _MARKS.items():
         there = (group["event"] == name).to_numpy()

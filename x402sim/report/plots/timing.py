@@ -8,25 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from x402sim.report import frames
-from x402sim.report.plots.figure import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    PURPLE,
-    VERMILLION,
-    Labels,
-    empty_axes,
-    font_size,
-    label_axes,
-    legend,
-    line_sample,
-    mark_sample,
-    plain,
-    prepare,
-    styled,
-    time_axis,
-)
+from x402sim.report.money import payments
+from x402sim.report.plots import figure
+from x402sim.report.plots.figure import BLACK, BLUE, GREEN, GREY, PURPLE, VERMILLION, Labels, styled
 from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.trace import CHAIN, LANES
 
@@ -46,25 +30,25 @@ def latency(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
     """
     table = frames.latency(journal_of(source))
     groups = _by_callee(table)
-    ax = prepare(ax, height_mm=14 + 8 * max(2, len(groups)))
+    ax = figure.prepare(ax, height_mm=14 + 8 * max(2, len(groups)))
     if not groups:
-        return empty_axes(ax, "no exchanges")
+        return figure.empty_axes(ax, "no exchanges")
     slowest = float(table["latency_s"].max())
     scale, unit = (1, "s") if slowest >= 1 else (1000, "ms")
     for y, (to, what, group) in enumerate(groups):
-        name = f"{plain(to)}: {plain(what)}"
+        name = f"{figure.plain(to)}: {figure.plain(what)}"
         _draw_row(ax, y, name, group, _COLOURS.get(to, BLACK), (scale, unit))
     _latency_axis(ax, table["latency_s"].to_numpy() * scale)
     ax.set_ylim(len(groups) - 0.45, -0.65)
     ax.set_yticks([])
     ax.spines["left"].set_visible(False)
-    label_axes(ax, f"latency ({unit})", "")
+    figure.label_axes(ax, f"latency ({unit})", "")
     has_spread = any(group["latency_s"].count() >= _ENOUGH for _, _, group in groups)
-    legend(ax, [
-        mark_sample("median", "o", "white"),
-        mark_sample("single answers", "|", GREY),
+    figure.legend(ax, [
+        figure.mark_sample("median", "o", "white"),
+        figure.mark_sample("single answers", "|", GREY),
         *(
-            line_sample(name, GREY, "-", width)
+            figure.line_sample(name, GREY, "-", width)
             for name, width in (("middle half", 4), ("5th to 95th percentile", 1)) if has_spread
         ),
     ])  # fmt: skip
@@ -102,8 +86,8 @@ def _draw_row(ax: Axes, y: int, name: str, group: Any, colour: str, scale: tuple
         (0.0, "left", name, BLACK), (1.0, "right", ", ".join(facts), GREY)
     ):  # fmt: skip
         ax.text(
-            x, y - 0.2, plain(text), transform=ax.get_yaxis_transform(), ha=side, va="center",
-            size=font_size(ax) - 0.5, color=shade,
+            x, y - 0.2, figure.plain(text), transform=ax.get_yaxis_transform(), ha=side,
+            va="center", size=figure.font_size(ax) - 0.5, color=shade,
         )  # fmt: skip
 
 
@@ -146,28 +130,28 @@ def backlog(source: Source, ax: Axes | None = None, *, labels: Labels | None = N
     are other words for those of the legend and the axes.
     """
     journal = journal_of(source)
-    reading, runs, paid = reading_of(journal), frames.backlog(journal), frames.payments(journal)
-    ax = prepare(ax)
+    reading, runs, paid = reading_of(journal), frames.backlog(journal), payments(journal)
+    ax = figure.prepare(ax)
     if runs.empty and paid["settled_s"].isna().all():
-        return empty_axes(ax, "nothing to index")
+        return figure.empty_axes(ax, "nothing to index")
     last_s = reading.length_s
-    unit_s = time_axis(ax, last_s, y="payments without a block number")
+    unit_s = figure.time_axis(ax, last_s, y="payments without a block number")
     moves = sorted(
         [(t_s, 1) for t_s in paid["settled_s"].dropna()]
         + [(t_s, -1) for t_s in paid["indexed_s"].dropna()]
     )
     xs = np.array([0.0, *(t_s for t_s, _ in moves), last_s]) / unit_s
     ys = [0, *accumulate(by for _, by in moves)]
-    ax.step(xs, [*ys, ys[-1]], where="post", color=BLUE, lw=1.2, label=plain(_WAITING))
+    ax.step(xs, [*ys, ys[-1]], where="post", color=BLUE, lw=1.2, label=figure.plain(_WAITING))
     is_done = (runs["matched"] + runs["reverted"] == runs["asked"]).to_numpy(dtype="bool")
     at, left = runs["t_s"].to_numpy() / unit_s, runs["backlog"].to_numpy(dtype="float64")
     for these, face, name in (is_done, BLACK, _ALL), (~is_done, "white", _SOME):
         if these.any():
             ax.plot(
                 at[these], left[these], "o", mfc=face, mec=BLACK, clip_on=False, zorder=3,
-                ms=3.5 if len(runs) < _MANY_RUNS else 1.5, label=plain(name),
+                ms=3.5 if len(runs) < _MANY_RUNS else 1.5, label=figure.plain(name),
             )  # fmt: skip
-    legend(ax)
+    figure.legend(ax)
     ax.yaxis.set_major_locator(MaxNLocator(integer=True, nbins=6, min_n_ticks=2))
     ax.set_ylim(bottom=0)
     return ax

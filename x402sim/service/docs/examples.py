@@ -7,21 +7,10 @@ and sends.
 import msgspec
 from msgspec.structs import replace
 
+from x402sim.protocol import messages
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import encode_header
-from x402sim.protocol.messages import (
-    Market,
-    MarketPair,
-    PaymentRecord,
-    PaymentRequired,
-    Quote,
-    QuoteRequest,
-    Receipt,
-    SessionRequest,
-    SessionView,
-    SettlementRequest,
-)
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import offers
@@ -57,15 +46,15 @@ def _payment_examples(price_base: int, network: Network) -> dict[str, msgspec.St
         "DepositRequired": _required(SESSIONS, 10**network.decimals, network),
         "MarketRequired": _required(MARKET, price_base, network),
         "AgentsRequired": _required(AGENTS, price_base, network),
-        "SettlementRequest": SettlementRequest(
+        "SettlementRequest": messages.SettlementRequest(
             payment_id=PAYMENT_ID,
             payment_header=_payment_header(network, price_base),
             payment_requirements=sent_back,
         ),
-        "Receipt": Receipt(
+        "Receipt": messages.Receipt(
             success=True, payment_id=PAYMENT_ID, tx_hash=_TX_HASH, timestamp=_TIME_MS
         ),
-        "PaymentRecord": PaymentRecord(
+        "PaymentRecord": messages.PaymentRecord(
             payment_id=PAYMENT_ID,
             tx_hash=_TX_HASH,
             from_address=_PAYER,
@@ -82,19 +71,19 @@ def _payment_examples(price_base: int, network: Network) -> dict[str, msgspec.St
 def _quote_examples(decisions: Decisions, price_base: int) -> dict[str, msgspec.Struct]:
     """Return what is sold: a quote, and the agent that sells it."""
     return {
-        "QuoteRequest": QuoteRequest(
+        "QuoteRequest": messages.QuoteRequest(
             pair="BTC-USD", side=decisions.sides[0], leverage=10, size_usd=1000
         ),
-        "Quote": Quote(
+        "Quote": messages.Quote(
             pair="BTC-USD",
             entry_price=64210.5,
             liquidation_price=58110.5,
             funding_rate=0.0001,
             best_venue="Meridian",
         ),
-        "Market": Market(
+        "Market": messages.Market(
             market=[
-                MarketPair(
+                messages.MarketPair(
                     pair="BTC-USD", price=64210.5, funding_rate=0.0001, best_venue="Meridian"
                 )
             ]
@@ -109,10 +98,10 @@ def _session_examples(
     """Return a session of 1.00 token and an hour, of which one quote has been paid."""
     deposit_base = 10**decimals
     return {
-        "SessionRequest": SessionRequest(
+        "SessionRequest": messages.SessionRequest(
             max_spend=to_decimal(deposit_base, decimals), duration=3600 // decisions.duration_unit_s
         ),
-        "SessionView": SessionView(
+        "SessionView": messages.SessionView(
             session_id=SESSION_ID,
             deposited=str(deposit_base),
             released=str(price_base),
@@ -123,7 +112,7 @@ def _session_examples(
     }
 
 
-def _required(resource: str, amount_base: int, network: Network) -> PaymentRequired:
+def _required(resource: str, amount_base: int, network: Network) -> messages.PaymentRequired:
     """Return the 402 of a resource; a deposit is not paid in one step."""
     required = asked(network, parse_address(_PAY_TO), 300, resource, amount_base)
     required = replace(required, payment_id=PAYMENT_ID)

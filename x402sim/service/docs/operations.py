@@ -58,16 +58,7 @@ class Told(msgspec.Struct, frozen=True):
 
 def paths(told: Told) -> Json:
     """Return the paths of the API and of its documentation."""
-    return {
-        QUOTE: {"post": _quote(told)},
-        MARKET: {"get": _market(told)},
-        PAY: {"post": _pay(told)},
-        "/api/payments/{paymentId}": {"get": _payment(told)},
-        SESSIONS: {"post": _create_session(told)},
-        "/api/sessions/{sessionId}": {"get": _session(told)},
-        AGENTS: {"get": _agents(told)},
-        **_documentation(told),
-    }
+    return _paid(told) | _settled(told) | _in_sessions(told) | _listed(told) | _documentation(told)
 
 
 def _operation(
@@ -93,9 +84,10 @@ def _operation(
     return {key: value for key, value in operation.items() if value}
 
 
-def _quote(told: Told) -> Json:
+def _paid(told: Told) -> Json:
+    """Return the paths of what is paid for by request."""
     quoted = object_of(quote=ref("Quote")), {"quote": told.examples["Quote"]}
-    return _operation(
+    quote = _operation(
         _PAID,
         "quote",
         "Quote a perpetual position (protected)",
@@ -110,10 +102,7 @@ def _quote(told: Told) -> Json:
         parameters=PROOFS,
         takes=body("QuoteRequest", told.examples),
     )
-
-
-def _market(told: Told) -> Json:
-    return _operation(
+    market = _operation(
         _PAID,
         "market",
         "A snapshot of the market (protected)",
@@ -124,10 +113,12 @@ def _market(told: Told) -> Json:
         "client of the x402 standard can ask for it.\n\n" + _decided(told, *_ONE_STEP),
         parameters=PROOFS,
     )
+    return {QUOTE: {"post": quote}, MARKET: {"get": market}}
 
 
-def _pay(told: Told) -> Json:
-    return _operation(
+def _settled(told: Told) -> Json:
+    """Return the paths of settlement and of its record."""
+    pay = _operation(
         _PAID,
         "pay",
         "Settle a payment",
@@ -141,10 +132,7 @@ def _pay(told: Told) -> Json:
         + _decided(told, "7/final", "4.1/settlement-pending"),
         takes=body("SettlementRequest", told.examples),
     )
-
-
-def _payment(told: Told) -> Json:
-    return _operation(
+    record = _operation(
         _PAID,
         "getPayment",
         "Read a payment record",
@@ -154,13 +142,15 @@ def _payment(told: Told) -> Json:
         "the indexer fills it in (8).",
         parameters=[in_path("paymentId", "The paymentId of the 402 (2.2).", PAYMENT_ID)],
     )
+    return {PAY: {"post": pay}, "/api/payments/{paymentId}": {"get": record}}
 
 
-def _create_session(told: Told) -> Json:
-    examples, created = told.examples, told.decisions.session_created_status
-    session = ref("SessionView"), examples["SessionView"]
-    deposit = ref("PaymentRequired"), examples["DepositRequired"]
-    return _operation(
+def _in_sessions(told: Told) -> Json:
+    """Return the paths of sessions."""
+    session = ref("SessionView"), told.examples["SessionView"]
+    deposit = ref("PaymentRequired"), told.examples["DepositRequired"]
+    created = told.decisions.session_created_status
+    create = _operation(
         _SESSIONS,
         "createSession",
         "Create a session",
@@ -171,25 +161,23 @@ def _create_session(told: Told) -> Json:
         "`POST /api/pay`, then repeat the request with X-Payment-Id (4.4).\n\n"
         + _decided(told, "4.4/created", "4.4/bad-session-body", "4.4/max-spend"),
         parameters=PROOFS[:1],
-        takes=body("SessionRequest", examples),
+        takes=body("SessionRequest", told.examples),
     )
-
-
-def _session(told: Told) -> Json:
     unknown = RequestError.UNKNOWN_SESSION, RequestError.METHOD_NOT_ALLOWED
-    return _operation(
+    view = _operation(
         _SESSIONS,
         "getSession",
         "Read a session",
-        answer("The session (2.6).", ref("SessionView"), told.examples["SessionView"])
-        | errors(told.decisions, *unknown, _NO_DATABASE),
+        answer("The session (2.6).", *session) | errors(told.decisions, *unknown, _NO_DATABASE),
         about="Remaining budget = deposited - released (2.6). On expiration the unspent "
         "balance is refunded (3).",
         parameters=[in_path("sessionId", "The id carried in X-Session-Id (2.6).", SESSION_ID)],
     )
+    return {SESSIONS: {"post": create}, "/api/sessions/{sessionId}": {"get": view}}
 
 
-def _agents(told: Told) -> Json:
+def _listed(told: Told) -> Json:
+    """Return the path of the agents."""
     listed = object_of(agents={"type": "array", "items": ref("Agent")})
     responses = answer("The agents (4.3).", listed, {"agents": [told.examples["Agent"]]})
     if told.decisions.agents_free:
@@ -197,7 +185,7 @@ def _agents(told: Told) -> Json:
     else:
         responses |= payment_required(told.decisions, told.examples["AgentsRequired"])
         responses |= errors(told.decisions, *_BAD_PAYMENT, _NO_DATABASE)
-    return _operation(
+    agents = _operation(
         _AGENTS,
         "listAgents",
         "List agents",
@@ -206,6 +194,7 @@ def _agents(told: Told) -> Json:
         + _decided(told, "4.3/agents-free"),
         parameters=() if told.decisions.agents_free else PROOFS,
     )
+    return {AGENTS: {"get": agents}}
 
 
 def _decided(told: Told, *slugs: str) -> str:

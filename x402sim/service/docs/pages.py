@@ -7,9 +7,8 @@ Clauses: 4.5/llms-txt.
 """
 
 from collections.abc import Callable
-from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from x402sim.protocol import states
 from x402sim.protocol.networks import Network
@@ -17,11 +16,8 @@ from x402sim.protocol.refusals import ErrorRow, Refusal, RequestError, status_of
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.decisions import Decision, Decisions, decisions
 from x402sim.spec.markdown import table
+from x402sim.text.templates import render
 
-if TYPE_CHECKING:
-    from jinja2 import Environment
-
-_TEMPLATES = files("x402sim.service.docs") / "templates"
 _GUIDE = files("x402sim") / "guide"
 
 
@@ -33,41 +29,13 @@ class Page(NamedTuple):
     words: Callable[[Decisions], dict[str, object]]
 
 
-def render(name: str, **words: Any) -> str:
-    """Return the file of templates/ of that name, filled in with `words`.
-
-    HTML is escaped, Markdown and plain text are not. Raises `jinja2.UndefinedError` for a
-    word that is missing.
-    """
-    return _environment().get_template(name).render(words)
-
-
-@cache
-def _environment() -> "Environment":
-    from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
-
-    return Environment(
-        loader=FunctionLoader(lambda name: (_TEMPLATES / name).read_text(encoding="utf-8")),
-        autoescape=select_autoescape(["html"]),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
 def llms_txt(base: str) -> str:
     """Return the plain-text index of all documentation pages (4.5/llms-txt).
 
     Its form is that of llmstxt.org: a title, a summary, lists of links. The links are
     absolute, below `base`.
     """
-    return render("llms.txt", base=base.rstrip("/"), pages=PAGES)
-
-
-def interactive_page() -> str:
-    """Return the HTML page that shows openapi.json and sends requests."""
-    return render("docs.html", pages=PAGES)
+    return render(__package__, "llms.txt", base=base.rstrip("/"), pages=PAGES)
 
 
 def page(name: str, decisions: Decisions, network: Network, base: str) -> str | None:
@@ -82,7 +50,7 @@ def page(name: str, decisions: Decisions, network: Network, base: str) -> str | 
         return next((it.read_text("utf-8") for it in _GUIDE.iterdir() if it.name == wanted), None)
     if (found := PAGES.get(slug)) is None:
         return None
-    text = render(f"{slug}.md", base=base, network=network, **found.words(decisions))
+    text = render(__package__, f"{slug}.md", base=base, network=network, **found.words(decisions))
     return f"# {found.title}\n\n{text}"
 
 

@@ -15,7 +15,7 @@ from starlette.routing import Route
 from x402sim.http import page as text_page, web
 from x402sim.protocol.refusals import RequestError
 from x402sim.service.state import Service
-from x402sim.version import VERSION
+from x402sim.text.templates import render
 
 _CSP = {
     "Content-Security-Policy": "default-src 'self'; img-src data:; base-uri 'none'; "
@@ -63,14 +63,7 @@ async def openapi_json(service: Service, _: Request) -> Response:
     from x402sim.service.docs.openapi import openapi
 
     setup = service.setup
-    return web.answer(
-        openapi(
-            decisions=setup.settings.decisions,
-            price_base=setup.quote_price_base,
-            network=setup.network,
-            version=VERSION,
-        )
-    )
+    return web.answer(openapi(setup.settings.decisions, setup.quote_price_base, setup.network))
 
 
 async def well_known(service: Service, request: Request) -> Response:
@@ -84,9 +77,10 @@ async def well_known(service: Service, request: Request) -> Response:
 
 async def interactive(_: Request) -> Response:
     """GET /docs: the page that shows openapi.json and sends requests."""
-    from x402sim.service.docs.pages import interactive_page
+    from x402sim.service.docs.pages import PAGES
 
-    return Response(interactive_page(), media_type="text/html", headers=_CSP)
+    text = render(__package__, "docs.html", pages=PAGES)
+    return Response(text, media_type="text/html", headers=_CSP)
 
 
 async def asset(name: str, media_type: str, _: Request) -> Response:

@@ -10,13 +10,7 @@ from x402sim.http.web import bad_body
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, to_hex
 from x402sim.protocol.money import MAX_STORED, to_base
-from x402sim.world.control.context import (
-    Context,
-    account_of,
-    balance_of,
-    mine_now,
-    rewinding,
-)
+from x402sim.world.control.context import Context, account_of, balance_of, mine_now, rewinding
 from x402sim.world.control.messages import Sent, Transfer
 
 MAX_MINTED = 1_000_000_000

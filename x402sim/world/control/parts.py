@@ -58,9 +58,7 @@ async def _expire_and_reconcile(parts: Parts) -> None:
 
 
 async def skew(
-    context: Context,
-    actor: str,
-    seconds: Annotated[float, Meta(ge=-TEN_YEARS_S, le=TEN_YEARS_S)],
+    context: Context, actor: str, seconds: Annotated[float, Meta(ge=-TEN_YEARS_S, le=TEN_YEARS_S)]
 ) -> Any:
     """Skew an actor's clock: {"actor": "service", "seconds": -30}."""
     clocks = context.parts.clocks

@@ -1,7 +1,7 @@
 """Pays this server's own service from one of its funded accounts, rightly or with one mistake."""
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import httpx
 import msgspec
@@ -72,11 +72,7 @@ async def pay(parts: Parts, asked: Pay, url: str) -> Paid:
     async def buy(change: Change | None) -> httpx.Response:
         payer = _payer(asked, wallet, network, clock)
         flow = Watched(
-            lambda _: payer,
-            sends=lambda _: None,
-            seen=seen,
-            limits=payer.limits,
-            change=change,
+            lambda _: payer, sends=lambda _: None, seen=seen, limits=payer.limits, change=change
         )
         if asked.buys == "market":
             return await http.get(MARKET, auth=flow)
@@ -95,15 +91,7 @@ async def pay(parts: Parts, asked: Pay, url: str) -> Paid:
 
 
 def _payer(asked: Pay, wallet: Wallet, network: Network, clock: Clock) -> FlowAuth:
+    here: dict[str, Any] = {"network": network, "clock": clock, "deadline_s": DEADLINE_S}
     if asked.buys == "session":
-        return SessionAuth(
-            wallet, deposit=_DEPOSIT, network=network, clock=clock, deadline_s=DEADLINE_S
-        )
-    return PaymentAuth(
-        wallet,
-        max_amount=_PLENTY,
-        max_total=_PLENTY,
-        network=network,
-        clock=clock,
-        deadline_s=DEADLINE_S,
-    )
+        return SessionAuth(wallet, deposit=_DEPOSIT, **here)
+    return PaymentAuth(wallet, max_amount=_PLENTY, max_total=_PLENTY, **here)

@@ -1,0 +1,29 @@
+"""Renders the Jinja2 templates of a package; of HTML, with every value escaped."""
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def render(package: str, template: str, **values: Any) -> str:
+    """Return the page that a template in the folder `templates` of a package makes of values.
+
+    Raises `jinja2.UndefinedError` for a value that the template uses and that is not given.
+    """
+    return _environment(package).get_template(template).render(values)
+
+
+@cache
+def _environment(package: str) -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+    return Environment(
+        loader=PackageLoader(package),
+        autoescape=select_autoescape(["html", "html.j2"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
