@@ -13,13 +13,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tests.conformance.beside import judge_beside
 from x402sim import BASE_SEPOLIA
 from x402sim.report.results import Result
 from x402sim.suite import one_step
-from x402sim.suite.engine import all_checks
+from x402sim.suite.engine import all_checks, run
+from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import PayEndpoint, ProtectedEndpoint, Target
-from x402sim.world.stages.stage import OpenStage
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.loop import run_virtual
+from x402sim.world.stages.in_process import InProcess
+from x402sim.world.transport.link import Asgi
 
 PATH = "/weather"
 TARGET = one_step.completed(
@@ -151,8 +154,25 @@ def judged(*faults: str, part: str = "") -> dict[str, Result]:
     apt = one_step.applicable()
     checks = [each for each in all_checks() if each.name in apt and part in each.name]
 
-    def shop(facilitator: httpx.AsyncClient, rpc: httpx.AsyncClient, stage: OpenStage) -> Any:
-        assert stage.parts is not None
-        return Toyshop(facilitator, stage.parts.accounts[9].address, *faults).app
+    def client(app: Any) -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=Asgi(app), base_url="http://there", timeout=90)
 
-    return judge_beside(shop, BASE_SEPOLIA, TARGET, checks)
+    async def main() -> list[Result]:
+        recipe = Recipe(network=BASE_SEPOLIA, seed=1, has_service=False)
+        async with InProcess().open(recipe) as stage:
+            assert stage.parts is not None
+            facilitator, pay_to = (
+                client(stage.parts.facilitator_app),
+                stage.parts.accounts[9].address,
+            )
+            setting = Setting(
+                options=Options(target=TARGET),
+                http=client(Toyshop(facilitator, pay_to, *faults).app),
+                clock=stage.clock,
+                rng=stage.rng,
+                control=stage.control,
+                rpc=client(stage.parts.rpc_app),
+            )
+            return [each async for each in run(setting, checks)]
+
+    return {each.id: each for each in run_virtual(main)}
