@@ -122,7 +122,8 @@ DECODERS: dict[str, tuple[Any, type[Exception], Any, Any]] = {
     "payment header": (texts | st.binary(max_size=60).map(to_hex), BadMessage, decode_header, None),
     "presented header": (texts | st.binary(max_size=60).map(to_hex), (), present,
         lambda text, it: it.text == text and (it.signed is None or decode_header(text))),
-    "payment id": (texts | st.from_regex("pay_[A-Za-z0-9_-]{60}", fullmatch=True), (), lambda text: issuer().read(text),
+    "payment id": (texts | st.from_regex("pay_[A-Za-z0-9_-]{60}", fullmatch=True), (),
+        lambda text: issuer().read(text),
         lambda text, it: False),
     "fault": (anything | almost_faults, ValueError, read_fault, None),
 }  # fmt: skip
