@@ -14,14 +14,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from x402sim import BASE_SEPOLIA
+from x402sim.protocol.crypto import checksum
 from x402sim.report.results import Result
 from x402sim.suite import one_step
-from x402sim.suite.engine import all_checks, run
-from x402sim.suite.setting import Options, Setting
+from x402sim.suite.engine import all_checks
+from x402sim.suite.local import judge
 from x402sim.suite.target import PayEndpoint, ProtectedEndpoint, Target
+from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.loop import run_virtual
-from x402sim.world.stages.in_process import InProcess
 from x402sim.world.transport.link import Asgi
 
 PATH = "/weather"
@@ -154,25 +154,12 @@ def judged(*faults: str, part: str = "") -> dict[str, Result]:
     apt = one_step.applicable()
     checks = [each for each in all_checks() if each.name in apt and part in each.name]
 
-    def client(app: Any) -> httpx.AsyncClient:
-        return httpx.AsyncClient(transport=Asgi(app), base_url="http://there", timeout=90)
+    def opens(parts: Parts) -> None:
+        facilitator = httpx.AsyncClient(
+            transport=Asgi(parts.facilitator_app), base_url="http://there", timeout=90
+        )
+        pay_to = checksum(parts.service.setup.pay_to)
+        parts.process._app = Toyshop(facilitator, pay_to, *faults).app
 
-    async def main() -> list[Result]:
-        recipe = Recipe(network=BASE_SEPOLIA, seed=1, has_service=False)
-        async with InProcess().open(recipe) as stage:
-            assert stage.parts is not None
-            facilitator, pay_to = (
-                client(stage.parts.facilitator_app),
-                stage.parts.accounts[9].address,
-            )
-            setting = Setting(
-                options=Options(target=TARGET),
-                http=client(Toyshop(facilitator, pay_to, *faults).app),
-                clock=stage.clock,
-                rng=stage.rng,
-                control=stage.control,
-                rpc=client(stage.parts.rpc_app),
-            )
-            return [each async for each in run(setting, checks)]
-
-    return {each.id: each for each in run_virtual(main)}
+    recipe = Recipe(network=BASE_SEPOLIA, seed=1)
+    return {each.id: each for each in judge(recipe, target=TARGET, checks=checks, mutate=opens)}
