@@ -4,12 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from tests.conformance.beside import judge_beside
-from tests.conformance.paywall import DEFECTS, Paywall
+from tests.mutants.change import all_of, decision
+from tests.mutants.middleware import Answer, Request, answer, replies
+from tests.mutants.mutant import FEW
+from tests.mutants.paying import PAY
+from tests.mutants.rows import MUTANTS
 from x402sim import TESTNET
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.command import (
@@ -23,7 +26,6 @@ from x402sim.suite.engine import all_checks, folder
 from x402sim.suite.local import judge
 from x402sim.suite.target import AgentsEndpoint, Target, at, load
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.stages.stage import OpenStage
 
 SHIPPED = {file.stem: file for file in (folder() / "targets").glob("*.toml")}
 
@@ -79,7 +81,7 @@ def test_the_default_file_has_every_key() -> None:
 def test_an_empty_file_is_the_default_with_the_files_name(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text("")
-    assert load(file) == msgspec.structs.replace(Target(), name="mine")
+    assert load(file) == replace(Target(), name="mine")
 
 
 @pytest.mark.parametrize(
@@ -136,20 +138,30 @@ def test_places_are_json_pointers() -> None:
 # --- the public paywall -----------------------------------------------------------------------
 
 
-def judged(*defects: str, target: Target | None = None, sections: str = "") -> dict[str, Result]:
-    """Check a paywall with these defects, in a world, with the world's clock."""
+def spoken(request: Request, it: Answer) -> Answer:
+    """Return an answer as the public Cronos paywall would give it (cronos-labs/x402-examples)."""
+    body: Any = it.json
+    if "paymentRequirements" in body:
+        more = {"mimeType": "application/json", "extra": {"paymentId": body["paymentId"]}}
+        accepts = [{**body["paymentRequirements"], "outputSchema": {}, **more}]
+        return answer(402, {"x402Version": 1, "error": "payment_required", "accepts": accepts})
+    if it.status == 200:
+        paid = {"txHash": body["txHash"]} if request.path == PAY else {"response": body}
+        return answer(200, {"ok": True, **paid})
+    status = 502 if it.status >= 500 else 400
+    return answer(status, {"ok": False, "error": it.error, "details": {}})
 
-    def paywall(facilitator: httpx.AsyncClient, rpc: httpx.AsyncClient, stage: OpenStage) -> Any:
-        assert stage.parts is not None
-        merchant = stage.parts.accounts[9].address
-        return Paywall(facilitator, rpc, stage.clock, TESTNET, merchant, *defects).app
 
+def judged(*mutants: str, target: Target | None = None, sections: str = "") -> dict[str, Result]:
+    """Check our own service in the paywall's words, with these defects, and with priced agents."""
+    shape = target or load(SHIPPED["cronos-paywall"])
+    protected = replace(Target().protected, content="/response/quote")
+    priced, said = decision(agents_free=False), replies("/api/", spoken)
+    defects = [change for name in mutants for change in MUTANTS[name].changes]
+    recipe = all_of(priced, *defects, said)(Recipe(network=TESTNET, seed=1))
     checks = [c for c in all_checks() if not sections or c.section[0] in sections]
-    return judge_beside(paywall, TESTNET, target or load(SHIPPED["cronos-paywall"]), checks)
-
-
-def failed(results: dict[str, Result]) -> set[str]:
-    return {name for name, each in results.items() if each.outcome is Outcome.FAILED}
+    results = judge(recipe, target=replace(shape, protected=protected), checks=checks)
+    return {each.id: each for each in results}
 
 
 def test_a_paywall_that_keeps_the_specification_passes() -> None:
@@ -157,43 +169,33 @@ def test_a_paywall_that_keeps_the_specification_passes() -> None:
     odd = [r for r in results.values() if r.outcome in (Outcome.FAILED, Outcome.INCONCLUSIVE)]
     assert odd == []
     passed = [r for r in results.values() if r.outcome is Outcome.PASSED]
-    assert len(passed) > 30  # what needs sessions, agents, documents or its clock is skipped
+    assert len(passed) > 30  # what needs sessions, agents or documents is skipped
 
 
-OPENED: dict[str, set[str]] = {
-    "requirements": {
-        *(f"2.1/{field}" for field in ("scheme", "network", "pay-to", "asset", "amount")),
-        *("2.1/resource", "5/exact-amount", "5/exact-recipient"),
-    },
-    "ids": {"2.2/payment-id"},
-    "lock": {"7/payment-already-settled"},
-    "used": {"7/payment-already-settled"},
-    "texts": {"7/insufficient-balance", "7/invalid-signature", "7/nonce-already-used"},
-    "throw": {"5/stored-records", "7/settle-trouble"},
-}
-
-
-EVERY_DAY = {"lock", "texts"}
+EVERY_DAY = {"one-id-settled-side-by-side", "nonce-in-the-facilitator's-words"}
+THOROUGH = {
+    "requirements-are-believed", "any-network", "resource-is-believed", "invented-ids-settle",
+    "paid-id-is-paid-again", "balance-in-the-chain's-words", "lost-answer-is-a-success",
+}  # fmt: skip
+"""Defects of the public paywall."""
 
 
 @pytest.mark.parametrize(
-    "defect",
-    [
-        pytest.param(defect, marks=[] if defect in EVERY_DAY else [pytest.mark.thorough])
-        for defect in OPENED
-    ],
+    "name", [*EVERY_DAY, *(pytest.param(each, marks=pytest.mark.thorough) for each in THOROUGH)]
 )
-def test_a_defect_of_the_paywall_is_detected(defect: str) -> None:
-    found = {name.split("/", 1)[1] for name in failed(judged(defect))}
-    assert OPENED[defect] <= found, DEFECTS[defect]
-    assert len(found - OPENED[defect]) <= 3, DEFECTS[defect]
+def test_a_defect_of_the_paywall_is_detected(name: str) -> None:
+    failed = {each.id for each in judged(name).values() if each.outcome is Outcome.FAILED}
+    assert MUTANTS[name].check_ids <= failed, MUTANTS[name].does
+    assert len(failed - MUTANTS[name].check_ids) <= FEW
 
 
-@pytest.mark.parametrize(("defects", "outcome"), [((), "passed"), (("routes",), "failed")])
+@pytest.mark.parametrize(
+    ("defects", "outcome"),
+    [((), "passed"), (("cache-forgets-the-resource", "records-forget-the-resource"), "failed")],
+)
 def test_an_entitlement_for_any_route_is_detected_if_there_are_two(
     defects: tuple[str, ...], outcome: str
 ) -> None:
-    shape = load(SHIPPED["cronos-paywall"])
-    target = msgspec.structs.replace(shape, agents=AgentsEndpoint(path="/api/more"))
+    target = replace(load(SHIPPED["cronos-paywall"]), agents=AgentsEndpoint())
     results = judged(*defects, target=target, sections="5")
     assert results["spec/5/resource-binding"].outcome == outcome

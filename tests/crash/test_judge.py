@@ -1,4 +1,7 @@
-"""The judge notices each thing that a crash could do wrong."""
+"""The judge notices each thing that a crash could do wrong.
+
+That it accuses nobody is seen by the campaign itself, which ends without a violation.
+"""
 
 from dataclasses import replace
 
@@ -61,22 +64,6 @@ MOVES = [PAID, BACK]
 OPEN = {"attempt": UNANSWERED, "record": {"status": "pending"}}
 
 
-@pytest.mark.parametrize(
-    "seen",
-    [
-        payment(),
-        payment(**OPEN, charges=[], has_access=False),
-        payment(**OPEN, has_access=False, is_header_good=True),
-        payment(attempt=LEFT_ALONE, has_access=False, record={"status": "pending"}),
-        payment(attempt=REFUSED, charges=[], has_access=False),
-    ],
-    ids=["paid", "not charged", "charged, its header is good", "charged, pending", "refused"],
-)
-def test_what_may_be(seen: PaymentSeen) -> None:
-    assert judge_payment(seen, is_over=False) == []
-    assert judge_payment_id([seen]) == []
-
-
 def end_of(deposit: SessionSeen, *, is_over: bool = True) -> list[str]:
     return judge_session(deposit, price=PRICE, is_over=is_over)
 
@@ -127,12 +114,3 @@ def said_more() -> SessionSeen:
 )
 def test_what_no_crash_may_do(found: list[str], wrong: str) -> None:
     assert any(wrong in each for each in found)
-
-
-def test_a_session_its_refund_and_balances_that_are_as_they_should_be() -> None:
-    assert end_of(session()) == []
-    assert end_of(session([], status="active"), is_over=False) == []
-    assert judge_refunds([session()], [BACK], is_over=True) == []
-    assert judge_refunds([session(status="expired")], [], is_over=False) == []
-    assert judge_balance("0xpayer", before=50_000, now=60_000, moves=MOVES) == []
-    assert judge_transfers([payment()], [PAID]) == []

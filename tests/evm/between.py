@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from contextlib import ExitStack
 from typing import Any
 from urllib.request import Request, urlopen
+
+from tests.cli.shops import Asked, Reply, serving
 
 Json = dict[str, Any]
 
@@ -22,33 +23,14 @@ class Between:
         self.seen: list[str] = []
         """The methods that were asked."""
         self._node = url
-        between = self
+        self._serving = ExitStack()
+        self.url = self._serving.enter_context(serving(self._reply))
+        self.close = self._serving.close
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # head and body are two writes
-
-            def do_POST(self) -> None:
-                asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                answer = between.answer(asked)
-                if answer is None:
-                    self.close_connection = True
-                    return
-                status = answer if isinstance(answer, int) else 200
-                body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-                self.send_response(status)
-                self.send_header("content-length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        self._thread = Thread(target=self._server.serve_forever, args=[0.01])
-        self._thread.start()
+    def _reply(self, asked: Asked) -> Reply:
+        answer = self.answer(json.loads(asked.body))
+        is_status = answer is None or isinstance(answer, int)
+        return Reply(answer) if is_status else Reply(200, answer)
 
     def answer(self, asked: Json | list[Json]) -> Any:
         if isinstance(asked, dict):
@@ -75,12 +57,6 @@ class Between:
         with urlopen(asked) as answer:
             told = json.loads(answer.read())
         return {name: told[name] for name in ("result", "error") if name in told}
-
-    def close(self) -> None:
-        if self._thread.is_alive():
-            self._server.shutdown()
-            self._thread.join()
-            self._server.server_close()
 
 
 def refuses(code: int, message: str) -> Callable[..., Json]:

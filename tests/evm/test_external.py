@@ -163,21 +163,15 @@ def tells(between: Between, function: bytes, word: bytes) -> Callable[..., Any]:
     )
 
 
-def test_a_token_of_whole_units_is_another(run, chain, between):
+def test_a_token_that_is_another_is_refused_and_one_that_says_no_domain_is_not(run, chain, between):
     between.rules["eth_call"] = tells(between, abi.DECIMALS, bytes(32))
     with pytest.raises(ChainError, match="0 decimals; wanted"):
         run(chain.check(TESTNET))
-
-
-def test_a_token_whose_domain_is_not_of_what_it_says_is_refused(run, chain, between):
     between.rules["eth_call"] = tells(between, abi.DOMAIN_SEPARATOR, b"\x77" * 32)
     with pytest.raises(ChainError, match=rf"DOMAIN_SEPARATOR\(\) is 0x{'77' * 32}, wanted 0x"):
         run(chain.check(TESTNET))
     with pytest.raises(ChainError, match=r"the EIP-712 domain of 0xc01efA.* is not name 'Bridged"):
         run(chain.check(TESTNET, read=True))
-
-
-def test_a_token_without_a_domain_function_is_accepted(run, chain, between):
     between.rules["eth_call"] = refuses(3, "execution reverted")
     run(chain.check(TESTNET))
 
@@ -207,45 +201,41 @@ def test_a_node_that_is_gone_is_an_error(run, chain, between, name):
         run(ASKS[name](chain))
 
 
-@pytest.mark.parametrize(
-    ("answer", "seen"),
-    [
-        (None, "ConnectionError"),
-        (b"<html>Bad gateway</html>", "it answered no JSON"),
-        (429, "429"),
-        (502, "502"),
-    ],
-)
-@pytest.mark.parametrize("name", ["height", "receipt", "send"])
-def test_a_node_that_answers_no_json_is_gone(run, chain, between, answer, seen, name):
-    for method in ("eth_blockNumber", "eth_getTransactionReceipt", "eth_gasPrice"):
-        between.rules[method] = lambda *_: answer
-    with pytest.raises(NodeGone, match=seen):
+GONE = {
+    "hangs up": (None, "ConnectionError"),
+    "is HTML": (b"<html>Bad gateway</html>", "it answered no JSON"),
+    **{str(status): (status, str(status)) for status in (429, 502)},
+}
+NONSENSE = ("latest", None, {"number": 1}, [], 7)
+WRONG = {
+    "is '0x'": ({"result": "0x"}, "answered eth_"),
+    **{f"is {it!r}": ({"result": it}, "answered eth_") for it in NONSENSE},
+    "says why": (refuses(-32005, "daily limit exceeded")(), "daily limit exceeded"),
+}
+
+
+@pytest.mark.parametrize("answer", [*GONE, *WRONG])
+@pytest.mark.parametrize("name", ["height", "nonce", "gas price", "send"])
+def test_an_answer_that_is_none_is_an_error(run, chain, between, answer, name):
+    said, seen = {**GONE, **WRONG}[answer]
+    for method in ("blockNumber", "getTransactionCount", "gasPrice"):
+        between.rules[f"eth_{method}"] = lambda *_: said
+    with pytest.raises(NodeGone if answer in GONE else ChainError, match=seen):
         run(ASKS[name](chain))
 
 
-@pytest.mark.parametrize("nonsense", ["latest", None, {"number": 1}, [], 7, "0x"])
-@pytest.mark.parametrize("name", ["height", "nonce", "gas price", "code"])
-def test_a_malformed_answer_is_an_error(run, chain, between, nonsense, name):
-    for method in ("eth_blockNumber", "eth_getTransactionCount", "eth_gasPrice", "eth_getCode"):
-        between.rules[method] = says(nonsense)
-    if name == "code" and nonsense == "0x":
-        assert run(chain.code(TOKEN)) == b""
-        return
-    with pytest.raises(ChainError, match=r"answered eth_\w+ with "):
-        run(ASKS[name](chain))
-
-
-def test_an_incomplete_block_is_an_error(run, chain, between):
+def test_an_incomplete_block_and_nonsense_for_code_are_errors_and_no_code_is_none(
+    run, chain, between
+):
     between.rules["eth_getBlockByNumber"] = says({"number": "0x1"})
     with pytest.raises(ChainError, match=r'answered eth_getBlockByNumber with {"number":"0x1"}'):
         run(chain.block(1))
-
-
-def test_an_error_has_the_nodes_text(run, chain, between):
-    between.rules["eth_blockNumber"] = refuses(-32005, "daily limit exceeded")
-    with pytest.raises(ChainError, match="daily limit exceeded"):
-        run(chain.height())
+    for wrong in NONSENSE:
+        between.rules["eth_getCode"] = says(wrong)
+        with pytest.raises(ChainError, match="answered eth_getCode with "):
+            run(chain.code(TOKEN))
+    between.rules["eth_getCode"] = says("0x")
+    assert run(chain.code(TOKEN)) == b""
 
 
 def test_a_secret_in_the_url_is_not_shown(run, connect):
@@ -337,35 +327,31 @@ def test_one_node_that_lags_behind_is_no_proof_of_replacement(run, town, chain, 
     assert run(chain.wait(tx_hash, 5)).succeeded
 
 
-def test_a_lost_answer_to_an_offer_is_not_a_failure(run, town, chain, between):
-    """The node has it, but we were not told: sent twice it would be paid twice."""
+KNOWN = ("already known", "ALREADY known transaction", "already imported")
+OFFERS = {"lost": (True, None), "not arrived": (False, None)} | {
+    text: (True, refuses(-32000, text)()) for text in KNOWN
+}
+"""Whether an offer arrives, and what is answered to it."""
 
-    def lose(raw: str) -> None:
-        between.truth("eth_sendRawTransaction", raw)
 
-    between.rules["eth_sendRawTransaction"] = lose
+@pytest.mark.parametrize("offer", OFFERS)
+def test_an_offer_with_an_odd_answer_is_made_until_the_node_has_it(
+    run, town, chain, between, offer
+):
+    """The node may have it without our knowing: signed anew it would be paid twice."""
+    arrives, answer = OFFERS[offer]
+
+    def odd(raw: str) -> dict | None:
+        if arrives:
+            between.truth("eth_sendRawTransaction", raw)
+        return answer
+
+    between.rules["eth_sendRawTransaction"] = odd
     tx_hash = run(chain.send(pay_call()))
+    assert run(town.anvil.height()) == arrives
     del between.rules["eth_sendRawTransaction"]
     assert run(chain.wait(tx_hash, 5)).succeeded
     assert run(town.anvil.height()) == 1
-
-
-def test_an_offer_that_did_not_arrive_is_made_again(run, town, chain, between):
-    between.rules["eth_sendRawTransaction"] = lambda raw: None
-    tx_hash = run(chain.send(pay_call()))
-    assert run(town.anvil.height()) == 0
-    del between.rules["eth_sendRawTransaction"]
-    assert run(chain.wait(tx_hash, 5)).succeeded
-
-
-@pytest.mark.parametrize("text", ["already known", "ALREADY known transaction", "already imported"])
-def test_a_transaction_that_the_node_knows_already_is_accepted(run, chain, between, text):
-    def known(raw: str) -> dict:
-        between.truth("eth_sendRawTransaction", raw)
-        return {"error": {"code": -32000, "message": text}}
-
-    between.rules["eth_sendRawTransaction"] = known
-    assert run(chain.wait(run(chain.send(pay_call())), 5)).succeeded
 
 
 @pytest.mark.parametrize(

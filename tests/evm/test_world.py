@@ -58,7 +58,7 @@ def told(run: Run) -> list[str]:
 # --- the stories ---------------------------------------------------------------------
 
 EVERY_DAY = {
-    *("replay", "parallel_authorization", "used_versus_cancelled", "drained_wallet"),
+    *("replay", "parallel_authorization", "used_versus_cancelled", "drained_wallet", "clock_skew"),
     *("wrong_amount", "reorg_after_indexing", "stuck_transaction", "replaced_transaction"),
     *("dropped_before_indexing", "several_services", "submitted_by_others", *FIAT_TOKEN_ONLY),
 }

@@ -70,19 +70,20 @@ def request(part: str, method: str, target: str, message: Any = None, **headers:
 # --- JSON ----------------------------------------------------------------------------
 
 
-def _places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return the path of every value inside a JSON value, and of itself."""
     if not isinstance(value, dict | list):
         return [path]
     inner = value.items() if isinstance(value, dict) else enumerate(value)
-    return [path, *(place for key, each in inner for place in _places(each, (*path, key)))]
+    return [path, *(place for key, each in inner for place in places(each, (*path, key)))]
 
 
-def _replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+def replaced(value: Any, path: tuple[Any, ...], new: Any) -> Any:
+    """Return a JSON value with another one in a place."""
     if not path:
         return new
     copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = _replaced(value[path[0]], path[1:], new)
+    copy[path[0]] = replaced(value[path[0]], path[1:], new)
     return copy
 
 
@@ -92,14 +93,14 @@ def _with(sent: Sent, message: Any) -> Sent:
 
 def a_value(sent: Sent, rng: Random) -> Sent:
     """Put another value in one place."""
-    place = rng.choice(_places(sent.message))
-    return _with(sent, _replaced(sent.message, place, rng.choice(VALUES)))
+    place = rng.choice(places(sent.message))
+    return _with(sent, replaced(sent.message, place, rng.choice(VALUES)))
 
 
 def a_token(sent: Sent, rng: Random) -> Sent:
     """Put characters in one place that JSON does not have."""
-    place = rng.choice(_places(sent.message))
-    text = json.dumps(_replaced(sent.message, place, "@@")).replace('"@@"', rng.choice(TOKENS))
+    place = rng.choice(places(sent.message))
+    text = json.dumps(replaced(sent.message, place, "@@")).replace('"@@"', rng.choice(TOKENS))
     return replace(sent, body=text.encode())
 
 
@@ -128,7 +129,7 @@ def nesting(sent: Sent, rng: Random) -> Sent:
     deep: Any = "x"
     for _ in range(rng.choice([10, 400, 900])):
         deep = [deep] if rng.random() < 0.5 else {"a": deep}
-    return _with(sent, _replaced(sent.message, rng.choice(_places(sent.message)), deep))
+    return _with(sent, replaced(sent.message, rng.choice(places(sent.message)), deep))
 
 
 # --- bytes ---------------------------------------------------------------------------
@@ -214,8 +215,8 @@ def payment_header(sent: Sent, rng: Random) -> Sent:
     if rng.random() < 0.2:
         changed = text[: rng.randrange(len(text))] + rng.choice(["", "0", "g", "é", "=", "\0"])
         return _with(sent, {**sent.message, "paymentHeader": changed})
-    place = rng.choice(_places(written))
-    raw = json.dumps(_replaced(written, place, "@@"))
+    place = rng.choice(places(written))
+    raw = json.dumps(replaced(written, place, "@@"))
     new = rng.choice(TOKENS) if rng.random() < 0.3 else json.dumps(rng.choice(VALUES))
     raw_bytes = raw.replace('"@@"', new).encode()
     hexed, based = "0x" + raw_bytes.hex(), base64.b64encode(raw_bytes).decode()

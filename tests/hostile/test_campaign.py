@@ -13,7 +13,6 @@ import pytest
 from tests.hostile.attack import attack
 from tests.hostile.documented import documented
 from tests.hostile.inputs import KINDS
-from tests.hostile.memory import MEMORY, PAYMENT, limited
 from tests.hostile.town import town
 from tests.hostile.wire import over_tcp
 from x402sim.http import web
@@ -52,14 +51,6 @@ def test_the_service_does_what_its_openapi_document_says():
     figures = documented(11, 3, "examples,fuzzing", only="payer")
     assert figures["violations"] == []
     assert figures["operations"] == 12
-
-
-def test_a_limit_of_memory_that_is_exceeded_is_a_violation():
-    for limits in (MEMORY, PAYMENT):
-        assert limited(dict(limits), limits)["violated"] == 0
-        over = {name: most + 1 for name, most in limits.items()}
-        figures = limited({**over, "violated": 1, "violations": ["x"]}, limits)
-        assert figures["violated"] == len(figures["violations"]) == 1 + len(limits)
 
 
 @pytest.mark.thorough

@@ -4,11 +4,12 @@ import base64
 import json
 import os
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, example, given, settings, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.hostile.values import anything, messages, texts
 from tests.rig import ServiceRig
@@ -84,62 +85,62 @@ def test_a_message_comes_back_as_it_was(kind, data):
     assert decode(encode(message), kind) == message
 
 
-# --- money, hex, networks, origins ---------------------------------------------------
+# --- money, hex, networks, origins, headers, faults ----------------------------------
+
+encoded = st.binary(max_size=100) | anything.map(json.dumps).map(
+    lambda it: it.encode("utf-8", "surrogatepass")
+)
+standard = texts | encoded.map(lambda raw: base64.b64encode(raw).decode())
+hosts = texts.map("http://{}".format) | st.sampled_from(["http://[::1]:99999", "http://\ud800"])
+FAULT = ("victim", "does", "path", "times", "chance", "after", "seconds", "status", "body", "x")
+almost_faults = st.dictionaries(st.sampled_from(FAULT), anything, max_size=6).map(
+    lambda it: {"victim": "service", "does": "lose answer", **it}
+)
 
 
+@cache
+def issuer() -> Any:
+    return ServiceRig().service.issuer
+
+
+DECODERS: dict[str, tuple[Any, type[Exception], Any, Any]] = {
+    "amount": (texts | st.just("१२३"), ValueError, money.parse_base,
+        lambda text, it: str(it) == text and 0 <= it <= money.MAX_UINT256),
+    **{f"tokens, {digits} digits": (texts, ValueError,
+        partial(money.to_base, decimals=6, fraction_digits=digits),
+        lambda text, it: it >= 0 and text.isascii()) for digits in (None, 2)},
+    **{f"hex, {size} bytes": (texts, ValueError, partial(from_hex, size=size),
+        lambda text, it: to_hex(it) == text.lower()) for size in (0, 1, 20, 32)},
+    "address": (texts, ValueError, parse_address,
+        lambda text, it: checksum(it).lower() == text.lower()),
+    **{f"payment of version {version}": (standard, BadMessage, partial(x402.read_payment, version),
+        None) for version in x402.VERSIONS},
+    "402 of the standard": (standard, BadMessage, x402.read_required, None),
+    "settlement of the standard": (standard, BadMessage, x402.read_settlement, None),
+    "origin": (texts | hosts, ValueError, origin,
+        lambda text, it: it.isascii() and origin(it) == it),
+    "payment header": (texts | st.binary(max_size=60).map(to_hex), BadMessage, decode_header, None),
+    "presented header": (texts | st.binary(max_size=60).map(to_hex), (), present,
+        lambda text, it: it.text == text and (it.signed is None or decode_header(text))),
+    "payment id": (texts | st.from_regex("pay_[A-Za-z0-9_-]{60}", fullmatch=True), (),
+        lambda text: issuer().read(text),
+        lambda text, it: False),
+    "fault": (anything | almost_faults, ValueError, read_fault, None),
+}  # fmt: skip
+"""What is drawn, the error that may come out, the decoder, and what must hold of what is read."""
+
+
+@pytest.mark.parametrize("name", DECODERS)
 @DRAWN
-@given(text=texts)
-@example(text="१२३")
-def test_any_text_is_an_amount_or_a_value_error(text):
-    amount = or_raises(ValueError, money.parse_base, text)
-    assert amount is None or (str(amount) == text and 0 <= amount <= money.MAX_UINT256)
-    for digits in (None, 2):
-        spent = or_raises(
-            ValueError,
-            lambda: money.to_base(text, 6, fraction_digits=digits),  # noqa: B023
-        )
-        assert spent is None or (spent >= 0 and text.isascii())
-
-
-@DRAWN
-@given(text=texts, size=st.integers(0, 40))
-def test_any_text_is_hex_or_a_value_error(text, size):
-    raw = or_raises(ValueError, from_hex, text, size)
-    assert raw is None or (len(raw) == size and to_hex(raw) == text.lower())
-    address = or_raises(ValueError, parse_address, text)
-    assert address is None or checksum(address).lower() == text.lower()
-
-
-@DRAWN
-@given(text=texts, body=st.binary(max_size=100) | anything.map(json.dumps))
-def test_any_text_is_a_message_of_the_standard_or_a_bad_message(text, body):
-    raw = body if isinstance(body, bytes) else body.encode("utf-8", "surrogatepass")
-    for spelled in (text, base64.b64encode(raw).decode()):
-        for version in x402.VERSIONS:
-            or_raises(BadMessage, x402.read_payment, version, spelled)
-        or_raises(BadMessage, x402.read_required, spelled)
-        or_raises(BadMessage, x402.read_settlement, spelled)
-
-
-@DRAWN
-@given(text=texts | texts.map("http://{}".format))
-@example(text="http://[::1]:99999")
-@example(text="http://\ud800")
-def test_any_text_is_an_origin_or_a_value_error(text):
-    sent = or_raises(ValueError, origin, text)
-    assert sent is None or (sent.isascii() and origin(sent) == sent)
+@given(data=st.data())
+def test_anything_is_read_or_its_error_comes_out(name, data):
+    drawn, error, read, holds = DECODERS[name]
+    given_ = data.draw(drawn)
+    found = or_raises(error, read, given_)
+    assert found is None or holds is None or holds(given_, found)
 
 
 # --- the payment header --------------------------------------------------------------
-
-
-@DRAWN
-@given(text=texts | st.binary(max_size=60).map(to_hex))
-def test_any_text_is_a_header_or_a_bad_message(text):
-    header = or_raises(BadMessage, decode_header, text)
-    shown = present(text)
-    assert shown.text == text
-    assert shown.signed is None or header is not None
 
 
 @DRAWN
@@ -166,17 +167,6 @@ def test_a_header_with_one_wrong_value_is_a_payment_or_a_bad_message(
 # --- the payment id ------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def issuer() -> Any:
-    return ServiceRig().service.issuer
-
-
-@DRAWN
-@given(text=texts | st.from_regex("pay_[A-Za-z0-9_-]{60}", fullmatch=True))
-def test_no_text_is_an_id_that_was_issued(issuer, text):
-    assert issuer.read(text) is None
-
-
 @DRAWN
 @given(
     resource=st.sampled_from(sorted(RESOURCES)),
@@ -186,30 +176,11 @@ def test_no_text_is_an_id_that_was_issued(issuer, text):
     at=st.integers(0, 63),
     to=st.characters(),
 )
-def test_an_issued_id_comes_back_and_no_other(issuer, resource, amount, now_s, duration, at, to):
-    issued = issuer.issue(resource, amount, now_s, duration).payment_id
-    assert issuer.read(issued) == IssuedTerms(resource, amount, now_s + 300, duration)
+def test_an_issued_id_comes_back_and_no_other(resource, amount, now_s, duration, at, to):
+    issued = issuer().issue(resource, amount, now_s, duration).payment_id
+    assert issuer().read(issued) == IssuedTerms(resource, amount, now_s + 300, duration)
     if to != issued[at]:
-        assert issuer.read(issued[:at] + to + issued[at + 1 :]) is None
-
-
-# --- what a facilitator answers, faults, journals ------------------------------------
-
-
-FAULT = st.sampled_from(
-    ["victim", "does", "path", "times", "chance", "after", "seconds", "status", "body", "x"]
-)
-
-
-@DRAWN
-@given(
-    asked=anything
-    | st.dictionaries(FAULT, anything, max_size=6).map(
-        lambda it: {"victim": "service", "does": "lose answer", **it}
-    )
-)
-def test_anything_is_a_fault_or_a_value_error(asked):
-    or_raises(ValueError, read_fault, asked)
+        assert issuer().read(issued[:at] + to + issued[at + 1 :]) is None
 
 
 # --- JSON-RPC ------------------------------------------------------------------------

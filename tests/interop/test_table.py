@@ -3,9 +3,7 @@
 import subprocess
 import sys
 
-import pytest
-
-from tests.interop.table import HEAD, PAGE, ROOT, Row, markdown, replaced
+from tests.interop.table import PAGE, ROOT
 
 TABLE = (
     "from tests.interop.__main__ import run; print('TABLE', run('--collect-only')[1], sep='\\n')"
@@ -20,19 +18,3 @@ def test_the_guides_table_is_current() -> None:
     table = done.stdout.split("TABLE\n")[1].strip()
     assert table.count("\n") > 20
     assert table in PAGE.read_text(), "python -m tests.renew --only interop"
-
-
-ROW = Row("client", "`x` 1 (npm)", "x402 v2")
-
-
-@pytest.mark.parametrize(
-    ("chains", "cells"), [("ledger", "yes | "), ("anvil", " | yes"), ("ledger anvil", "yes | yes")]
-)
-def test_a_row_says_on_which_chains_it_was_shown(chains: str, cells: str) -> None:
-    table = markdown([(ROW, chain) for chain in chains.split()])
-    assert table == HEAD + f"| `x` 1 (npm) | client | x402 v2 | {cells} |\n"
-
-
-def test_a_new_table_takes_the_place_of_the_old() -> None:
-    old, new = (HEAD + f"| {cell} |\n" for cell in ("old", "new"))
-    assert replaced(f"before\n\n{old}\nafter", new) == f"before\n\n{new}\nafter"

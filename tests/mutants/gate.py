@@ -100,6 +100,17 @@ gate("id-in-any-case", "5/stored-records",
     ids_are_alike(str.lower))  # fmt: skip
 gate("beginning-of-an-id-opens", "5/stored-records", "The first letters of a paid id are enough.",
     ids_are_alike(lambda payment_id: payment_id[:40]))  # fmt: skip
+
+
+@gate.defect("wildcards-in-an-id", "5/stored-records", into("payments.grants"))
+def like_grants(it: Any, *asked: str) -> bool:
+    """Payment ids are compared with LIKE: one with a percent sign is all that were paid."""
+    sql = (
+        "SELECT 1 FROM payments WHERE payment_id LIKE ? AND resource_url = ? AND status = 'settled'"
+    )
+    return it.service.store.execute(sql, *asked).fetchone() is not None
+
+
 gate("forgotten-after-a-day", "3/record-outlives-cache",
     "Only the cache is asked: after 24 hours, who has paid is kept out.",
     overriding("payments", grants=lambda it, *_: False))  # fmt: skip

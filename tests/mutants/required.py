@@ -175,6 +175,11 @@ required("ids-with-another-prefix", "2.2/payment-id", "Payment ids begin with pa
 required("ids-of-four-digits", "kit/2.2/payment-id",
     "The opaque part of a payment id has sixteen bits, so all of them can be tried.",
     ids(lambda luck, expires_s, n: f"pay_{n * 40503 % 2**16:04x}"))  # fmt: skip
+required("ids-of-nanoseconds", "kit/2.2/payment-id",
+    "A payment id is a time in nanoseconds, and a count.",
+    ids(lambda luck, expires_s, n: f"pay_{10**9 * expires_s + 987_654_321 * n}-{n}"))  # fmt: skip
+required("ids-of-32-bits", "kit/2.2/payment-id", "The opaque part of a payment id has 32 bits.",
+    ids(lambda luck, expires_s, n: f"pay_{luck[:4].hex()}"))  # fmt: skip
 required("ids-of-the-payers-choice", "kit/2.2/payment-id",
     "The 402 for an unknown payment id gives that very id, which anybody may have chosen.",
     wrong_proof(lambda request, it: with_id(it, request.headers["x-payment-id"])))  # fmt: skip

@@ -96,6 +96,13 @@ async def any_payment(service: Service, budgets: Budgets, asked: Request, reply:
     return answer(201, budgets.open(session_id, int(amount)))
 
 
+async def fifty_tokens(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
+    """Let a session have 50.00, whatever was deposited."""
+    if is_session(reply) and reply.json["sessionId"] not in budgets:
+        budgets.open(reply.json["sessionId"], 50 * TOKEN)
+    return reply
+
+
 async def back_to_life(_: Service, budgets: Budgets, __: Request, reply: Answer) -> Answer:
     """Let an expired session be spent again."""
     if is_session(reply) and reply.json["status"] != "active":
@@ -169,6 +176,8 @@ session("no-deposit", "4.4/deposit-402", "A session is given without a deposit."
 session("budget-by-the-repeated-body", "5/session-debit",
     "The budget is the maxSpend of the repeated request, not what was deposited.",
     sessions(budget_of_the_body))  # fmt: skip
+session("budget-of-fifty", "3/deposit-makes-session", "Every session has 50.00, whatever was paid.",
+    sessions(fifty_tokens))  # fmt: skip
 session("a-session-each-time", "3/deposit-makes-session",
     "Every repetition of the paid request opens one more session from the same deposit.",
     sessions(one_more))  # fmt: skip
@@ -195,6 +204,16 @@ def last_unit_refused(it: Any, session_id: str, amount_base: int, *of: Any) -> A
     """A session needs more budget than the request costs."""
     found = it.inner.get(session_id)
     if found is None or found.remaining <= amount_base:
+        return None
+    return it.inner.debit(session_id, amount_base, *of)
+
+
+@session.defect("budget-in-floats", "5/session-condition", into("sessions.debit"))
+def in_floats(it: Any, session_id: str, amount_base: int, *of: Any) -> Any:
+    """The requests that a budget is enough for are counted in floats."""
+    found = it.inner.get(session_id)
+    enough_for = int(found.deposited / 1e6 / (amount_base / 1e6)) if found else 0
+    if found is None or enough_for <= found.released // amount_base:
         return None
     return it.inner.debit(session_id, amount_base, *of)
 

@@ -5,8 +5,6 @@ Every day, each mutant is judged by the checks of its clauses, and one honest se
 checks, and `python -m tests.campaign` every mutant.
 """
 
-from dataclasses import fields
-
 import pytest
 
 from tests.campaign import at_length
@@ -14,43 +12,8 @@ from tests.mutants import matrix
 from tests.mutants.honest import HONEST
 from tests.mutants.jury import CHECKS, check_ids, complaint, judge_one
 from tests.mutants.rows import MUTANTS
-from tests.mutants.wrapper import Wrapper, collaborator
-from x402sim import TESTNET
-from x402sim.spec.decisions import Decisions
-from x402sim.world.assembly.parts import build
-from x402sim.world.assembly.recipe import Recipe
 
 HOW = "write it anew: python -m tests.renew --only mutants"
-KINDS = {
-    "binding", "settlement", "replay", "session", "receipt", "error", "concurrency",
-    "reconciliation", "required-402", "gate", "content", "indexer", "input", "facilitator",
-}  # fmt: skip
-
-
-def test_there_are_many_of_every_class() -> None:
-    assert len(MUTANTS) >= 190
-    assert {mutant.kind for mutant in MUTANTS.values()} == KINDS
-
-
-def test_every_row_names_checks_that_exist() -> None:
-    wanted = {check_id for mutant in MUTANTS.values() for check_id in mutant.check_ids}
-    assert wanted <= set(check_ids())
-
-
-def test_no_name_comes_twice() -> None:
-    assert not MUTANTS.keys() & HONEST.keys()
-    assert len(HONEST) > len(fields(Decisions)) + 10
-
-
-def test_a_defect_whose_method_is_gone_is_an_error() -> None:
-    class Stale(Wrapper):
-        def no_such_method(self) -> None: ...
-
-    recipe = collaborator(store=Stale)(Recipe(network=TESTNET, seed=1))
-    with pytest.raises(LookupError, match="overrides no_such_method"):
-        build(recipe)
-
-
 # --- the jury ------------------------------------------------------------------------
 
 

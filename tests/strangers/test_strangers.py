@@ -56,12 +56,6 @@ def test_the_page_is_current() -> None:
     assert page.FILE.read_text("utf-8") == page.page(), "python -m tests.renew --only strangers"
 
 
-def test_there_are_enough_choices_and_defects() -> None:
-    for name in HONEST:
-        assert len(strangers()[name].choices) >= 12
-        assert len(strangers()[name].defects) >= 20
-
-
 # --- the services --------------------------------------------------------------------------
 
 

@@ -13,13 +13,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tests.conformance.beside import judge_beside
 from x402sim import BASE_SEPOLIA
+from x402sim.protocol.crypto import checksum
 from x402sim.report.results import Result
 from x402sim.suite import one_step
 from x402sim.suite.engine import all_checks
+from x402sim.suite.local import judge
 from x402sim.suite.target import PayEndpoint, ProtectedEndpoint, Target
-from x402sim.world.stages.stage import OpenStage
+from x402sim.world.assembly.parts import Parts
+from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.transport.link import Asgi
 
 PATH = "/weather"
 TARGET = one_step.completed(
@@ -151,8 +154,12 @@ def judged(*faults: str, part: str = "") -> dict[str, Result]:
     apt = one_step.applicable()
     checks = [each for each in all_checks() if each.name in apt and part in each.name]
 
-    def shop(facilitator: httpx.AsyncClient, rpc: httpx.AsyncClient, stage: OpenStage) -> Any:
-        assert stage.parts is not None
-        return Toyshop(facilitator, stage.parts.accounts[9].address, *faults).app
+    def opens(parts: Parts) -> None:
+        facilitator = httpx.AsyncClient(
+            transport=Asgi(parts.facilitator_app), base_url="http://there", timeout=90
+        )
+        pay_to = checksum(parts.service.setup.pay_to)
+        parts.process._app = Toyshop(facilitator, pay_to, *faults).app
 
-    return judge_beside(shop, BASE_SEPOLIA, TARGET, checks)
+    recipe = Recipe(network=BASE_SEPOLIA, seed=1)
+    return {each.id: each for each in judge(recipe, target=TARGET, checks=checks, mutate=opens)}

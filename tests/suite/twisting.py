@@ -1,9 +1,9 @@
 """Answers of our own service in which a field has another type: a target may send anything."""
 
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+from tests.hostile.inputs import places, replaced
 from tests.mutants.change import Change, Service
 from tests.mutants.middleware import Answer, Request, Serve, answer, middleware
 
@@ -16,31 +16,6 @@ OTHERS: tuple[Any, ...] = (
 """Values of every type, and some that are of the right type and too large."""
 
 
-def fields(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Yield the place of every value in a JSON body, the whole body first."""
-    yield at
-    children: Any = ()
-    if isinstance(value, dict):
-        children = value.items()
-    elif isinstance(value, list):
-        children = enumerate(value)
-    for key, child in children:
-        yield from fields(child, (*at, key))
-
-
-def with_other(value: Any, at: tuple[str | int, ...], other: Any) -> Any:
-    """Return a JSON body with another value at a place; unchanged if it has no such place."""
-    if not at:
-        return other
-    key, *rest = at
-    if isinstance(value, dict) and key in value:
-        return {**value, key: with_other(value[key], tuple(rest), other)}
-    if isinstance(value, list) and isinstance(key, int) and key < len(value):
-        inner = with_other(value[key], tuple(rest), other)
-        return [*value[:key], inner, *value[key + 1 :]]
-    return value
-
-
 def at_random(seed: int, share: float = 0.25) -> Change:
     """Twist a share of all answers: one field of each gets a value of another type."""
     luck = Random(seed)
@@ -49,8 +24,8 @@ def at_random(seed: int, share: float = 0.25) -> Change:
         reply = await serve(request)
         if luck.random() > share or reply.json is None:
             return reply
-        place = luck.choice(list(fields(reply.json)))
-        return answer(reply.status, with_other(reply.json, place, luck.choice(OTHERS)))
+        place = luck.choice(places(reply.json))
+        return answer(reply.status, replaced(reply.json, place, luck.choice(OTHERS)))
 
     return middleware(handler)
 
@@ -61,8 +36,8 @@ def everywhere(at: tuple[str | int, ...], other: Any) -> Change:
     async def handler(_: Service, request: Request, serve: Serve) -> Answer:
         reply = await serve(request)
         body = reply.json
-        if body is None or at not in fields(body):
+        if body is None or at not in places(body):
             return reply
-        return answer(reply.status, with_other(body, at, other))
+        return answer(reply.status, replaced(body, at, other))
 
     return middleware(handler)
