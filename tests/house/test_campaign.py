@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from tests import campaign
-from tests.house import ROOT
 
 ALL = [
     ["tests.explore", "--runs", "5", "--seed", "3"],
@@ -29,8 +28,3 @@ def test_it_runs_all_with_their_sizes_and_fails_if_one_does(monkeypatch, capsys,
     monkeypatch.setattr("sys.argv", ["campaign", "--runs", "5", "--cycles", "2", "--seed", "3"])
     assert (campaign.main(), ran) == (int(bool(failing)), ALL)
     assert capsys.readouterr().out.count(" clean ") == 5 - bool(failing)
-
-
-def test_each_long_test_is_there_and_asks_for_its_length():
-    for name in campaign.LONG:
-        assert "at_length(" in (ROOT / name).read_text("utf-8")

@@ -14,6 +14,8 @@ from x402sim.journal import Entry, Journal
 from x402sim.policies import Forget, NewAuthorization, PayerPolicy, ServicePolicy
 from x402sim.population import Buy, Every, Poisson, Session
 from x402sim.report import orders
+from x402sim.service.issue import MARKET, QUOTE
+from x402sim.world.story.payer_client import ORDER
 
 
 @cache
@@ -107,9 +109,6 @@ def test_orders_are_followed_again_if_the_journal_grew_meanwhile_or_was_merged(m
     assert len(orders.orders_of(journal)) == 1
 
 
-MARKET, QUOTE = "/api/perp/market", "/api/perp/quote"
-
-
 @pytest.mark.parametrize("version", [None, 1, 2])
 def test_however_and_for_whatever_an_order_is_paid_its_row_is_the_chains(version):
     async def story(world: LiveWorld) -> None:
@@ -119,8 +118,7 @@ def test_however_and_for_whatever_an_order_is_paid_its_row_is_the_chains(version
         for _ in range(2):
             await http.get("/api/agents")
             assert (await http.get(MARKET)).status_code == 200
-            order = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
-            assert (await http.post(QUOTE, json=order)).status_code == 200
+            assert (await http.post(QUOTE, json=ORDER)).status_code == 200
         await alice.open_session("0.05", 600)  # a deposit takes two steps
         await world.fault(Fault(victim="facilitator", does="refuse", times=None))
         with suppress(PaymentFailed):

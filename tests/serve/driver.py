@@ -139,6 +139,11 @@ class Server(Running):
         assert "Traceback" not in errors, errors
         assert (code, self.rest()) == (0, []), errors
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the service."""
+        return self.http.base_url.host, self.http.base_url.port
+
     # --- control ---------------------------------------------------------------------
 
     def sim(self, path: str, **arguments: Any) -> Any:

@@ -2,7 +2,6 @@
 
 import json
 import socket
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -20,8 +19,7 @@ def head(path: str, headers: dict[str, str], body: bytes) -> bytes:
 
 def send_and_close(server: Server, headers: dict[str, str]) -> None:
     """Send a request for a quote and the end of the connection, in one segment."""
-    url = urlsplit(server.ready["service"])
-    with socket.create_connection((url.hostname, url.port)) as connection:
+    with socket.create_connection(server.address) as connection:
         if hasattr(socket, "TCP_CORK"):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
         connection.sendall(head(QUOTE, headers, json.dumps(ORDER).encode()))
