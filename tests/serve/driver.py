@@ -346,12 +346,6 @@ def exchange(address: tuple[str, int], sent: bytes) -> bytes:
         return b"".join(iter(lambda: sock.recv(65536), b""))
 
 
-def statuses(answers: list[Answer]) -> dict[int, int]:
-    """Return how often each status was answered."""
-    seen = [answer.status_code for answer in answers]
-    return {status: seen.count(status) for status in set(seen)}
-
-
 def refusal(answer: Answer) -> tuple[int, str]:
     """Return the status and the text of an error."""
     assert answer.headers["content-type"] == "application/json"

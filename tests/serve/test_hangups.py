@@ -27,9 +27,7 @@ def send_and_close(server: Server, headers: dict[str, str]) -> None:
 
 def signed(payer: Payer, version: Version, required: httpx.Response) -> dict[str, str]:
     """Return the header of a payment for a 402, which has a name in version 2."""
-    offered = read_standard(required, version)
-    assert offered is not None
-    offer = choose(offered, TESTNET)
+    offer = choose(read_standard(required, version), TESTNET)
     _, text = sign(offer, payer.wallet, TESTNET, payer.server.now_s())
     return {PAYMENT_HEADERS[version]: text}
 

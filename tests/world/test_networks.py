@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.evm import find
-from tests.serve.driver import ORDER
+from tests.serve.driver import ORDER, QUOTE
 from tests.world.playing import play, quote
 from x402sim import (
     BASE_SEPOLIA,
@@ -75,23 +75,17 @@ def test_scenarios_hold_on_a_token_of_18_decimals(name: str) -> None:
     assert b'"decimals":18' in run.journal.ndjson()
 
 
-def test_the_faucet_gives_tokens_of_18_decimals() -> None:
-    with LocalServer(network=OWN) as server:
-        asked = {"address": server.wallets[0].address, "amount": "1000.00"}
-        given = httpx.post(f"{server.control_url}/faucet", json=asked)
-        assert given.json()["balance"] == str(2000 * 10**18)
-        refused = httpx.post(f"{server.control_url}/faucet", json={**asked, "amount": "9" * 10})
-        assert (refused.status_code, "cannot mint" in refused.text) == (400, True)
-
-
-def test_a_database_keeps_amounts_of_18_decimals(tmp_path: Path) -> None:
-    for _ in range(2):
+def test_faucet_and_database_keep_amounts_of_18_decimals(tmp_path: Path) -> None:
+    for held in (1000, 2000):
         with LocalServer(network=OWN, file=tmp_path / "world.db") as server:
             auth = PaymentAuth(server.wallets[0], network=OWN)
-            answer = httpx.post(f"{server.url}/api/perp/quote", json=ORDER, auth=auth)
-            assert answer.status_code == 200
-            left = server.info.accounts[0].balance
-    assert left == str(1000 * 10**18 - 10**16)
+            assert httpx.post(f"{server.url}{QUOTE}", json=ORDER, auth=auth).status_code == 200
+            assert server.balance(auth.wallet.address) < held * 10**18
+            asked, faucet = {"address": auth.wallet.address}, f"{server.control_url}/faucet"
+            given = httpx.post(faucet, json={**asked, "amount": "1000.01"})
+            assert given.json()["balance"] == str((held + 1000) * 10**18)
+            refused = httpx.post(faucet, json={**asked, "amount": "9" * 10})
+            assert (refused.status_code, "cannot mint" in refused.text) == (400, True)
 
 
 def test_a_deployment_without_control_is_paid_on_a_network_of_the_users() -> None:

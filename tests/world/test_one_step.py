@@ -99,7 +99,6 @@ def test_a_kept_answer_is_no_second_order_and_any_other_is(is_named: bool, state
         alice = await world.payer("alice", balance="1.00")
         async with world.client(alice) as http:
             required = read_standard(await http.get(MARKET), 2)
-            assert required is not None
             offer = choose(required, TESTNET)
             if not is_named:
                 offer = replace(offer, takes_names=False)
