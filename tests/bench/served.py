@@ -37,7 +37,7 @@ class Servers(ExitStack):
         self._bare = Running(program=[sys.executable, "-m", "tests.bench.served"])
         self.callback(self._bare.close)
         self._bare_port = int(self._bare.line())
-        self.port = int(self.ours.ready["service"].rsplit(":", 1)[1])
+        self.port = self.ours.address[1]
 
     def bare(self, times: int) -> float:
         return _asked(self._bare, self._bare_port, [request(QUOTE, BODY)] * times, 200)

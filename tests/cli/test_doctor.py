@@ -2,7 +2,6 @@
 
 import base64
 import json
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -83,12 +82,6 @@ def only_two_steps(asked: Asked, **changes: Any) -> Reply:
     said = msgspec.to_builtins(REQUIRED)
     said["paymentRequirements"] |= changes.pop("wanted", {})
     return Reply(402, said | changes)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalServer]:
-    with LocalServer(seed=1) as server:
-        yield server
 
 
 def test_our_own_service_can_be_paid_by_all(server: LocalServer) -> None:

@@ -1,6 +1,5 @@
 """`open`: a saved run on the page, and what is no run."""
 
-import json
 import signal
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from tests.cli.runner import assert_misuse, run
 from tests.serve.driver import Running
+from tests.serve.test_page import told
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "replay.ndjson"
 
@@ -30,8 +30,7 @@ def test_a_saved_run_is_served_until_it_is_stopped(tmp_path: Path) -> None:
             assert http.get(url, headers={"Host": "evil.example"}).status_code == 403
             with http.stream("GET", f"{url}/events") as answer:
                 lines = answer.iter_lines()
-                told = [list(iter(lines.__next__, "")) for _ in range(2)][1]
-                events = [json.loads(line.removeprefix("data: ")) for line in told[1:]]
+                _, (_, events) = told(lines), told(lines)
                 assert (events[0]["event"], events[-1]["event"]) == ("begin", "end")
                 assert running.end(signal.SIGINT) == 0
         assert running.errors() == ""

@@ -2,9 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import httpx
 import msgspec
@@ -28,12 +27,6 @@ from x402sim.protocol.x402 import (
 
 BODY = json.dumps(ORDER)
 STEPS = {1: "Paid: POST /api/perp/quote, PAYMENT-SIGNATURE: ok", 2: "Paid: POST /api/pay: ok"}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalServer]:
-    with LocalServer(seed=1) as server:
-        yield server
 
 
 run = partial(runner.run, "pay")
@@ -256,11 +249,6 @@ def test_a_key_of_the_environment_is_called_so(server: LocalServer) -> None:
         done = runner.run(*arguments, server.url, env=env)
         assert (done.exit_code, done.stdout) == (2, "")
         assert done.stderr.startswith(f"x402sim: {variable}: a private key is 0x and 64 hex")
-
-
-def test_the_body_may_be_in_a_file(server: LocalServer, tmp_path: Path) -> None:
-    (tmp_path / "order.json").write_text(BODY)
-    assert run(server.url + QUOTE, "-d", f"@{tmp_path / 'order.json'}").exit_code == 0
 
 
 def test_tls_to_a_server_without_it(server: LocalServer) -> None:

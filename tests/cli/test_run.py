@@ -12,20 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from tests.cli import runner, stories
 from tests.cli.runner import assert_misuse
-from tests.serve.driver import ORDER, QUOTE, command, environment
-from x402sim import LocalServer, PaymentAuth, PaymentFailed, World
+from tests.serve.driver import command
+from x402sim import LocalServer, World
 from x402sim.backends import ExplorerSettings
 from x402sim.commands import playing, results
 from x402sim.report.summary import checks_of
 from x402sim.world.story.scenario import shipped_names
-
-HASH = re.compile("[0-9a-f]{64}")
-
 
 run = partial(runner.run, "run")
 
@@ -57,7 +53,7 @@ def test_each_scenario_is_a_row_and_exit_code_0_means_all_held(tmp_path: Path) -
     assert blank == ""
     assert total.startswith("2 passed in ")
     assert total.endswith(" with seed 0")
-    assert HASH.search(hashed)
+    assert re.search("[0-9a-f]{64}", hashed)
 
 
 def test_without_a_name_everything_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +64,9 @@ def test_without_a_name_everything_is_played(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_failed_check_shows_clause_expected_actual_trace_and_command(tmp_path: Path) -> None:
-    file = stories.write(tmp_path, stories.FAILS)
+    folder = tmp_path / "my own"
+    folder.mkdir()
+    file = stories.write(folder, stories.FAILS)
     done = run(file, "replay", "--seed", "7")
     assert done.exit_code == 1
     told = done.stdout[done.stdout.index("FAILED") :]
@@ -92,19 +90,6 @@ def test_a_failed_check_shows_clause_expected_actual_trace_and_command(tmp_path:
     assert told.count("/api/pay") == 1, "the second check is about the same exchange"
     assert "4.1/receipt" not in told, "this check held"
     assert " 402 " not in told, "the first request is not what the checks are about"
-
-
-def test_the_printed_command_repeats_the_run(tmp_path: Path) -> None:
-    folder = tmp_path / "my own"
-    folder.mkdir()
-    done = run(stories.write(folder, stories.FAILS), "--seed", "3")
-    (again,) = re.findall("run it again: (.+)", done.stdout)
-    arguments = shlex.split(again)[3:]
-    assert arguments[0] == "run"
-    second = run(*arguments[1:])
-    assert second.exit_code == 1
-    pattern = "journal sha256 " + HASH.pattern
-    assert re.findall(pattern, second.stdout) == re.findall(pattern, done.stdout) != []
 
 
 def test_a_scenario_that_raises_shows_the_line(tmp_path: Path) -> None:
@@ -165,20 +150,6 @@ def test_combined_sha256_is_the_hash_of_the_journals_hashes() -> None:
     assert turned["combined_sha256"] != found["combined_sha256"]
 
 
-def test_seed_stage_and_process_have_the_same_journal() -> None:
-    """The seed alone decides. In a pipe there is no progress bar and no colour."""
-    here = result("replay", "lost_answer")
-    assert here == result("replay", "lost_answer", "--seed", "0")
-    assert here != result("replay", "lost_answer", "--seed", "1")
-    assert result("replay", "lost_answer", "--on", "tcp") == here
-    there = subprocess.run(
-        command("run", "replay", "lost_answer", "--json"),
-        capture_output=True, text=True, check=False, env=environment(),
-    )  # fmt: skip
-    assert json.loads(there.stdout) == here
-    assert there.stderr == ""
-
-
 # --- against a service that runs -----------------------------------------------------
 
 
@@ -218,9 +189,6 @@ def test_a_server_whose_clock_is_left_ahead_is_told_loudly(
         late = World(on=server.url).play("session_exhaustion")
         assert f"is left {late.ahead_s:.0f} s ahead" in caplog.text
         assert late.ahead_s == pytest.approx(2 * ahead_s, abs=5)
-        auth = PaymentAuth(server.wallets[0], max_amount="1")
-        with httpx.Client(auth=auth) as http, pytest.raises(PaymentFailed):
-            http.post(f"{server.url}{QUOTE}", json=ORDER)
 
 
 # --- misuse -----------------------------------------------------------------------
@@ -292,8 +260,6 @@ def test_ctrl_c_stops_it_at_once(tmp_path: Path) -> None:
         text=True,
         preexec_fn=heed_sigint,
     ) as running:
-        assert running.stdout is not None
-        assert running.stderr is not None
         try:
             assert running.stdout.readline() == "begun\n"
             running.send_signal(signal.SIGINT)
@@ -313,8 +279,8 @@ def heed_sigint() -> None:
 
 def test_out_writes_a_report_and_prints_its_path(tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder"
-    done = run("replay", "--out", str(out))
-    assert done.exit_code == 0, done.output
+    done = run("replay", "--on", "tcp", "--out", str(out))
+    assert (done.exit_code, done.stderr) == (0, f"report: writing {out}\n"), "and no bar"
     assert done.stdout.splitlines()[-1] == f"report {out / 'report.html'}"
     assert "Alice pays for a quote" in (out / "report.html").read_text(encoding="utf-8")
     journal = (out / "replay" / "journal.ndjson").read_bytes()

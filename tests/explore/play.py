@@ -112,7 +112,6 @@ class _Run:
         recipe = all_of(self._change, on_app(self._door.before))(_recipe(self._case))
         async with InProcess().open(recipe) as stage:
             self._journal = stage.links.journal
-            assert stage.parts is not None
             live = await LiveWorld.on(stage)
             self._journal.listeners.append(self._watch)
             try:
@@ -202,7 +201,6 @@ async def _scene(live: LiveWorld, parts: Parts, case: Case) -> Scene:
 async def _delegate(parts: Parts, payer: Payer) -> None:
     """Give an account the code of a smart wallet that it owns itself (EIP-7702)."""
     chain, account, code = parts.chain.rewinding, payer.wallet.address_bytes, contract.wallet_code()
-    assert chain is not None
     at = contract.wallet_address(account)
     await chain.set_code(at, code, {})
     await chain.set_code(account, b"\xef\x01\x00" + at, contract.wallet_storage(account))

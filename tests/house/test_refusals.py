@@ -35,15 +35,12 @@ def is_others(file: Path) -> bool:
     return any(file == other or other in file.parents for other in OTHERS_WORDS)
 
 
-def test_an_error_text_stands_in_one_file():
+def test_an_error_text_stands_in_one_file_and_is_used_once():
     code = {file: "\n".join(strings(file)) for file in PACKAGE.rglob("*.py") if not is_others(file)}
     pages = [*PACKAGE.rglob("*.md"), *PACKAGE.rglob("*.txt"), *PACKAGE.rglob("*.html")]
     said = code | {file: file.read_text() for file in pages if not is_others(file)}
     for error in ERRORS:
         assert [file for file, text in said.items() if error.text in text] == [TABLE], error
-
-
-def test_an_error_text_is_used_once():
     assert len({error.text for error in ERRORS}) == len(ERRORS)
 
 

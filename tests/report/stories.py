@@ -9,7 +9,7 @@ from msgspec import structs
 
 from x402sim import Fault, LiveWorld, Run, World
 from x402sim.chain.base import LogFilter
-from x402sim.events import AnswerReceived, Begin, End, Event, RequestSent
+from x402sim.events import AnswerReceived, End, Event, RequestSent
 from x402sim.journal import Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, to_hex
@@ -132,9 +132,7 @@ class Truth:
     """What the ledger and the database say at the end of a story, whatever the journal says."""
 
     async def look(self, world: LiveWorld) -> None:
-        parts = world.stage.parts
-        assert parts is not None
-        chain, store = parts.chain, parts.service.store
+        chain, store = world.stage.parts.chain, world.stage.parts.service.store
         self.payments = dict(store.execute("SELECT payment_id, status FROM payments"))
         self.sessions = list(store.execute("SELECT session_id, deposited, released FROM sessions"))
         mined = "SELECT payment_id, tx_hash FROM payments WHERE block_number IS NOT NULL"
@@ -167,7 +165,7 @@ def told(story: Story, **wanted: Any) -> tuple[Run, Truth]:
 @cache
 def played(name: str) -> tuple[Run, Truth]:
     """Play a story of this module; return its run, and the truth."""
-    run, truth = told({each.__name__: each for each in STORIES}[name], seed=1)
+    run, truth = told(STORIES[NAMES.index(name)], seed=1)
     return run.partial, truth
 
 
@@ -179,9 +177,8 @@ def run(name: str) -> Run:
 def skipped(scenario: str = "elsewhere", **more: str) -> Run:
     """Return a run that was skipped: it begins and ends."""
     begin = next(iter(run("replayed").journal)).event
-    assert isinstance(begin, Begin)
-    end = {"outcome": "skipped", "reason": "no <clock> there"} | more
     begin = structs.replace(begin, scenario=scenario, title=scenario)
+    end = {"outcome": "skipped", "reason": "no <clock> there"} | more
     return Run(journal=journal_of(begin, End(**end)), on="https://example.org")
 
 
@@ -193,12 +190,10 @@ def journal_of(*happened: Event, took_ms: int = 0) -> Journal:
     return journal
 
 
-def exchange(number: int = 1, *, path: str = "/x", **answer: Any) -> tuple[Event, Event]:
-    """Return a request of payer a to the service, and its answer."""
-    asked = {
-        "actor": answer.pop("actor", "a"),
-        "exchange": number,
-        "to": answer.pop("to", "service"),
-    }
-    said = {"status": 200} | answer
-    return RequestSent(method="GET", path=path, **asked), AnswerReceived(**asked, **said)
+def exchange(
+    number: int = 1, *, actor: str = "a", to: str = "service", path: str = "/x", **answer: Any
+) -> tuple[Event, Event]:
+    """Return a request of a payer to the service, and its answer."""
+    both = {"actor": actor, "exchange": number, "to": to}
+    answered = AnswerReceived(**both, **{"status": 200} | answer)
+    return RequestSent(**both, method="GET", path=path), answered

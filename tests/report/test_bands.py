@@ -36,9 +36,11 @@ def test_a_line_and_a_band_for_each_value(table: pd.DataFrame) -> None:
     assert {round(y, 6) for y in low} <= heights
     assert ax.get_xscale() == "log"
     assert ax.get_ylabel() == "delay (s)"
-    legend = ax.get_legend()
-    assert legend is not None
-    assert {text.get_text() for text in legend.get_texts()} == {"naive", "careful", "95 % interval"}
+    assert {text.get_text() for text in ax.get_legend().get_texts()} == {
+        "naive",
+        "careful",
+        "95 % interval",
+    }
 
 
 def test_words_replace_names_and_everything_is_in_the_legend(table: pd.DataFrame) -> None:

@@ -42,41 +42,32 @@ def refused(*, final: bool, leaves_earlier: bool = False) -> events.PaymentRefus
     )
 
 
+INVALID, UNREACHABLE = Refusal.INVALID_SIGNATURE.text, Refusal.UNREACHABLE.text
+
+
 @pytest.mark.parametrize(
-    ("refusals", "status"),
+    ("told", "status"),
     [
         ([refused(final=True)], "refused"),
         ([refused(final=False)], "pending"),
         ([refused(final=False), refused(final=True)], "refused"),
         ([refused(final=True, leaves_earlier=True)], "refused"),
         ([refused(final=False), refused(final=True, leaves_earlier=True)], "pending"),
+        ([answered(402, INVALID)], "refused"),
+        ([answered(402, INVALID, final=False)], "pending"),
+        ([answered(402, Refusal.PENDING.text)], "pending"),
+        ([answered(402, UNREACHABLE)], "pending"),
+        ([answered(402, UNREACHABLE, final=True)], "refused"),
+        ([answered(402, "Abgelehnt", final=True)], "refused"),
+        ([answered(402, "Abgelehnt")], "pending"),
     ],
 )
-def test_the_service_says_whether_an_attempt_is_over(
-    refusals: list[events.PaymentRefused], status: str
-) -> None:
-    happened = [each for n, refusal in enumerate(refusals, 1) for each in (attempt(n), refusal)]
-    assert list(frames.payments(journal_of(*happened))["status"]) == [status]
-
-
-@pytest.mark.parametrize(
-    ("error", "final", "status"),
-    [
-        (Refusal.INVALID_SIGNATURE.text, None, "refused"),
-        (Refusal.INVALID_SIGNATURE.text, False, "pending"),
-        (Refusal.PENDING.text, None, "pending"),
-        (Refusal.UNREACHABLE.text, None, "pending"),
-        (Refusal.UNREACHABLE.text, True, "refused"),
-        ("Abgelehnt", True, "refused"),
-        ("Abgelehnt", None, "pending"),
-    ],
-)
-def test_the_answer_says_it_where_the_service_cannot_be_seen(
-    error: str, final: bool | None, status: str
+def test_the_service_says_whether_an_attempt_is_over_and_the_answer_where_it_is_not_seen(
+    told: list[events.Event], status: str
 ) -> None:
     """An unknown text without `final` does not say that the payment is over."""
-    journal = journal_of(attempt(1), answered(402, error, final=final))
-    assert list(frames.payments(journal)["status"]) == [status]
+    happened = [each for n, event in enumerate(told, 1) for each in (attempt(n), event)]
+    assert list(frames.payments(journal_of(*happened))["status"]) == [status]
 
 
 @pytest.mark.parametrize(

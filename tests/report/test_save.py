@@ -55,12 +55,8 @@ def test_a_frame_is_kept_whole_with_types_that_do_not_depend_on_the_run(
     table: str, saved: Path, elsewhere: Path
 ) -> None:
     frame = TABLES[table](run("sessions").journal)
-    assert_frame_equal(
-        pd.read_parquet(saved / f"{table}.parquet"),
-        frame,
-        check_categorical=False,
-        check_dtype=False,
-    )
+    kept = pd.read_parquet(saved / f"{table}.parquet")
+    assert_frame_equal(kept, frame, check_categorical=False, check_dtype=False)
     read = pd.read_csv(saved / f"{table}.csv", dtype="string", keep_default_na=False)
     assert list(read.columns) == list(frame.columns)
     assert len(read) == len(frame)
@@ -105,11 +101,8 @@ def test_the_error_names_the_missing_packages(
     monkeypatch.setitem(sys.modules, "pandas", None)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     message = r"reports need pandas, pyarrow: pip install 'x402sim\[report\]'"
-    for use in (
-        lambda: run("lost").steps,
-        lambda: run("lost").save(tmp_path),
-        run("lost")._repr_html_,
-    ):
+    found = run("lost")
+    for use in lambda: found.steps, lambda: found.save(tmp_path), found._repr_html_:
         with pytest.raises(ModuleNotFoundError, match=message):
             use()
 

@@ -40,9 +40,8 @@ def test_obvious_events_are_left_out_of_the_trace() -> None:
 
 
 def test_every_action_of_a_story_has_a_text() -> None:
-    told = [
-        line.text for line in trace.lines(Reading(run("meddled").journal)) if line.left == "world"
-    ]
+    lines = list(trace.lines(Reading(run("meddled").journal)))
+    told = [line.text for line in lines if line.left == "world"]
     assert told.pop(2).startswith("fault at explorer: delay answer (times unlimited")
     assert told == [
         "clock of facilitator: -30 s", "explorer lags 90 s",
@@ -50,21 +49,16 @@ def test_every_action_of_a_story_has_a_text() -> None:
         "the token's next calls revert: 2", "mine on demand only", "mempool dropped", "mine at once",
         "something else colour=green",
     ]  # fmt: skip
-    chain = [
-        line.text for line in trace.lines(Reading(run("meddled").journal)) if line.left == "chain"
-    ]
+    chain = [line.text for line in lines if line.left == "chain"]
     assert "undone: 0.01 alice → merchant" in chain
     assert chain[-1].startswith("reverted: ")
 
 
 def test_a_trace_says_why_something_was_refused_or_lost() -> None:
-    refused, lost = (
-        "\n".join(trace.trace(run("lost").journal, 2)),
-        trace.trace(run("lost").journal, 5),
-    )
+    refused = "\n".join(trace.trace(run("lost").journal, 2))
     assert "service ✗ facilitator    connection lost" in refused
     assert "refused: Facilitator unreachable" in refused
-    assert lost[-1].endswith("connection lost")
+    assert trace.trace(run("lost").journal, 5)[-1].endswith("connection lost")
 
 
 def test_other_payers_are_left_out() -> None:
@@ -121,9 +115,7 @@ def test_a_journal_that_ends_early_differs_there() -> None:
     short = copy(journal, upto=10)
     told = diff.describe(short, journal)
     assert told[0] == "10 events are equal, and then the runs differ:"
-    assert [line.split()[0] for line in told[1:4]] == ["7", "8", "9"], (
-        "a little of what came before"
-    )
+    assert [line.split()[0] for line in told[1:4]] == ["7", "8", "9"], "what came before"
     assert told[4] == "  a (the journal ends here)"
     assert told[5].startswith("  b 10 at ")
     assert diff.describe(journal, short)[5:] == ["  b (the journal ends here)"]

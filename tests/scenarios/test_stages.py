@@ -13,8 +13,6 @@ from x402sim.world.stages.deployment import PAYER_KEY
 from x402sim.world.story.scenario import Scenario, shipped
 
 SHIPPED = shipped()
-IS_OUR_OWN = {Need.VIRTUAL_TIME, Need.OTHER_SERVICES}
-"""What no URL has."""
 
 
 @pytest.fixture(scope="module")
@@ -31,42 +29,29 @@ def server() -> Iterator[LocalServer]:
         yield running
 
 
-def expect_skipped(scenario: Scenario, url: str, missing: list[Need]) -> None:
+def expect_all_but(lacks: set[Need], url: str, scenario: Scenario) -> None:
+    """A scenario that needs something of this is skipped and says so; any other one passes."""
     run = World(on=url).play(scenario)
-    offers = ", ".join(need.meaning for need in missing)
-    assert (run.outcome, run.reason) == ("skipped", f"{url} does not offer {offers}")
-    assert [name_of(entry.event) for entry in run.journal] == ["begin", "end"]
-
-
-@pytest.mark.parametrize("scenario", SHIPPED, ids=lambda each: each.name)
-def test_a_bare_url_gets_what_it_can_play(bare: Server, scenario: Scenario) -> None:
-    url = bare.ready["service"]
-    if scenario.needs:
-        expect_skipped(scenario, url, list(scenario.needs))
+    missing = [need.meaning for need in scenario.needs if need in lacks]
+    if missing:
+        told = f"{url} does not offer {', '.join(missing)}"
+        assert (run.outcome, run.reason) == ("skipped", told)
+        assert [name_of(entry.event) for entry in run.journal] == ["begin", "end"]
     else:
-        run = World(on=url).play(scenario)
         assert (run.outcome, run.reason) == ("passed", "")
 
 
-def test_with_a_funded_payer_only_the_rest_is_missing(
-    bare: Server, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("scenario", SHIPPED, ids=lambda each: each.name)
+def test_a_bare_url_gets_what_it_can_play(
+    bare: Server, monkeypatch: pytest.MonkeyPatch, scenario: Scenario
 ) -> None:
+    """Without a funded payer, and with one."""
+    expect_all_but(set(Need), bare.ready["service"], scenario)
     monkeypatch.setenv(PAYER_KEY, bare.ready["accounts"][0]["privateKey"])
-    for scenario in SHIPPED:
-        missing = [need for need in scenario.needs if need is not Need.FUNDS]
-        if missing:
-            expect_skipped(scenario, bare.ready["service"], missing)
-        elif scenario.needs:
-            run = World(on=bare.ready["service"]).play(scenario)
-            assert (run.outcome, run.reason) == ("passed", "")
+    expect_all_but({*Need} - {Need.FUNDS}, bare.ready["service"], scenario)
 
 
 @pytest.mark.parametrize("name", SIX)
 def test_a_started_server_can_play_all_but_virtual_time(server: LocalServer, name: str) -> None:
     (scenario,) = (each for each in SHIPPED if each.name == name)
-    missing = [need for need in scenario.needs if need in IS_OUR_OWN]
-    if missing:
-        expect_skipped(scenario, server.url, missing)
-        return
-    run = World(on=server.url).play(scenario)
-    assert (run.outcome, run.reason) == ("passed", "")
+    expect_all_but({Need.VIRTUAL_TIME, Need.OTHER_SERVICES}, server.url, scenario)

@@ -139,6 +139,11 @@ class Server(Running):
         assert "Traceback" not in errors, errors
         assert (code, self.rest()) == (0, []), errors
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the service."""
+        return self.http.base_url.host, self.http.base_url.port
+
     # --- control ---------------------------------------------------------------------
 
     def sim(self, path: str, **arguments: Any) -> Any:
@@ -339,12 +344,6 @@ def exchange(address: tuple[str, int], sent: bytes) -> bytes:
     with socket.create_connection(address, timeout=10) as sock:
         sock.sendall(sent)
         return b"".join(iter(lambda: sock.recv(65536), b""))
-
-
-def statuses(answers: list[Answer]) -> dict[int, int]:
-    """Return how often each status was answered."""
-    seen = [answer.status_code for answer in answers]
-    return {status: seen.count(status) for status in set(seen)}
 
 
 def refusal(answer: Answer) -> tuple[int, str]:

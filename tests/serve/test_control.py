@@ -1,8 +1,8 @@
 """/_sim: money, time, blocks, going back, and seeing what happened."""
 
 import json
+from functools import partial
 
-import pytest
 from msgspec.structs import fields
 
 from tests.serve.driver import PAY, in_parallel, refusal
@@ -43,65 +43,26 @@ def test_the_faucet(server):
         assert server.sim("faucet", address=address.lower())["balance"] == str(base + 100_000_000)
 
 
-def test_the_clock_goes_forward_by_what_was_asked(server):
-    before = server.state()
-    server.advance(1000.5)
-    after = server.state()
-    assert after["clockAdvancedSeconds"] == before["clockAdvancedSeconds"] + 1000.5
-    assert 1_000_500 <= after["now"] - before["now"] < 1_010_000
-    server.sim("mine")
-    assert server.state()["chain"]["timestamp"] >= after["now"] // 1000
-    server.account(0).paid()
-
-
 def test_mining_off_and_on(server, payer):
-    asked = payer.ask()
     height = server.state()["chain"]["height"]
 
-    def mine_when_it_waits():
-        _wait_for_a_transaction(server)
-        assert payer.quote(asked["paymentId"]).status_code == 402, "it has not settled yet"
+    def when_it_waits(act, **given):
+        while not server.state()["chain"]["waiting"]:
+            pass
         assert server.state()["pendingPayments"] == 1
-        return server.sim("mine")
-
-    def turn_on_when_it_waits():
-        _wait_for_a_transaction(server)
-        return server.sim("mining", automine=True)
+        return server.sim(act, **given)
 
     assert server.sim("mining", automine=False) == {"automine": False}
-    try:
-        answer, mined = in_parallel(lambda: payer.pay(asked), mine_when_it_waits)
-        assert answer.status_code == 200
-        assert mined == {"height": height + 1}
-        asked = payer.ask()
-        answer, _ = in_parallel(lambda: payer.pay(asked), turn_on_when_it_waits)
-        assert answer.status_code == 200
-    finally:
-        server.sim("mining", automine=True)
+    for act, given, told in (
+        ("mine", {}, {"height": height + 1}),
+        ("mining", {"automine": True}, {"automine": True}),
+    ):
+        pays = partial(payer.pay, payer.ask())
+        answer, done = in_parallel(pays, partial(when_it_waits, act, **given))
+        assert (answer.status_code, done) == (200, told)
     assert server.state()["chain"]["waiting"] == 0
-    payer.paid()
-    assert payer.transfers == 3
-    height = server.state()["chain"]["height"]
-    assert server.sim("mine", blocks=25) == {"height": height + 25}
-    assert int(server.rpc("eth_blockNumber"), 16) == height + 25
-
-
-def _wait_for_a_transaction(server):
-    while not server.state()["chain"]["waiting"]:
-        pass
-
-
-@pytest.mark.clause("8/indexer-query")
-def test_the_indexer_runs_on_demand_and_counts_what_it_did(server, payer):
-    server.sim("indexer/run")
-    before = _reputation(server)
-    asked = payer.ask()
-    receipt = payer.pay(asked).json()
-    done = {"matched": 1, "reverted": 0, "unknown": 0, "unanswered": 0, "backlog": 0}
-    assert server.sim("indexer/run") == {"asked": 1, **done}
-    mined = server.rpc("eth_getTransactionReceipt", receipt["txHash"])
-    assert server.record(asked)["block_number"] == int(mined["blockNumber"], 16)
-    assert _reputation(server) == before + 1
+    assert server.sim("mine", blocks=25) == {"height": height + 27}
+    assert int(server.rpc("eth_blockNumber"), 16) == height + 27
 
 
 def test_a_snapshot_brings_everything_back(server):

@@ -1,11 +1,6 @@
-"""Payments over TCP: asked, signed, settled, repeated; and many at the same moment.
+"""What is answered on the way of a payment is for nobody else."""
 
-What must not work is in tests/service, tests/scenarios and the conformance suite.
-"""
-
-import pytest
-
-from tests.serve.driver import ORDER, PAY, PRICE, QUOTE, SESSIONS, in_parallel, statuses
+from tests.serve.driver import ORDER, PAY, QUOTE, SESSIONS
 
 
 def test_no_cache_stores_what_may_hold_a_proof_of_payment(server, payer):
@@ -17,17 +12,3 @@ def test_no_cache_stores_what_may_hold_a_proof_of_payment(server, payer):
     answers = (asked, paid, served, refused, session)
     assert [answer.status_code for answer in answers] == [402, 200, 200, 409, 402]
     assert {answer.headers["cache-control"] for answer in answers} == {"no-store"}
-
-
-@pytest.mark.clause("3/expiry-refund", "5/session-debit")
-def test_debits_that_race_with_the_expiry(server, payer):
-    """Whoever wins, what was served and what is refunded are the deposit."""
-    session_id = payer.open("0.20", 60)["sessionId"]
-    spend = [lambda: payer.quote(session_id=session_id)] * 19
-    *answers, _ = in_parallel(*spend, lambda: server.advance(60))
-    served = statuses(answers).get(200, 0)
-    ended = payer.session(session_id)
-    assert int(ended["released"]) == served * PRICE
-    refunds = server.transfers(server.ready["payTo"], payer.address)
-    assert [amount for *_, amount in refunds] == [200_000 - served * PRICE]
-    assert payer.balance == 100_000_000 - served * PRICE

@@ -174,28 +174,19 @@ def test_a_refused_payment_in_one_step_has_the_id_of_its_answer() -> None:
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_a_reader_who_leaves_or_never_reads_holds_nothing_up(leaves: bool) -> None:
-    process = subprocess.Popen(
-        command("serve", "--port", "0", "--json", "-v"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment(),
-    )
-    assert process.stdout is not None
-    assert process.stderr is not None
-    try:
-        url = json.loads(process.stdout.readline())["service"]
-        if leaves:
-            process.stderr.close()
-        with httpx.Client(base_url=url, trust_env=False) as http:
-            for _ in range(100):  # more than a pipe holds
-                assert http.get("/docs").status_code == 200
-        process.terminate()
-        assert process.wait(10) == 0
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment()}
+    with subprocess.Popen(command("serve", "--port", "0", "--json", "-v"), **pipes) as process:
+        try:
+            url = json.loads(process.stdout.readline())["service"]
+            if leaves:
+                process.stderr.close()
+            with httpx.Client(base_url=url, trust_env=False) as http:
+                for _ in range(100):  # more than a pipe holds
+                    assert http.get("/docs").status_code == 200
+            process.terminate()
+            assert process.wait(10) == 0
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize(("status", "code"), [(200, 32), (402, 33), (404, 31), (503, 31)])

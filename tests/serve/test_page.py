@@ -149,11 +149,12 @@ def test_its_words_explain_every_fault_and_refusal(server: Server) -> None:
 def test_a_run_and_a_server_are_shown_in_a_frame_that_reaches_nothing() -> None:
     run = World().play("unpaid_request")
     with LocalServer() as server:
-        answer = httpx.post(server.url + QUOTE, headers={"User-Agent": "</script><b>"})
+        url, shown_at = server.url, f'href="{server.url}/_sim/ui"'
+        answer = httpx.post(url + QUOTE, headers={"User-Agent": "</script><b>"})
         shown = server.show()
         saved = httpx.get(f"{server.control_url}/ui/saved")
     assert answer.status_code == 402
-    assert f'href="{server_url(saved)}/_sim/ui"' in shown._repr_html_()
+    assert shown_at in shown._repr_html_()
     assert saved.headers["content-disposition"].startswith("attachment")
     assert "frame-ancestors 'none'" in saved.headers["content-security-policy"]
     for each in (run.show(), shown):
@@ -172,10 +173,6 @@ def test_a_run_and_a_server_are_shown_in_a_frame_that_reaches_nothing() -> None:
         assert json.loads(told)["words"]["live"] is False
     names = [name for name, _ in json.loads(told)["told"]]
     assert names == ["journal", "exchanges"]
-
-
-def server_url(answer: httpx.Response) -> str:
-    return str(answer.url.copy_with(path="/")).removesuffix("/")
 
 
 def test_what_is_kept_of_requests_is_bounded() -> None:

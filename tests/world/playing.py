@@ -15,6 +15,14 @@ from x402sim.report.summary import checks_of
 Story = Callable[[LiveWorld], Awaitable[None]]
 
 
+async def quote(world: LiveWorld) -> None:
+    """Alice buys one quote, and gets it."""
+    alice = await world.payer("alice", balance="1.00")
+    paid = await alice.buy()
+    served = await alice.ask(payment_id=paid.payment_id)
+    world.expect(served.status, 200, "1/repeat-served")
+
+
 def play(story: Story, on: str = "in-process", *, seed: int = 1, **wanted: Any) -> Run:
     """Play a story whose asserts and checks must hold."""
     run = World(seed=seed, on=on, **wanted).play(story)

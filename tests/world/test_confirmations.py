@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.serve.driver import ORDER, QUOTE
 from tests.world.playing import found, play, played, standard_payment
 from x402sim import LiveWorld, Payer, Settings, World, events
 from x402sim.backends import Reorgs
@@ -50,10 +51,9 @@ def test_a_service_that_counts_serves_nothing_whose_transfer_was_dropped() -> No
 async def test_in_one_step_too(world: LiveWorld, alice: Payer) -> None:
     required = await alice.ask()
     headers = {"X-PAYMENT": standard_payment(required, alice.sign(required))}
-    body = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
     sent = []
     for _ in range(3):
-        sent.append(await alice.send("POST", "/api/perp/quote", json=body, headers=headers))
+        sent.append(await alice.send("POST", QUOTE, json=ORDER, headers=headers))
         await world.mine()
     assert [each.status for each in sent] == [409, 409, 200], sent
     assert len(await world.transfers(alice)) == 1

@@ -29,13 +29,9 @@ def bought(request: pytest.FixtureRequest) -> tuple[Run, Losses]:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
         await alice.buy()
-        parts = world.stage.parts
-        assert parts is not None
-        chain = parts.chain
+        chain = world.stage.parts.chain
         head = await chain.block(await chain.height())
-        assert head is not None
         sent = await chain.transaction(head.tx_hashes[0])
-        assert sent is not None
         await world.force_revert(1)
         asked = await alice.ask()
         await alice.pay(asked, alice.sign(asked))

@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.world.playing import found
-from x402sim import Fault, Journal, LiveWorld, Run, Settings, World, sweep
-from x402sim.events import End, NoAnswer, StoryRaised
+from tests.report.stories import skipped
+from tests.world.playing import found, quote
+from x402sim import Fault, LiveWorld, Run, Settings, World
+from x402sim.events import NoAnswer, StoryRaised
 from x402sim.policies import ServicePolicy
 from x402sim.population import Every
 from x402sim.report.run import RunFailed
@@ -44,33 +45,24 @@ def trace(run: Run) -> tuple[str, ...]:
 
 
 def test_a_run_raises_its_failure_and_returns_itself_otherwise() -> None:
-    async def story(world: LiveWorld) -> None:
-        await (await world.payer("alice", balance="1.00")).buy()
-
-    run = World(seed=1).play(story)
-    assert run.raise_for_failure() is run
-    assert run.command == "World(seed=1).play(story)", "it has no file of its own"
-
     async def wrong(world: LiveWorld) -> None:
         for n in range(7):
             world.expect(n, 0, "4.1/receipt")
 
+    run = World(seed=1).play(quote)
+    assert run.raise_for_failure() is run
     with pytest.raises(RunFailed) as caught:
         World(seed=3).play(wrong).raise_for_failure()
+    assert caught.value.run.outcome == "failed"
     first, *checks, more, again = str(caught.value).split("\n  ")
     assert first == "'wrong' failed with seed 3: 6 of 7 checks did not hold"
     assert checks == [f"4.1/receipt: expected 0, got {n}" for n in range(1, 6)]
     assert more == "and 1 more failed checks"
-    assert again == "play it again: World(seed=3).play(wrong)"
-    assert caught.value.run.outcome == "failed"
+    assert again == "play it again: World(seed=3).play(wrong)", "it has no file of its own"
 
 
 def test_a_skipped_run_has_not_failed() -> None:
-    first, *_ = World().play("replay").journal
-    journal = Journal()
-    journal.record(0, first.event)
-    journal.record(0, End(outcome="skipped", reason="it needs another stage"))
-    assert Run(journal=journal).raise_for_failure().outcome == "skipped"
+    assert skipped().raise_for_failure().outcome == "skipped"
 
 
 def test_a_group_tells_every_error_in_it_with_file_and_line() -> None:
@@ -252,11 +244,8 @@ def test_an_error_that_follows_from_a_forgotten_await_says_so(
 
 
 def test_threads_do_not_see_each_others_forgotten_awaits() -> None:
-    async def careful(world: LiveWorld) -> None:
-        await (await world.payer("alice", balance="1.00")).buy()
-
     with ThreadPoolExecutor(4) as threads:
-        runs = list(threads.map(World().play, [forgetful, careful] * 6))
+        runs = list(threads.map(World().play, [forgetful, quote] * 6))
     assert [run.outcome for run in runs] == ["failed", "passed"] * 6
 
 
@@ -326,9 +315,7 @@ class Ends:
 
 
 async def buys(world: LiveWorld) -> None:
-    alice = await world.payer("alice", balance="1.00")
-    bought = await alice.buy()
-    await alice.ask(payment_id=bought.payment_id)
+    await quote(world)
     await world.advance(1000)
 
 
@@ -361,9 +348,7 @@ def policy(**choice: Any) -> dict[str, Any]:
         (odd_fault, {}),
         (visits, {}),
     ],
-    ids=["verify", "claim", "serve", "refund", "reputation", "latency", "blocks", "fault",
-         "arrivals"],
-)  # fmt: skip
+)
 def test_an_exception_in_the_users_code_fails_the_run_with_its_line(
     story: Callable[[LiveWorld], Any], options: dict[str, Any], virtual: str
 ) -> None:
@@ -376,12 +361,3 @@ def test_an_exception_in_the_users_code_fails_the_run_with_its_line(
 def test_block_times_that_end_fail_the_run() -> None:
     run = World(block_time_s=Ends()).play(buys)
     assert run.reason == "ValueError: block_time_s: the intervals of Ends(...) have ended"
-
-
-def test_a_point_of_a_sweep_fails_with_that_line() -> None:
-    def experiment(seed: int) -> int:
-        return len(World(**policy(verify=Raises())).play(buys).transfers)
-
-    with pytest.warns(UserWarning, match="The only point failed"):
-        frame = sweep(experiment, {}, seeds=1, workers=0, on_error="record", progress=False)
-    assert LINE in frame["error"][0]

@@ -13,15 +13,7 @@ import msgspec
 import pytest
 
 from tests.world.playing import entries, found, play, played
-from x402sim import (
-    Fault,
-    LiveWorld,
-    LocalServer,
-    PaymentAuth,
-    PaymentFailed,
-    World,
-    events,
-)
+from x402sim import Fault, LiveWorld, LocalServer, PaymentAuth, PaymentFailed, World, events
 from x402sim.protocol.header import Spelling
 from x402sim.rng import Rng
 from x402sim.world.assembly.process import RESTART_S
@@ -90,30 +82,6 @@ def test_a_delay_is_before_or_after_the_work(virtual: str) -> None:
 
 
 # --- in front of the other parts: as the service sees it, and directly -----------
-
-
-TROUBLES: list[tuple[dict[str, Any], str | None]] = [
-    ({"does": "refuse"}, "Facilitator unreachable"),
-    ({"does": "lose request"}, "Facilitator unreachable"),
-    ({"does": "lose answer"}, None),
-    ({"does": "truncate"}, None),
-    ({"does": "duplicate"}, None),
-    ({"does": "delay request", "seconds": 0.1}, None),
-    ({"does": "delay answer", "seconds": 0.1}, None),
-    ({"does": "answer", "status": 500}, "Facilitator unreachable"),
-    ({"does": "answer", "status": 500, "work_done": True}, None),
-]
-
-
-@played("on")
-async def test_a_settlement_in_trouble(world: LiveWorld, alice: Payer) -> None:
-    """Whatever becomes of the answer, the service finds out whether money moved."""
-    moved = 0
-    for kind, error in TROUBLES:
-        await world.fault(Fault(**SETTLE, **kind))
-        assert (await alice.buy()).error == error, kind
-        moved += error is None
-        assert len(await world.transfers(alice)) == moved, kind
 
 
 @played("on")

@@ -9,7 +9,7 @@ import pytest
 from x402sim import LiveWorld, World
 from x402sim.http.exchange import within
 from x402sim.world import loop
-from x402sim.world.loop import Deadlock, TimeStandsStill, VirtualLoop, run_virtual
+from x402sim.world.loop import Deadlock, TimeStandsStill, run_virtual
 from x402sim.world.story.payer import Payer
 
 
@@ -70,9 +70,7 @@ def test_time_stands_still_while_a_thread_works() -> None:
 
 def test_a_deadlock_is_named_and_not_waited_for() -> None:
     async def main() -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        task.set_name("the one who waits")
+        asyncio.current_task().set_name("the one who waits")
         await asyncio.get_running_loop().create_future()
 
     with pytest.raises(Deadlock, match="the one who waits"):
@@ -113,9 +111,7 @@ def test_messages_are_delivered_one_by_one_the_lowest_number_first() -> None:
     told: list[str] = []
 
     async def deliver(number: int) -> None:
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        await loop.turn(number)
+        await asyncio.get_running_loop().turn(number)
         told.append(f"{number} arrives")
         for _ in range(number):  # however long the way within the instant
             await asyncio.sleep(0)
@@ -132,7 +128,6 @@ def test_messages_are_delivered_one_by_one_the_lowest_number_first() -> None:
 def test_a_cancelled_wait_for_a_turn_blocks_no_other() -> None:
     async def main() -> str:
         loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
         impatient = asyncio.create_task(loop.turn(1))
         await asyncio.sleep(0)
         impatient.cancel()

@@ -62,15 +62,10 @@ async def test_faults_crashes_clocks_and_latency_take_their_names(
     for payer, ahead_s in (alice, 0), (cheap, 100):
         opened = (await payer.open_session("0.10", duration=60)).body["expiresAt"] / 1000
         assert opened == pytest.approx(world.clock.now() + 60 + ahead_s, abs=5)
-    with pytest.raises(RuntimeError, match="unknown service 'chaep'; did you mean 'cheap'"):
-        await world.crash("chaep")
-    with pytest.raises(ValueError, match="unknown service 'chaep'; did you mean 'cheap'"):
-        alice.at("chaep")
     with pytest.raises(ValueError, match="unknown service 'chaep'; did you mean 'cheap'"):
         await world.earned("chaep")
     with pytest.raises(ValueError, match="there is a part named 'cheap'"):
         await world.payer("cheap")
-    assert world.stage.parts is not None
     assert [each.process.crashes for each in world.stage.parts.services.values()] == [0, 1]
 
 
@@ -142,7 +137,6 @@ async def test_a_crash_kills_the_service_that_asks_or_is_asked(
     path = "/settle" if victim == "facilitator" else "/pay"
     await world.fault(Fault(victim=victim, does="crash after", path=path))
     assert (await there.pay(required)).status is None
-    assert world.stage.parts is not None
     assert [each.process.crashes for each in world.stage.parts.services.values()] == [0, 1]
 
 

@@ -112,19 +112,6 @@ def test_buying_pays_and_is_served_each_time():
     assert list(one) == [0, 5, 10]
 
 
-def test_a_session_is_opened_used_and_refunded():
-    async def story(world: LiveWorld) -> None:
-        behaviour = Session(deposit="0.05", requests=3, wait=5, duration=600)
-        await world.population(2, arrivals=Every(60), behaviour=behaviour)
-        await world.advance(1200)
-
-    table = play(story).orders
-    deposits, requests = (table[table["way"] == way] for way in ("deposit", "session"))
-    assert (len(deposits), len(requests)) == (2, 6)
-    assert list(deposits["paid"] - deposits["returned"]) == pytest.approx([0.03, 0.03])
-    assert requests["served"].all()
-
-
 def test_a_visit_ends_with_its_session_and_may_be_at_another_service():
     async def story(world: LiveWorld) -> None:
         behaviour = Session(requests=10, wait=25, duration=60, at="second")

@@ -53,7 +53,6 @@ def test_a_crash_at_each_start_does_not_stop_time(
 
     async def story(world: LiveWorld) -> None:
         alice = await owed(world)
-        assert world.stage.parts is not None
         process, began_s = world.stage.parts.process, world.clock.now()
         before = process.crashes
         await world.fault(Fault(victim="rpc", does="crash before", times=None))
@@ -72,7 +71,6 @@ async def test_connections_are_refused_until_it_runs_again(world: LiveWorld, ali
     paid = await alice.buy()
     await world.fault(Fault(victim="service", does="crash before"))
     assert (await alice.ask()).status is None
-    assert world.stage.parts is not None
     assert len(world.stage.parts.service.entitlements) == 0
     began_s = world.clock.now()
     down = await alice.ask()
@@ -100,7 +98,6 @@ async def test_a_crash_during_the_restart_begins_it_anew(world: LiveWorld) -> No
 @played("virtual")
 async def test_background_work_waits_for_the_restart(world: LiveWorld) -> None:
     await pending_payment(world)
-    assert world.stage.parts is not None
     crashing = asyncio.create_task(world.crash())
     await world.clock.sleep(RESTART_S / 2)
     assert world.stage.parts.service.store.payments.unresolved() == 1

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from tests.world.playing import entries, play, played
+from tests.world.playing import entries, play, played, quote
 from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, Settings, World, events
 from x402sim.payer.errors import PaymentFailed
 from x402sim.report.summary import checks_of
@@ -37,14 +37,6 @@ async def idle(_: World) -> None:
     """A story in which nothing happens."""
 
 
-async def quote(world: LiveWorld) -> None:
-    """Buy one quote."""
-    alice = await world.payer("alice", balance="1.00")
-    paid = await alice.buy()
-    served = await alice.ask(payment_id=paid.payment_id)
-    world.expect(served.status, 200, "1/repeat-served")
-
-
 # --- held wrongly --------------------------------------------------------------------
 
 
@@ -53,8 +45,7 @@ def test_without_a_control_api_the_error_names_the_action() -> None:
     bare._listen = Listen(host="0.0.0.0", port=0)
 
     async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00")
-        assert (await alice.ask()).status == 402
+        assert (await (await world.payer("alice", balance="1.00")).ask()).status == 402
         with pytest.raises(RuntimeError, match="has no control API, which 'transfers' needs"):
             await world.transfers()
 
@@ -128,7 +119,7 @@ def test_a_run_can_be_kept_and_read_again(tmp_path: Path) -> None:
         assert (again.name, again.seed, again.outcome) == ("quote", 7, "passed")
         assert checks_of(again.journal) == checks_of(run.journal)
         assert again.payments.equals(run.payments)
-    assert run.command == "python -m x402sim run test_world.py:quote --on in-process --seed 7"
+    assert run.command == "python -m x402sim run playing.py:quote --on in-process --seed 7"
 
 
 def test_a_world_with_options_prints_the_program_that_repeats_it() -> None:
@@ -145,12 +136,9 @@ def test_a_world_with_options_prints_the_program_that_repeats_it() -> None:
     assert eval(run.command, names).sha256 == run.sha256
 
 
-BEGIN = b"".join(World().play(idle).journal.ndjson().splitlines(keepends=True)[:-1])
-
-
 def test_a_journal_without_an_end_is_no_run(tmp_path: Path) -> None:
     file = tmp_path / "journal.ndjson"
-    file.write_bytes(BEGIN)
+    file.write_bytes(b"".join(World().play(idle).journal.ndjson().splitlines(keepends=True)[:-1]))
     with pytest.raises(ValueError, match="this journal has 0 'end' events"):
         Run.load(file)
 
@@ -344,33 +332,31 @@ async def moved(scope: Scope, _: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-@pytest.mark.parametrize("wants", ["a redirect", "every redirect", "a hook", "an auth"])
-def test_a_client_of_a_part_does_what_httpx_does_when_it_is_asked_to(wants: str) -> None:
-    async def main() -> list[Any]:
-        seen: list[Any] = []
+@pytest.mark.parametrize(
+    ("options", "is_always", "status"),
+    [
+        ({"follow_redirects": True}, False, 200),
+        ({}, True, 200),
+        ({"auth": ("ann", "word")}, False, 307),
+    ],
+)
+def test_a_client_of_a_part_does_what_httpx_does_when_it_is_asked_to(
+    options: dict[str, Any], is_always: bool, status: int
+) -> None:
+    seen: list[int] = []
 
-        async def hook(answer: httpx.Response) -> None:
-            seen.append("hook")
+    async def hook(answer: httpx.Response) -> None:
+        seen.append(answer.status_code)
 
+    async def main() -> None:
         async with PartClient(Asgi(moved), "http://app", 5) as http:
-            seen.append((await http.get("/")).status_code)
-            http.follow_redirects = wants == "every redirect"
-            http.event_hooks = {"response": [hook]} if wants == "a hook" else {}
-            options: dict[str, Any] = {
-                "a redirect": {"follow_redirects": True}, "an auth": {"auth": ("ann", "word")},
-            }.get(wants, {})  # fmt: skip
+            assert (await http.get("/")).status_code == 307
+            http.follow_redirects, http.event_hooks = is_always, {"response": [hook]}
             answer = await http.get("/", **options)
-            return [*seen, answer.status_code, "authorization" in answer.request.headers]
+            assert answer.status_code == seen[-1] == status
+            assert ("authorization" in answer.request.headers) == ("auth" in options)
 
-    assert (
-        asyncio.run(main())
-        == {
-            "a redirect": [307, 200, False],
-            "every redirect": [307, 200, False],
-            "a hook": [307, "hook", 307, False],
-            "an auth": [307, 307, True],
-        }[wants]
-    )
+    asyncio.run(main())
 
 
 # --- the journal ---------------------------------------------------------------------
@@ -419,7 +405,6 @@ async def test_many_mints_in_a_block_and_a_reorganisation_are_no_new_money(
 @pytest.mark.parametrize(("held_base", "too_much"), [(5_000_000, 4_000_000), (20_000, -980_000)])
 def test_money_from_nowhere_or_gone_is_seen(held_base: int, too_much: int) -> None:
     async def story(world: LiveWorld) -> None:
-        assert world.stage.parts is not None
         alice = await world.payer("alice", balance="1.00")
         state = world.stage.parts.chain.machine.state
         state.put(state.balances, alice.wallet.address_bytes, held_base)
@@ -436,9 +421,7 @@ def test_a_debit_that_does_not_look_is_seen(monkeypatch: pytest.MonkeyPatch) -> 
     def debit(sessions: SessionBudgets, session_id: str, amount: int, *_: Any) -> int:
         sessions._db.execute("PRAGMA ignore_check_constraints = ON")
         sessions._db.execute("UPDATE sessions SET released = released + ?", amount)
-        session = sessions.get(session_id)
-        assert session is not None
-        return session.released
+        return sessions.get(session_id).released
 
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
@@ -524,14 +507,10 @@ def test_a_story_that_waits_forever_times_out() -> None:
 
 
 @pytest.mark.usefixtures("short_timeout")
-@played()
-async def test_time_that_a_story_lets_go_by_is_not_waiting(world: LiveWorld) -> None:
-    await world.advance(2 * 86400)
-    await asyncio.sleep(80_000)
-
-
-def test_a_timeout_of_the_story_itself_is_not_the_idle_timeout() -> None:
+def test_time_that_a_story_lets_go_by_is_not_waiting_nor_is_its_own_timeout() -> None:
     async def hasty(world: LiveWorld) -> None:
+        await world.advance(2 * 86400)
+        await asyncio.sleep(80_000)
         async with asyncio.timeout(5):
             await asyncio.Event().wait()
 
