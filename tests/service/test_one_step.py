@@ -545,6 +545,7 @@ async def test_the_record_shown_for_a_402_is_that_of_the_payment_that_settled(
     assert (await rig.record(payment_id))["status"] == "settled"
 
 
+@pytest.mark.clause("7/payment-already-settled")
 @pytest.mark.parametrize("first", ["one step", "two steps"])
 @scene
 async def test_a_402_is_paid_in_one_step_or_in_two_but_once(rig: ServiceRig, first: str) -> None:
