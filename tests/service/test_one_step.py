@@ -137,6 +137,7 @@ async def test_the_market_has_its_pairs(rig: ServiceRig) -> None:
     served = await rig.ask(MARKET, **sign(rig, 2, await rig.ask(MARKET)))
     pairs = {each["pair"]: each for each in served.json()["market"]}
     assert {"BTC-USD", "ETH-USD"} <= set(pairs)
+    assert set(pairs["BTC-USD"]) == {"pair", "price", "fundingRate", "bestVenue"}
     quote = (await rig.ask(**sign(rig, 2, await rig.ask()))).json()["quote"]
     assert pairs["BTC-USD"]["price"] == quote["entryPrice"]
     assert pairs["BTC-USD"]["bestVenue"] == quote["bestVenue"]
