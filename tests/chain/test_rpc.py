@@ -143,6 +143,9 @@ def test_the_receipt_of_a_payment(rpc: Rpc) -> None:
     assert moved["topics"][0] == to_hex(abi.TRANSFER_EVENT)
     assert moved["data"] == "0x" + f"{10_000:064x}"
     assert (used["logIndex"], moved["logIndex"], moved["removed"]) == ("0x0", "0x1", False)
+    assert int(receipt["logsBloom"], 16) != 0
+    assert rpc.result("eth_getBlockByNumber", "0x1")["logsBloom"] == receipt["logsBloom"]
+    assert rpc.result("eth_getBlockByNumber", "0x0")["logsBloom"] == "0x" + "0" * 512
 
 
 def test_blocks_by_tag_number_and_hash(rpc: Rpc) -> None:
@@ -169,13 +172,6 @@ def test_the_bloom_is_that_of_go_ethereum() -> None:
     assert keccak256(objects.bloom([log])).hex() == (
         "c8d3ca65cdb4874300a9e39475508f23ed6da09fdbc487f89a2dcf50b09eb263"
     )
-
-
-def test_the_bloom_of_a_block_is_that_of_its_receipts(rpc: Rpc) -> None:
-    receipt = rpc.result("eth_getTransactionReceipt", to_hex(rpc.send()))
-    assert int(receipt["logsBloom"], 16) != 0
-    assert rpc.result("eth_getBlockByNumber", "0x1")["logsBloom"] == receipt["logsBloom"]
-    assert rpc.result("eth_getBlockByNumber", "0x0")["logsBloom"] == "0x" + "0" * 512
 
 
 # --- logs ----------------------------------------------------------------------------
@@ -349,10 +345,8 @@ def _sending(**more: Any) -> dict[str, Any]:
     [
         (_sending(**{"from": to_hex(ALICE)}), -32000, to_hex(ALICE)),
         (_sending(**{"from": None}), -32602, "from"),
-        (_sending(nonce="0x5"), -32000, "nonce too high: address"),
         (_sending(chainId="0x19"), -32000, "invalid chain id for signer: have 25 want 338"),
         (_sending(gasPrice="0x1"), -32000, "max fee per gas less than block base fee"),
-        (_sending(gas="0x5208"), -32000, "intrinsic gas too low"),
         (_sending(gasPrice="0x1", maxFeePerGas="0x1"), -32000, "both gasPrice and"),
         (_sending(to=None), -32602, "contracts cannot be created"),
     ],

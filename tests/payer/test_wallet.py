@@ -14,9 +14,11 @@ JUNK = "test test test test test test test test test test test junk"
 
 
 @pytest.mark.clause("2.3/window", "8/validity-window")
-def test_the_window_is_the_specifications() -> None:
-    auth = Wallet.create().authorize(WANTED, now_s=1_000_000)
-    assert (auth.valid_after, auth.valid_before) == (999_940, 1_000_300)
+def test_the_window_is_the_specifications_and_each_nonce_another() -> None:
+    wallet = Wallet.create()
+    made = [wallet.authorize(WANTED, now_s=1_000_000) for _ in range(100)]
+    assert {(each.valid_after, each.valid_before) for each in made} == {(999_940, 1_000_300)}
+    assert len({each.nonce for each in made}) == 100
 
 
 @pytest.mark.clause("2.3/hex-header", "2.3/contents")
@@ -31,11 +33,6 @@ def test_the_header_holds_what_was_signed() -> None:
     spelled = wallet.payment_header(WANTED, 1_000_000, spelling="base64")
     assert not spelled.startswith("0x")
     assert decode_header(spelled).payload.to == decoded.payload.to
-
-
-def test_every_authorization_has_a_nonce_of_its_own() -> None:
-    wallet = Wallet.create()
-    assert len({wallet.authorize(WANTED, 0).nonce for _ in range(100)}) == 100
 
 
 def test_keys_are_eth_accounts_keys() -> None:

@@ -47,6 +47,24 @@ async def test_one_deposit_makes_one_session_whatever_is_repeated(rig: ServiceRi
     assert quote.status_code == 402, "a deposit is not a quote"
 
 
+@pytest.mark.clause("3/refund-once")
+@scene
+async def test_sweeps_at_once_refund_once_and_the_token_itself_refuses_a_second_refund(
+    rig: ServiceRig,
+) -> None:
+    """Even if the record of it is lost, as after restoring an old backup."""
+    session = await rig.open_session("0.05", duration=60)
+    await rig.open_session("0.05", duration=6000)
+    rig.now[0] += 60
+    await asyncio.gather(*(sessions.expire(rig.service) for _ in range(5)))
+    assert rig.earned == 50_000
+    rig.service.store.execute("UPDATE refunds SET status = 'pending', tx_hash = NULL")
+    assert await sessions.expire(rig.service) == 1
+    assert rig.earned == 50_000
+    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    assert shown["status"] == "refunded"
+
+
 @pytest.mark.clause("3/expiry-refund", "2.6/remaining")
 @scene
 async def test_the_unspent_balance_is_refunded_on_chain(rig: ServiceRig) -> None:
@@ -65,28 +83,3 @@ async def test_the_unspent_balance_is_refunded_on_chain(rig: ServiceRig) -> None
     )  # fmt: skip
     assert len(shown["refundTxHash"]) == 66
     assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 402
-
-
-@pytest.mark.clause("3/refund-once")
-@scene
-async def test_the_token_itself_refuses_a_second_refund(rig: ServiceRig) -> None:
-    """Even if the record of it is lost, as after restoring an old backup."""
-    session = await rig.open_session("0.05", duration=60)
-    await rig.open_session("0.05", duration=6000)
-    rig.now[0] += 60
-    await sessions.expire(rig.service)
-    rig.service.store.execute("UPDATE refunds SET status = 'pending', tx_hash = NULL")
-    assert await sessions.expire(rig.service) == 1
-    assert rig.earned == 50_000
-    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
-    assert shown["status"] == "refunded"
-
-
-@pytest.mark.clause("3/refund-once")
-@scene
-async def test_two_sweeps_at_once_refund_once(rig: ServiceRig) -> None:
-    await rig.open_session("0.05", duration=60)
-    await rig.open_session("0.05", duration=6000)
-    rig.now[0] += 60
-    await asyncio.gather(*(sessions.expire(rig.service) for _ in range(5)))
-    assert rig.earned == 50_000
