@@ -63,23 +63,3 @@ async def test_sweeps_at_once_refund_once_and_the_token_itself_refuses_a_second_
     assert rig.earned == 50_000
     shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
     assert shown["status"] == "refunded"
-
-
-@pytest.mark.clause("3/expiry-refund", "2.6/remaining")
-@scene
-async def test_the_unspent_balance_is_refunded_on_chain(rig: ServiceRig) -> None:
-    before = rig.balance(rig.alice)
-    session = await rig.open_session("0.05", duration=60)
-    for _ in range(2):
-        await rig.ask(x_session_id=session["sessionId"])
-    rig.now[0] += 59
-    assert await sessions.expire(rig.service) == 0
-    rig.now[0] += 1
-    assert await sessions.expire(rig.service) == 1
-    assert (rig.balance(rig.alice), rig.earned) == (before - 20_000, 20_000)
-    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
-    assert (shown["status"], shown["released"], shown["remaining"]) == (
-        "refunded", "20000", "30000",
-    )  # fmt: skip
-    assert len(shown["refundTxHash"]) == 66
-    assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 402
