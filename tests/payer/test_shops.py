@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.payer.shop import LOST, URL, Reply, Shop, all_at_once, opened, payer, receipt, served
-from x402sim import PaymentFailed, SessionAuth, Wallet
+from x402sim import PaymentAuth, PaymentFailed, SessionAuth, Wallet
 from x402sim.payer.errors import PaidNotServed
 from x402sim.world.loop import run_virtual
 
@@ -33,46 +33,23 @@ def test_a_shop_that_takes_the_payment_and_asks_again_gets_no_more(reuse: bool) 
     assert first not in text, "the payment id is a proof of payment"
 
 
-def test_other_resources_are_paid_for_themselves() -> None:
-    shop, auth = Shop(), payer()
-    with shop.client(auth) as http:
-        for path in ("/x", "/y", "/x"):
-            with pytest.raises(PaidNotServed):
-                http.get(f"http://shop{path}")
-    assert auth.signed_base == 20_000
-
-
 @REUSE
-def test_many_tasks_at_once_pay_a_shop_once_that_does_not_serve(reuse: bool) -> None:
-    shop, auth = Shop(), payer(reuse=reuse)
-    assert {type(each) for each in all_at_once(shop, auth, 10)} == {PaidNotServed}
-    assert (len(shop.headers), auth.signed_base) == (1, 10_000)
-
-
-def test_threads_and_tasks_take_turns_too() -> None:
+def test_many_threads_and_tasks_pay_a_shop_once_that_does_not_serve(reuse: bool) -> None:
     """Many times: a task must be woken in its own loop, whoever lets it go on."""
-    for _ in range(30):
-        threads_and_tasks_pay_once()
+    for _ in range(15):
+        shop, auth = Shop(), payer(deadline_s=10, reuse=reuse)
 
+        def get(number: int, shop: Shop = shop, auth: PaymentAuth = auth) -> None:
+            if number % 2:
+                told = all_at_once(shop, auth, 2)
+                assert {type(each) for each in told} == {PaidNotServed}
+                return
+            with shop.client(auth) as http, pytest.raises(PaidNotServed):
+                http.get(URL)
 
-def threads_and_tasks_pay_once() -> None:
-    shop, auth = Shop(), payer(deadline_s=10)
-
-    async def ask() -> None:
-        async with httpx.AsyncClient(transport=httpx.MockTransport(shop), auth=auth) as http:
-            with pytest.raises(PaidNotServed):
-                await http.get(URL)
-
-    def get(number: int) -> None:
-        if number % 2:
-            asyncio.run(ask())
-            return
-        with shop.client(auth) as http, pytest.raises(PaidNotServed):
-            http.get(URL)
-
-    with ThreadPoolExecutor(6) as threads:
-        list(threads.map(get, range(12)))
-    assert len(shop.headers) == 1
+        with ThreadPoolExecutor(6) as threads:
+            list(threads.map(get, range(12)))
+        assert (len(shop.headers), auth.signed_base) == (1, 10_000)
 
 
 def test_a_payment_that_was_served_is_followed_by_another_when_it_has_expired() -> None:
