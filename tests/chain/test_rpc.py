@@ -254,30 +254,23 @@ def test_recent_states_are_kept_and_older_ones_refused(rpc: Rpc, method: str, fi
     then = rpc.result(method, first)
     genesis = rpc.result("eth_getBlockByNumber", "0x0")["hash"]
     rpc.send()
-    for old in ("earliest", "0x0", {"blockNumber": "0x0"}, {"blockHash": genesis}):
-        assert rpc.result(method, first, old) == then
+    older = ("earliest", "0x0", {"blockNumber": "0x0"}, {"blockHash": genesis})
+    assert [rpc.result(method, first, old) for old in older] == [then] * 4
+    absent = rpc.error(method, first, "0x2")
+    told = "header not found: block 2; the newest is block 1"
+    assert absent == {"code": -32000, "message": told}
+    assert rpc.error(method, first, {"blockHash": UNKNOWN})["code"] == -32000
+    for bad in ("newest", 0, {}, [], {"blockHash": genesis, "blockNumber": "0x0"}):
+        assert rpc.error(method, first, bad)["code"] == -32602
     rpc.run(rpc.ledger.mine(KEPT_STATES - 2))
     assert rpc.result(method, first, "0x0") == then
     rpc.run(rpc.ledger.mine())
-    for old in ("earliest", "0x0", {"blockNumber": "0x0"}, {"blockHash": genesis}):
+    for old in older:
         error = rpc.error(method, first, old)
         assert error["code"] == -32000
         assert error["message"].startswith("missing trie node ")
         assert "only those of blocks 1 to 128" in error["message"]
     assert rpc.ask(method, first, "0x1").get("error") is None
-
-
-@pytest.mark.parametrize(("method", "first"), STATE_METHODS)
-def test_a_state_that_there_is_not_is_refused(rpc: Rpc, method: str, first: Any) -> None:
-    rpc.send()
-    genesis = rpc.result("eth_getBlockByNumber", "0x0")["hash"]
-    assert rpc.error(method, first, "0x2") == {
-        "code": -32000,
-        "message": "header not found: block 2; the newest is block 1",
-    }
-    assert rpc.error(method, first, {"blockHash": UNKNOWN})["code"] == -32000
-    for bad in ("newest", 0, {}, [], {"blockHash": genesis, "blockNumber": "0x0"}):
-        assert rpc.error(method, first, bad)["code"] == -32602
 
 
 def test_a_revert_gives_its_reason_in_text_and_data(rpc: Rpc) -> None:
