@@ -241,10 +241,11 @@ def test_verify_checks_neither_time_nor_balance_nor_nonce(desk):
 # --- settle --------------------------------------------------------------------------
 
 
-@pytest.mark.clause("4.1/settle-on-chain", "5/exact-amount")
+@pytest.mark.clause("4.1/settle-on-chain", "5/exact-amount", "1/payer-pays-no-gas")
 @pytest.mark.parametrize("spelling", ["hex", "base64"])
-def test_settle_moves_exactly_the_amount_and_gives_the_receipt(desk, spelling):
+def test_settle_moves_exactly_the_amount_gives_the_receipt_and_pays_the_gas(desk, spelling):
     desk.driver.now[0] += 0.125
+    before = dict(desk.driver.state.native)
     answer = desk.post(SETTLE, asking(header(spelling=spelling)))
     tx_hash = desk.driver.state.head.tx_hashes[0]
     assert answer == {
@@ -258,21 +259,14 @@ def test_settle_moves_exactly_the_amount_and_gives_the_receipt(desk, spelling):
         "network": "cronos-testnet",
         "timestamp": "2023-11-14T22:13:20.125Z",
     }
-    assert desk.driver.state.receipts[tx_hash].succeeded
-    assert (desk.driver.balance(ALICE), desk.driver.balance(SHOP)) == (START_BASE - 10_000, 10_000)
-    assert desk.driver.is_used(ALICE, nonce("first"))
-
-
-@pytest.mark.clause("1/payer-pays-no-gas")
-def test_the_facilitator_pays_the_gas_and_the_payer_none(desk):
-    native = desk.driver.state.native
-    before = dict(native)
-    assert desk.post(SETTLE, asking())["event"] == "payment.settled"
-    receipt = next(iter(desk.driver.state.receipts.values()))
+    receipt, native = desk.driver.state.receipts[tx_hash], desk.driver.state.native
+    assert receipt.succeeded
     assert {who: before[who] - left for who, left in native.items() if before[who] != left} == {
         RELAYER.address_bytes: receipt.gas_used * receipt.gas_price
     }
     assert receipt.call.sender == RELAYER.address_bytes
+    assert (desk.driver.balance(ALICE), desk.driver.balance(SHOP)) == (START_BASE - 10_000, 10_000)
+    assert desk.driver.is_used(ALICE, nonce("first"))
 
 
 IN_TIME = authorization(valid_after=NOW_S + 100, valid_before=NOW_S + 200)

@@ -13,6 +13,8 @@ from typing import Any
 
 import httpx
 import pytest
+from msgspec import to_builtins
+from msgspec.structs import replace as replace_fields
 from starlette.responses import Response
 
 from tests.rig import (
@@ -31,12 +33,15 @@ from x402sim import Wallet
 from x402sim.payer.core import settlement
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.identifiers import PAYMENT_IDENTIFIER
+from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
     RESPONSE_HEADERS,
     Version,
     read_required,
+    requirements_v1,
+    requirements_v2,
 )
 from x402sim.protocol.x402_reasons import (
     INVALID_PAYLOAD,
@@ -69,24 +74,14 @@ async def test_a_402_offers_both_versions_beside_its_own_body(rig: ServiceRig) -
     assert body["error"] == "Payment Required"
     (first,) = body["accepts"]
     assert body["x402Version"] == 1
-    assert first == {
-        **{k: own[k] for k in ("scheme", "network", "payTo", "asset", "maxAmountRequired")},
-        "maxTimeoutSeconds": 300,
-        "resource": "http://service.test/api/perp/quote",
-        "description": own["description"],
-        "mimeType": "application/json",
-        "extra": {
-            "name": "Bridged USDC (Stargate)",
-            "version": "1",
-            "decimals": 6,
-            "paymentId": body["paymentId"],
-        },
-    }
+    wanted, url = decode(encode(own), PaymentRequirements), "http://service.test/api/perp/quote"
+    in_1, in_2 = requirements_v1(wanted, TESTNET, url=url), requirements_v2(wanted, TESTNET)
+    named = {"extra": (in_1.extra or {}) | {"paymentId": body["paymentId"]}}
+    assert first == to_builtins(replace_fields(in_1, **named))
     header = read_required(required.headers["PAYMENT-REQUIRED"])
-    (second,) = header.accepts
-    assert (second.network, second.amount, second.pay_to) == ("eip155:338", "10000", own["payTo"])
+    assert header.accepts == [replace_fields(in_2, **named)]
     assert header.resource is not None
-    assert header.resource.url == "http://service.test/api/perp/quote"
+    assert header.resource.url == url
 
 
 @scene

@@ -35,13 +35,23 @@ async def pending(rig: ServiceRig, required: httpx.Response) -> bool:
     "2.4/block-null",
     "4.1/order",
     "4.1/settle-on-chain",
+    "4.1/verify-signature",
+    "4.1/build-verify",
     "3/deposit-makes-session",
 )
 @scene
-async def test_a_payment_is_settled_stored_and_answered(rig: ServiceRig) -> None:
+async def test_a_payment_is_verified_settled_stored_and_answered(rig: ServiceRig) -> None:
     required = await rig.ask()
+    header = rig.sign(required)
     rig.now[0] += 1.25
-    paid = await rig.pay(required)
+    paid = await rig.pay(required, header)
+    verify, settle = rig.wires["facilitator"].seen
+    assert (verify.url.path, settle.url.path) == ("/v2/x402/verify", "/v2/x402/settle")
+    wanted = required.json()["paymentRequirements"]
+    sent = {"x402Version": 1, "paymentHeader": header, "paymentRequirements": wanted}
+    del wanted["description"]
+    assert json.loads(verify.content) == json.loads(settle.content) == sent
+    assert verify.headers["x402-version"] == "1"
     receipt = paid.json()
     assert paid.status_code == 200
     assert receipt == {
@@ -63,22 +73,6 @@ async def test_a_payment_is_settled_stored_and_answered(rig: ServiceRig) -> None
         "timestamp": START * 1000 + 1250,
     }
     assert (rig.transfers(rig.alice), rig.earned) == (1, 10_000)
-
-
-@pytest.mark.clause("4.1/order", "4.1/verify-signature", "4.1/build-verify")
-@scene
-async def test_verify_comes_before_settle_and_both_get_what_was_sent(rig: ServiceRig) -> None:
-    required = await rig.ask()
-    header = rig.sign(required)
-    await rig.pay(required, header)
-    verify, settle = rig.wires["facilitator"].seen
-    assert (verify.url.path, settle.url.path) == ("/v2/x402/verify", "/v2/x402/settle")
-    sent = json.loads(verify.content)
-    wanted = required.json()["paymentRequirements"]
-    del wanted["description"]
-    assert sent == {"x402Version": 1, "paymentHeader": header, "paymentRequirements": wanted}
-    assert settle.content == verify.content
-    assert verify.headers["x402-version"] == "1"
 
 
 @pytest.mark.clause("4.1/verify-signature", "7/invalid-signature")
