@@ -4,14 +4,13 @@ A story runs on files. Before each statement on either of them, both are copied 
 kill at that moment would leave behind.
 """
 
-import asyncio
 import shutil
 import sqlite3
 from pathlib import Path
 
 import pytest
 
-from tests.rig import ServiceRig
+from tests.rig import ServiceRig, scene
 from x402sim.chain.base import ChainError
 from x402sim.protocol.networks import TESTNET
 from x402sim.world.assembly.parts import build
@@ -75,21 +74,18 @@ def moments(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         where = {DATABASE: folder, CHAIN: folder}
         taken.append(copied(where, copies / f"{len(taken):04}"))
 
-    async def main() -> None:
-        rig = ServiceRig(folder / DATABASE)
+    @scene
+    async def story(rig: ServiceRig, db: Path) -> None:
         log = rig.parts.chain._log
-        for connection in (rig.service.store._connection, log._db, log._database):
-            connection.set_trace_callback(take)
+        connections = rig.service.store._connection, log._db, log._database
+        for each in connections:
+            each.set_trace_callback(take)
         await live(rig)
         take("")
-        for connection in (rig.service.store._connection, log._db, log._database):
-            connection.set_trace_callback(None)
-        await rig.http.aclose()
-        await rig.parts.http.aclose()
-        rig.service.store.close()
-        rig.parts.chain.close()
+        for each in connections:
+            each.set_trace_callback(None)
 
-    asyncio.run(main())
+    story(db=folder / DATABASE)
     return taken
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import rlp as reference
 from eth_account import Account
+from eth_utils import keccak
 from hypothesis import given, strategies as st
 
 from x402sim.protocol import rlp
@@ -17,6 +18,9 @@ TO = Address(b"\x03" * 20)
 ITEMS = st.recursive(
     st.binary(max_size=80), lambda inner: st.lists(inner, max_size=4), max_leaves=8
 )
+DEFAULTS: dict[str, Any] = {
+    "to": checksum(TO), "value": 5, "gas": 21_000, "nonce": 3, "chainId": 338, "data": b"\x01\x00",
+}  # fmt: skip
 
 
 def legacy(**changes: Any) -> bytes:
@@ -28,9 +32,9 @@ def dynamic(**changes: Any) -> bytes:
 
 
 def _signed(fees: dict[str, Any], changes: dict[str, Any]) -> bytes:
-    fields = {"to": checksum(TO), "value": 5, "gas": 21_000, "nonce": 3, "chainId": 338}
-    fields |= fees | {"data": b"\x01\x00"} | changes
-    asked = {name: value for name, value in fields.items() if value is not None}
+    asked = {
+        name: value for name, value in (DEFAULTS | fees | changes).items() if value is not None
+    }
     return bytes(Account.sign_transaction(asked, KEY.secret).raw_transaction)
 
 
@@ -58,26 +62,31 @@ def test_rlp_takes_what_the_reference_takes(data: bytes) -> None:
     assert ours == wanted or (ours is None and _depth(wanted) > rlp.MAX_DEPTH)
 
 
-def test_a_legacy_transaction_of_eth_account() -> None:
-    raw = legacy()
-    tx = read(raw)
-    assert (tx.type, tx.chain_id, tx.nonce, tx.gas_limit) == (0, 338, 3, 21_000)
-    assert (tx.to, tx.value, tx.data, tx.sender) == (TO, 5, b"\x01\x00", SENDER)
-    assert tx.max_fee_wei == tx.max_tip_wei == tx.price_wei(1) == 10**9
-    assert tx.v in (35 + 2 * 338, 36 + 2 * 338)
-    assert tx.hash == bytes(Account.sign_transaction({
-        "to": checksum(TO), "value": 5, "gas": 21_000, "nonce": 3, "chainId": 338,
-        "gasPrice": 10**9, "data": b"\x01\x00"}, KEY.secret).hash)  # fmt: skip
+FIELDS = {"value": st.integers(0, 2**200), "nonce": st.integers(0, 2**64 - 2), "to": st.just(None)}
+FIELDS |= {
+    "gas": st.integers(21_000, 2**60),
+    "data": st.binary(max_size=99),
+    "chainId": st.integers(1, 2**40),
+}
 
 
-def test_a_transaction_of_type_2_of_eth_account() -> None:
+@given(is_legacy=st.booleans(), changes=st.fixed_dictionaries({}, optional=FIELDS))
+def test_a_transaction_that_eth_account_signs_is_read(
+    is_legacy: bool, changes: dict[str, Any]
+) -> None:
     slots = [{"address": checksum(TO), "storageKeys": ["0x" + "11" * 32]}]
-    tx = read(dynamic(accessList=slots))
-    assert (tx.type, tx.max_fee_wei, tx.max_tip_wei, tx.sender) == (2, 10**10, 7, SENDER)
-    assert tx.access_list == ((TO, (b"\x11" * 32,)),)
-    assert tx.price_wei(10**9) == 10**9 + 7
-    assert tx.price_wei(10**10) == 10**10
-    assert read(dynamic(to=None)).to is None
+    raw = legacy(**changes) if is_legacy else dynamic(accessList=slots, **changes)
+    tx, said = read(raw), DEFAULTS | {"to": TO} | changes
+    assert (tx.type, tx.hash, tx.sender) == (0 if is_legacy else 2, keccak(raw), SENDER)
+    assert (tx.chain_id, tx.nonce, tx.gas_limit) == (said["chainId"], said["nonce"], said["gas"])
+    assert (tx.to, tx.value, tx.data) == (said["to"], said["value"], said["data"])
+    if is_legacy:
+        assert tx.max_fee_wei == tx.max_tip_wei == tx.price_wei(1) == 10**9
+        assert tx.v in (35 + 2 * said["chainId"], 36 + 2 * said["chainId"])
+    else:
+        assert (tx.max_fee_wei, tx.max_tip_wei) == (10**10, 7)
+        assert (tx.price_wei(10**9), tx.price_wei(10**10)) == (10**9 + 7, 10**10)
+        assert tx.access_list == ((TO, (b"\x11" * 32,)),)
 
 
 @pytest.mark.parametrize(

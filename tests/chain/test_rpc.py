@@ -143,6 +143,9 @@ def test_the_receipt_of_a_payment(rpc: Rpc) -> None:
     assert moved["topics"][0] == to_hex(abi.TRANSFER_EVENT)
     assert moved["data"] == "0x" + f"{10_000:064x}"
     assert (used["logIndex"], moved["logIndex"], moved["removed"]) == ("0x0", "0x1", False)
+    assert int(receipt["logsBloom"], 16) != 0
+    assert rpc.result("eth_getBlockByNumber", "0x1")["logsBloom"] == receipt["logsBloom"]
+    assert rpc.result("eth_getBlockByNumber", "0x0")["logsBloom"] == "0x" + "0" * 512
 
 
 def test_blocks_by_tag_number_and_hash(rpc: Rpc) -> None:
@@ -169,13 +172,6 @@ def test_the_bloom_is_that_of_go_ethereum() -> None:
     assert keccak256(objects.bloom([log])).hex() == (
         "c8d3ca65cdb4874300a9e39475508f23ed6da09fdbc487f89a2dcf50b09eb263"
     )
-
-
-def test_the_bloom_of_a_block_is_that_of_its_receipts(rpc: Rpc) -> None:
-    receipt = rpc.result("eth_getTransactionReceipt", to_hex(rpc.send()))
-    assert int(receipt["logsBloom"], 16) != 0
-    assert rpc.result("eth_getBlockByNumber", "0x1")["logsBloom"] == receipt["logsBloom"]
-    assert rpc.result("eth_getBlockByNumber", "0x0")["logsBloom"] == "0x" + "0" * 512
 
 
 # --- logs ----------------------------------------------------------------------------
@@ -258,30 +254,23 @@ def test_recent_states_are_kept_and_older_ones_refused(rpc: Rpc, method: str, fi
     then = rpc.result(method, first)
     genesis = rpc.result("eth_getBlockByNumber", "0x0")["hash"]
     rpc.send()
-    for old in ("earliest", "0x0", {"blockNumber": "0x0"}, {"blockHash": genesis}):
-        assert rpc.result(method, first, old) == then
+    older = ("earliest", "0x0", {"blockNumber": "0x0"}, {"blockHash": genesis})
+    assert [rpc.result(method, first, old) for old in older] == [then] * 4
+    absent = rpc.error(method, first, "0x2")
+    told = "header not found: block 2; the newest is block 1"
+    assert absent == {"code": -32000, "message": told}
+    assert rpc.error(method, first, {"blockHash": UNKNOWN})["code"] == -32000
+    for bad in ("newest", 0, {}, [], {"blockHash": genesis, "blockNumber": "0x0"}):
+        assert rpc.error(method, first, bad)["code"] == -32602
     rpc.run(rpc.ledger.mine(KEPT_STATES - 2))
     assert rpc.result(method, first, "0x0") == then
     rpc.run(rpc.ledger.mine())
-    for old in ("earliest", "0x0", {"blockNumber": "0x0"}, {"blockHash": genesis}):
+    for old in older:
         error = rpc.error(method, first, old)
         assert error["code"] == -32000
         assert error["message"].startswith("missing trie node ")
         assert "only those of blocks 1 to 128" in error["message"]
     assert rpc.ask(method, first, "0x1").get("error") is None
-
-
-@pytest.mark.parametrize(("method", "first"), STATE_METHODS)
-def test_a_state_that_there_is_not_is_refused(rpc: Rpc, method: str, first: Any) -> None:
-    rpc.send()
-    genesis = rpc.result("eth_getBlockByNumber", "0x0")["hash"]
-    assert rpc.error(method, first, "0x2") == {
-        "code": -32000,
-        "message": "header not found: block 2; the newest is block 1",
-    }
-    assert rpc.error(method, first, {"blockHash": UNKNOWN})["code"] == -32000
-    for bad in ("newest", 0, {}, [], {"blockHash": genesis, "blockNumber": "0x0"}):
-        assert rpc.error(method, first, bad)["code"] == -32602
 
 
 def test_a_revert_gives_its_reason_in_text_and_data(rpc: Rpc) -> None:
@@ -349,10 +338,8 @@ def _sending(**more: Any) -> dict[str, Any]:
     [
         (_sending(**{"from": to_hex(ALICE)}), -32000, to_hex(ALICE)),
         (_sending(**{"from": None}), -32602, "from"),
-        (_sending(nonce="0x5"), -32000, "nonce too high: address"),
         (_sending(chainId="0x19"), -32000, "invalid chain id for signer: have 25 want 338"),
         (_sending(gasPrice="0x1"), -32000, "max fee per gas less than block base fee"),
-        (_sending(gas="0x5208"), -32000, "intrinsic gas too low"),
         (_sending(gasPrice="0x1", maxFeePerGas="0x1"), -32000, "both gasPrice and"),
         (_sending(to=None), -32602, "contracts cannot be created"),
     ],

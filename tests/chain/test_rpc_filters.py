@@ -91,18 +91,15 @@ def test_a_reset_is_noticed(rpc: Rpc) -> None:
     assert len(changes(rpc, name)) == 1
 
 
-def test_uninstalling(rpc: Rpc) -> None:
-    name = rpc.result("eth_newBlockFilter")
-    assert rpc.result("eth_uninstallFilter", name) is True
-    assert rpc.result("eth_uninstallFilter", name) is False
-    assert rpc.error("eth_getFilterChanges", name) == NOT_FOUND
+def test_filters_end_when_they_are_uninstalled_or_nobody_asks(
+    rpc: Rpc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, left = rpc.result("eth_newBlockFilter"), rpc.result("eth_newBlockFilter")
+    assert [rpc.result("eth_uninstallFilter", name) for _ in range(2)] == [True, False]
     assert rpc.error("eth_getFilterChanges", 1)["code"] == -32602
-
-
-def test_filters_end_when_nobody_asks(rpc: Rpc, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = rpc.result("eth_newBlockFilter")
     monkeypatch.setattr(filters, "MAX_AGE_S", -1)
-    assert rpc.error("eth_getFilterChanges", name) == NOT_FOUND
+    for gone in (name, left):
+        assert rpc.error("eth_getFilterChanges", gone) == NOT_FOUND
 
 
 def test_the_number_of_filters_is_bounded(rpc: Rpc, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from eth_account import Account
 from eth_account.messages import encode_defunct, encode_typed_data
 
-from tests.chain.asking import ALICE, OWNER_KEY, Http, Rpc, new_ledger
+from tests.chain.asking import ALICE, OWNER_KEY, Http, Rpc
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.networks import TESTNET
@@ -99,18 +99,17 @@ METHODS = [
 
 
 @pytest.mark.parametrize(("method", "params"), METHODS)
-def test_nothing_is_signed_for_others(unlocked: Rpc, method: str, params: list[Any]) -> None:
-    error = unlocked.error(method, *params)
-    assert error["code"] == -32000
-    assert "is not unlocked; see eth_accounts" in error["message"]
-
-
-@pytest.mark.parametrize(("method", "params"), METHODS)
-def test_a_locked_server_signs_nothing(method: str, params: list[Any]) -> None:
-    text = json.dumps(params).replace(checksum(ALICE), OWNER)
-    locked = Rpc(new_ledger())
+def test_nothing_is_signed_for_others_nor_by_a_locked_server(
+    unlocked: Rpc, method: str, params: list[Any]
+) -> None:
+    locked = Rpc(unlocked.ledger)
     locked.http = Http(rpc_app(locked.ledger, keys=[OWNER_KEY.secret]))
     assert locked.result("eth_accounts") == [OWNER.lower()]
-    error = locked.error(method, *json.loads(text))
-    assert error["code"] == -32000
-    assert "signs nothing over JSON-RPC" in error["message"]
+    own = json.loads(json.dumps(params).replace(checksum(ALICE), OWNER))
+    for rpc, asked, says in (
+        (unlocked, params, "is not unlocked; see eth_accounts"),
+        (locked, own, "signs nothing over JSON-RPC"),
+    ):
+        error = rpc.error(method, *asked)
+        assert error["code"] == -32000
+        assert says in error["message"]

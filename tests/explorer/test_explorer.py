@@ -107,13 +107,10 @@ def test_a_late_explorer_knows_a_transaction_only_when_the_lag_is_over(late: Exp
     assert [late.both(name, txhash=tx_hash)["blockNumber"] for name in NAMES] == ["0x1", "0x1"]
     assert late.both("BlockNumber") == "0x1"
     assert late.both("BlockByNumber", tag="latest")["number"] == "0x1"
-
-
-def test_a_late_explorer_does_not_see_the_mempool(late: Explorer) -> None:
     late.set_automine(False)
-    tx_hash = late.sent()
+    waiting = late.sent()
     late.clock.advance(60)
-    assert late.both("TransactionByHash", txhash=tx_hash) is None
+    assert late.both("TransactionByHash", txhash=waiting) is None, "it does not see the mempool"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -178,6 +175,11 @@ def test_the_outcome_of_a_transaction_is_told(explorer: Explorer, path: str) -> 
         assert explorer.outcome("getstatus", each, path)["result"] == no_error
 
 
+@pytest.mark.parametrize("action", ["gettxreceiptstatus", "getstatus"])
+def test_a_bad_hash_of_an_outcome_is_not_ok(explorer: Explorer, action: str) -> None:
+    assert explorer.outcome(action, "0x12") == not_ok("Invalid transaction hash")
+
+
 def test_cronos_says_whether_a_transaction_failed(explorer: Explorer) -> None:
     ask = partial(explorer.http.get, "/api/v1/transaction/getStatus")
     told = ask(params={"txHash": explorer.failed(), "apikey": "KEY"}).json()
@@ -185,11 +187,6 @@ def test_cronos_says_whether_a_transaction_failed(explorer: Explorer) -> None:
     assert told == {"status": "1", "message": "OK", "result": {"isError": "1"}}
     assert "exceeds balance" in reason
     assert ask(params={"txHash": "0x12"}).status_code == 400
-
-
-@pytest.mark.parametrize("action", ["gettxreceiptstatus", "getstatus"])
-def test_a_bad_hash_of_an_outcome_is_not_ok(explorer: Explorer, action: str) -> None:
-    assert explorer.outcome(action, "0x12") == not_ok("Invalid transaction hash")
 
 
 def test_a_form_asks_as_a_url_does(explorer: Explorer) -> None:

@@ -77,14 +77,6 @@ def test_a_line_has_its_fields_in_the_order_of_their_declaration():
     assert list(Journal.load(journal.ndjson())) == [Entry(0, 5, refused), Entry(1, 6, note)]
 
 
-def test_equal_runs_have_equal_bytes_in_whatever_order_fields_are_named():
-    one, two = Journal(), Journal()
-    one.record(5, Note(name="paid", data={"amount": 1, "to": "bob"}))
-    two.record(5, Note(data={"to": "bob", "amount": 1}, name="paid"))
-    assert one.ndjson() == two.ndjson()
-    assert one.sha256() == two.sha256()
-
-
 # --- listeners, merging ----------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.bounded.hostile_peer import wanted
-from x402sim import PaymentAuth, Wallet
+from x402sim import PaymentAuth, PaymentFailed, Wallet
 
 URL = "http://shop/x"
 Reply = tuple[int, Any]
@@ -60,6 +60,16 @@ class Shop:
 
     def client(self, auth: httpx.Auth) -> httpx.Client:
         return httpx.Client(transport=httpx.MockTransport(self), auth=auth)
+
+
+def ask(shop: Any, auth: httpx.Auth, url: str = URL) -> Any:
+    """Send one request; return the status of its answer, or what was raised."""
+    transport = httpx.MockTransport(shop)
+    try:
+        with httpx.Client(transport=transport, auth=auth, follow_redirects=True) as http:
+            return http.get(url).status_code
+    except (PaymentFailed, httpx.HTTPError) as failed:
+        return failed
 
 
 def receipt(body: dict[str, Any]) -> Reply:

@@ -39,6 +39,13 @@ def session(**options: Any) -> SessionAuth:
     return SessionAuth(Wallet.create(), deadline_s=DEADLINE_S, **options)
 
 
+def refused(get: Get, url: str, auth: httpx.Auth) -> str:
+    """Return what a payer says that pays in vain."""
+    with pytest.raises(PaymentFailed) as failed:
+        get(url, auth)
+    return str(failed.value)
+
+
 HELD: dict[str, Callable[[str], tuple[str, httpx.Auth]]] = {
     "the first answer": lambda habit: (f"/{habit}/402", payer()),
     "the settlement": lambda habit: ("/pays/x", payer(pay_path=f"/{habit}/200")),
@@ -59,14 +66,10 @@ def test_no_answer_holds_anybody(get: Get, peer: Server) -> None:
     asked |= {habit: (f"/{habit}/402", payer()) for habit in SLOW}
     peer.away = f"{peer.url}/endless_continue/200"
 
-    def ask(path: str, auth: httpx.Auth) -> str:
-        with pytest.raises(PaymentFailed) as failed:
-            get(f"{peer.url}{path}", auth)
-        return str(failed.value)
-
     started_s = time.monotonic()
     with ThreadPoolExecutor(len(asked)) as threads:
-        told = dict(zip(asked, threads.map(ask, *zip(*asked.values(), strict=True)), strict=True))
+        said = threads.map(lambda each: refused(get, peer.url + each[0], each[1]), asked.values())
+        told = dict(zip(asked, said, strict=True))
     assert time.monotonic() - started_s < DEADLINE_S + 4 * GRACE_S
     text = "within deadline_s = 0.4; raise deadline_s"
     assert {at: said for at, said in told.items() if text not in said} == {}
@@ -91,15 +94,9 @@ def test_one_deadline_holds_for_the_whole_purchase(
 @CLIENTS
 def test_who_waits_for_another_request_has_a_deadline_too(get: Get, peer: Server) -> None:
     auth = payer(pay_path="/silent/200")
-
-    def ask(_: int) -> str:
-        with pytest.raises(PaymentFailed) as failed:
-            get(f"{peer.url}/pays/x", auth)
-        return str(failed.value)
-
     started_s = time.monotonic()
     with ThreadPoolExecutor(6) as threads:
-        told = list(threads.map(ask, range(6)))
+        told = list(threads.map(lambda _: refused(get, f"{peer.url}/pays/x", auth), range(6)))
     assert time.monotonic() - started_s < DEADLINE_S + 2 * GRACE_S
     assert [each for each in told if "deadline_s = 0.4" not in each] == []
     assert auth.signed_base == 10_000

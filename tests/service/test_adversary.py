@@ -19,7 +19,7 @@ from tests.rig import (
     requirements,
     scene,
 )  # fmt: skip
-from tests.service.standard import failed, sign
+from tests.service.standard import failed, set_up, sign
 from x402sim import TESTNET, Wallet
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.crypto import parse_address
@@ -63,14 +63,13 @@ def lasting(rig: ServiceRig, required: httpx.Response, until_s: int, by: Wallet)
     return encode_header(changed, by.sign(changed, TESTNET.domain), TESTNET)
 
 
-@pytest.mark.parametrize("until_s", [2**63 - 1, 2**63, 2**256 - 1])
 @scene
-async def test_an_authorization_may_never_expire_if_the_setting_allows_it(
-    rig: ServiceRig, until_s: int
-) -> None:
-    object.__setattr__(rig.service.settings, "longest_window_s", 2.0**256)
-    required = await rig.ask()
-    assert (await rig.pay(required, lasting(rig, required, until_s, rig.alice))).status_code == 200
+async def test_an_authorization_may_never_expire_if_the_setting_allows_it(rig: ServiceRig) -> None:
+    set_up(rig, longest_window_s=2.0**256)
+    for until_s in (2**63 - 1, 2**63, 2**256 - 1):
+        required = await rig.ask()
+        header = lasting(rig, required, until_s, rig.alice)
+        assert (await rig.pay(required, header)).status_code == 200
 
 
 @scene
@@ -105,7 +104,7 @@ async def test_what_was_claimed_is_settled_although_the_setting_is_shorter_now(
     header = lasting(rig, required, rig.clock.now_s() + 9_000, rig.alice)
     with broken(rig, "facilitator", lose_request):
         assert (await rig.pay(required, header)).status_code == 502
-    object.__setattr__(rig.service.settings, "longest_window_s", 600.0)
+    set_up(rig, longest_window_s=600.0)
     assert (await rig.pay(required, header)).status_code == 200
 
 
@@ -208,24 +207,19 @@ async def test_a_node_that_keeps_the_newest_state_only_is_asked_again_at_once(
     assert (await rig.record(required.json()["paymentId"]))["status"] == "settled"
 
 
-@pytest.mark.parametrize("undo", ["restore", "clear"])
 @scene
-async def test_a_payment_fails_if_the_database_is_restored_meanwhile(
-    rig: ServiceRig, undo: str
-) -> None:
-    before = rig.service.store.copy()
-    required = await rig.ask()
+async def test_a_payment_fails_if_the_database_is_restored_meanwhile(rig: ServiceRig) -> None:
+    store = rig.service.store
+    before = store.copy()
+    for undo in (lambda: store.restore(before), store.clear):
 
-    async def rewind(_: httpx.Request, deliver: Any) -> httpx.Response:
-        if undo == "restore":
-            rig.service.store.restore(before)
-        else:
-            rig.service.store.clear()
-        raise httpx.ReadTimeout("lost")
+        async def rewind(_: httpx.Request, __: Any, undo: Any = undo) -> httpx.Response:
+            undo()
+            raise httpx.ReadTimeout("lost")
 
-    with broken(rig, "facilitator", only("/settle", rewind)):
-        refused = await rig.pay(required)
-    assert (refused.status_code, refused.json()["error"]) == (502, "Settlement failed")
+        with broken(rig, "facilitator", only("/settle", rewind)):
+            refused = await rig.pay(await rig.ask())
+        assert (refused.status_code, refused.json()["error"]) == (502, "Settlement failed")
     before.close()
 
 

@@ -1,16 +1,15 @@
 """Every switch of the decisions does something: its alternative behaves as the table says."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from tests.rig import ORDER, ServiceRig, answer, broken, lose_request, only
-from tests.service.standard import sign
+from tests.rig import ORDER, ServiceRig, answer, broken, lose_request, only, scene
+from tests.service.standard import set_up, sign
 from x402sim import Wallet
-from x402sim.spec.decisions import Decisions
+from x402sim.spec.decisions import Decisions, alternatives
 
 Observe = Callable[[ServiceRig], Awaitable[Any]]
 
@@ -128,41 +127,25 @@ def test_every_switch_is_observed() -> None:
     assert set(OBSERVED) == {switch.name for switch in fields(Decisions)}
 
 
+@pytest.mark.parametrize("is_ours", [True, False], ids=["ours", "the alternative"])
 @pytest.mark.parametrize("name", OBSERVED)
-def test_a_switch_changes_what_it_says(name: str) -> None:
-    observe, by_default, otherwise = OBSERVED[name]
-    (switch,) = (s for s in fields(Decisions) if s.name == name)
-
-    assert observed(observe, Decisions()) == by_default
-    changed = Decisions(**{name: switch.metadata["alternative"]})
-    assert observed(observe, changed) == otherwise
-
-
-def observed(observe: Observe, decisions: Decisions) -> Any:
-    """Observe a service with these decisions."""
-
-    async def main() -> Any:
-        rig = ServiceRig(decisions=decisions)
-        try:
-            return await observe(rig)
-        finally:
-            await rig.http.aclose()
-            await rig.parts.http.aclose()
-            rig.service.store.close()
-
-    return asyncio.run(main())
+@scene
+async def test_a_switch_changes_what_it_says(rig: ServiceRig, name: str, is_ours: bool) -> None:
+    observe, ours, otherwise = OBSERVED[name]
+    if not is_ours:
+        set_up(rig, decide={name: getattr(alternatives(), name)})
+    assert await observe(rig) == (ours if is_ours else otherwise)
 
 
 @pytest.mark.parametrize(
     "wrong", [{"side": "up"}, {"leverage": 0}, {"sizeUsd": -1}, {"pair": "BTC"}], ids=str
 )
-@pytest.mark.parametrize("unpaid", [True, False])
-def test_a_body_is_validated_whole_before_the_gate(wrong: dict[str, Any], unpaid: bool) -> None:
+@scene
+async def test_a_body_is_validated_whole_before_the_gate(
+    rig: ServiceRig, wrong: dict[str, Any]
+) -> None:
     """Nobody is asked to pay for an order that will be refused."""
-
-    async def status(rig: ServiceRig) -> int:
-        headers = {} if unpaid else {"X-Payment-Id": await rig.buy()}
+    set_up(rig, decide={"gate_before_body": False})
+    for headers in ({}, {"X-Payment-Id": await rig.buy()}):
         answer = await rig.http.post("/api/perp/quote", json=ORDER | wrong, headers=headers)
-        return answer.status_code
-
-    assert observed(status, Decisions(gate_before_body=False)) == 400
+        assert answer.status_code == 400

@@ -71,6 +71,12 @@ def test_no_error_shows_a_phrase(words: str) -> None:
     assert f"got {len(words.split())} words" in told
 
 
+@pytest.mark.parametrize("key", ["", "0x12", b"", b"abc", None])
+def test_what_is_no_key_is_refused(key: Any) -> None:
+    with pytest.raises(ValueError, match="key"):
+        Wallet(key)
+
+
 @pytest.mark.parametrize("number", [0, ORDER, 2**256 - 1])
 def test_a_number_that_is_no_key_is_refused(number: int) -> None:
     raw = number.to_bytes(32)
@@ -88,7 +94,10 @@ def test_a_number_that_is_no_key_is_refused(number: int) -> None:
         ("MERCHANT_ADDRESS", "foo", "0x and 40 hex digits, got 'foo'"),
         ("TOKEN_ADDRESS", "foo", "0x and 40 hex digits, got 'foo'"),
         ("NETWORK", "foo", "Possible: cronos-testnet, cronos-mainnet"),
-        ("FINAL_DEPTH", "foo", "a number from 0, not 'foo'"),
+        *(
+            ("FINAL_DEPTH", wrong, f"a number from 0, not {wrong!r}")
+            for wrong in ("-1", "1.5", "¹")
+        ),
         ("FACILITATOR_URL", "foo", "a URL such as http://127.0.0.1:4020, got 'foo'"),
         ("EXPLORER_URL", "ftp://host/x", "got 'ftp://host'"),
         ("RPC_URL", "http://", "got 'http://'"),

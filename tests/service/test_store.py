@@ -90,22 +90,6 @@ def insert_settled(
     )  # fmt: skip
 
 
-def filled(payments: int) -> Store:
-    """Return a store of settled payments, the last of which is a deposit to be refunded."""
-    store = Store()
-    for number in range(payments):
-        insert_settled(store, number, block_number=1)
-    store.execute(
-        "INSERT INTO sessions(session_id, payment_id, payer, deposited, created_ms, expires_ms) "
-        "VALUES ('s', ?, '', 5, 0, 9)",
-        f"pay_{payments - 1}",
-    )
-    store.execute(
-        "INSERT INTO refunds(session_id, to_address, amount, timestamp) VALUES ('s', 'a', 5, 0)"
-    )
-    return store
-
-
 def steps(store: Store, ask: Callable[[Store], object]) -> int:
     """Return how many steps of SQLite's virtual machine it takes to ask."""
     count = 0
@@ -123,7 +107,9 @@ def steps(store: Store, ask: Callable[[Store], object]) -> int:
 
 def waiting(rows: int) -> Store:
     """Return a store of deposits: so many unresolved, to be refunded, and about to expire."""
-    store = filled(3 * rows)
+    store = Store()
+    for number in range(3 * rows):
+        insert_settled(store, number, block_number=1)
     store.execute("UPDATE payments SET status = 'pending' WHERE attempt <= ?", rows)
     store.execute(
         "INSERT INTO sessions SELECT payment_id, payment_id, '', 5, 0, "
