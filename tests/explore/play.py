@@ -130,9 +130,8 @@ class _Run:
         await live.heal()
         if any(isinstance(step, Pause) for step in self._case.steps):
             owner = str(live.start_state.token_owner)
-            await live.stage.transact(
-                owner, to_hex(abi.UNPAUSE)
-            )  # a reorganisation may have lost it
+            # a reorganisation may have lost it
+            await live.stage.transact(owner, to_hex(abi.UNPAUSE))
         sessions_s = [step.duration_s for step in self._case.steps if isinstance(step, Deposit)]
         ends_s = [*scene.book.ends_s(), live.clock.now() + max(sessions_s, default=0)]
         await live.clock.sleep_until(max(ends_s) + QUIET_S)

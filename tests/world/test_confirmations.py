@@ -1,5 +1,6 @@
-"""Confirmations: who waits for them, and a chain that reorganises by itself."""
+"""Confirmations: who waits for them, what a story sees of blocks, a chain that reorganises."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ from tests.serve.driver import ORDER, QUOTE
 from tests.world.playing import found, play, played, standard_payment
 from x402sim import LiveWorld, Payer, Settings, World, events
 from x402sim.backends import Reorgs
-from x402sim.policies import ServeConfirmed, ServicePolicy
+from x402sim.policies import PayerPolicy, ServeConfirmed, ServicePolicy
+from x402sim.world.stages.stage import START_S
 
 
 def serving(policy: Any) -> Settings:
@@ -66,6 +68,60 @@ def test_who_reads_confirmations_without_counting_them_is_told() -> None:
 
     run = World(service=serving(Reads())).play(dropped)
     assert "a policy that reads proof.confirmations says so" in run.reason
+
+
+def test_a_story_sees_each_block_and_the_newest_one() -> None:
+    seen: list[int] = []
+
+    async def story(world: LiveWorld) -> None:
+        world.on_block(lambda block: seen.append(block.number))
+        alice = await world.payer("alice", balance="1.00")
+        paid = await alice.buy()
+        newest = await world.newest_block()
+        assert newest.number == seen[-1]
+        assert abs(newest.time_s - world.clock.now()) < 5
+        await world.reorg(1, drop=[paid.body["txHash"]])
+        assert seen[-2:] == [newest.number] * 2, "the one that replaces it counts"
+
+        async def broken(block: Any) -> None:
+            raise LookupError(f"in block {block.number}")
+
+        world.on_block(broken)
+        await world.mine()
+        await world.advance(5)
+
+    run = World(block_time_s=5).play(story)
+    assert run.reason.startswith("LookupError: in block"), run.reason
+    assert run.place.startswith("test_confirmations.py:")
+
+
+def test_a_payers_policy_sees_the_newest_block() -> None:
+    class OncePerBlock:
+        """Sends the same authorization again in each new block."""
+
+        async def pay(self, order: Any) -> None:
+            await order.pay()
+            while not order.is_paid:
+                seen = await order.newest_block()
+                while (await order.newest_block()).number == seen.number:
+                    await order.wait(1)
+                await order.pay()
+
+    seen_s: list[float] = []
+
+    async def story(world: LiveWorld) -> None:
+        world.on_block(lambda block: seen_s.append(world.clock.now()))
+        alice = await world.payer("alice", policy=PayerPolicy(retry=OncePerBlock()))
+        buying = asyncio.create_task(alice.buy())
+        await world.advance(7)
+        await world.fund(alice.address, "1.00")
+        assert (await buying).status == 200
+
+    steps = World(block_time_s=5).play(story).raise_for_failure().steps
+    paid_s = [START_S + each for each in steps.query("path == '/api/pay'")["t_s"]]
+    assert len(paid_s) > 2
+    for at_s in paid_s[1:]:
+        assert any(at_s - 1.1 <= block_s <= at_s for block_s in seen_s), "right after a block"
 
 
 def test_a_chain_reorganises_by_itself_as_often_and_as_deep_as_drawn() -> None:

@@ -12,6 +12,18 @@ from typing import Protocol
 from x402sim.text.arguments import FromZero, WholeFromZero, explained
 
 
+class SeenBlock(Protocol):
+    """A block as a payer sees it: its number, and its time in Unix seconds."""
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+
+    @property
+    def time_s(self) -> int:
+        """Its time."""
+
+
 class Order(Protocol):
     """One order: a 402 that is to be paid, and what came of it so far."""
 
@@ -34,6 +46,9 @@ class Order(Protocol):
 
     async def wait(self, seconds: float) -> None:
         """Let time pass."""
+
+    async def newest_block(self) -> SeenBlock:
+        """Return the chain's newest block."""
 
 
 class Retry(Protocol):

@@ -1,6 +1,7 @@
 """Records each new block's events in the journal when the block is mined."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Literal
 
 from x402sim import events
@@ -28,6 +29,8 @@ class ChainRecorder:
         self._seen: list[Block]
         self._seen, self.supply_base = chain.at_first
         """`supply_base` is the token's supply at the last call, in base units."""
+        self.on_block: list[Callable[[Block], None]] = []
+        """Called with each new block, after its events are recorded."""
         self._turn = asyncio.Lock()
         chain.watchers.append(self)
 
@@ -50,6 +53,8 @@ class ChainRecorder:
                 self._seen.append(block)
                 for receipt in filter(None, receipts):
                     self._record_receipt(block, receipt)
+                for hook in self.on_block:
+                    hook(block)
             self.supply_base = await self._chain.supply()
 
     @property

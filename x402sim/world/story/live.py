@@ -24,6 +24,7 @@ from x402sim.world.control.messages import Transfer
 from x402sim.world.stages.stage import OpenStage, on
 from x402sim.world.story import market, serialize
 from x402sim.world.story.answers import Answer
+from x402sim.world.story.blocks import NewBlock, OnBlock, call_on_block, newest_block
 from x402sim.world.story.orders import Spending
 from x402sim.world.story.payer import Payer
 from x402sim.world.story.population import Arrivals, Behaviour, Buy, Population, play_population
@@ -226,6 +227,17 @@ class LiveWorld:
         """Replace the newest `depth` blocks, without the transactions in `drop` (hashes)."""
         self.stage.record(events.ChainReorganised(depth=depth))
         await self.stage.ask("reorg", {"depth": depth, "drop": drop or []})
+
+    async def newest_block(self) -> NewBlock:
+        """Return the chain's newest block, without its transactions (needs "observe chain")."""
+        return await newest_block(self.stage)
+
+    def on_block(self, hook: OnBlock) -> None:
+        """Call a function with each new `NewBlock`, also if it replaces another one.
+
+        A coroutine function runs beside the story. Raises `ValueError` for a deployment.
+        """
+        call_on_block(self.stage.parts, hook)
 
     async def drop_waiting(self) -> None:
         """Drop every transaction from the mempool (needs "control chain")."""

@@ -17,6 +17,7 @@ from x402sim.payer.wallet import AFTER_SIGNING_S
 from x402sim.protocol.money import to_decimal
 from x402sim.text.printable import described
 from x402sim.world.story.answers import Answer
+from x402sim.world.story.blocks import NewBlock, newest_block
 from x402sim.world.story.payer_client import PayerClient
 
 Ask = Callable[[], Awaitable[Answer]]
@@ -136,6 +137,10 @@ class Order:
     async def wait(self, seconds: float) -> None:
         """Let time pass."""
         await self._payer.clock.sleep(seconds)
+
+    async def newest_block(self) -> NewBlock:
+        """Return the chain's newest block."""
+        return await newest_block(self._payer.stage)
 
     def note_paid(self) -> None:
         """Count the newest authorization as paid, if there is one."""
