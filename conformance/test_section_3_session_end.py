@@ -52,9 +52,8 @@ async def _let_one_end(probe: Probe) -> None:
     still served.
     """
     session = (await open_ending(probe, await probe.budget_for(2))).session
-    begun_s = probe.clock.now()
-    units_s = _units_s(probe.setting)
-    ends_s = [float(probe.target.sessions.shortest * unit_s) for unit_s in units_s]
+    begun_s, shortest = probe.clock.now(), probe.target.sessions.shortest
+    ends_s = [float(shortest * unit_s) for unit_s in _units_s(probe.setting)]
     told_s = await told_end_s(probe, session)
     is_told = told_s is not None and not probe.target.sessions.duration_unit_s
     if probe.setting.advance is not None:
@@ -71,9 +70,8 @@ async def _let_one_end(probe: Probe) -> None:
     is_known = is_told or probe.setting.advance is not None
     if answer.has_content and not (is_known or probe.target.sessions.duration_unit_s):
         raise Skipped(
-            f"after {ends_s[-1]:.0f} s a session of duration {probe.target.sessions.shortest} is "
-            "not over, does not say when it ends, and the unit is not known: set "
-            "sessions.duration_unit_s"
+            f"after {ends_s[-1]:.0f} s a session of duration {shortest} is not over, does not say "
+            "when it ends, and the unit is not known: set sessions.duration_unit_s"
         )
     expect_withheld(answer)
 

@@ -71,7 +71,7 @@ def make_plan(
     runnable = [case for case in checks if not is_left(setting, case)]
     spends = setting.options.payer is not None and setting.control is None
     taken, left = _fit(setting, runnable, price_base) if spends else (runnable, [])
-    needs_base = _signs_base(setting, runnable, price_base)
+    paid, needs_base = taken if spends else [], _signs_base(setting, runnable, price_base)
     begun = [case for case in taken if is_patient_enough(setting, case)]
     requests = requests_before + sum(_cost(measured, case).requests for case in begun)
     gap_s = max(round_trip_s, 1 / setting.options.wire.rate if setting.options.wire.rate else 0)
@@ -85,9 +85,9 @@ def make_plan(
         runnable_ids=len({case.id for case in taken}),
         requests=round(requests),
         seconds=_seconds(setting, begun, measured, requests * gap_s),
-        payments=_payments(taken) if spends else 0,
-        deposits_base=_deposits_base(setting, taken, price_base) if spends else 0,
-        signs_base=_signs_base(setting, taken, price_base) if spends else 0,
+        payments=_payments(paid),
+        deposits_base=_deposits_base(setting, paid, price_base),
+        signs_base=_signs_base(setting, paid, price_base),
         needs_base=needs_base if spends else 0,
         left_out={case.name: why for case in left},
     )
@@ -154,7 +154,6 @@ def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Ch
 
     What is kept fits with its baselines, so that the repetition at the end can be paid, too.
     """
-    free = [case for case in cases if not _spends(case)]
     dear = sorted(
         (case for case in cases if _spends(case)),
         key=lambda case: (_LEVELS[case.level], cost_base(setting, case, price_base)),
@@ -163,9 +162,8 @@ def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Ch
     for case in dear:
         if _signs_base(setting, [*taken, case], price_base) <= setting.options.budget_base:
             taken.append(case)
-    names = {case.name for case in (*free, *taken)}
-    fits = [case for case in cases if case.name in names]
-    return fits, [case for case in cases if case.name not in names]
+    left = {*dear} - {*taken}
+    return [case for case in cases if case not in left], [case for case in cases if case in left]
 
 
 def is_left(setting: Setting, case: Check) -> bool:
