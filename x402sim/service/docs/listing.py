@@ -26,7 +26,8 @@ def accepts(service: Service, base: str) -> list[RequirementsV1]:
 
 def items(service: Service, base: str) -> list[Item]:
     """Return the entries of an index, in version 2, with examples of what each takes."""
-    setup, price = service.setup, service.setup.quote_price_base
+    setup, flow = service.setup, flow_said(service.settings.payment_flow)
+    price = setup.quote_price_base
     examples = examples_of(setup.settings.decisions, price, setup.network)
     declared = {
         QUOTE: declaration("POST", {"quote": examples["Quote"]}, examples["QuoteRequest"]),
@@ -39,11 +40,7 @@ def items(service: Service, base: str) -> list[Item]:
             type="http",
             x402_version=2,
             accepts=[
-                requirements_v2(
-                    service.issuer.requirements(path, price),
-                    setup.network,
-                    **flow_said(service.settings.payment_flow),
-                )
+                requirements_v2(service.issuer.requirements(path, price), setup.network, **flow)
             ],
             last_updated=iso(service.clock.now_ms()),
             description=RESOURCES[path].description,
