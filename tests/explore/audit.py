@@ -16,6 +16,7 @@ from tests.explore.case import Act, Lie, Service
 from tests.explore.evidence import Door, Ledger, Sight, Times, Use
 from tests.explore.laws import Law, Violation
 from tests.explore.steps import Scene
+from x402sim.protocol.refusals import Refusal
 from x402sim.service.issue import MARKET, QUOTE, SESSIONS
 
 PRICE_BASE = 10_000
@@ -33,6 +34,7 @@ _NOT_ACCEPTED = (
 """The reasons of a service that has not accepted a header: its node is silent, or it is the second,
 or one of too many, for one payment id."""
 _ANOTHER_ID = "it pays for another payment id"
+_SETTLED = Refusal.ALREADY_SETTLED.text
 
 
 @dataclass
@@ -186,9 +188,10 @@ class Audit:
         ) and any(sight.nonce == nonce and sight.status == 200 for sight in self.door.seen)
 
     def _pays_another(self, each: Presented) -> bool:
-        """Tell whether a service said that a header pays for another payment id, and has seen it
-        for one, of which it has not said that this is over."""
-        return any(answer.reason == _ANOTHER_ID for answer in each.answers) and any(
+        """Tell whether a service said that a header pays for another payment id, or has paid, and
+        has seen it for one, of which it has not said that this is over."""
+        reasons = [answer.reason for answer in each.answers]
+        return any(said == _ANOTHER_ID or _SETTLED in said for said in reasons) and any(
             other.signed == each.signed and other.key != each.key
             for other in self.scene.book.presented
             if other.order.service == each.order.service

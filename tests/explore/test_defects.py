@@ -95,6 +95,23 @@ FOUND = {
             Again(at_s=3.0, of=0, what="new id", way="two steps"),
         ),
     ),
+    "what was paid in one step and lost on the wire is not bought by its header at a second id": Case(
+        steps=(
+            Buy(
+                number=0,
+                wait_s=200.0,
+                pause_s=5.0,
+                patience_s=0.3,
+                anew=True,
+                way="PAYMENT-SIGNATURE",
+            ),
+            Submit(at_s=20.0, of=0),
+            Strike(at_s=100.0, fault=Fault(victim="service", does="truncate", times=2)),
+            Again(at_s=200.002, of=0, way="PAYMENT-SIGNATURE"),
+            Again(at_s=206.0, of=0, what="second header", way="PAYMENT-SIGNATURE"),
+        ),
+        block_time_s=2.0,
+    ),
     "a header that is said to pay for another payment id may be charged for that one": Case(
         steps=(
             Buy(number=0, pause_s=5.0),
