@@ -23,7 +23,7 @@ async def test_a_bad_amount_or_duration_is_named(rig: ServiceRig) -> None:
         assert field in response.json()["reason"], asked
 
 
-@pytest.mark.clause("4.4/deposit-flow", "2.6/id-prefix", "3/deposit-makes-session")
+@pytest.mark.clause("4.4/deposit-flow", "2.6/id-prefix", "2.6/remaining", "3/deposit-makes-session")
 @scene
 async def test_one_deposit_makes_one_session_whatever_is_repeated(rig: ServiceRig) -> None:
     required = await rig.ask_session("0.05", 60)
