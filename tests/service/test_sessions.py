@@ -55,7 +55,9 @@ async def test_sweeps_at_once_refund_once_and_the_token_itself_refuses_a_second_
     """Even if the record of it is lost, as after restoring an old backup."""
     session = await rig.open_session("0.05", duration=60)
     await rig.open_session("0.05", duration=6000)
-    rig.now[0] += 60
+    rig.now[0] += 59
+    assert (await sessions.expire(rig.service), rig.earned) == (0, 100_000)
+    rig.now[0] += 1
     await asyncio.gather(*(sessions.expire(rig.service) for _ in range(5)))
     assert rig.earned == 50_000
     rig.service.store.execute("UPDATE refunds SET status = 'pending', tx_hash = NULL")
