@@ -6,6 +6,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import astuple
+
 from x402sim.chain.base import Call, Reverted, TxReceipt, WorldChain
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.token_rules import TokenRules
@@ -14,14 +16,11 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, PrivateKey, parse_key, sign
 from x402sim.protocol.eip3009 import (
-    RECEIVE_TYPEHASH,
-    TRANSFER_TYPEHASH,
     Authorization,
     Domain,
     Permit,
     cancel_digest,
     permit_digest,
-    transfer_digest,
 )
 from x402sim.protocol.networks import TESTNET
 
@@ -139,8 +138,7 @@ def signature_of(
     receive: bool = False,
 ) -> bytes:
     """Return a signature of an authorization."""
-    typehash = RECEIVE_TYPEHASH if receive else TRANSFER_TYPEHASH
-    return sign(transfer_digest(auth, domain, typehash), _key(by))
+    return by.sign(auth, domain, receive=receive)
 
 
 def transfer_call(
@@ -149,11 +147,9 @@ def transfer_call(
     """Return calldata of transfer- or receiveWithAuthorization; `packed` takes `bytes`."""
     if not packed:
         return abi.transfer_with_authorization(auth, signature, receive=receive)
-    words = (auth.from_, auth.to, auth.value, auth.valid_after, auth.valid_before, auth.nonce)
-    overload = (
-        abi.RECEIVE_WITH_AUTHORIZATION_BYTES if receive else abi.TRANSFER_WITH_AUTHORIZATION_BYTES
-    )
-    return abi.calldata(overload, *words, 7 * 32) + tail(signature)
+    if receive:
+        return ending_with(signature, abi.RECEIVE_WITH_AUTHORIZATION_BYTES, *astuple(auth))
+    return ending_with(signature, abi.TRANSFER_WITH_AUTHORIZATION_BYTES, *astuple(auth))
 
 
 def permit_call(
@@ -180,14 +176,18 @@ def cancel_call(
     signature = sign(cancel_digest(of, used, domain), _key(by))
     if not packed:
         return abi.cancel_authorization(of, used, signature)
-    function = abi.CANCEL_AUTHORIZATION_BYTES
-    return abi.calldata(function, of, used, 3 * 32) + tail(signature)
+    return ending_with(signature, abi.CANCEL_AUTHORIZATION_BYTES, of, used)
 
 
 def payment(name: object = "first", **changes: object) -> bytes:
     """Return calldata that pays the shop from Alice; the name makes the nonce."""
     auth = authorization(nonce=nonce(name), **changes)
     return transfer_call(auth, signature_of(auth))
+
+
+def ending_with(signature: bytes, function: bytes, *words: int | bytes) -> bytes:
+    """Return calldata whose last argument is a signature as `bytes`."""
+    return abi.calldata(function, *words, (len(words) + 1) * 32) + tail(signature)
 
 
 def tail(value: bytes) -> bytes:

@@ -12,7 +12,10 @@ from tests.chain.helpers import (
     SHOP,
     START_BASE,
     LedgerDriver,
+    authorization,
     payment,
+    signature_of,
+    transfer_call,
 )
 from tests.chain.test_ledger_file import contents
 from x402sim.chain.base import Block, ChainError
@@ -55,6 +58,13 @@ def test_the_account_nonce_of_a_dropped_transaction_is_free_again(driver, droppe
     sent = [driver.put(payment(n)) for n in range(2)]
     driver.reorg(2, drop=[sent[n] for n in dropped])
     assert driver.account_nonce(RELAYER.address_bytes) == following
+
+
+def test_a_nonce_of_the_token_belongs_to_its_payer(driver):
+    driver.send(abi.mint(MALLORY.address_bytes, 10_000), OWNER)
+    assert driver.refusal(payment()) is None
+    auth = authorization(from_=MALLORY.address_bytes)
+    assert driver.refusal(transfer_call(auth, signature_of(auth, by=MALLORY))) is None
 
 
 # --- a long chain --------------------------------------------------------------------

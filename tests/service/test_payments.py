@@ -15,7 +15,7 @@ from tests.rig import (
     only,
     scene,
 )  # fmt: skip
-from tests.service.standard import failed
+from tests.service.standard import failed, settled
 from x402sim.chain.base import Call
 from x402sim.protocol import abi
 from x402sim.protocol.cronos import SettleError
@@ -184,3 +184,14 @@ async def test_a_refusal_counts_whatever_its_status(rig: ServiceRig, status: int
         refused = await rig.pay(required)
     assert (refused.status_code, refused.json()["error"]) == (400, "Authorization expired")
     assert rig.transfers() == 0
+
+
+@pytest.mark.parametrize("payer", ["0x" + "1" * 40, "alice"])
+@scene
+async def test_a_settlement_of_another_payer_is_rejected(rig: ServiceRig, payer: str) -> None:
+    required = await rig.ask()
+    body = settled(rig, required, "0x" + "ab" * 32, **{"from": payer})
+    with broken(rig, "facilitator", only("/settle", answer(200, body))):
+        refused = await rig.pay(required)
+    assert refused.status_code == 502
+    assert (await rig.ask(x_payment_id=required.json()["paymentId"])).status_code == 402

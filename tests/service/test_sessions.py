@@ -23,7 +23,7 @@ async def test_a_bad_amount_or_duration_is_named(rig: ServiceRig) -> None:
         assert field in response.json()["reason"], asked
 
 
-@pytest.mark.clause("4.4/deposit-flow", "2.6/id-prefix", "3/deposit-makes-session")
+@pytest.mark.clause("4.4/deposit-flow", "2.6/id-prefix", "2.6/remaining", "3/deposit-makes-session")
 @scene
 async def test_one_deposit_makes_one_session_whatever_is_repeated(rig: ServiceRig) -> None:
     required = await rig.ask_session("0.05", 60)
@@ -55,7 +55,9 @@ async def test_sweeps_at_once_refund_once_and_the_token_itself_refuses_a_second_
     """Even if the record of it is lost, as after restoring an old backup."""
     session = await rig.open_session("0.05", duration=60)
     await rig.open_session("0.05", duration=6000)
-    rig.now[0] += 60
+    rig.now[0] += 59
+    assert (await sessions.expire(rig.service), rig.earned) == (0, 100_000)
+    rig.now[0] += 1
     await asyncio.gather(*(sessions.expire(rig.service) for _ in range(5)))
     assert rig.earned == 50_000
     rig.service.store.execute("UPDATE refunds SET status = 'pending', tx_hash = NULL")
