@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from tests.serve.driver import Running
+from tests.suite.duo import service_env
 
 LIMITS = httpx.Limits(max_connections=20, max_keepalive_connections=20)
 PAYERS = 4
@@ -119,14 +120,7 @@ class Deployment:
         self.began = self.began or ready["accounts"]
         self.world.close()
         self.world = _client(ready["rpc"].removesuffix("/rpc"))
-        wallet, merchant = ready["accounts"][-1], ready["accounts"][-2]
-        self._env = {
-            "PRIVATE_KEY": wallet["privateKey"],
-            "MERCHANT_ADDRESS": merchant["address"],
-            "FACILITATOR_URL": ready["facilitator"],
-            "EXPLORER_URL": ready["explorer"],
-            "RPC_URL": ready["rpc"],
-        }
+        self._env = service_env(ready)
 
     @property
     def wallet(self) -> str:

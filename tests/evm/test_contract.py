@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 import subprocess
 from dataclasses import replace
 from importlib.resources import files
@@ -62,14 +61,6 @@ def test_the_ledger_has_the_contracts_functions():
     on_chain = {abi.selector(signature) for signature in set(functions) - NOT_ON_THE_LEDGER}
     assert on_chain < FUNCTIONS.keys()
     assert set(functions) >= ADDED | NOT_ON_THE_LEDGER
-
-
-def test_everything_about_authorizations_is_openzeppelins():
-    """Our source says nothing of a window, a nonce or a signature."""
-    code = re.sub(r"/\*.*?\*/|//[^\n]*", "", (HERE / "Stablecoin.sol").read_text(), flags=re.S)
-    declared = set(re.findall(r"function (\w+)", code))
-    assert declared == {"decimals", "version", "DOMAIN_SEPARATOR", "mint"}
-    assert "_checkValidity" not in code
 
 
 # --- on a node -----------------------------------------------------------------------

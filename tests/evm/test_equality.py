@@ -572,8 +572,9 @@ def walk_through(chains: BothChains) -> None:
             sign(*RIVALS)
         chains.transfer(ALICE, shop, 7)
         chains.mint(alice, 7, MALLORY)
-    for name in ("unpause", "unblacklist"):
+    for name in ("blacklist", "pause", "unpause", "unblacklist"):
         chains.govern(name)
+        sign()
     for amount in (0, 1, 10 * START_BASE):
         chains.burn(amount, MALLORY)
     for to, amount in product((ZERO_ADDRESS, TOKEN, shop, alice), (0, 1, 2**255 - 1, 2**256 - 1)):

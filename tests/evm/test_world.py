@@ -188,18 +188,6 @@ def test_batches_and_malformed_requests_get_the_nodes_own_answers(server: LocalS
     assert "POST" in httpx.get(server.rpc_url).text
 
 
-def test_snapshots_and_reset_work_on_the_node(server: LocalServer):
-    before = control(server, "state")["chain"]
-    snapshot = control(server, "snapshot", {})["snapshot"]
-    pay(server, 3)
-    assert control(server, "state")["chain"]["height"] > before["height"]
-    control(server, "revert", {"snapshot": snapshot})
-    assert control(server, "state")["chain"] == before
-    control(server, "reset", {})
-    assert control(server, "state")["chain"]["height"] == 0
-    assert pay(server, 3).receipts
-
-
 def signed_coins(key: str) -> str:
     asked = {"to": "0x" + "33" * 20, "value": 7, "gas": 21_000, "gasPrice": 10**13, "nonce": 0}
     return to_hex(Account.sign_transaction({**asked, "chainId": 338}, key).raw_transaction)

@@ -11,6 +11,7 @@ from tests.mutants.middleware import (
     Answer,
     Request,
     Serve,
+    answer,
     answers,
     instead,
     replies,
@@ -20,9 +21,11 @@ from tests.mutants.mutant import Kind, at
 from tests.mutants.paying import PAY, QUOTE, SESSIONS, OtherIds, authorization
 from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import RequestError
+from x402sim.suite.inputs import BODIES
 
 malformed = Kind("input")
 BAD_REQUEST = RequestError.INVALID_BODY.text
+CONTENT = answer(200, {"quote": {"pair": "BTC-USD"}})
 TRACE = 'Traceback (most recent call last):\n  File "app.py", line 60, in pay\nValidationError'
 
 
@@ -73,10 +76,9 @@ def is_large_for_64_bits(request: Request) -> bool:
         return False
 
 
-def has_no_leverage(request: Request) -> bool:
-    """Tell whether an order's leverage is zero."""
-    order = request.json
-    return isinstance(order, dict) and order.get("leverage") == 0
+def in_order(request: Request) -> dict[str, Any]:
+    """Return the order in a request; empty if there is none."""
+    return request.json if isinstance(request.json, dict) else {}
 
 
 def is_no_base64(request: Request) -> bool:
@@ -109,6 +111,14 @@ async def no_id_needed(other: OtherIds, _: Service, request: Request, serve: Ser
     return await other.settled_anew(request.sending({**body, "paymentId": ""}), serve)
 
 
+malformed("a-size-of-zero-is-free", "1/unpaid-402", "Who orders nothing pays nothing.",
+    instead(QUOTE, CONTENT, lambda request: in_order(request).get("sizeUsd") == 0))  # fmt: skip
+malformed("no-json-is-free", "1/unpaid-402", "A body that is no JSON is answered with the content.",
+    instead(QUOTE, CONTENT, lambda request: request.body == BODIES["no JSON"]))  # fmt: skip
+malformed("another-type-is-free", "1/unpaid-402", "A body of text is answered with the content.",
+    instead(QUOTE, CONTENT, lambda it: it.headers.get("content-type") == "text/plain"))  # fmt: skip
+malformed("a-null-id-is-free", "7/payment-required", "The payment id null opens the content.",
+    instead(QUOTE, CONTENT, lambda it: it.headers.get("x-payment-id") == "null"))  # fmt: skip
 malformed("pay-falls-over-its-body", "kit/7/malformed-body",
     "A settlement whose body is not what it should be is an internal error.",
     crashes_over_its_body(PAY))  # fmt: skip
@@ -132,7 +142,7 @@ malformed("session-falls-over-its-body", "kit/7/malformed-body",
 async def divided_by_leverage(_: Service, request: Request, serve: Serve) -> Answer:
     """A paid request with a leverage of zero is divided by it."""
     reply = await serve(request)
-    return CRASHED if reply.status == 400 and has_no_leverage(request) else reply
+    return CRASHED if reply.status == 400 and in_order(request).get("leverage") == 0 else reply
 
 
 malformed("proof-falls-over-its-letters", "kit/7/malformed-proof",

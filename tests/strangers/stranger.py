@@ -21,6 +21,7 @@ import msgspec
 
 from tests import npm
 from tests.serve.driver import Running
+from tests.suite.duo import service_env
 from x402sim.suite.target import Target
 
 HERE = Path(__file__).parent
@@ -142,19 +143,13 @@ def free_port() -> int:
         return int(taken.getsockname()[1])
 
 
-def settings(world: Mapping[str, Any]) -> dict[str, str]:
+def settings(world: dict[str, Any]) -> dict[str, str]:
     """Return the settings with which a service runs in this world."""
-    wallet, merchant = world["accounts"][-1], world["accounts"][-2]
-    return {
+    return service_env(world) | {
         "PATH": os.environ["PATH"],
-        "FACILITATOR_URL": world["facilitator"],
-        "EXPLORER_URL": world["explorer"],
-        "RPC_URL": world["rpc"],
         "NETWORK": world["network"],
         "CHAIN_ID": str(world["chainId"]),
         "TOKEN_ADDRESS": world["asset"],
-        "PRIVATE_KEY": wallet["privateKey"],
-        "MERCHANT_ADDRESS": merchant["address"],
     }
 
 

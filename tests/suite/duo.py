@@ -30,9 +30,9 @@ class Duo:
 
 def service_env(ready: dict[str, Any]) -> dict[str, str]:
     """Return the settings with which a service uses a world."""
-    merchant = ready["accounts"][-1]
+    merchant, wallet = ready["accounts"][-2:]
     return {
-        "PRIVATE_KEY": merchant["privateKey"],
+        "PRIVATE_KEY": wallet["privateKey"],
         "MERCHANT_ADDRESS": merchant["address"],
         "FACILITATOR_URL": ready["facilitator"],
         "EXPLORER_URL": ready["explorer"],

@@ -15,9 +15,7 @@ from typer.testing import CliRunner
 from tests.cli import stories
 from tests.suite.duo import conformance, reports, told
 from tests.suite.hostile import LONE, NASTY, assert_harmless, challenge, serving, text
-from x402sim import PaymentAuth, Wallet
 from x402sim.cli import app
-from x402sim.payer.errors import PaymentFailed
 from x402sim.report.results import Outcome, Result
 from x402sim.suite.printing import show_results
 from x402sim.text.printable import printable, printable_lines
@@ -139,10 +137,3 @@ def test_printable_escapes_once_and_leaves_no_way_to_act(said: str) -> None:
 )
 def test_printable_leaves_text_as_it_is(said: str) -> None:
     assert printable(said) == said
-
-
-def test_the_payers_errors_quote_a_server_without_harm() -> None:
-    for body, status in ((text(), 402), (challenge(), 402)):
-        with serving(body, status, {}) as url, pytest.raises(PaymentFailed) as failed:
-            httpx.get(url, auth=PaymentAuth(Wallet.create()))
-        assert_harmless(str(failed.value))

@@ -277,20 +277,6 @@ def test_the_endpoint_instead_of_the_base_url_is_recognised(duo: Duo, tmp_path: 
 # --- what must be there, and what is left out ----------------------------------------------
 
 
-@pytest.mark.waits
-@pytest.mark.thorough
-def test_an_own_key_with_the_default_budget_is_enough(duo: Duo) -> None:
-    done = conformance(duo.url, "--json", "--require", "payments", key=duo.key)
-    results = done.report
-    assert done.returncode == 0, done.all
-    assert results["summary"]["failed"] == results["summary"]["inconclusive"] == 0
-    assert not any("left out" in each["reason"] for each in results["results"])
-    said = done.words
-    assert "Plan: " in said
-    assert "It signs for at most" in said
-    assert " requests in " in said
-
-
 def test_what_does_not_fit_the_budget_is_left_out_and_said(duo: Duo) -> None:
     done = conformance(duo.url, "--json", "--budget", "0.05", "--only", "2.1,5/nonce", key=duo.key)
     results = done.report

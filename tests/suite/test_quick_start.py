@@ -17,16 +17,6 @@ from x402sim.suite.engine import folder
 
 STARTS = (folder() / "README.md").read_text("utf-8").split("## Quick start")[1].split("\n## ")[0]
 BLOCKS = re.findall(r"```sh\n(.*?)```", STARTS, re.DOTALL)
-NAMES = re.findall(r"^\*\*(.*?)\.\*\*", STARTS, re.MULTILINE)
-
-
-def test_there_is_one_of_three_lines_for_each_depth() -> None:
-    assert NAMES == [
-        "A URL", "A URL and a payer's key", "A URL and a world", "The service of this package",
-    ]  # fmt: skip
-    assert [len(block.splitlines()) for block in BLOCKS] == [3] * 4
-    before = (folder() / "README.md").read_text("utf-8").split("## Quick start")[0]
-    assert "\n## " not in before, "the README begins with them"
 
 
 def run(lines: str, cwd: Path) -> None:

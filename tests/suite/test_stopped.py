@@ -118,10 +118,6 @@ def test_a_service_that_comes_back_is_judged_further() -> None:
     assert "GET /second was not answered: ConnectError" in second.reason
 
 
-def test_a_service_has_a_moment_to_come_back() -> None:
-    assert 2 <= sending.STOP_TRIES * sending.STOP_S <= 5
-
-
 @pytest.mark.parametrize("answer", [200, None])
 def test_after_an_error_a_payment_has_its_own_connection_and_is_sent_once(
     answer: int | None,

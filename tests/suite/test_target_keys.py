@@ -9,56 +9,6 @@ from starlette.responses import JSONResponse, Response
 from tests.suite.duo import Duo, conformance
 from tests.suite.gateway import Gateway, running
 
-SESSIONS = ("1/session-no-402", "2.6/remaining", "4.4/deposit", "5/session-debit", "4.4/max-spend")
-
-
-class OtherSessions(Gateway):
-    """Deposits of 0.05 and more; a session is claimed by GET, and its id is in a header."""
-
-    async def answer(self, request: Request) -> Response:
-        path = request.url.path
-        if path.startswith("/claims/"):
-            claim = "/api/sessions/create"
-            request.scope["method"] = "POST"
-            found = await self.forward(request, claim)
-            opened = json.loads(bytes(found.body)).get("sessionId")
-            told = {"X-Budget": opened} if opened else {}
-            return JSONResponse({"claimed": opened is not None}, found.status_code, told)
-        if path == "/api/sessions/create":
-            if "x-payment-id" in request.headers:
-                return JSONResponse({"error": "claim it at /claims"}, 409)
-            try:
-                wanted = float(json.loads(await request.body())["maxSpend"])
-            except (ValueError, TypeError, KeyError, LookupError):
-                wanted = 1.0  # the service's to refuse
-            if wanted < 0.05:
-                return JSONResponse({"error": "at least 0.05"}, 400)
-        return await self.forward(request, path)
-
-
-TARGET = """
-[sessions]
-smallest = "0.05"
-claim = "get"
-claim_path = "/claims/{paymentId}"
-id = "X-Budget"
-"""
-
-
-def test_sessions_in_another_way_are_judged(duo: Duo, tmp_path: Path) -> None:
-    target = tmp_path / "mine.toml"
-    target.write_text(TARGET)
-    only = [word for each in SESSIONS for word in ("--only", each)]
-    with running(OtherSessions(duo.url, api_key=None)) as gateway:
-        options = (gateway.url, "--world", duo.control, *only, "--json")
-        done = conformance(*options, "--target", str(target))
-        without = conformance(*options)
-    results = done.report
-    assert done.returncode == 0, done.stdout
-    assert results["summary"]["failed"] == results["summary"]["inconclusive"] == 0
-    assert results["summary"]["skipped"] == 0
-    assert without.returncode != 0, "the target file is needed"
-
 
 class TwoTokens(Gateway):
     """Two tokens are accepted; the second one is the world's."""
