@@ -61,9 +61,8 @@ def test_each_program_is_tested() -> None:
 
 
 def test_the_scenario_shown_is_the_file_and_its_plot_is_current() -> None:
-    assert blocks(text("scenarios"), "python")[0] == (ROOT / "scenarios" / "replay.py").read_text(
-        "utf-8"
-    )
+    file = ROOT / "scenarios" / "replay.py"
+    assert blocks(text("scenarios"), "python")[0] == file.read_text("utf-8")
     assert picture.drawn_from() == picture.journal_hash(), "python -m tests.renew --only picture"
 
 
@@ -96,9 +95,8 @@ def test_the_study_of_many_requests_agrees_with_theory_in_forty_lines() -> None:
 
 
 def test_a_shop_by_hand_has_the_messages_that_are_shown() -> None:
-    required, payment, body, verified, settled = map(
-        json.loads, blocks(text("facilitator"), "json")
-    )
+    shown = blocks(text("facilitator"), "json")
+    required, payment, body, verified, settled = map(json.loads, shown)
     sent: list[Any] = []
 
     def shop(request: httpx.Request) -> httpx.Response:
