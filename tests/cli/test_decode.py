@@ -287,14 +287,11 @@ def test_the_output_fits_in_80_columns_and_acts_on_no_terminal() -> None:
 
 def test_of_a_whole_answer_it_reads_the_header_of_a_payment_or_else_the_body() -> None:
     body = msgspec.json.encode(REQUIRED).decode()
-    receipt = to_base64(
-        Settlement(success=True, transaction="0x" + "ab" * 32, network="eip155:338")
-    )
+    receipt = to_base64(Settlement(success=True, transaction="0xabc", network="eip155:338"))
     head = "HTTP/1.1 402 Payment Required\r\ncontent-type: application/json\r\n"
     assert recognize(f"{head}\r\n{body}").said == json.loads(body)
-    assert (
-        recognize(f'{head}Payment-Response: {receipt}\r\n\r\n{{"quote": 1}}').kind is Kind.RECEIPT
-    )
-    assert recognize(f"{head}Payment-Response: {receipt}\r\n\r\n{body}").kind is Kind.REQUIRED
+    paid = f"{head}Payment-Response: {receipt}\r\n\r\n"
+    assert recognize(paid + '{"quote": 1}').kind is Kind.RECEIPT
+    assert recognize(paid + body).kind is Kind.REQUIRED
     with pytest.raises(BadMessage, match="empty"):
         recognize(f"{head}\r\n")

@@ -90,11 +90,9 @@ def test_our_own_service_can_be_paid_by_all(server: LocalServer) -> None:
     lines = done.stdout.splitlines()
     assert lines[0] == f"POST {server.url}{QUOTE} answered 402"
     assert lines[1].split() == " ".join(name for name, _ in COLUMNS).split()
-    pay_to = server.info.pay_to
-    short = f"{pay_to[:6]}…{pay_to[-4:]}"
-    assert lines[2] == (
-        f"1  two steps exact  cronos-testnet 0xc01e…C0e0 0.01 devUSDC.e {short} 300 s"
-    )
+    to = server.info.pay_to
+    terms = f"exact  cronos-testnet 0xc01e…C0e0 0.01 devUSDC.e {to[:6]}…{to[-4:]} 300 s"
+    assert lines[2] == f"1  two steps {terms}"
     assert [line.split()[0] for line in lines[6:10]] == ["yes"] * 4
     assert "note: network of offers 2, 3" in lines  # the public SDKs do not know the token
     assert "wrong" not in done.stdout
@@ -200,11 +198,7 @@ def test_no_place_to_pay_stops_two_steps_only() -> None:
 
 
 def test_the_public_cronos_paywall_is_paid_by_cronos_clients() -> None:
-    offer = msgspec.to_builtins(WANTED) | {
-        "network": TESTNET.name,
-        "asset": checksum(TESTNET.asset),
-        "extra": {"paymentId": "pay_1"},
-    }
+    offer = msgspec.to_builtins(wanted()) | {"extra": {"paymentId": "pay_1"}}
 
     def answer(asked: Asked) -> Reply:
         if asked.path == "/api/pay":

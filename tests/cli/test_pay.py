@@ -17,13 +17,7 @@ from x402sim import Fault, LocalServer
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.ways import Dialect
-from x402sim.protocol.x402 import (
-    RequiredV1,
-    Settlement,
-    read_payment,
-    requirements_v1,
-    to_base64,
-)
+from x402sim.protocol.x402 import RequiredV1, Settlement, read_payment, requirements_v1, to_base64
 
 BODY = json.dumps(ORDER)
 STEPS = {1: "Paid: POST /api/perp/quote, PAYMENT-SIGNATURE: ok", 2: "Paid: POST /api/pay: ok"}

@@ -208,10 +208,7 @@ def test_a_file_that_was_edited_is_loaded_anew(
 def test_a_file_without_a_valid_scenario(tmp_path: Path) -> None:
     bare = "from x402sim import scenario\n@scenario\nasync def mine(world): ..."
     good = '"""Mine.\n\nCovers: 2.1/asset, 5/window.\nStory: It goes\non.\n"""\n'
-    wrong, needy = (
-        good.replace("5/window", "9/nothing"),
-        bare.replace("io\na", 'io(needs="money")\na'),
-    )
+    wrong, needy = good.replace("5/window", "9/no"), bare.replace("io\na", 'io(needs="money")\na')
     for text, says in (
         ("def f(:", "cannot load {file}: SyntaxError: invalid syntax"),
         ("import nothing_of_the_kind", "No module named 'nothing_of_the_kind'"),
@@ -223,7 +220,7 @@ def test_a_file_without_a_valid_scenario(tmp_path: Path) -> None:
             'parts: a line with the title, after an empty line "Covers: CLAUSE, CLAUSE.", and '
             '"Story: TEXT"',
         ),
-        (f"{wrong}{bare}", "x402sim: {file}: scenario mine: unknown clause '9/nothing'"),
+        (f"{wrong}{bare}", "x402sim: {file}: scenario mine: unknown clause '9/no'"),
         (f"{good}{needy}", "x402sim: {file}: scenario mine: unknown need 'money'"),
         (f"{good}{bare}\nother = scenario(mine.play)", "{file} has 2 scenarios; a file has"),
         ("async def story(world): ...", "or name a function: {file}:story"),
@@ -306,9 +303,6 @@ def test_a_story_of_ones_own_takes_latencies_and_block_times(tmp_path: Path) -> 
     assert "actual    2.5" in done.stdout
     assert f"run it again: python -m x402sim run {shlex.quote(story)}" in done.stdout
     assert done.stdout.split("--seed 0 ")[1].startswith(" ".join(options))
-    world = World(
-        latency={"service": 1.25, "facilitator": (0.2, 0.5)},
-        block_time_s=5.0,
-        explorer=ExplorerSettings(lag_s=3.0),
-    )
+    latency, explorer = {"service": 1.25, "facilitator": (0.2, 0.5)}, ExplorerSettings(lag_s=3.0)
+    world = World(latency=latency, block_time_s=5.0, explorer=explorer)
     assert result(story, *options)["scenarios"][0]["journal_sha256"] == world.play(story).sha256

@@ -155,9 +155,8 @@ def test_random_worlds_find_the_defect(name: str) -> None:
 def test_a_lost_answer_costs_no_payer_its_money(wallet: Wallet, way: Way) -> None:
     """Also not one whose account is a contract, which alone can say what it has signed."""
     second = Again(at_s=1.0, of=0, what="second header")
-    assert not play(
-        Case(wallets=(wallet,), steps=(LOST, Buy(number=0, way=way), second))
-    ).violations
+    case = Case(wallets=(wallet,), steps=(LOST, Buy(number=0, way=way), second))
+    assert not play(case).violations
 
 
 def test_nothing_is_sent_while_no_node_says_what_a_smart_wallet_has_signed() -> None:

@@ -125,8 +125,5 @@ def test_an_injected_fault_has_the_fields_of_a_fault() -> None:
     )
     assert ours.pop("actor") == "world"
     assert list(ours) == list(its)
-    assert {name: ours[name] for name, default in its.items() if default is not UNSET} == {
-        name: default for name, default in its.items() if default is not UNSET
-    }
-    unused = {name: ours[name] for name, default in its.items() if default is UNSET}
-    assert unused == DEFAULTS
+    assert ours == its | DEFAULTS
+    assert [name for name, default in its.items() if default is UNSET] == [*DEFAULTS]

@@ -61,9 +61,8 @@ def test_each_program_is_tested() -> None:
 
 
 def test_the_scenario_shown_is_the_file_and_its_plot_is_current() -> None:
-    assert blocks(text("scenarios"), "python")[0] == (ROOT / "scenarios" / "replay.py").read_text(
-        "utf-8"
-    )
+    file = ROOT / "scenarios" / "replay.py"
+    assert blocks(text("scenarios"), "python")[0] == file.read_text("utf-8")
     assert picture.drawn_from() == picture.journal_hash(), "python -m tests.renew --only picture"
 
 
@@ -77,11 +76,8 @@ def test_the_story_plays() -> None:
 def test_the_study_shows_what_it_says() -> None:
     study: dict[str, Any] = {"__name__": "study"}
     exec(blocks(text("experiments"), "python")[0], study)
-    reconcile, forget = (
-        study["unserved"](lost=0.3, policy=each, seed=0) for each in ("reconcile", "forget")
-    )
-    assert reconcile == 0
-    assert 0.1 < forget < 0.5
+    assert study["unserved"](lost=0.3, policy="reconcile", seed=0) == 0
+    assert 0.1 < study["unserved"](lost=0.3, policy="forget", seed=0) < 0.5
 
 
 def test_the_study_of_many_requests_agrees_with_theory_in_forty_lines() -> None:
@@ -99,9 +95,8 @@ def test_the_study_of_many_requests_agrees_with_theory_in_forty_lines() -> None:
 
 
 def test_a_shop_by_hand_has_the_messages_that_are_shown() -> None:
-    required, payment, body, verified, settled = map(
-        json.loads, blocks(text("facilitator"), "json")
-    )
+    shown = blocks(text("facilitator"), "json")
+    required, payment, body, verified, settled = map(json.loads, shown)
     sent: list[Any] = []
 
     def shop(request: httpx.Request) -> httpx.Response:
@@ -117,10 +112,8 @@ def test_a_shop_by_hand_has_the_messages_that_are_shown() -> None:
             http.get(required["resource"]["url"])
         said = {"PAYMENT": sent[0], "REQUIREMENTS": sent[0]["accepted"]}
         asked = {name: said.get(value, value) for name, value in body.items()}
-        answers = [
-            httpx.post(f"{server.url}/facilitator/{what}", json=asked).json()
-            for what in ("verify", "settle")
-        ]
+        urls = (f"{server.facilitator_url}/{what}" for what in ("verify", "settle"))
+        answers = [httpx.post(url, json=asked).json() for url in urls]
     assert sent[0]["accepted"] == payment["accepted"] == required["accepts"][0]
     changing = re.compile(r"0x[0-9a-f]{64,}|\b1[0-9]{9}\b")  # signature, nonce, hash, times
     for shown, found in zip((payment, verified, settled), (*sent, *answers), strict=True):
@@ -129,13 +122,8 @@ def test_a_shop_by_hand_has_the_messages_that_are_shown() -> None:
 
 
 def test_the_lines_that_steer_a_server_do() -> None:
-    lines = [
-        line
-        for page in ("server", "faults")
-        for block in blocks(text(page), "sh")
-        for line in block.splitlines()
-        if "/_sim/" in line
-    ]
+    shell = [*blocks(text("server"), "sh"), *blocks(text("faults"), "sh")]
+    lines = [line for block in shell for line in block.splitlines() if "/_sim/" in line]
     assert len(lines) == 6
     with LocalServer() as server:
         for line in lines:
@@ -154,10 +142,8 @@ def test_the_lines_that_pay_and_look_do() -> None:
     shell = blocks(text("index"), "sh") + blocks(text("payers"), "sh")
     shell += blocks(LINKING[0].read_text(), "sh")
     calls = re.compile(r"x402sim (?:pay|doctor|decode) ")
-    lines = {re.sub(r" +#.*", "", line) for each in shell for line in each.splitlines()}
-    lines = {
-        re.sub(r"(?:\.venv/bin/)?x402sim ", "x402sim ", it) for it in lines if calls.search(it)
-    }
+    found = (line for each in shell for line in each.splitlines() if calls.search(line))
+    lines = {re.sub(r" +#.*|\.venv/bin/", "", line) for line in found}
     assert len(lines) == 5
     with LocalServer() as server:
         for line in sorted(lines):
@@ -256,14 +242,9 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     """In strict mode a page outside the contents, a dead link or a dead anchor is an error."""
     config = ROOT / ".mkdocs.yml"
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(config)]
-    done = subprocess.run(
-        [*command, "-d", str(tmp_path / "site")],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},  # of the theme, about itself
-    )
+    env = os.environ | {"NO_MKDOCS_2_WARNING": "1"}  # of the theme, about itself
+    where = {"cwd": ROOT, "env": env, "capture_output": True, "text": True}
+    done = subprocess.run([*command, "-d", str(tmp_path / "site")], check=False, **where)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
     python = (tmp_path / "site" / "python" / "index.html").read_text(encoding="utf-8")

@@ -36,11 +36,8 @@ def test_a_line_and_a_band_for_each_value(table: pd.DataFrame) -> None:
     assert {round(y, 6) for y in low} <= heights
     assert ax.get_xscale() == "log"
     assert ax.get_ylabel() == "delay (s)"
-    assert {text.get_text() for text in ax.get_legend().get_texts()} == {
-        "naive",
-        "careful",
-        "95 % interval",
-    }
+    names = {text.get_text() for text in ax.get_legend().get_texts()}
+    assert names == {"naive", "careful", "95 % interval"}
 
 
 def test_words_replace_names_and_everything_is_in_the_legend(table: pd.DataFrame) -> None:
@@ -53,9 +50,8 @@ def test_words_replace_names_and_everything_is_in_the_legend(table: pd.DataFrame
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("arrival rate (1/s)", "waiting time (s)")
     said = [text.get_text() for text in ax.get_legend().get_texts()]
     assert said == ["as it comes", "careful", "95 % interval", "theory"]
-    ax = bands(
-        table, "policy", "delay_s", by="rate", labels={"rate 1": "rarely", "rate": "rate of"}
-    )
+    words = {"rate 1": "rarely", "rate": "rate of"}
+    ax = bands(table, "policy", "delay_s", by="rate", labels=words)
     said = [text.get_text() for text in ax.get_legend().get_texts()]
     assert said[:3] == ["rarely", "rate of 10", "rate of 100"]
 

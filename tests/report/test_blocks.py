@@ -30,9 +30,8 @@ def test_they_agree_with_the_chain(drop: float) -> None:
     gas = run.transactions.groupby("tx")["gas"].last()
     on_chain = [tx for txs in stands.values() for tx in txs]
     assert kept["gas"].sum() == gas[on_chain].sum()
-    assert forks["depth"].tolist() == [
-        each.event.depth for each in run.journal.of(ChainReorganised)
-    ]
+    told = [each.event.depth for each in run.journal.of(ChainReorganised)]
+    assert forks["depth"].tolist() == told
     assert len(forks) > 5
     lost = blocks[~blocks["canonical"]]
     assert lost["fork"].notna().all()

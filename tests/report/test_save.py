@@ -19,11 +19,8 @@ from x402sim.report.summary import Summary
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {
-        str(file.relative_to(folder)): file.read_bytes()
-        for file in folder.rglob("*")
-        if file.is_file()
-    }
+    files = (file for file in folder.rglob("*") if file.is_file())
+    return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
 @pytest.fixture(scope="module")
@@ -62,10 +59,8 @@ def test_a_frame_is_kept_whole_with_types_that_do_not_depend_on_the_run(
     assert len(read) == len(frame)
     for name in frame.columns[frame.columns.str.endswith("_base")]:
         assert list(read[name]) == ["" if pd.isna(value) else str(value) for value in frame[name]]
-    empty, full = (
-        pq.read_schema(folder / f"{table}.parquet").remove_metadata()
-        for folder in (elsewhere, saved)
-    )
+    files = (folder / f"{table}.parquet" for folder in (elsewhere, saved))
+    empty, full = (pq.read_schema(file).remove_metadata() for file in files)
     assert empty == full
     for field in full:
         if f"{field.name}_base" in full.names:

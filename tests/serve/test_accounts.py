@@ -1,6 +1,7 @@
 """The funded accounts of `serve`: those everybody knows, those of a phrase, and those of a seed."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from eth_account import Account
@@ -53,8 +54,9 @@ def addresses(file: Path, **more: str | int) -> list[str]:
         return [wallet.address for wallet in server.wallets]
 
 
-def drawn(seed: int) -> list[str]:
-    parts = build(Recipe(network=TESTNET, seed=seed))
+def begun(**recipe: Any) -> list[str]:
+    """Begin a world as every earlier version did; return its accounts."""
+    parts = build(Recipe(network=TESTNET, **recipe))
     parts.service.store.close()
     parts.chain.close()
     return [wallet.address for wallet in parts.accounts]
@@ -62,17 +64,14 @@ def drawn(seed: int) -> list[str]:
 
 def test_a_file_keeps_the_accounts_that_it_was_begun_with(tmp_path: Path) -> None:
     old, new = tmp_path / "old.db", tmp_path / "new.db"
-    parts = build(Recipe(network=TESTNET, file=old))  # as every earlier version began one
-    parts.service.store.close()
-    parts.chain.close()
-    assert addresses(old) == addresses(old) == drawn(0)
+    assert begun(file=old) == addresses(old) == addresses(old) == begun(seed=0)
     assert addresses(new)[0] == addresses(new)[0] == FIRST
     other = {"mnemonic": OTHER}
     for file, more in ((old, other), (new, other), (new, {"accounts": 3}), (new, {"seed": 0})):
         with pytest.raises(ChainError, match="made with other accounts"):
             addresses(file, **more)
     assert addresses(tmp_path / "seeded.db", seed=3) == addresses(tmp_path / "seeded.db", seed=3)
-    assert addresses(tmp_path / "seeded.db", seed=3) == drawn(3)
+    assert addresses(tmp_path / "seeded.db", seed=3) == begun(seed=3)
 
 
 def test_anvil_names_the_accounts_and_signs_for_them() -> None:

@@ -262,15 +262,8 @@ FOREIGN = [
 def test_web_pages_are_kept_out_and_other_names_of_this_machine_let_in(banner):
     url = re.search(r"^service +(http\S+)", banner, re.MULTILINE)[1]
     call = {"jsonrpc": "2.0", "id": 1, "method": "eth_accounts", "params": []}
-    names = (
-        "GET ",
-        "GET /accounts",
-        "GET /ui/events",
-        "GET /ui/words",
-        "POST /reset",
-        "POST /ui/pay",
-    )
-    actions = ["POST /rpc", *(name.replace(" ", " /_sim") for name in names)]
+    actions = [f"GET /_sim{path}" for path in ("", "/accounts", "/ui/events", "/ui/words")]
+    actions += ["POST /rpc", "POST /_sim/reset", "POST /_sim/ui/pay"]
     for action, headers in product(actions, FOREIGN):
         method, _, path = action.partition(" ")
         answer = httpx.request(method, url + path, headers=headers, json=call, trust_env=False)
@@ -320,9 +313,8 @@ def test_a_payment_that_takes_too_long_is_resolved_after_the_restart(tmp_path, m
     with hosted(file=db) as server:
         payer = server.account()
         again = server.http.post(PAY, json=body)
-        assert again.status_code == 200 or refusal(again) == status_and_text(
-            Refusal.ALREADY_SETTLED
-        )
+        settled = status_and_text(Refusal.ALREADY_SETTLED)
+        assert again.status_code == 200 or refusal(again) == settled
         assert payer.quote(asked["paymentId"]).status_code == 200
         assert (payer.transfers, payer.balance) == (1, 1_000_000_000 - PRICE)
 

@@ -154,9 +154,8 @@ def test_a_request_that_was_answered_is_freed_without_the_collector(server):
     before, request = kept(), HEAD + b"Content-Length: 0\r\n"
     gc.disable()
     try:
-        answered = answers(
-            server, (request + b"\r\n") * 20 + request + b"Connection: close\r\n\r\n"
-        )
+        requests = (request + b"\r\n") * 20 + request + b"Connection: close\r\n\r\n"
+        answered = answers(server, requests)
         assert answered[0].count(b'{"size":0}') == 21
         assert kept() - before < 5
     finally:

@@ -50,9 +50,8 @@ def settle(server: LocalServer, name: str, version: x402.Version = 2) -> dict[st
 
 
 def sim(server: LocalServer, path: str, network: str = "", **asked: Any) -> Any:
-    answer = httpx.post(
-        f"{server.control_url}/{path}", json=asked, params={"network": network} if network else {}
-    )
+    params = {"network": network} if network else {}
+    answer = httpx.post(f"{server.control_url}/{path}", json=asked, params=params)
     assert answer.status_code == 200, answer.text
     return answer.json()
 

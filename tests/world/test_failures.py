@@ -68,7 +68,7 @@ def test_a_skipped_run_has_not_failed() -> None:
 def test_a_group_tells_every_error_in_it_with_file_and_line() -> None:
     run = World().play(grouped)
     assert (
-        "(2 sub-exceptions): ValueError: two things went wrong; OSError: and a third" in run.reason
+        "2 sub-exceptions): ValueError: two things went wrong; OSError: and a third" in run.reason
     )
     assert [re.sub(rf"^( *){HERE}:[0-9]+ ", r"\1", line) for line in trace(run)] == [
         "in grouped: async with asyncio.TaskGroup() as group:",

@@ -41,9 +41,8 @@ def test_each_service_has_its_price_its_merchant_and_its_database(virtual: str) 
     asked = found(run, events.RequestSent)
     settled = {(each.actor, each.to) for each in asked if each.path.endswith("/settle")}
     assert settled == {("dear", "fast"), ("cheap", "slow")}
-    assert len({each.sender for each in found(run, events.TransactionMined)}) == 3, (
-        "the token's owner, and each facilitator"
-    )
+    senders = {each.sender for each in found(run, events.TransactionMined)}
+    assert len(senders) == 3, "the token's owner, and each facilitator"
 
 
 @played(service=SHOPS, facilitator=DESKS, latency={"dear": 0.05, "cheap": 0.75})
@@ -72,9 +71,8 @@ async def test_faults_crashes_clocks_and_latency_take_their_names(
 def test_the_beginning_says_what_differs() -> None:
     async def story(world: LiveWorld) -> None: ...
 
-    run = World(service=SHOPS, facilitator=DESKS, explorer=ExplorerSettings(lag_s=5), seed=3).play(
-        story
-    )
+    explorer = ExplorerSettings(lag_s=5)
+    run = World(service=SHOPS, facilitator=DESKS, explorer=explorer, seed=3).play(story)
     (begin,) = found(run, events.Begin)
     assert begin.options == {
         "service": "{'dear': Settings(quote_price='0.05'), "

@@ -26,10 +26,7 @@ from x402sim import (
     World,
 )
 from x402sim.payer.standard import choose, read_standard, sign
-from x402sim.policies import (
-    OpenSessions,
-    PayerPolicy,
-)
+from x402sim.policies import OpenSessions, PayerPolicy
 from x402sim.protocol.supported import PaymentFlow
 from x402sim.protocol.x402 import PAYMENT_HEADERS
 

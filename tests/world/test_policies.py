@@ -57,10 +57,8 @@ def test_the_answer_to_a_payer_is_lost(retry: Any, charged: int, asked: str) -> 
 
     run = play(story)
     assert paths(run) == asked.split()
-    assert found(run, events.Note)[0].data == {
-        "payer": "alice",
-        "policy": repr(PayerPolicy(retry=retry)),
-    }
+    told = {"payer": "alice", "policy": repr(PayerPolicy(retry=retry))}
+    assert found(run, events.Note)[0].data == told
 
 
 def test_after_a_final_refusal_the_payment_is_not_shown() -> None:
@@ -117,9 +115,8 @@ async def test_a_deposit_counts_against_the_budget(world: LiveWorld) -> None:
 
 def test_a_population_has_a_policy() -> None:
     async def story(world: LiveWorld) -> None:
-        await world.fault(
-            Fault(victim="service", does="lose answer", path="/pay", times=None, probability=0.5)
-        )
+        does: Any = {"does": "lose answer", "times": None, "probability": 0.5}
+        await world.fault(Fault(victim="service", path="/pay", **does))
         policy = PayerPolicy(retry=SameAuthorization(times=20))
         await world.population(
             8, arrivals=Every(1), behaviour=lambda payer, _: payer.fetch(), policy=policy

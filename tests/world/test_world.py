@@ -332,31 +332,37 @@ async def moved(scope: Scope, _: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
+hooked: list[int] = []
+
+
+async def hook(answer: httpx.Response) -> None:
+    hooked.append(answer.status_code)
+
+
 @pytest.mark.parametrize(
-    ("options", "is_always", "status"),
+    ("options", "settings", "status"),
     [
-        ({"follow_redirects": True}, False, 200),
-        ({}, True, 200),
-        ({"auth": ("ann", "word")}, False, 307),
+        ({"follow_redirects": True}, {}, 200),
+        ({"auth": ("ann", "word")}, {}, 307),
+        ({}, {"follow_redirects": True}, 200),
+        ({}, {"event_hooks": {"response": [hook]}}, 307),
     ],
 )
 def test_a_client_of_a_part_does_what_httpx_does_when_it_is_asked_to(
-    options: dict[str, Any], is_always: bool, status: int
+    options: dict[str, Any], settings: dict[str, Any], status: int
 ) -> None:
-    seen: list[int] = []
-
-    async def hook(answer: httpx.Response) -> None:
-        seen.append(answer.status_code)
-
     async def main() -> None:
         async with PartClient(Asgi(moved), "http://app", 5) as http:
             assert (await http.get("/")).status_code == 307
-            http.follow_redirects, http.event_hooks = is_always, {"response": [hook]}
+            for name, value in settings.items():
+                setattr(http, name, value)
             answer = await http.get("/", **options)
-            assert answer.status_code == seen[-1] == status
+            assert answer.status_code == status
             assert ("authorization" in answer.request.headers) == ("auth" in options)
 
+    hooked.clear()
     asyncio.run(main())
+    assert hooked == [307] * ("event_hooks" in settings)
 
 
 # --- the journal ---------------------------------------------------------------------
