@@ -86,6 +86,11 @@ class LocalChain(EvmChain):
             node.rpc, clock, self.notify, genesis=genesis, native=rich
         )
 
+    @property
+    def url(self) -> str:
+        """The node's JSON-RPC address, for clients of its own."""
+        return self._local.url
+
     # --- what every chain offers -----------------------------------------------------
 
     async def _state(self, block: int | None) -> tuple[Any, ...]:
