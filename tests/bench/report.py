@@ -37,8 +37,8 @@ time counts, so that other programs on the machine change little.
   than that, `log` if it is 7 % worse. Rows without this number are measured by the full form only.
 
 The signatures of a payment are one signature and two recoveries by libsecp256k1, through coincurve.
-The server is `serve --quiet`, and uvicorn logs nothing either; for `log` it is one server, whose log
-is turned on and off. `debit` compares databases in memory: on
+The server is `serve --quiet`, and uvicorn logs nothing either; for `log` nine servers, one after the
+other, turn their logs on and off. `debit` compares databases in memory: on
 a disk, both sides wait for it. `settle` is real time, as most of it is waiting for the node.
 `day` and `pay` shall be faster than an early commit, 071f129, whose 0.021 and 0.073 were measured beside
 this one: the floor is 0.75 of its time for `day` and 0.6 for `pay`, the aim 0.55 and 0.4.
