@@ -3,7 +3,7 @@
 import pytest
 from starlette.responses import Response
 
-from tests.rig import ServiceRig, scene
+from tests.rig import ORDER, ServiceRig, scene
 from x402sim.http import web
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.refusals import Unpaid
@@ -102,6 +102,20 @@ async def test_a_settlement_is_cached_for_a_day_and_the_record_grants_access_wit
     assert not cached.grants(payment_id, "/api/perp/quote", rig.clock.now_ms())
     assert (cached.sweep(rig.clock.now_ms()), len(cached)) == (1, 0)
     assert (await rig.ask(x_payment_id=payment_id)).status_code == 200
+
+
+@pytest.mark.clause("5/session-condition", "5/session-debit", "1/session-no-402", "2.6/remaining")
+@scene
+async def test_a_session_is_spent_to_its_last_unit(rig: ServiceRig) -> None:
+    session = await rig.open_session("0.03")
+    used = {"x-session-id": session["sessionId"]}
+    orders = {}, ORDER, ORDER, ORDER, ORDER, {}  # a bad one costs nothing, and tells no more
+    asked = [await rig.http.post("/api/perp/quote", json=each, headers=used) for each in orders]
+    assert [answer.status_code for answer in asked] == [400, 200, 200, 200, 402, 402]
+    shown = (await rig.http.get(f"/api/sessions/{session['sessionId']}")).json()
+    assert (shown["deposited"], shown["released"], shown["remaining"]) == ("30000", "30000", "0")
+    now_ms = rig.clock.now_ms()
+    assert not rig.service.store.sessions.can_pay(session["sessionId"], 1, now_ms)
 
 
 @pytest.mark.clause("5/session-debit")
