@@ -37,7 +37,7 @@ from x402sim.world.server.requests import Look, Request, Requests, settles
 MAX_WAITING = 10_000
 """The requests that wait to be written; the log leaves out what comes while the reader is slow."""
 MOST_KNOWN = 5_000
-"""The payments and sessions whose payer is known for certain: twice as many at most."""
+"""The newest payments and sessions whose payer the log remembers; at most twice as many."""
 PAUSE_S, WATCHED_PAUSE_S = 1.0, 0.1
 """How long a line waits for others: less if somebody looks at a terminal."""
 _SILENT = ["rpc"], ["explorer"]
@@ -99,8 +99,8 @@ class Log:
         self._used = {kind: use for kind, use in uses.items() if any(use)}
         """Of each event that the log reads: what it tells, and its fields that say whose it is."""
         self._payers, self._earlier = dict[str | None, str](), dict[str | None, str]()
-        """The name of who pays for which payment id, or holds which session; what was named
-        before the last `MOST_KNOWN` is forgotten all at once: one at a time is slow in a dict."""
+        """The name of who pays for which payment id, or holds which session: of the newest, and
+        of those before, which are forgotten all at once, as a dict drops its first key slowly."""
         self._waiting: list[Request | _Alone] = []
         self._most, self._left_out = MAX_WAITING, 0
         self._later = asyncio.get_running_loop().call_later
