@@ -113,14 +113,16 @@ OPTIONS = """
 import httpx, pytest
 from x402sim import Fault, Settings
 
-pytestmark = pytest.mark.x402(price="0.5", network="base-sepolia")
+pytestmark = pytest.mark.x402(service=Settings(quote_price="0.5"), network="base-sepolia")
 
 def test_of_the_module(x402_server, x402_payer):
     assert x402_payer.client.get("/api/perp/market").status_code == 200
     assert x402_server.balance(x402_payer.address) == 999_500000
     assert x402_server.info.chain_id == 84532
 
-@pytest.mark.x402(price="2", faults=[Fault(victim="service", does="refuse", path="/market")])
+PRICEY = Settings(quote_price="2")
+
+@pytest.mark.x402(service=PRICEY, faults=[Fault(victim="service", does="refuse", path="/market")])
 def test_of_the_function(x402_server, x402_payer):
     with pytest.raises(httpx.TransportError):
         httpx.get(x402_server.url + "/api/perp/market")
@@ -128,13 +130,13 @@ def test_of_the_function(x402_server, x402_payer):
     assert x402_server.balance(x402_payer.address) == 998_000000
     assert x402_server.info.chain_id == 84532
 
-@pytest.mark.x402(service=Settings(one_step=False), price="0.1")
+@pytest.mark.x402(service=Settings(one_step=False, quote_price="0.1"))
 def test_of_settings(x402_server):
     required = httpx.get(x402_server.url + "/api/perp/market")
     assert "PAYMENT-REQUIRED" not in required.headers
     assert required.json()["paymentRequirements"]["maxAmountRequired"] == "100000"
 
-@pytest.mark.x402(prize="2")
+@pytest.mark.x402(fault=[])
 def test_misspelt(x402_server):
     pass
 
@@ -158,8 +160,8 @@ def test_a_marker_sets_options(run: Any) -> None:
     result.stdout.no_fnmatch_line("*local.py*")
     result.stdout.re_match_lines_random(
         [
-            "unknown option of @pytest.mark.x402 'prize'; did you mean 'price'\\? Possible: price, .*",
-            r"x402 takes options by name \(price=...\), not \('0.05',\)",
+            "unknown option of @pytest.mark.x402 'fault'; did you mean 'faults'\\? Possible: faults, .*",
+            r"x402 takes options by name \(faults=...\), not \('0.05',\)",
             "@pytest.mark.x402: unknown network 'bas'; did you mean 'base'\\? Possible: .*",
             ".* refused 'faults': unknown path of service '/market-data'; "
             "did you mean '/api/perp/market'\\? Possible: /api/.*, /api/agents$",

@@ -35,12 +35,19 @@ and `run.orders` tell):
     verify=SkipVerify()            nothing is lost: a bad signature is refused later
 
 `Settings(reputation=...)` is `MatchedPayments` (the default), `ServedShare`, or one of your own
-that reads a `Track`. At which service a payer buys is a function of the shops (each a `Shop`):
-`cheapest`, `best_reputation`, `mixed(share)`, or one of your own, for `payer.choose(rule)`.
+that reads a `Track`. A rule for `payer.choose(rule)` takes the
+services, each a `ListedService`, and returns the name of one: `cheapest`, `best_reputation`,
+`mixed(share)`, or one of your own.
 """
 
 from x402sim.payer.policies import PayerPolicy as PayerPolicy
 from x402sim.payer.policies.budget import AtMost as AtMost, NoLimit as NoLimit
+from x402sim.payer.policies.choosing import (
+    ListedService as ListedService,
+    best_reputation as best_reputation,
+    cheapest as cheapest,
+    mixed as mixed,
+)
 from x402sim.payer.policies.retry import (
     GiveUp as GiveUp,
     NewAuthorization as NewAuthorization,
@@ -52,12 +59,6 @@ from x402sim.payer.policies.sessions import (
     OpenSessions as OpenSessions,
     PayAndWait as PayAndWait,
     PayEach as PayEach,
-)
-from x402sim.payer.policies.shops import (
-    Shop as Shop,
-    best_reputation as best_reputation,
-    cheapest as cheapest,
-    mixed as mixed,
 )
 from x402sim.service.policies import ServicePolicy as ServicePolicy
 from x402sim.service.policies.lost_answer import (

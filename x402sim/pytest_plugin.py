@@ -1,13 +1,13 @@
 """Fixtures for the tests of a payer; pytest loads this module wherever x402sim is installed.
 
 `x402_server` is a server of the test's own, `x402_payer` one of its funded accounts. The marker
-`@pytest.mark.x402(price="0.05", network="base-sepolia", faults=[Fault(...)])` sets the price of a
-quote, faults, and all options of `LocalServer`. A fault that strikes less often than its `times`
+`@pytest.mark.x402(network="base-sepolia", faults=[Fault(...)])` sets faults and any option of
+`LocalServer`. A fault that strikes less often than its `times`
 is an error, and a failed test reports the server's log. `-p no:x402sim` leaves the plugin out.
 """
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from x402sim import Fault, LocalServer, PaymentAuth
 
 PASSED = pytest.StashKey[bool]()
-MARKER = "x402(price, faults, **options): the server of this test; options are those of LocalServer"
+MARKER = "x402(faults, **options): the server of this test; options are those of LocalServer"
 UNSPENT = (
     "So this test does not show what it should: give the fault a victim, path, contains and skip "
     "that requests of this payer fit, or times=None if it need not strike."
@@ -35,8 +35,8 @@ class X402Payer:
     `auth` is for any httpx client; `client` is one with the server's URL.
     """
 
-    key: str = field(repr=False)
-    """The private key, as 0x-hex."""
+    private_key: str = field(repr=False)
+    """As 0x-hex."""
     address: str
     auth: "PaymentAuth" = field(repr=False)
     client: "httpx.Client" = field(repr=False)
@@ -125,25 +125,23 @@ def x402_payer(x402_server: "LocalServer") -> Iterator[X402Payer]:
     with httpx.Client(
         base_url=x402_server.url, auth=auth, verify=certificates(), trust_env=False
     ) as client:
-        yield X402Payer(key=wallet.private_key, address=wallet.address, auth=auth, client=client)
+        yield X402Payer(
+            private_key=wallet.private_key, address=wallet.address, auth=auth, client=client
+        )
 
 
 def _options(node: pytest.Item) -> tuple[dict[str, Any], list["Fault"]]:
     """Return the options of the server and its faults; the nearest marker has precedence."""
-    from x402sim import LocalServer, Settings
+    from x402sim import LocalServer
     from x402sim.text.suggest import unknown
 
     options: dict[str, Any] = {}
-    known = ["price", "faults", *signature(LocalServer).parameters]
+    known = ["faults", *signature(LocalServer).parameters]
     for mark in reversed(list(node.iter_markers("x402"))):
         options |= mark.kwargs
         if mark.args:
-            pytest.fail(f"x402 takes options by name (price=...), not {mark.args}", pytrace=False)
+            pytest.fail(f"x402 takes options by name (faults=...), not {mark.args}", pytrace=False)
     for name in options:
         if name not in known:
             pytest.fail(unknown("option of @pytest.mark.x402", name, known), pytrace=False)
-    faults = options.pop("faults", [])
-    if "price" in options:
-        settings = options.get("service", Settings(phase=0))
-        options["service"] = replace(settings, quote_price=options.pop("price"))
-    return options, faults
+    return options, options.pop("faults", [])

@@ -37,7 +37,7 @@ from x402sim.world.stages.tcp import Tcp
 
 NODE = Node("http://user:hush@127.0.0.1:9/key")
 MADE_BY_THE_KIT = {
-    "EndedSession", "PayBack", "Shop", "Track", "Anvil", "Deployment", "Node",
+    "EndedSession", "PayBack", "ListedService", "Track", "Anvil", "Deployment", "Node",
 }  # fmt: skip
 """What a story gets, and the chains and stages that are read from a word."""
 NEEDED: dict[str, dict[str, Any]] = {
@@ -206,7 +206,7 @@ STORIES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda w: w.crash("servce"), "unknown service 'servce'; did you mean 'service'?"),
     (lambda w: w.expect(1, 1, "5/nonce-onse"), "did you mean '5/nonce-once'?"),
     (lambda w: w.advanse(5), "did you mean 'advance'?"),
-    (lambda w: at_alice(w, lambda a: a.choose("cheapest")), "rule: expected a function of the shops"),
+    (lambda w: at_alice(w, lambda a: a.choose("cheapest")), "rule: expected a function of the services"),
     (lambda w: at_alice(w, lambda a: a.at("shp").buy()), "unknown service 'shp'. Possible: service"),
 ]  # fmt: skip
 

@@ -49,14 +49,19 @@ class Wallet:
     """A payer's key. It signs; it never sends a transaction and needs no gas."""
 
     def __init__(
-        self, key: str | bytes | HasKey, *, nonces: Callable[[], bytes] = lambda: token_bytes(32)
+        self,
+        private_key: str | bytes | HasKey,
+        *,
+        nonces: Callable[[], bytes] = lambda: token_bytes(32),
     ) -> None:
         """Take a private key as 0x-hex, as 32 bytes, or as an eth-account account.
 
         `nonces` draws the 32-byte authorization nonces; a simulation gives its own. Raises
         `ValueError` for an invalid private key.
         """
-        raw = key if isinstance(key, str | bytes) else bytes(getattr(key, "key", b""))
+        raw = private_key
+        if not isinstance(raw, str | bytes):
+            raw = bytes(getattr(raw, "key", b""))
         self._key = PrivateKey(parse_key(raw))
         self._nonces = nonces
         self.address_bytes = self._key.address

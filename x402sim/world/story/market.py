@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from x402sim import events
 from x402sim.events import ServiceName
 from x402sim.payer.errors import PaymentFailed
-from x402sim.payer.policies.shops import Choose, Shop
+from x402sim.payer.policies.choosing import Choose, ListedService
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import Agent, AgentList, decoded
 from x402sim.rng import Stream
@@ -48,22 +48,28 @@ def accounts(stage: OpenStage, first: str, service: str | None) -> frozenset[str
     return frozenset(found.values() if name is None else [found[name]])
 
 
-async def look_around(clients: dict[ServiceName, PayerClient], order: Stream) -> list[Shop]:
+async def look_around(
+    clients: dict[ServiceName, PayerClient], order: Stream
+) -> list[ListedService]:
     """Ask every service for its agents, at the same time; return those that sell quotes.
 
     They come in a random order: a rule that takes the first of equals prefers nobody.
     """
     answers = await asyncio.gather(*(each.send("GET", "/api/agents") for each in clients.values()))
-    shops = []
+    listed = []
     for name, answer in zip(clients, answers, strict=True):
         agent = next((each for each in _agents(answer) if each.resource == QUOTE), None)
         if agent is not None:
-            price_base, reputation = int(agent.price), agent.reputation
-            shops.append(
-                Shop(name=name, price_base=price_base, reputation=reputation, pay_to=agent.pay_to)
+            listed.append(
+                ListedService(
+                    name=name,
+                    price_base=int(agent.price),
+                    reputation=agent.reputation,
+                    pay_to=agent.pay_to,
+                )
             )
-    order.shuffle(shops)
-    return shops
+    order.shuffle(listed)
+    return listed
 
 
 def _agents(answer: Answer) -> Sequence[Agent]:
@@ -72,19 +78,19 @@ def _agents(answer: Answer) -> Sequence[Agent]:
     return listed.agents if listed is not None and answer.status == 200 else ()
 
 
-def chosen(rule: Choose, shops: Sequence[Shop]) -> ServiceName:
+def chosen(rule: Choose, services: Sequence[ListedService]) -> ServiceName:
     """Return the service that a rule chooses; raises `PaymentFailed` and `ValueError`."""
     if not callable(rule):
         raise ValueError(
-            "rule: expected a function of the shops, such as `cheapest` of x402sim.policies, got "
-            f"{described(rule)}"
+            "rule: expected a function of the services, such as `cheapest` of x402sim.policies, "
+            f"got {described(rule)}"
         )
-    if not shops:
+    if not services:
         raise PaymentFailed("no service lists an agent that sells quotes")
-    name = rule(shops)
-    known = [shop.name for shop in shops]
+    name = rule(services)
+    known = [service.name for service in services]
     if name not in known:
         raise ValueError(
-            f"the rule {described(rule)} chose no shop: {unknown('shop', name, known)}"
+            f"the rule {described(rule)} chose no listed service: {unknown('service', name, known)}"
         )
     return name

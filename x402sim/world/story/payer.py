@@ -3,7 +3,7 @@
 from functools import partial
 
 from x402sim.events import ServiceName
-from x402sim.payer.policies.shops import Choose, Shop
+from x402sim.payer.policies.choosing import Choose, ListedService
 from x402sim.payer.wallet import Wallet
 from x402sim.rng import later
 from x402sim.text.arguments import explained
@@ -39,31 +39,31 @@ class Payer(PayerClient):
         self._spending, self._shopper = spending, Shopper(self, spending)
         self._elsewhere: dict[ServiceName, Payer] = {}
         """This payer at other services, by service; shared by all of them."""
-        self._order_of_shops = later(partial(stage.stream, f"shops of {name}"))
+        self._listing_order = later(partial(stage.stream, f"shops of {name}"))
 
     def at(self, service: ServiceName) -> "Payer":
         """Return this payer at another service of the world: `await alice.at(other).ask()`."""
         there = self._elsewhere.get(service)
         if there is None:
             there = Payer(self.stage, self.name, self.wallet, self._spending, service)
-            there._elsewhere, there._order_of_shops = self._elsewhere, self._order_of_shops
+            there._elsewhere, there._listing_order = self._elsewhere, self._listing_order
             self._elsewhere[service] = there
         there.skew_s = self.skew_s
         return there
 
-    async def shops(self) -> list[Shop]:
-        """Ask every service for its agents; return those that answer, in an order that is drawn."""
+    async def services(self) -> list[ListedService]:
+        """Ask each service for its agents; return those that sell quotes, in a random order."""
         clients: dict[ServiceName, PayerClient] = {
             name: self.at(name) for name in self.stage.services
         }
-        return await market.look_around(clients, self._order_of_shops)
+        return await market.look_around(clients, self._listing_order)
 
     async def choose(self, rule: Choose) -> "Payer":
         """Return this payer at the service that a rule chooses: `await alice.choose(cheapest)`.
 
         Raises `PaymentFailed` if no service lists an agent, `ValueError` for a name that is none.
         """
-        return self.at(market.chosen(rule, await self.shops()))
+        return self.at(market.chosen(rule, await self.services()))
 
     async def buy(self) -> Answer:
         """Request a quote, pay as the policy says, and return the last answer to a payment.

@@ -1,6 +1,6 @@
-"""Rules that choose a service: plain functions from the shops to the name of one.
+"""Rules that choose a service: plain functions from the listed services to the name of one.
 
-Any `choose(shops) -> name` of your own is one. The shops come in an order that is drawn anew each
+Any `choose(services) -> name` of your own is one. The services come in a new random order each
 time, so that a rule that takes the first of several equals prefers none of them.
 """
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 
-class Shop(msgspec.Struct, frozen=True, kw_only=True):
+class ListedService(msgspec.Struct, frozen=True, kw_only=True):
     """A service as a buyer sees it in its list of agents (GET /api/agents).
 
     Its `name`, the price of a quote (`price_base` units), its `reputation`, and its merchant's
@@ -25,18 +25,18 @@ class Shop(msgspec.Struct, frozen=True, kw_only=True):
     """The merchant's address."""
 
 
-Choose = Callable[[Sequence[Shop]], str]
-"""Chooses one of the shops; returns its name."""
+Choose = Callable[[Sequence[ListedService]], str]
+"""Chooses one of the services; returns its name."""
 
 
-def cheapest(shops: Sequence[Shop]) -> str:
+def cheapest(services: Sequence[ListedService]) -> str:
     """Choose the lowest price."""
-    return min(shops, key=lambda shop: shop.price_base).name
+    return min(services, key=lambda service: service.price_base).name
 
 
-def best_reputation(shops: Sequence[Shop]) -> str:
+def best_reputation(services: Sequence[ListedService]) -> str:
     """Choose the highest reputation."""
-    return max(shops, key=lambda shop: shop.reputation).name
+    return max(services, key=lambda service: service.reputation).name
 
 
 def mixed(share: float) -> Choose:
@@ -48,13 +48,13 @@ def mixed(share: float) -> Choose:
     if not 0 <= share <= 1:
         raise ValueError(f"mixed: expected a share from 0 to 1, got {share!r}")
 
-    def choose(shops: Sequence[Shop]) -> str:
-        highest = max(shop.reputation for shop in shops) or 1
-        lowest = min(shop.price_base for shop in shops)
+    def choose(services: Sequence[ListedService]) -> str:
+        highest = max(service.reputation for service in services) or 1
+        lowest = min(service.price_base for service in services)
 
-        def score(shop: Shop) -> float:
-            return share * shop.reputation / highest + (1 - share) * lowest / shop.price_base
+        def score(service: ListedService) -> float:
+            return share * service.reputation / highest + (1 - share) * lowest / service.price_base
 
-        return max(shops, key=score).name
+        return max(services, key=score).name
 
     return choose

@@ -6,13 +6,13 @@ import pytest
 
 from tests.world.playing import found, play, played
 from x402sim import Fault, LiveWorld, Payer, Settings, events
-from x402sim.payer.policies.shops import Choose
+from x402sim.payer.policies.choosing import Choose
 from x402sim.policies import (
     FailToServe,
+    ListedService,
     MatchedPayments,
     ServedShare,
     ServicePolicy,
-    Shop,
     best_reputation,
     cheapest,
     mixed,
@@ -21,11 +21,11 @@ from x402sim.population import Buy, Every
 from x402sim.service.policies.reputation import Reputation
 
 
-def shop(name: str, price_base: int, reputation: int) -> Shop:
-    return Shop(name=name, price_base=price_base, reputation=reputation, pay_to="0x")
+def listed(name: str, price_base: int, reputation: int) -> ListedService:
+    return ListedService(name=name, price_base=price_base, reputation=reputation, pay_to="0x")
 
 
-SHOPS = [shop("a", 10, 5), shop("b", 20, 9), shop("c", 12, 8), shop("d", 10, 5)]
+LISTED = [listed("a", 10, 5), listed("b", 20, 9), listed("c", 12, 8), listed("d", 10, 5)]
 
 
 @pytest.mark.parametrize(
@@ -33,26 +33,28 @@ SHOPS = [shop("a", 10, 5), shop("b", 20, 9), shop("c", 12, 8), shop("d", 10, 5)]
     [(cheapest, "a"), (best_reputation, "b"), (mixed(0), "a"), (mixed(1), "b"), (mixed(0.5), "c")],
     ids=["cheapest", "best reputation", "price only", "reputation only", "both"],
 )
-def test_a_rule_chooses_a_shop(rule: Choose, name: str) -> None:
-    assert rule(SHOPS) == name
-    assert rule(list(reversed(SHOPS))) == ("d" if name == "a" else name)
+def test_a_rule_chooses_a_service(rule: Choose, name: str) -> None:
+    assert rule(LISTED) == name
+    assert rule(list(reversed(LISTED))) == ("d" if name == "a" else name)
 
 
 def test_a_payer_buys_where_a_rule_sends_it() -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00")
-        seen = {each.name: each for each in await alice.shops()}
+        seen = {each.name: each for each in await alice.services()}
         assert {name: each.price_base for name, each in seen.items()} == {"a": 20_000, "b": 10_000}
         assert (await (await alice.choose(cheapest)).buy()).status == 200
         assert (await alice.at("a").buy()).status == 200
-        there = await alice.choose(lambda shops: max(shops, key=lambda it: it.price_base).name)
+        there = await alice.choose(
+            lambda services: max(services, key=lambda it: it.price_base).name
+        )
         assert (await there.ask()).price_base == 20_000
         assert (await alice.at("b").fetch()).status == 200
         assert alice.at("b") is alice.at("b")
-        with pytest.raises(ValueError, match="chose no shop: unknown shop 'z'"):
-            await alice.choose(lambda shops: "z")
+        with pytest.raises(ValueError, match="chose no listed service: unknown service 'z'"):
+            await alice.choose(lambda services: "z")
         await world.fault(Fault(victim="b", does="refuse", path="/agents", times=None))
-        assert [each.name for each in await alice.shops()] == ["a"]
+        assert [each.name for each in await alice.services()] == ["a"]
         assert await world.balance(seen["a"].pay_to) == 20_000
 
     run = play(story, service={"a": Settings(quote_price="0.02"), "b": Settings()})
@@ -61,7 +63,7 @@ def test_a_payer_buys_where_a_rule_sends_it() -> None:
 
 @played(service={name: Settings() for name in "abc"})
 async def test_equal_shops_are_chosen_equally_often(world: LiveWorld, alice: Payer) -> None:
-    chosen = [cheapest(await alice.shops()) for _ in range(60)]
+    chosen = [cheapest(await alice.services()) for _ in range(60)]
     assert min(chosen.count(name) for name in "abc") > 10
 
 
@@ -130,12 +132,12 @@ def test_a_seller_who_buys_from_itself_is_chosen_by_reputation(counts) -> None:
         assert await world.earned("sybil") == 6 * 10_000, "its own money, moved in a circle"
         for name in world.services:
             await world.run_indexer(name)
-        shops = await buyer.shops()
-        assert (best_reputation(shops), cheapest(shops)) == ("sybil", "honest")
+        services = await buyer.services()
+        assert (best_reputation(services), cheapest(services)) == ("sybil", "honest")
 
-    shops = {
+    services = {
         "honest": Settings(reputation=counts, quote_price="0.005"),
         "sybil": Settings(reputation=counts),
     }
-    fees = play(story, service=shops).costs.query("gas > 0")["party"].value_counts()
+    fees = play(story, service=services).costs.query("gas > 0")["party"].value_counts()
     assert fees["facilitator"] == 8, "who settles for the puppets pays the gas"
