@@ -35,6 +35,7 @@ async def clock_skew(world: LiveWorld) -> None:
     opens_now = await alice.pay(asked[0], opening)
     world.expect(opens_now, "Invalid signature", "7/invalid-signature")
     world.expect(opens_now.reason.split(";")[0], NOT_YET, "5/window")
+    world.expect("this header is valid from" in opens_now.reason, True, "5/window")
     still_open = await alice.pay(asked[1], alice.sign(asked[1], valid_before=now_s + 1))
     world.expect(still_open, 200, "5/window")
     # From here on, the second may pass.

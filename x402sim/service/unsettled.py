@@ -104,9 +104,14 @@ def _what_now(
         return f"it may still be paid: {again}; do not sign another one"
     if refusal is Refusal.EXPIRED:
         return f"not charged by this service, but no block has passed that time yet: {again}"
-    until_s = min(auth.valid_before, _LAST_DATE_S)
-    until = datetime.fromtimestamp(until_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    return f"not charged by this service; this header stays valid until {until}: {again}"
+    until = _date(auth.valid_before)
+    is_early = service.clock.now_s() <= auth.valid_after
+    valid = f"is valid from {_date(auth.valid_after + 1)}" if is_early else "stays valid"
+    return f"not charged by this service; this header {valid} until {until}: {again}"
+
+
+def _date(at_s: int) -> str:
+    return datetime.fromtimestamp(min(at_s, _LAST_DATE_S), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _known_id(service: Service, attempt: Attempt) -> str | None:
