@@ -26,7 +26,7 @@ and `run.orders` tell):
     claim=ClaimAfterSettle()       charged and not served, after a crash or a lost answer
     serve=ServeBeforeSettle()      served and never paid: served-only-if-transferred
     claim=NoClaim()                one payment, many grants in one step: one-order-per-authorization
-    both of the last two           the same in one step and in two
+    NoClaim, ServeBeforeSettle     the same, in one step and in two
     serve=ServeSettled()           served after a reorganisation, until the indexer looks:
                                    served-only-if-transferred
     serve=FailToServe(p)           charged and not served

@@ -14,6 +14,7 @@ import pytest
 
 from tests.world.playing import quote
 from x402sim import (
+    Decisions,
     Fault,
     LiveWorld,
     LocalServer,
@@ -123,6 +124,8 @@ MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: World(latency={"servce": 1}), "latency: unknown part 'servce'; did you mean 'service'"),
     (lambda: World(1), "World: arguments are given by name, such as seed=…"),
     (lambda: AtMost(), "AtMost: expected a total or each"),
+    (lambda: Decisions(sides=3), "sides: expected two texts, "),
+    (lambda: Decisions(short_session_status="403"), "expected a whole number, got '403'; did"),
     (lambda: Reorgs(0.1, deeper=1.0), "deeper: expected less than 1, or a reorganisation has no"),
     (lambda: World(seed="7"), "seed: expected a whole number, got '7'; did you mean 7?"),
     (lambda: World(on=Deployment), "got the class Deployment; did you mean Deployment(…)?"),
@@ -207,6 +210,7 @@ STORIES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda w: w.expect(1, 1, "5/nonce-onse"), "did you mean '5/nonce-once'?"),
     (lambda w: w.advanse(5), "did you mean 'advance'?"),
     (lambda w: at_alice(w, lambda a: a.choose("cheapest")), "rule: expected a function of the services"),
+    (lambda w: at_alice(w, lambda a: a.choose(max)), "returns the name of a service, such as"),
     (lambda w: at_alice(w, lambda a: a.at("shp").buy()), "unknown service 'shp'. Possible: service"),
 ]  # fmt: skip
 

@@ -98,7 +98,8 @@ def run(
     its journal_sha256; combined_sha256 is the SHA-256 of the list of these hashes, one per line.
 
     At a URL, scenarios that take time advance the server's clock, and it stays ahead: payers with a
-    right clock are refused there afterwards. clock_ahead_s says by how much.
+    right clock are refused there afterwards. clock_ahead_s says by how much, and a reset with
+    {"clock": true} gives the time back.
 
     With `--chain URL`, X402SIM_CHAIN_KEYS lists private keys, separated by commas: the first
     pays for gas, and a minter's key, if listed, mints for payers.

@@ -38,7 +38,7 @@ _Values = Annotated[
     ),
 ]
 _Seeds = Annotated[
-    str, typer.Option(metavar="N", help="N seeds from 0 on; A:B is from A to B - 1; A: is A alone.")
+    str, typer.Option(metavar="N", help="N seeds from 0 on; A:B is from A to B - 1.")
 ]
 _Workers = Annotated[
     int | None,
@@ -75,7 +75,7 @@ def sweep(
     which returns a number, a dict of numbers, or a DataFrame (see `help(x402sim.sweep)`).
     Values are numbers, true, false, null or texts. All cells are played with the same seeds
     (common random numbers). The summary has the mean of each result with its 95 % confidence
-    interval, a bootstrap over seeds.
+    interval: a bootstrap over seeds, or Wilson's for what is true or false.
 
     With --out, DIR keeps one Parquet file a task, so that an interrupted sweep goes on with the
     same command. Later calls may add values and seeds: results.parquet has all rows in DIR, and

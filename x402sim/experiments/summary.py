@@ -43,10 +43,11 @@ def summarize(
 
     The interval is a bootstrap over seeds (2,000 resamples, percentiles): rows of one seed, which
     are not independent, are drawn together. With 10 seeds a 95 % interval covers the mean about
-    90 times in 100; from 30 on it keeps its word, but for what is rare. So a result that is true
+    90 times in 100, with 30 or more it covers 95, except for rare events. So a result that is true
     or false, or 0 and 1, has Wilson's interval: what none of n seeds has seen may still come in
-    about 4 of n. Of many rows a seed it counts as many as they are worth, and one if all are equal.
-    The share of each seed stays with the bootstrap: for Wilson's, return a row for each order.
+    about 4 of n. Several rows of one seed count as fewer independent ones, and as one if all are
+    equal. A share that the experiment returns for each seed has the bootstrap's interval: for
+    Wilson's, return a row for each order.
 
     It needs two seeds: `low` and `high` of one seed are NaN, and so is `std` of one row. The same
     frame gives the same numbers.

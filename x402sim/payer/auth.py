@@ -73,13 +73,14 @@ def _is_success(response: httpx.Response) -> bool:
 
 @explained
 class PaymentAuth(FlowAuth):
-    """402 -> sign -> POST /api/pay -> repeat with X-Payment-Id (1/sign-settle-repeat).
+    """An httpx auth that pays when a server answers 402, and repeats the request.
 
-    A server of the x402 standard is paid in one step: 402 -> sign -> repeat with the payment in
-    PAYMENT-SIGNATURE (version 2) or X-PAYMENT (version 1). A server that offers both ways is paid
-    in two steps, unless `version` is 1 or 2. Of several ways to pay, the first is taken that this
-    payer can pay: `choices` tells which, and why the others were rejected. In one step each request
-    pays; `reuse` means nothing there, and `settlements` are what the servers said of them.
+    In two steps it signs, posts the payment to /api/pay, and repeats the request with X-Payment-Id
+    (1/sign-settle-repeat). A server of the x402 standard is paid in one step: the request is
+    repeated with the payment in PAYMENT-SIGNATURE (version 2) or X-PAYMENT (version 1). A server
+    that offers both ways is paid in two steps, unless `version` is 1 or 2. Of several ways to
+    pay, the first is taken that this payer can pay: `choices` tells which, and why the others were
+    rejected. In one step each request pays; `reuse` means nothing there, and `settlements` are what the servers said of them.
 
     `max_amount` caps one payment and `max_total` everything this object ever signs, both as decimal
     strings of the token ("0.10"): a signed authorization counts whether or not it was used, because
@@ -91,11 +92,12 @@ class PaymentAuth(FlowAuth):
 
     While an authorization may be used, the next request for the resource sends it again and signs
     no other, whether its answer was lost or refused it: until `EXPIRY_MARGIN_S` after its
-    validBefore. So a server that refuses payments holds one for each resource, and all within
-    `max_total`. Then another is signed if the server refuses the first once more, and its payment
-    id, too; a 5xx or no answer ends nothing. A server that says that the nonce is used or the
-    payment settled has been paid: it gets no other. What is not finished is known to this object
-    only, and by host and port: a server that restarts on another port is paid anew.
+    validBefore. So a server that refuses payments never holds more than one usable authorization
+    for each resource, all within `max_total`. After that, another is signed only if the server
+    refuses both the first and its payment id; a 5xx or no answer ends nothing. A server that says
+    that the nonce is used or the payment settled has been paid: it gets no other. Only this object
+    remembers what is not finished, by host and port: a server that restarts on another port is
+    paid anew.
 
     A server that takes a payment and answers 402 again gets no other for that resource: at most
     `max_unserved` payments (default 1) may have bought nothing yet. Requests for one resource

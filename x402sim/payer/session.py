@@ -50,7 +50,7 @@ Opened = Generator[Step, httpx.Response | None, str]
 
 @explained
 class SessionAuth(FlowAuth):
-    """Pay one `deposit`, then send X-Session-Id (1/session-no-402).
+    """An httpx auth that pays one `deposit`, then sends X-Session-Id (1/session-no-402).
 
     The first request to a server opens a session, which lasts `duration` (in the server's
     unit: seconds). When its budget or time is over, the next request opens another one, up

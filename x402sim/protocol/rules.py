@@ -3,8 +3,8 @@
 `SETTLEMENT` says when presented requirements are those the service issued (it is asked only if
 they differ), `FRESHNESS` when they may still be paid, and `AUTHORIZES` when a transfer pays them,
 whoever submits it. `VERIFICATION` says when a payment is valid for a facilitator, and `STANDARD`
-what the x402 standard demands as well. The token's own tables are in `chain.ledger.token_rules`. `without` leaves a row out, to make a
-defective service; the tests must detect each one.
+what the x402 standard demands as well. The token's own tables are in `chain.ledger.token_rules`.
+`without` leaves a row out, to make a defective service; the tests must detect each one.
 Clauses: 2.1/*, 5/exact-amount, 5/exact-recipient, 5/signature-proves.
 """
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from x402sim.text.arguments import explained
+
 
 @dataclass(frozen=True, slots=True)
 class Decision:
@@ -32,9 +34,13 @@ def _switch(slug: str, default: Any, other: Any) -> Any:
     return field(default=default, metadata={"id": slug, "alternative": other})
 
 
+@explained
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decisions:
-    """The switchable choices: the id of each, our choice, and the other one."""
+    """Choices where the specification is silent; the defaults are ours.
+
+    The guide's page of decisions explains each. Raises `ValueError` for a value that is none.
+    """
 
     gate_before_body: bool = _switch("4.2/gate-before-body", True, False)
     sides: tuple[str, str] = _switch("4.2/sides", ("long", "short"), ("buy", "sell"))
@@ -52,6 +58,11 @@ class Decisions:
     settlement_pending_status: int = _switch("4.1/settlement-pending", 409, 425)
     authorization_once: bool = _switch("5/authorization-once", True, False)
     agents_free: bool = _switch("4.3/agents-free", True, False)
+
+    def __post_init__(self) -> None:
+        given: object = self.sides
+        if not (isinstance(given, tuple) and [type(each) for each in given] == [str, str]):
+            raise ValueError(f'sides: expected two texts, ("buy", "sell") or so, got {given!r}')
 
 
 def decisions() -> Iterator[Decision]:

@@ -22,8 +22,8 @@ class PayerPolicy:
     """What a payer does about failures, sessions and its budget, and how it pays and waits.
 
     retry
-        What to do about a payment that was not made (in two steps: without an answer to it; the
-        request that shows it is repeated by `PayAndWait`): `GiveUp()` (the default),
+        What to do if a payment fails or is not answered (`PayAndWait` repeats the request that
+        comes after the payment): `GiveUp()` (the default),
         `SameAuthorization(...)`, `SameThenNew(...)`, `NewAuthorization(...)`, `StartOver(...)`.
     sessions
         How to pay for many requests: `PayEach()` (the default), `PayAndWait()`,

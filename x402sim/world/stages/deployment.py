@@ -35,8 +35,8 @@ def left_ahead(url: str, seconds: float) -> str:
     """Return what it means that the clock of a server is left so far ahead, and what to do."""
     return (
         f"the clock of {url} is left {seconds:.0f} s ahead of real time, because time was advanced "
-        "there. It cannot go back, as blocks have that time. What a payer with a right clock signs "
-        "has expired there, and is refused: restart the server, with --db on a new file"
+        "there. What a payer with a right clock signs has expired there, and is refused. To give "
+        'the time back, POST {"clock": true} to /_sim/reset of its world, or restart it'
     )
 
 

@@ -89,6 +89,11 @@ def chosen(rule: Choose, services: Sequence[ListedService]) -> ServiceName:
         raise PaymentFailed("no service lists an agent that sells quotes")
     name = rule(services)
     known = [service.name for service in services]
+    if not isinstance(name, str):
+        raise ValueError(
+            f"the rule {described(rule)} returns the name of a service, such as {known[0]!r}, and "
+            f"not {described(name)}"
+        )
     if name not in known:
         raise ValueError(
             f"the rule {described(rule)} chose no listed service: {unknown('service', name, known)}"

@@ -59,8 +59,9 @@ class Spending:
         )
         if not budget.allows(bill):
             raise SpendingCapExceeded(
-                f"the 402 asks for {price}, {self.total} is signed for, and the budget is "
-                f"{described(budget)}; nothing was signed"
+                f"the 402 asks for {price}, {self.total} is signed for ({self.paid} of it paid, "
+                f"{unsure} without an answer), and the budget is {described(budget)}; nothing was "
+                "signed"
             )
         new = Signed(now_s, price, expires_s)
         self.signed.append(new)

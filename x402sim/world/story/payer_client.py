@@ -134,11 +134,11 @@ class PayerClient:
         return await self.send("POST", "/api/pay", json=body)
 
     async def payment(self, payment_id: str) -> dict[str, Any]:
-        """Return the service's record of a payment; empty if there is none."""
+        """Return the service's record of a payment, or its error if there is none."""
         return (await self.send("GET", f"/api/payments/{payment_id}")).body
 
     async def session(self, session_id: str) -> dict[str, Any]:
-        """Return the service's view of a session."""
+        """Return the service's view of a session, or its error if there is none."""
         return (await self.send("GET", f"/api/sessions/{session_id}")).body
 
     # --- signing ---------------------------------------------------------------------
