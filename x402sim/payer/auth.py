@@ -80,7 +80,8 @@ class PaymentAuth(FlowAuth):
     repeated with the payment in PAYMENT-SIGNATURE (version 2) or X-PAYMENT (version 1). A server
     that offers both ways is paid in two steps, unless `version` is 1 or 2. Of several ways to
     pay, the first is taken that this payer can pay: `choices` tells which, and why the others were
-    rejected. In one step each request pays; `reuse` means nothing there, and `settlements` are what the servers said of them.
+    rejected. In one step each request pays; `reuse` means nothing there, and `settlements` are what
+    the servers said of them.
 
     `max_amount` caps one payment and `max_total` everything this object ever signs, both as decimal
     strings of the token ("0.10"): a signed authorization counts whether or not it was used, because
