@@ -116,6 +116,25 @@ def test_another_dialect_is_described(tmp_path: Path) -> None:
     assert "target init" in without_it
 
 
+def one_step_v1(asked: Asked) -> Reply:
+    """Answer 402 in the body alone, and have no settlement endpoint."""
+    accepts = [requirements("22") | {"extra": {}}]
+    return Reply(402 if asked.path == "/api/data" else 501, {"x402Version": 1, "accepts": accepts})
+
+
+def test_one_step_of_version_1_is_not_judged_and_told_so(tmp_path: Path) -> None:
+    file = tmp_path / "shop.toml"
+    file.write_text('[protected]\nmethod = "GET"\npath = "/api/data"\n[pay]\npath = ""\n')
+    with serving(one_step_v1) as url:
+        done = init(f"{url}/api/data", "-o", "-")
+        judged = refused(url, "--target", str(file))
+        without_it = refused(url)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "is paid in one step of version 1" in done.stderr
+    assert "judges version 2 only" in judged
+    assert "target init" in without_it
+
+
 @pytest.mark.parametrize(
     ("reply", "said"),
     [

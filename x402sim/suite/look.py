@@ -165,7 +165,7 @@ def _required(seen: _Seen) -> Iterator[Finding]:
             "no object in it has payTo and maxAmountRequired; give the URL of a protected endpoint"
         )
     several = _several(seen.body, place)
-    payment_id = find(seen.body, lambda _, value: begins(value, "pay_"))
+    payment_id = _payment_id(seen.body)
     yield Finding("requirements", several or place, _said(place, "the object with payTo"))
     yield Finding("payment_id", payment_id, _said(payment_id, "the string pay_…"))
     if several:
@@ -189,6 +189,11 @@ def _required(seen: _Seen) -> Iterator[Finding]:
         yield Finding("max_timeout_s", timeout_s, "the 402's maxTimeoutSeconds")
     if not wanted.get("description"):
         yield Finding("description", False, "the requirements of the 402 have none")
+
+
+def _payment_id(body: Any) -> str:
+    """Return where the payment id is in a 402; empty if nowhere."""
+    return find(body, lambda _, value: begins(value, "pay_"))
 
 
 def _said(place: str, what: str) -> str:
@@ -232,6 +237,13 @@ async def _pay(ask: Callable[..., Any], seen: _Seen) -> list[Finding]:
     is_there = status not in ABSENT
     how = f"POST with an empty object answered {status}"
     is_x402 = isinstance(seen.body, dict) and "x402Version" in seen.body
+    if is_x402 and not is_there and not _payment_id(seen.body):
+        raise NotReady(
+            f"{seen.method} {seen.path} is paid in one step of version 1: its 402 has x402Version "
+            f"and no payment id, and POST {path} is answered {status}. The suite judges two steps, "
+            f"and one step of version 2 (a 402 with the header {REQUIRED_HEADER}); `x402sim doctor "
+            "URL` examines this 402, and `x402sim pay URL --wrong NAME` makes a mistake of a payer"
+        )
     return [
         Finding("path", path, how if is_there else f"{how}: set it", is_there),
         Finding(

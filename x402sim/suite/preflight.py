@@ -18,6 +18,7 @@ from x402sim.http.bounded import AnswerTooSlow
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.money import to_decimal
+from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import one_step
@@ -203,7 +204,7 @@ async def _why_unsuitable(probe: Probe, answer: TargetAnswer) -> str | None:
             if probe.setting.options.secrets:
                 return f"the credentials of the URL or of --header are refused, with {said}"
             return f"every request is answered {said}: give --header NAME:VALUE with credentials"
-        case 404 | 405:
+        case 404 | 405 | 501:
             return await _elsewhere(probe, answer, asked)
         case 301 | 302 | 303 | 307 | 308:
             return _redirected(probe.setting, answer, asked)
@@ -247,6 +248,11 @@ def _other_dialect(probe: Probe, answer: TargetAnswer) -> str | None:
         kind = "it has the header Payment-Required, as x402 v2 does"
     else:
         return None
+    if probe.target.is_one_step:  # so the header was looked for
+        return (
+            f"the 402 lacks the header {REQUIRED_HEADER} ({kind}): pay.path is empty in the target "
+            "file, and of payments in one step the suite judges version 2 only"
+        )
     return (
         f"the 402 has no payment id at {places.payment_id} and no requirements at "
         f"{places.requirements} ({kind}); a target file says where they are: {INIT} URL"
