@@ -128,7 +128,7 @@ def test_a_signed_transaction_survives_a_reorganisation_and_a_restart(tmp_path: 
     rpc = Rpc(chain)
     sent = rpc.result("eth_sendRawTransaction", signed())
     rpc.error("eth_sendRawTransaction", signed(nonce=9))
-    asyncio.run(chain.rewinding.reorg(1))
+    asyncio.run(chain.controls.reorg(1))
     receipt = rpc.result("eth_getTransactionReceipt", sent)
     chain.close()
     opened = new_ledger(file=file)

@@ -37,7 +37,7 @@ DELEGATE = Wallet(bytes([6]) * 32)
 
 def prepare(driver: ChainDriver) -> None:
     """Put the smart wallets on a chain."""
-    alice, set_code = ALICE.address_bytes, driver.chain.rewinding.set_code
+    alice, set_code = ALICE.address_bytes, driver.chain.controls.set_code
     driver.run(set_code(WALLET, contract.wallet_code(), contract.wallet_storage(alice)))
     driver.run(set_code(CODE, contract.wallet_code()))
     driver.run(set_code(DELEGATE.address_bytes, b"\xef\x01\x00" + CODE))

@@ -1,10 +1,13 @@
 """Several chains with one clock, and what they begin with."""
 
 import asyncio
+import json
 from pathlib import Path
+from typing import Any
 
 from typer.testing import CliRunner
 
+from tests.chain.asking import Rpc
 from tests.chain.helpers import (
     ALICE,
     MALLORY,
@@ -17,13 +20,15 @@ from tests.chain.helpers import (
     ChainDriver,
 )
 from tests.evm import circle
-from x402sim.chain.base import WorldChain
+from x402sim.chain.base import Call, Chain
 from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.node import objects
 from x402sim.chain.node.anvil import AnvilNode
 from x402sim.chain.node.local_chain import LocalChain, install_stablecoin
 from x402sim.cli import app
 from x402sim.clock import Clock
 from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.rpc_values import read_quantity
 
 PLAYERS = (ALICE, MALLORY, SHOP)
 EVERYBODY = (*PLAYERS, OWNER, RELAYER)
@@ -70,9 +75,9 @@ class Town:
         if self._begun % RESETS == 0:
             self.anvil.close()
             self.anvil = self._new_anvil()
-        self.run(self.anvil.rewinding.reset())
-        self.run(self.anvil.mining.set_automine(True))
-        self.run(self.anvil.rewinding.force_revert(0))
+        self.run(self.anvil.controls.reset())
+        self.run(self.anvil.controls.set_automine(True))
+        self.run(self.anvil.controls.force_revert(0))
         self.anvil.watchers.clear()
 
     def ledger(self) -> LedgerChain:
@@ -83,11 +88,27 @@ class Town:
         self.anvil.close()
         self._runner.close()
 
-    def driver(self, chain: WorldChain) -> ChainDriver:
+    def driver(self, chain: Chain) -> ChainDriver:
         """Return shortcuts to call a chain of this town, the same for a ledger and for anvil."""
         driver = ChainDriver(chain, self.run)
         driver.town, driver.domain = self, self.network.domain
         return driver
+
+
+def asked(driver: ChainDriver, method: str, *params: Any) -> Any:
+    """Return the answer of a chain over JSON-RPC: anvil's own, or the ledger's."""
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    if isinstance(driver.chain, LedgerChain):
+        return Rpc(driver.chain).post(body)
+    return json.loads(driver.pass_on(json.dumps(body).encode(), writes="send" in method))
+
+
+async def estimate(chain: LocalChain | LedgerChain, call: Call) -> int:
+    """Return the gas that a call needs now; raises `Reverted`."""
+    if isinstance(chain, LedgerChain):
+        return await chain.estimate_gas(call)
+    asked = objects.call_object(call), "latest", {}, await chain.next_block()
+    return await chain.node.read(read_quantity, "eth_estimateGas", *asked)
 
 
 def refusal(*arguments: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
@@ -16,8 +17,8 @@ from tests.chain.helpers import (
     nonce,
     payment,
 )
-from tests.evm.helpers import ChainDriver, Town
-from x402sim.chain.base import Call, ChainError, Reverted, TxReceipt
+from tests.evm.helpers import ChainDriver, Town, asked
+from x402sim.chain.base import Call, ChainError, TxReceipt
 from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, checksum, to_hex
@@ -90,23 +91,25 @@ def test_an_invalid_number_of_blocks_is_refused(either: ChainDriver, blocks: int
 
 
 def test_the_state_after_an_older_block(either: ChainDriver):
-    relayer, ask = RELAYER.address_bytes, abi.balance_of(SHOP.address_bytes)
-    native = [either.native_balance(relayer)]
+    relayer, token = RELAYER.address, to_hex(TOKEN)
+    balance = {"to": token, "input": to_hex(abi.balance_of(SHOP.address_bytes))}
+    third = {"from": relayer, "to": token, "input": to_hex(payment(2))}
+
+    def at(method: str, *what: Any) -> list[str]:
+        return [asked(either, method, *what, hex(number))["result"] for number in range(4)]
+
+    native = [either.native_balance(RELAYER.address_bytes)]
     for n in range(3):
         either.send(payment(n))
-        native.append(either.native_balance(relayer))
-    numbers, balance = [*range(4), None], Call(relayer, TOKEN, ask)
-    held = [int.from_bytes(either.call(balance, number)) for number in numbers]
-    assert held == [0, 10_000, 20_000, 30_000, 30_000]
-    assert [either.account_nonce(relayer, number) for number in numbers] == [0, 1, 2, 3, 3]
-    assert [either.native_balance(relayer, number) for number in range(4)] == native
-    assert all(either.code(TOKEN, number) for number in numbers)
-    assert either.call(pay_call(2), 2) == b""
-    assert either.estimate_gas(pay_call(2), 2) > 21_000
-    with pytest.raises(Reverted):
-        either.call(pay_call(2), 3)
-    with pytest.raises(ChainError):
-        either.call(balance, 4)
+        native.append(either.native_balance(RELAYER.address_bytes))
+    assert [int(it, 16) for it in at("eth_call", balance)] == [0, 10_000, 20_000, 30_000]
+    assert at("eth_getTransactionCount", relayer) == [*map(hex, range(4))]
+    assert at("eth_getBalance", relayer) == [*map(hex, native)]
+    assert "0x" not in at("eth_getCode", token)
+    assert asked(either, "eth_call", third, "0x2")["result"] == "0x"
+    assert int(asked(either, "eth_estimateGas", third, "0x2")["result"], 16) > 21_000
+    assert asked(either, "eth_call", third, "0x3")["error"]["code"] == 3
+    assert "error" in asked(either, "eth_call", balance, "0x4")
 
 
 # --- accounts and gas ----------------------------------------------------------------
@@ -131,7 +134,7 @@ def test_waiting_ends_with_the_block(either: ChainDriver):
         waits = [asyncio.create_task(either.chain.wait(tx_hash, 30)) for _ in range(3)]
         await asyncio.sleep(0.05)
         assert not any(task.done() for task in waits)
-        await either.chain.mining.mine()
+        await either.chain.controls.mine()
         return list(await asyncio.wait_for(asyncio.gather(*waits), 5))
 
     assert either.run(wait_and_mine()) == [either.receipt(tx_hash)] * 3
@@ -359,13 +362,13 @@ def test_in_virtual_time_node_requests_take_no_time_and_waits_do(town: Town):
     async def story() -> tuple[float, float]:
         loop, chain = asyncio.get_running_loop(), town.anvil
         started = loop.time()
-        await chain.mining.set_automine(False)
+        await chain.controls.set_automine(False)
         tx_hash = await chain.send(pay_call())
         sent = loop.time() - started
 
         async def mine_later() -> None:
             await asyncio.sleep(100.1)
-            await chain.mining.mine()
+            await chain.controls.mine()
 
         mining = asyncio.create_task(mine_later())
         await chain.wait(tx_hash, 3600)

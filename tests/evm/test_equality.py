@@ -38,9 +38,9 @@ from tests.chain.helpers import (
     signature_of,
     transfer_call,
 )
-from tests.evm.helpers import EVERYBODY, PLAYERS, Town
+from tests.evm.helpers import EVERYBODY, PLAYERS, Town, estimate
 from tests.strategies import CURVE_ORDER
-from x402sim.chain.base import Call, Log, LogFilter, Reverted, TxReceipt, WorldChain
+from x402sim.chain.base import Call, Chain, Log, LogFilter, Reverted, TxReceipt
 from x402sim.chain.node.local_chain import LocalChain
 from x402sim.chain.reverts import Cause, cause
 from x402sim.payer.wallet import Wallet
@@ -235,7 +235,7 @@ class BothChains(RuleBasedStateMachine):
         self.anvil = self.town.anvil
         self.ledger = self.town.ledger()
         self.domain = self.town.network.domain
-        self.chains: tuple[WorldChain, WorldChain] = (self.anvil, self.ledger)
+        self.chains: tuple[Chain, Chain] = (self.anvil, self.ledger)
         self.snapshots: list[Snapshot] = []
         self.automine = True
         self.waiting: list[Waiting] = []
@@ -248,7 +248,7 @@ class BothChains(RuleBasedStateMachine):
 
     # --- how it is done to both ------------------------------------------------------
 
-    def both(self, do: Callable[[WorldChain], Coroutine[Any, Any, Any]]) -> tuple[Any, Any]:
+    def both(self, do: Callable[[Chain], Coroutine[Any, Any, Any]]) -> tuple[Any, Any]:
         """Return what the two chains answer to the same request."""
         real, ours = (self.town.run(do(chain)) for chain in self.chains)
         return real, ours
@@ -385,13 +385,13 @@ class BothChains(RuleBasedStateMachine):
 
     @rule(blocks=st.integers(1, 3))
     def mine(self, blocks: int) -> None:
-        self.both(lambda chain: chain.mining.mine(blocks))
+        self.both(lambda chain: chain.controls.mine(blocks))
         self.mined()
         happened["mine"] += 1
 
     @rule(on=st.booleans())
     def set_automine(self, on: bool) -> None:
-        self.both(lambda chain: chain.mining.set_automine(on))
+        self.both(lambda chain: chain.controls.set_automine(on))
         self.automine = on
         if on:
             self.mined()
@@ -400,7 +400,7 @@ class BothChains(RuleBasedStateMachine):
     @rule()
     def snapshot(self) -> None:
         height = self.town.run(self.ledger.height())
-        numbers = self.both(lambda chain: chain.rewinding.snapshot())
+        numbers = self.both(lambda chain: chain.controls.snapshot())
         self.snapshots.append(Snapshot(height, numbers, list(self.waiting)))
         happened["snapshot"] += 1
 
@@ -409,7 +409,7 @@ class BothChains(RuleBasedStateMachine):
     def revert(self, data: st.DataObject) -> None:
         snapshot = data.draw(st.sampled_from(self.within_reach()))
         for chain, number in zip(self.chains, snapshot.numbers, strict=True):
-            self.town.run(chain.rewinding.revert(number))
+            self.town.run(chain.controls.revert(number))
         self.snapshots = self.snapshots[: self.snapshots.index(snapshot)]
         self.waiting = list(snapshot.waiting)
         self.compare_the_past()
@@ -428,7 +428,7 @@ class BothChains(RuleBasedStateMachine):
         dropped = self.sent[-1:] if drop else []
         for number, chain in enumerate(self.chains):
             hashes = [pair[number] for pair in dropped]
-            self.town.run(chain.rewinding.reorg(depth, hashes))
+            self.town.run(chain.controls.reorg(depth, hashes))
         self.waiting = [each for each in self.waiting if each[2] not in dropped]
         self.snapshots = [s for s in self.snapshots if s.height <= height - depth]
         self.mined()
@@ -487,17 +487,17 @@ def outcome(receipt: TxReceipt | None) -> tuple | None:
     return receipt.revert_reason, cost, place, receipt.call, [*map(event, receipt.logs)]
 
 
-async def attempt(chain: WorldChain, call: Call, estimates: bool) -> tuple[bytes | int | str, ...]:
+async def attempt(chain: Chain, call: Call, estimates: bool) -> tuple[bytes | int | str, ...]:
     """Return what a call answers when it is only tried, and perhaps the gas that it needs; or why
     it would be refused.
     """
     try:
-        return await chain.call(call), await chain.estimate_gas(call) if estimates else 0
+        return await chain.call(call), await estimate(chain, call) if estimates else 0
     except Reverted as reverted:
         return (str(reverted),)
 
 
-async def everything(chain: WorldChain, spent: list[tuple[Address, bytes]]) -> dict[str, object]:
+async def everything(chain: Chain, spent: list[tuple[Address, bytes]]) -> dict[str, object]:
     """Return all one can see of the token, the newest block and the accounts."""
     views = {"supply": abi.TOTAL_SUPPLY}
     for account in (*ACCOUNTS, OWNER.address_bytes):
@@ -532,7 +532,7 @@ async def read_anvil(chain: LocalChain, views: list[bytes]) -> Seen:
     return newest, [int(n, 16) for n in nonces], [bytes.fromhex(word[2:]) for word in words]
 
 
-async def read_ledger(chain: WorldChain, views: list[bytes]) -> Seen:
+async def read_ledger(chain: Chain, views: list[bytes]) -> Seen:
     """Return what the ledger says."""
     head = await chain.block(await chain.height())
     nonces = [await chain.account_nonce(wallet.address_bytes) for wallet in EVERYBODY]

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 from eth_account import Account
 
-from tests.chain.asking import Rpc
 from tests.chain.helpers import ALICE, OWNER, TOKEN
 from tests.evm import circle
 from tests.evm.flows import Flow, flows, prepare
-from tests.evm.helpers import ChainDriver, Town
+from tests.evm.helpers import ChainDriver, Town, asked, estimate
 from tests.evm.measure import PROXYS, TABLE, measure
 from tests.evm.refusals import refusals
 from x402sim.chain.base import Call, Reverted, TxReceipt
@@ -41,17 +40,9 @@ def estimated(driver: ChainDriver, flow: Flow) -> int | str:
     """Return the gas that a call needs, or why it would be refused."""
     try:
         call = Call(flow.sender.address_bytes, TOKEN, flow.data)
-        return driver.estimate_gas(call)
+        return driver.run(estimate(driver.chain, call))
     except Reverted as reverted:
         return str(reverted)
-
-
-def asked(driver: ChainDriver, method: str, *params: Any) -> Any:
-    """Return the answer of a chain over JSON-RPC: anvil's own, or the ledger's."""
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    if isinstance(driver.chain, LedgerChain):
-        return Rpc(driver.chain).post(body)
-    return json.loads(driver.pass_on(json.dumps(body).encode(), writes="send" in method))
 
 
 def revert_data(driver: ChainDriver, flow: Flow) -> str:
@@ -85,9 +76,9 @@ def test_a_reorganisation_before_costs_nothing_once_all_is_reset(circle_town: To
         return ask.send(cancel, OWNER).gas_used
 
     before = cost()
-    ask.run(ask.chain.rewinding.reorg(1))
+    ask.run(ask.chain.controls.reorg(1))
     assert cost() == before + 2500
-    ask.run(ask.chain.rewinding.reset())
+    ask.run(ask.chain.controls.reset())
     assert cost() == before
 
 

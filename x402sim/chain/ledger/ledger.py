@@ -38,7 +38,7 @@ from x402sim.protocol.networks import Network
 
 
 class LedgerChain:
-    """A chain in memory with one token; a `WorldChain` that offers every control.
+    """A chain in memory with one token; a `Chain` and its `Controls`.
 
     `origin` and `accounts` say which database and which first balances its file belongs to.
     """
@@ -210,11 +210,9 @@ class LedgerChain:
         return self.machine.automine
 
     @property
-    def rewinding(self) -> "LedgerChain":
+    def controls(self) -> "LedgerChain":
         """This chain, which offers every control."""
         return self
-
-    mining = rewinding
 
     async def supply(self) -> int:
         """Return the token's total supply, in base units."""

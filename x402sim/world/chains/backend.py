@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 from starlette.applications import Starlette
 
-from x402sim.chain.base import ChainError, WorldChain
+from x402sim.chain.base import Chain, ChainError
 from x402sim.chain.fees import usual_gas_price
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import Address
@@ -51,7 +51,7 @@ class ChainRequest(msgspec.Struct, frozen=True, kw_only=True):
 class OpenChain(msgspec.Struct, frozen=True, kw_only=True):
     """An open chain: its interface, its JSON-RPC and the needs that it meets."""
 
-    chain: WorldChain
+    chain: Chain
     network: Network
     """The network, with the address of the token on this chain."""
     facilitator: Address
