@@ -71,7 +71,7 @@ def test_data_that_is_cut_short_is_no_crash(signature: str, rest: bytes):
     text_of(selector("Error(string)") + rest)
 
 
-def test_every_refusal_of_every_table_has_a_cause():
+def test_every_refusal_of_an_authorization_has_a_cause():
     tables = (getattr(TokenRules(), each.name) for each in fields(TokenRules))
     refusals = {rule.refusal for table in tables for rule in table}
     assert {each for each in refusals if cause(each) in (Cause.OTHER, Cause.CALL)} == set()

@@ -25,7 +25,7 @@ from tests.chain.helpers import (
     transfer_call,
 )
 from tests.evm.flows import GIVEN, V_AT, Flow, paid, with_v
-from x402sim.chain.ledger.token_rules import LARGEST_BALANCE
+from x402sim.chain.ledger.frame import LARGEST_BALANCE
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS

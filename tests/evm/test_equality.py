@@ -630,5 +630,6 @@ def test_the_ledger_agrees_with_the_evm(
     print(*(f"{count:6} {name}" for name, count in sorted(happened.items())), sep="\n")
     assert operations >= OPERATIONS_A_RUN * runs
     assert [fault for fault in MUST_FAIL if happened[f"with {fault}: done"]] == []
+    assert not happened["for OTHER"], "each refusal has a cause"
     wanted = [*SEEN, *(DRAWN if runs >= ENOUGH_RUNS else ())]
     assert [name for name in wanted if not happened[name]] == []
