@@ -407,7 +407,9 @@ class BothChains(RuleBasedStateMachine):
     @precondition(lambda self: self.within_reach())
     @rule(data=st.data())
     def revert(self, data: st.DataObject) -> None:
-        snapshot = data.draw(st.sampled_from(self.within_reach()))
+        self.go_back(data.draw(st.sampled_from(self.within_reach())))
+
+    def go_back(self, snapshot: "Snapshot") -> None:
         for chain, number in zip(self.chains, snapshot.numbers, strict=True):
             self.town.run(chain.controls.revert(number))
         self.snapshots = self.snapshots[: self.snapshots.index(snapshot)]
@@ -418,6 +420,12 @@ class BothChains(RuleBasedStateMachine):
     def within_reach(self) -> list["Snapshot"]:
         """Return the snapshots to go back to; a node that mines at once leaves nothing waiting."""
         return [s for s in self.snapshots if not (self.automine and s.waiting)]
+
+    @rule()
+    def drop(self) -> None:
+        self.both(lambda chain: chain.controls.drop())
+        self.waiting.clear()
+        happened["drop"] += 1
 
     @precondition(lambda self: self.town.run(self.ledger.height()))
     @rule(depth=st.integers(1, 3), drop=st.booleans())
@@ -585,6 +593,40 @@ def walk_through(chains: BothChains) -> None:
     chains.compare_logs(0)
 
 
+def control(chains: BothChains) -> None:
+    """Mine, go back, reorganise and drop by hand, with and without transactions that wait."""
+    shop = SHOP.address_bytes
+
+    def pay(*payers: Wallet) -> None:
+        for payer in payers:
+            chains.transfer(payer, shop, 7)
+        chains.both_are_in_the_same_state()
+
+    chains.begin()
+    pay(ALICE, SHOP, ALICE)
+    chains.set_automine(False)
+    chains.snapshot()
+    for seconds in (0.5, 60):
+        pay(ALICE, MALLORY, ALICE, SHOP)
+        chains.snapshot()
+        chains.pass_time(seconds)
+        chains.mine(3)
+        pay(SHOP, ALICE)
+        for depth, drop in ((1, False), (2, True), (2, False)):
+            chains.reorg(depth, drop)
+            pay(ALICE)
+        chains.drop()
+        pay(ALICE, SHOP)
+    for snapshot in chains.within_reach()[::-1]:
+        chains.go_back(snapshot)
+        chains.both_are_in_the_same_state()
+        chains.mine(1)
+        pay()
+    chains.set_automine(True)
+    pay(ALICE)
+    chains.compare_logs(0)
+
+
 MUST_FAIL = (*FORGERIES, "the other type", "another nonce", "ended a second ago")
 RULES = ("mint", "burn", "transfer", "approve", "increase", "decrease", "transfer from", "permit")
 BOTH_WAYS = [
@@ -599,7 +641,7 @@ SEEN = [
     *(f"for {seen.name}" for seen in Cause if seen not in (Cause.WINDOW, Cause.OTHER)),
 ]
 """What every run has done: each operation with and without success, and each cause."""
-DRAWN = ("revert", "reorg", "mine", "automine on", "automine off", "time passes", "snapshot")
+CONTROLS = ("revert", "reorg", "mine", "drop", "automine on", "automine off", "time passes")
 
 
 @pytest.mark.timeout(600)
@@ -617,6 +659,7 @@ def test_the_ledger_agrees_with_the_evm(
     monkeypatch.setattr(BothChains, "town", circle_town, raising=False)
     happened.clear()
     walk_through(BothChains())
+    control(BothChains())
     campaign = settings(
         max_examples=runs,
         stateful_step_count=50,
@@ -631,5 +674,5 @@ def test_the_ledger_agrees_with_the_evm(
     assert operations >= OPERATIONS_A_RUN * runs
     assert [fault for fault in MUST_FAIL if happened[f"with {fault}: done"]] == []
     assert not happened["for OTHER"], "each refusal has a cause"
-    wanted = [*SEEN, *(DRAWN if runs >= ENOUGH_RUNS else ())]
+    wanted = [*SEEN, *CONTROLS]
     assert [name for name in wanted if not happened[name]] == []
