@@ -222,13 +222,10 @@ def _balance_of(account: Address) -> dict[str, str]:
     return {"to": to_hex(TESTNET.asset), "data": to_hex(abi.balance_of(account))}
 
 
-def test_what_the_node_says_of_itself(rpc: Rpc) -> None:
+def test_reads_of_the_newest_state(rpc: Rpc) -> None:
     assert (rpc.result("eth_chainId"), rpc.result("net_version")) == ("0x152", "338")
     assert rpc.result("web3_clientVersion").startswith("x402sim/")
     assert rpc.result("eth_syncing") is False
-
-
-def test_reads_of_the_newest_state(rpc: Rpc) -> None:
     rpc.send()
     for newest in ("latest", "pending", "safe", "finalized", "0x1", {"blockNumber": "0x1"}, None):
         assert int(rpc.result("eth_call", _balance_of(SHOP), newest), 16) == 10_000
@@ -323,31 +320,3 @@ def test_the_fee_history(rpc: Rpc) -> None:
     assert history["gasUsedRatio"][0] == 0 < history["gasUsedRatio"][1] < 1
     assert history["reward"] == [["0x0", "0x0"]] * 2
     assert rpc.error("eth_feeHistory", 1, "0x9")["code"] == -32000
-
-
-# --- sending -------------------------------------------------------------------------
-
-
-def _sending(**more: Any) -> dict[str, Any]:
-    to, data = to_hex(TESTNET.asset), to_hex(PAYMENT.data)
-    return {"from": to_hex(OWNER), "to": to, "data": data, **more}
-
-
-@pytest.mark.parametrize(
-    ("fields", "code", "text"),
-    [
-        (_sending(**{"from": to_hex(ALICE)}), -32000, to_hex(ALICE)),
-        (_sending(**{"from": None}), -32602, "from"),
-        (_sending(chainId="0x19"), -32000, "invalid chain id for signer: have 25 want 338"),
-        (_sending(gasPrice="0x1"), -32000, "max fee per gas less than block base fee"),
-        (_sending(gasPrice="0x1", maxFeePerGas="0x1"), -32000, "both gasPrice and"),
-        (_sending(to=None), -32602, "contracts cannot be created"),
-    ],
-)
-def test_an_invalid_transaction_is_not_sent(
-    unlocked: Rpc, fields: Any, code: int, text: str
-) -> None:
-    error = unlocked.error("eth_sendTransaction", fields)
-    assert error["code"] == code
-    assert text in error["message"]
-    assert unlocked.result("eth_blockNumber") == "0x0"
