@@ -65,8 +65,8 @@ class Town:
         self.anvil = self._new_anvil()
 
     def _new_anvil(self) -> LocalChain:
-        node = AnvilNode(TESTNET.chain_id, self.clock.now_s(), self._program)
-        return LocalChain(node, self.network, self.clock, **MONEY, install=self._install)
+        self.node = AnvilNode(TESTNET.chain_id, self.clock.now_s(), self._program)
+        return LocalChain(self.node, self.network, self.clock, **MONEY, install=self._install)
 
     def begin(self) -> None:
         """Reset the clock and the anvil."""

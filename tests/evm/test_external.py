@@ -37,7 +37,7 @@ def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def between(town: Town) -> Iterator[Between]:
-    between = Between(town.anvil.url)
+    between = Between(town.node.url)
     yield between
     between.close()
 
@@ -306,7 +306,7 @@ def test_a_replaced_transaction_can_never_be_mined(run, town, chain, connect):
     no_automine(town)
     tx_hash = run(chain.send(pay_call("ours")))
     run(town.anvil.controls.drop())
-    run(connect(town.anvil.url).send(pay_call("theirs")))
+    run(connect(town.node.url).send(pay_call("theirs")))
     run(town.anvil.controls.mine())
     with pytest.raises(ChainError, match=f"replaced by another .* nonce 0 of {RELAYER.address}"):
         run(chain.wait(tx_hash, 5))

@@ -83,11 +83,6 @@ class LocalChain(EvmChain):
         self.at_first = [first], sum(held.values())
         self.controls = Controls(node.rpc, clock, self.notify, genesis=genesis, native=rich)
 
-    @property
-    def url(self) -> str:
-        """The node's JSON-RPC address, for clients of its own."""
-        return self._local.url
-
     # --- what every chain offers -----------------------------------------------------
 
     async def call(self, call: Call) -> bytes:
