@@ -338,7 +338,7 @@ def test_an_offer_with_an_odd_answer_is_made_until_the_node_has_it(
 
     def odd(raw: str) -> dict | None:
         if arrives:
-            between.truth("eth_sendRawTransaction", raw)
+            between.truth("eth_sendRawTransactionSync", raw)  # which answers once it is mined
         return answer
 
     between.rules["eth_sendRawTransaction"] = odd
