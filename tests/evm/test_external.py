@@ -3,13 +3,12 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, TOKEN, nonce, payment
+from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, TOKEN, nonce, payment
 from tests.evm.between import Between, refuses, says
 from tests.evm.helpers import Town
 from x402sim.chain.base import Call, ChainError, Reverted
@@ -138,16 +137,6 @@ def test_a_node_without_a_count_of_the_mempool_works(run, town, chain, between):
     assert [(it.succeeded, it.index) for it in receipts] == [(True, 0), (True, 1), (True, 2)]
 
 
-def test_a_token_is_deployed_only_on_request_and_works(run, between, connect, chain):
-    run(chain.deploy(RELAYER.address_bytes))
-    assert chain.token != TOKEN
-    deployed = connect(between.url, network=replace(TESTNET, asset=chain.token))
-    run(deployed.check())
-    mint = Call(RELAYER.address_bytes, chain.token, abi.mint(SHOP.address_bytes, 5))
-    assert run(deployed.wait(run(deployed.send(mint)), 5)).succeeded
-    assert run(deployed.supply()) == 5
-
-
 # --- another chain or token than expected --------------------------------------------
 
 
@@ -231,14 +220,6 @@ def test_an_incomplete_block_and_nonsense_for_code_are_errors_and_no_code_is_non
             run(chain.code(TOKEN))
     between.rules["eth_getCode"] = says("0x")
     assert run(chain.code(TOKEN)) == b""
-
-
-def test_a_secret_in_the_url_is_not_shown(run, connect):
-    chain = connect("http://user:hush@127.0.0.1:9/v3/secret-key?token=hidden")
-    with pytest.raises(NodeGone) as caught:
-        run(chain.height())
-    assert str(caught.value).startswith("no answer from http://127.0.0.1:9 to eth_blockNumber: ")
-    assert not [word for word in ("hush", "secret", "hidden") if word in str(caught.value)]
 
 
 def test_a_node_that_never_answers_is_given_up(run, between, connect):
