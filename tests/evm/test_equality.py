@@ -24,6 +24,7 @@ from hypothesis.stateful import (
 from msgspec.structs import replace
 
 from tests.campaign import at_length
+from tests.chain.asking import Rpc
 from tests.chain.helpers import (
     ALICE,
     MALLORY,
@@ -41,7 +42,6 @@ from tests.chain.helpers import (
 from tests.evm.helpers import EVERYBODY, PLAYERS, Town, estimate
 from tests.strategies import CURVE_ORDER
 from x402sim.chain.base import Call, Chain, Log, LogFilter, Reverted, TxReceipt
-from x402sim.chain.node.local_chain import LocalChain
 from x402sim.chain.reverts import Cause, cause
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
@@ -234,6 +234,7 @@ class BothChains(RuleBasedStateMachine):
         self.town.begin()
         self.anvil = self.town.anvil
         self.ledger = self.town.ledger()
+        self.rpc = Rpc(self.ledger)
         self.domain = self.town.network.domain
         self.chains: tuple[Chain, Chain] = (self.anvil, self.ledger)
         self.snapshots: list[Snapshot] = []
@@ -452,8 +453,12 @@ class BothChains(RuleBasedStateMachine):
 
     @invariant()
     def both_are_in_the_same_state(self) -> None:
-        real, ours = (self.town.run(everything(chain, self.spent)) for chain in self.chains)
-        assert ours == real
+        asked = everything(self.spent)
+        real = self.town.run(self.anvil.node.ask_all(*asked))
+        ours = self.rpc.results(*asked)
+        for question, one, other in zip(asked[1:], ours[1:], real[1:], strict=True):
+            assert one == other, question
+        assert comparable(ours[0]) == comparable(real[0])
 
     @invariant()
     def both_tell_the_same_new_events(self) -> None:
@@ -505,47 +510,27 @@ async def attempt(chain: Chain, call: Call, estimates: bool) -> tuple[bytes | in
         return (str(reverted),)
 
 
-async def everything(chain: Chain, spent: list[tuple[Address, bytes]]) -> dict[str, object]:
-    """Return all one can see of the token, the newest block and the accounts."""
-    views = {"supply": abi.TOTAL_SUPPLY}
-    for account in (*ACCOUNTS, OWNER.address_bytes):
-        views[f"balance of {account.hex()}"] = abi.balance_of(account)
-    for owner, spender in product(ACCOUNTS[:3], ACCOUNTS[:3]):
-        name = f"{owner.hex()} allows {spender.hex()}"
-        views[name] = abi.calldata(abi.selector("allowance(address,address)"), owner, spender)
-    for owner in ACCOUNTS[:3]:
-        views[f"permits of {owner.hex()}"] = abi.calldata(abi.selector("nonces(address)"), owner)
-    for authorizer, used in spent[-12:]:
-        views[f"state of {used.hex()}"] = abi.authorization_state(authorizer, used)
-    read = read_anvil if isinstance(chain, LocalChain) else read_ledger
-    head, nonces, words = await read(chain, [*views.values()])
-    seen = dict(zip(views, words, strict=True))
-    return {**seen, "head": head, "nonces": nonces}
-
-
-Seen = tuple[tuple[int, int, int], list[int], list[bytes]]
-"""Number, time and length of the newest block; the accounts' nonces; what the functions answer."""
-
-
-async def read_anvil(chain: LocalChain, views: list[bytes]) -> Seen:
-    """Return what a node says, asked all at once."""
-    calls = [{"to": to_hex(TOKEN), "input": to_hex(view)} for view in views]
-    head, *found = await chain.node.ask_all(
+def everything(spent: list[tuple[Address, bytes]]) -> list[tuple[Any, ...]]:
+    """Return what asks for all one can see of the token, the newest block and the accounts."""
+    allowance, nonces = abi.selector("allowance(address,address)"), abi.selector("nonces(address)")
+    views = [
+        abi.TOTAL_SUPPLY,
+        *(abi.balance_of(account) for account in (*ACCOUNTS, OWNER.address_bytes)),
+        *(abi.calldata(allowance, *pair) for pair in product(ACCOUNTS[:3], repeat=2)),
+        *(abi.calldata(nonces, owner) for owner in ACCOUNTS[:3]),
+        *(abi.authorization_state(*each) for each in spent[-12:]),
+    ]
+    calls = ({"to": to_hex(TOKEN), "input": to_hex(view)} for view in views)
+    return [
         ("eth_getBlockByNumber", "latest", False),
         *(("eth_getTransactionCount", wallet.address, "pending") for wallet in EVERYBODY),
-        *(("eth_call", one, "latest") for one in calls),
-    )
-    nonces, words = found[: len(EVERYBODY)], found[len(EVERYBODY) :]
-    newest = int(head["number"], 16), int(head["timestamp"], 16), len(head["transactions"])
-    return newest, [int(n, 16) for n in nonces], [bytes.fromhex(word[2:]) for word in words]
+        *(("eth_call", call, "latest") for call in calls),
+    ]
 
 
-async def read_ledger(chain: Chain, views: list[bytes]) -> Seen:
-    """Return what the ledger says."""
-    head = await chain.block(await chain.height())
-    nonces = [await chain.account_nonce(wallet.address_bytes) for wallet in EVERYBODY]
-    words = [await chain.call(Call(TOKEN, TOKEN, view)) for view in views]
-    return (head.number, head.timestamp_s, len(head.tx_hashes)), nonces, words
+def comparable(block: dict[str, Any]) -> tuple[Any, ...]:
+    """Return a block without what the chains number or price differently."""
+    return block["number"], block["timestamp"], len(block["transactions"])
 
 
 def walk_through(chains: BothChains) -> None:
@@ -648,7 +633,7 @@ CONTROLS = ("revert", "reorg", "mine", "drop", "automine on", "automine off", "t
 @pytest.mark.clause("5/nonce-once", "5/window", "5/signature-proves", "5/exact-amount")
 @pytest.mark.parametrize(
     "runs",
-    [2, pytest.param(at_length(ENOUGH_RUNS, 250), marks=pytest.mark.thorough)],
+    [1, pytest.param(at_length(ENOUGH_RUNS, 250), marks=pytest.mark.thorough)],
 )
 def test_the_ledger_agrees_with_the_evm(
     circle_town: Town,
