@@ -3,11 +3,10 @@
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 from typer.testing import CliRunner
 
-from tests.chain.asking import Rpc
+from tests.chain.asking import JsonRpc, Rpc
 from tests.chain.helpers import (
     ALICE,
     MALLORY,
@@ -92,15 +91,17 @@ class Town:
         """Return shortcuts to call a chain of this town, the same for a ledger and for anvil."""
         driver = ChainDriver(chain, self.run)
         driver.town, driver.domain = self, self.network.domain
+        driver.rpc = Rpc(chain) if isinstance(chain, LedgerChain) else OfAnvil(driver)
         return driver
 
 
-def asked(driver: ChainDriver, method: str, *params: Any) -> Any:
-    """Return the answer of a chain over JSON-RPC: anvil's own, or the ledger's."""
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    if isinstance(driver.chain, LedgerChain):
-        return Rpc(driver.chain).post(body)
-    return json.loads(driver.pass_on(json.dumps(body).encode(), writes="send" in method))
+class OfAnvil(JsonRpc):
+    """The JSON-RPC of an anvil, asked through the chain."""
+
+    def __init__(self, driver: ChainDriver) -> None:
+        self.post = lambda body: json.loads(
+            driver.pass_on(json.dumps(body).encode(), writes="send" in body["method"])
+        )
 
 
 async def estimate(chain: LocalChain | LedgerChain, call: Call) -> int:

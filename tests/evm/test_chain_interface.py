@@ -5,7 +5,6 @@
 
 import asyncio
 import time
-from typing import Any
 
 import pytest
 
@@ -19,7 +18,7 @@ from tests.chain.helpers import (
     TOKEN,
     payment,
 )
-from tests.evm.helpers import ChainDriver, Town, asked
+from tests.evm.helpers import ChainDriver, Town
 from x402sim.chain.base import Call, ChainError, TxReceipt
 from x402sim.chain.fees import GAS_LIMIT, GAS_PRICE_WEI
 from x402sim.protocol import abi
@@ -70,31 +69,6 @@ def test_an_invalid_number_of_blocks_is_refused(either: ChainDriver, blocks: int
     with pytest.raises(ChainError, match=f"1 to 10000 blocks at a time, not {blocks}"):
         either.mine(blocks)
     assert either.height() == 0
-
-
-# --- older states --------------------------------------------------------------------
-
-
-def test_the_state_after_an_older_block(either: ChainDriver):
-    relayer, token = RELAYER.address, to_hex(TOKEN)
-    balance = {"to": token, "input": to_hex(abi.balance_of(SHOP.address_bytes))}
-    third = {"from": relayer, "to": token, "input": to_hex(payment(2))}
-
-    def at(method: str, *what: Any) -> list[str]:
-        return [asked(either, method, *what, hex(number))["result"] for number in range(4)]
-
-    native = [either.native_balance(RELAYER.address_bytes)]
-    for n in range(3):
-        either.send(payment(n))
-        native.append(either.native_balance(RELAYER.address_bytes))
-    assert [int(it, 16) for it in at("eth_call", balance)] == [0, 10_000, 20_000, 30_000]
-    assert at("eth_getTransactionCount", relayer) == [*map(hex, range(4))]
-    assert at("eth_getBalance", relayer) == [*map(hex, native)]
-    assert "0x" not in at("eth_getCode", token)
-    assert asked(either, "eth_call", third, "0x2")["result"] == "0x"
-    assert int(asked(either, "eth_estimateGas", third, "0x2")["result"], 16) > 21_000
-    assert asked(either, "eth_call", third, "0x3")["error"]["code"] == 3
-    assert "error" in asked(either, "eth_call", balance, "0x4")
 
 
 # --- accounts and gas ----------------------------------------------------------------

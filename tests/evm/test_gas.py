@@ -9,7 +9,7 @@ from eth_account import Account
 from tests.chain.helpers import ALICE, OWNER, TOKEN
 from tests.evm import circle
 from tests.evm.flows import Flow, flows, prepare
-from tests.evm.helpers import ChainDriver, Town, asked, estimate
+from tests.evm.helpers import ChainDriver, Town, estimate
 from tests.evm.measure import PROXYS, TABLE, measure
 from tests.evm.refusals import refusals
 from x402sim.chain.base import Call, Reverted, TxReceipt
@@ -48,7 +48,7 @@ def estimated(driver: ChainDriver, flow: Flow) -> int | str:
 def revert_data(driver: ChainDriver, flow: Flow) -> str:
     """Return the data with which a chain refuses a call."""
     call = {"from": flow.sender.address, "to": to_hex(TOKEN), "input": to_hex(flow.data)}
-    data: str = asked(driver, "eth_call", call, "latest")["error"]["data"]
+    data: str = driver.rpc.ask("eth_call", call, "latest")["error"]["data"]
     return data
 
 
@@ -139,5 +139,5 @@ def sent_with(driver: ChainDriver, flow: Flow, limit: int) -> TxReceipt:
     raw = Account.sign_transaction(transaction, flow.sender.private_key).raw_transaction
     if isinstance(driver.chain, LedgerChain):
         return driver.receipt(driver.send_signed(bytes(raw)))
-    told = asked(driver, "eth_sendRawTransaction", to_hex(raw))["result"]
+    told = driver.rpc.ask("eth_sendRawTransaction", to_hex(raw))["result"]
     return driver.receipt(Hash(bytes.fromhex(told[2:])))

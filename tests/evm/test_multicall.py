@@ -13,7 +13,7 @@ from eth_abi.abi import decode
 from tests import interop, npm
 from tests.chain.helpers import ALICE, MALLORY, NOW_S, RELAYER, SHOP, TOKEN
 from tests.evm import circle
-from tests.evm.helpers import ChainDriver, asked
+from tests.evm.helpers import ChainDriver
 from x402sim.chain import reverts
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.contract import MULTICALL
@@ -74,7 +74,7 @@ OTHER_BLOCKS = ("getLastBlockHash",)
 def answer(chain: ChainDriver, data: bytes, to: Address = MULTICALL) -> bytes | str:
     """Return what a chain answers in its newest block, or why it refuses."""
     call = {"from": RELAYER.address, "to": to_hex(to), "input": to_hex(data)}
-    told = asked(chain, "eth_call", call, hex(chain.height()))
+    told = chain.rpc.ask("eth_call", call, hex(chain.height()))
     if "error" in told:
         return reverts.text_of(bytes.fromhex(told["error"]["data"][2:]))
     return bytes.fromhex(told["result"][2:])
