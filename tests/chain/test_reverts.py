@@ -80,11 +80,6 @@ def test_every_refusal_of_an_authorization_has_a_cause():
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [
-        ("FiatTokenV2: authorization is used or canceled", Cause.NONCE),
-        ("FiatTokenV2: authorization is not yet valid", Cause.EARLY),
-        ("FiatTokenV2: authorization is expired", Cause.LATE),
-        ("FiatTokenV2: invalid signature", Cause.SIGNATURE),
-        ("ERC20: transfer amount exceeds balance", Cause.BALANCE),
         ("ECRecover: invalid signature 's' value", Cause.SIGNATURE),
         ("ERC3009InvalidAuthorizationTime(1, 2)", Cause.WINDOW),
         ("ERC3009UsedAuthorization(0x1, 0x2)", Cause.NONCE),

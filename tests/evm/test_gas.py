@@ -1,7 +1,6 @@
 """What a flow costs: the committed table is what anvil says, and the ledger charges it."""
 
 import json
-from typing import Any
 
 import pytest
 from eth_account import Account
@@ -20,16 +19,9 @@ from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.networks import TESTNET
 
 
-@pytest.fixture
-def told() -> dict[str, Any]:
-    """The committed table."""
-    table: dict[str, Any] = json.loads(TABLE.read_text())
-    return table
-
-
 @pytest.mark.thorough
-def test_the_gas_table_matches_anvil(circle_town: Town, told: dict[str, Any]):
-    seen = measure(circle_town.driver(circle_town.anvil))
+def test_the_gas_table_matches_anvil(circle_town: Town):
+    told, seen = json.loads(TABLE.read_text()), measure(circle_town.driver(circle_town.anvil))
     if seen["node"] == told["node"]:
         assert seen == told
     else:  # another release may be used; what it charges is Ethereum's to say, not its own

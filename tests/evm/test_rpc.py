@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from tests.chain.helpers import ALICE, MALLORY, OWNER, SHOP, TOKEN, nonce
+from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, TOKEN, nonce
 from tests.evm.flows import paid
 from tests.evm.helpers import ChainDriver
 from x402sim.protocol import abi
