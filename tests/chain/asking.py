@@ -63,6 +63,14 @@ class JsonRpc:
         assert (reply["jsonrpc"], reply["id"]) == ("2.0", 7)
         return reply
 
+    def results(self, *questions: tuple[Any, ...]) -> list[Any]:
+        """Return the results of several methods, each with its parameters, asked in one batch."""
+        asked = [
+            {"jsonrpc": "2.0", "id": n, "method": q[0], "params": q[1:]}
+            for n, q in enumerate(questions)
+        ]
+        return [reply["result"] for reply in self.post(asked)]
+
     def result(self, method: str, *params: Any) -> Any:
         reply = self.ask(method, *params)
         assert "error" not in reply, reply

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from x402sim.chain.base import Call, Reverted, TxReceipt, WorldChain
+from x402sim.chain.base import Call, Chain, Reverted, TxReceipt
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
@@ -42,13 +42,13 @@ class ChainDriver:
     """A chain and shortcuts to call it; `run` waits for what the chain does."""
 
     def __init__(
-        self, chain: WorldChain, run: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
+        self, chain: Chain, run: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
     ) -> None:
         self.chain, self.run = chain, run
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """Return an operation of the chain, or of its controls, that is waited for."""
-        offering = (self.chain, self.chain.mining, self.chain.rewinding)
+        offering = (self.chain, self.chain.controls)
         of = next(each for each in offering if hasattr(each, name))
         return lambda *given, **named: self.run(getattr(of, name)(*given, **named))
 

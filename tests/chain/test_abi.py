@@ -2,7 +2,7 @@ import pytest
 from eth_abi import encode as abi_encode
 from hypothesis import given, strategies as st
 
-from tests.strategies import addresses, authorizations, bytes32, uint256
+from tests.strategies import addresses, authorizations, bytes32
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import checksum
 
@@ -13,19 +13,6 @@ SPLIT = ["uint8", "bytes32", "bytes32"]
 @given(value=st.text(max_size=100))
 def test_text_is_an_abi_string(value):
     assert abi.text(value) == abi_encode(["string"], [value])
-
-
-@given(account=addresses, nonce=bytes32, amount=uint256)
-def test_plain_calls_are_abi_encoded(account, nonce, amount):
-    who = checksum(account)
-    to_amount = abi_encode(["address", "uint256"], [who, amount])
-    assert abi.balance_of(account) == abi.BALANCE_OF + abi_encode(["address"], [who])
-    assert abi.transfer(account, amount) == abi.TRANSFER + to_amount
-    assert abi.mint(account, amount) == abi.MINT + to_amount
-    assert abi.authorization_state(account, nonce) == abi.AUTHORIZATION_STATE + abi_encode(
-        ["address", "bytes32"], [who, nonce]
-    )
-    assert abi.calldata(abi.PAUSE) == abi.PAUSE
 
 
 def encoded(functions: tuple[bytes, bytes], types: list, values: list, signature: bytes) -> bytes:

@@ -1,4 +1,7 @@
-"""The chain over JSON-RPC: the objects, the errors, and what web3.py makes of them."""
+"""The chain over JSON-RPC: what is asked wrongly, in batches, and of older states.
+
+`tests/evm/test_rpc.py` compares what is asked rightly with anvil's answers.
+"""
 
 import json
 from typing import Any
@@ -8,7 +11,6 @@ from hypothesis import given, settings, strategies as st
 
 from tests.chain.asking import (
     ALICE,
-    NONCE,
     OWNER,
     OWNER_KEY,
     PAYMENT,
@@ -18,15 +20,12 @@ from tests.chain.asking import (
     Rpc,
     new_ledger,
 )
-from tests.chain.helpers import NOW_S
 from tests.strategies import json_values
-from x402sim.chain.base import Log
 from x402sim.chain.ledger.machine import KEPT_STATES
-from x402sim.chain.rpc import objects
 from x402sim.chain.rpc.app import MAX_BATCH, rpc_app
 from x402sim.chain.rpc.methods import METHODS
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, Hash, checksum, keccak256, to_hex
+from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.networks import TESTNET
 
 # --- HTTP ----------------------------------------------------------------------------
@@ -122,97 +121,22 @@ def test_no_parameters_break_the_server(method: str, params: Any) -> None:
     assert reply.get("error", {"code": 3})["code"] in (3, -32000, -32602, -32700)
 
 
-# --- objects -------------------------------------------------------------------------
-
-
-def test_the_receipt_of_a_payment(rpc: Rpc) -> None:
-    tx_hash = to_hex(rpc.send())
-    receipt = rpc.result("eth_getTransactionReceipt", tx_hash)
-    assert receipt["status"] == "0x1"
-    assert receipt["transactionHash"] == tx_hash
-    assert receipt["contractAddress"] is None
-    assert int(receipt["gasUsed"], 16) > 21_000
-    assert receipt["gasUsed"] == receipt["cumulativeGasUsed"]
-    assert receipt["effectiveGasPrice"] == rpc.result("eth_gasPrice")
-    used, moved = receipt["logs"]
-    assert used["topics"] == [
-        to_hex(abi.AUTHORIZATION_USED),
-        to_hex(bytes(12) + ALICE),
-        to_hex(NONCE),
-    ]
-    assert moved["topics"][0] == to_hex(abi.TRANSFER_EVENT)
-    assert moved["data"] == "0x" + f"{10_000:064x}"
-    assert (used["logIndex"], moved["logIndex"], moved["removed"]) == ("0x0", "0x1", False)
-    assert int(receipt["logsBloom"], 16) != 0
-    assert rpc.result("eth_getBlockByNumber", "0x1")["logsBloom"] == receipt["logsBloom"]
-    assert rpc.result("eth_getBlockByNumber", "0x0")["logsBloom"] == "0x" + "0" * 512
-
-
-def test_blocks_by_tag_number_and_hash(rpc: Rpc) -> None:
-    tx_hash = to_hex(rpc.send())
-    block = rpc.result("eth_getBlockByNumber", "0x1", False)
-    assert block["transactions"] == [tx_hash]
-    assert (block["number"], block["timestamp"]) == ("0x1", hex(NOW_S))
-    for tag in ("latest", "safe", "finalized"):
-        assert rpc.result("eth_getBlockByNumber", tag, False) == block
-    assert rpc.result("eth_getBlockByHash", block["hash"], False) == block
-    genesis = rpc.result("eth_getBlockByNumber", "earliest", False)
-    assert (genesis["number"], genesis["hash"]) == ("0x0", block["parentHash"])
-    full = rpc.result("eth_getBlockByNumber", "0x1", True)
-    assert full["transactions"] == [rpc.result("eth_getTransactionByHash", tx_hash)]
-    assert rpc.result("eth_getBlockByNumber", "0x2", False) is None
-    assert rpc.result("eth_getBlockByHash", UNKNOWN, False) is None
-    assert rpc.result("eth_getBlockReceipts", UNKNOWN) is None
-
-
-def test_the_bloom_is_that_of_go_ethereum() -> None:
-    """The vector of go-ethereum's core/types/bloom9_test.go."""
-    first, *rest = (b"xxxxxxxxxx data %d yyyyyyyyyyyyyy" % i for i in range(100))
-    log = Log(Address(first), tuple(rest), b"", 0, Hash(b""), Hash(b""), 0, 0)
-    assert keccak256(objects.bloom([log])).hex() == (
-        "c8d3ca65cdb4874300a9e39475508f23ed6da09fdbc487f89a2dcf50b09eb263"
-    )
-
-
 # --- logs ----------------------------------------------------------------------------
-
-
-def _transfer_topics(sender: bytes) -> list[Any]:
-    return [to_hex(abi.TRANSFER_EVENT), to_hex(bytes(12) + sender)]
 
 
 @pytest.mark.parametrize(
     ("wanted", "count"),
     [
-        ({}, 0),  # the newest block only, which is empty
-        ({"fromBlock": "0x0"}, 4),
-        ({"fromBlock": "0x1", "toBlock": "0x1"}, 2),
-        ({"fromBlock": "0x0", "toBlock": "0x" + "f" * 64}, 4),
-        ({"fromBlock": "0x9", "toBlock": "0x10"}, 0),
-        ({"fromBlock": "0x0", "address": [to_hex(SHOP), checksum(TESTNET.asset)]}, 4),
-        ({"fromBlock": "0x0", "address": to_hex(SHOP)}, 0),
-        ({"fromBlock": "0x0", "topics": _transfer_topics(ALICE)}, 1),
-        ({"fromBlock": "0x0", "topics": [to_hex(abi.TRANSFER_EVENT), None]}, 2),
-        ({"fromBlock": "0x0", "topics": [None, None, to_hex(NONCE)]}, 1),
-        ({"fromBlock": "0x0", "topics": [[to_hex(abi.AUTHORIZATION_USED), UNKNOWN]]}, 1),
-        ({"fromBlock": "0x0", "topics": [[None, UNKNOWN]]}, 4),
-        ({"fromBlock": "0x0", "topics": [None] * 4}, 0),  # no log has four topics
+        ({"toBlock": "0x" + "f" * 64}, 4),
+        ({"topics": [[None, UNKNOWN]]}, 4),
+        ({"topics": [None] * 4}, 0),  # no log has four topics
     ],
 )
 def test_logs_are_filtered(rpc: Rpc, wanted: Any, count: int) -> None:
+    """`tests/evm/test_rpc.py` compares what is filtered otherwise with anvil."""
     rpc.send()
     rpc.run(rpc.ledger.fund(ALICE, 5))
-    rpc.run(rpc.ledger.mine())
-    assert len(rpc.result("eth_getLogs", wanted)) == count
-
-
-def test_logs_of_one_block_by_its_hash(rpc: Rpc) -> None:
-    receipt = rpc.result("eth_getTransactionReceipt", to_hex(rpc.send()))
-    rpc.run(rpc.ledger.mine())
-    assert rpc.result("eth_getLogs", {"blockHash": receipt["blockHash"]}) == receipt["logs"]
-    assert rpc.error("eth_getLogs", {"blockHash": UNKNOWN})["code"] == -32000
-    both = {"blockHash": receipt["blockHash"], "fromBlock": "0x0"}
-    assert rpc.error("eth_getLogs", both)["code"] == -32602
+    assert len(rpc.result("eth_getLogs", {"fromBlock": "0x0", **wanted})) == count
 
 
 # --- state and calls -----------------------------------------------------------------
@@ -222,22 +146,11 @@ def _balance_of(account: Address) -> dict[str, str]:
     return {"to": to_hex(TESTNET.asset), "data": to_hex(abi.balance_of(account))}
 
 
-def test_what_the_node_says_of_itself(rpc: Rpc) -> None:
-    assert (rpc.result("eth_chainId"), rpc.result("net_version")) == ("0x152", "338")
-    assert rpc.result("web3_clientVersion").startswith("x402sim/")
-    assert rpc.result("eth_syncing") is False
-
-
 def test_reads_of_the_newest_state(rpc: Rpc) -> None:
+    assert rpc.result("web3_clientVersion").startswith("x402sim/")
     rpc.send()
     for newest in ("latest", "pending", "safe", "finalized", "0x1", {"blockNumber": "0x1"}, None):
         assert int(rpc.result("eth_call", _balance_of(SHOP), newest), 16) == 10_000
-    assert rpc.result("eth_getTransactionCount", to_hex(OWNER), "latest") == "0x1"
-    assert rpc.result("eth_getBalance", to_hex(SHOP), "latest") == "0x0"
-    assert rpc.result("eth_getBalance", to_hex(OWNER)) != "0x0"
-    assert rpc.result("eth_getCode", to_hex(TESTNET.asset), "latest") != "0x"
-    assert rpc.result("eth_getCode", to_hex(SHOP), "latest") == "0x"
-    assert int(rpc.result("eth_estimateGas", _balance_of(SHOP)), 16) > 21_000
 
 
 STATE_METHODS = [
@@ -289,6 +202,7 @@ def test_a_revert_gives_its_reason_in_text_and_data(rpc: Rpc) -> None:
 
 FILTERS = [
     *(5, {"fromBlock": "0x01"}, {"fromBlock": 1}, {"fromBlock": "0x5", "toBlock": "0x1"}),
+    {"blockHash": UNKNOWN, "fromBlock": "0x0"},
     *({"address": "0x12"}, {"topics": "0x"}, {"topics": [[["0x"]]]}, {"topics": [None] * 5}),
 ]
 CALLS = [
@@ -323,31 +237,3 @@ def test_the_fee_history(rpc: Rpc) -> None:
     assert history["gasUsedRatio"][0] == 0 < history["gasUsedRatio"][1] < 1
     assert history["reward"] == [["0x0", "0x0"]] * 2
     assert rpc.error("eth_feeHistory", 1, "0x9")["code"] == -32000
-
-
-# --- sending -------------------------------------------------------------------------
-
-
-def _sending(**more: Any) -> dict[str, Any]:
-    to, data = to_hex(TESTNET.asset), to_hex(PAYMENT.data)
-    return {"from": to_hex(OWNER), "to": to, "data": data, **more}
-
-
-@pytest.mark.parametrize(
-    ("fields", "code", "text"),
-    [
-        (_sending(**{"from": to_hex(ALICE)}), -32000, to_hex(ALICE)),
-        (_sending(**{"from": None}), -32602, "from"),
-        (_sending(chainId="0x19"), -32000, "invalid chain id for signer: have 25 want 338"),
-        (_sending(gasPrice="0x1"), -32000, "max fee per gas less than block base fee"),
-        (_sending(gasPrice="0x1", maxFeePerGas="0x1"), -32000, "both gasPrice and"),
-        (_sending(to=None), -32602, "contracts cannot be created"),
-    ],
-)
-def test_an_invalid_transaction_is_not_sent(
-    unlocked: Rpc, fields: Any, code: int, text: str
-) -> None:
-    error = unlocked.error("eth_sendTransaction", fields)
-    assert error["code"] == code
-    assert text in error["message"]
-    assert unlocked.result("eth_blockNumber") == "0x0"

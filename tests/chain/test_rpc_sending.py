@@ -128,7 +128,7 @@ def test_a_signed_transaction_survives_a_reorganisation_and_a_restart(tmp_path: 
     rpc = Rpc(chain)
     sent = rpc.result("eth_sendRawTransaction", signed())
     rpc.error("eth_sendRawTransaction", signed(nonce=9))
-    asyncio.run(chain.rewinding.reorg(1))
+    asyncio.run(chain.controls.reorg(1))
     receipt = rpc.result("eth_getTransactionReceipt", sent)
     chain.close()
     opened = new_ledger(file=file)
@@ -153,21 +153,21 @@ def test_the_server_signs_what_its_accounts_send() -> None:
     assert wallet.result("eth_getTransactionReceipt", tx_hash)["type"] == "0x0"
     too_large = {"from": BOB, "to": BOB, "nonce": hex(2**200), "maxFeePerGas": hex(2**255)}
     assert "error" in wallet.ask("eth_sendTransaction", too_large)
+    assert "from" in wallet.error("eth_sendTransaction", {**asked, "from": None})["message"]
+    both = wallet.error("eth_sendTransaction", {**legacy, "maxFeePerGas": "0x1"})
+    assert "both gasPrice and" in both["message"]
 
 
 # --- storage -------------------------------------------------------------------------
 
 
-def test_storage_is_where_circles_token_has_it(rpc: Rpc) -> None:
+def test_a_word_of_storage_is_told_by_a_short_or_a_long_slot(rpc: Rpc) -> None:
+    """`tests/evm/test_circle.py` compares all of them with Circle's token."""
     balance = to_hex(keccak256(abi.word(SHOP) + abi.word(9)))
-
-    def word(slot: str, block: str = "latest", account: str = TOKEN) -> int:
-        return int(rpc.result("eth_getStorageAt", account, slot, block), 16)
-
     rpc.result("eth_sendRawTransaction", signed())
-    assert word("0xb") == 1_000_000, "the supply"
-    assert word(balance) == 10_000
-    assert word(balance, "0x0") == 0
-    assert word("0x" + "0" * 63 + "b") == 1_000_000
-    assert word("0xb", account=BOB) == word("0x99") == 0
+    for asked, word in (
+        *(((TOKEN, slot), 1_000_000) for slot in ("0xb", "0x" + "0" * 63 + "b")),
+        *(((TOKEN, balance), 10_000), ((TOKEN, balance, "0x0"), 0), ((BOB, "0xb"), 0)),
+    ):
+        assert int(rpc.result("eth_getStorageAt", *asked), 16) == word
     assert rpc.error("eth_getStorageAt", TOKEN, "b")["code"] == -32602

@@ -37,7 +37,7 @@ DELEGATE = Wallet(bytes([6]) * 32)
 
 def prepare(driver: ChainDriver) -> None:
     """Put the smart wallets on a chain."""
-    alice, set_code = ALICE.address_bytes, driver.chain.rewinding.set_code
+    alice, set_code = ALICE.address_bytes, driver.chain.controls.set_code
     driver.run(set_code(WALLET, contract.wallet_code(), contract.wallet_storage(alice)))
     driver.run(set_code(CODE, contract.wallet_code()))
     driver.run(set_code(DELEGATE.address_bytes, b"\xef\x01\x00" + CODE))
@@ -58,8 +58,8 @@ class Flow:
 def paid(
     name: str,
     payer: Wallet,
-    to: Wallet,
-    value: int,
+    to: Wallet | Address,
+    value: int = 10_000,
     *,
     domain: Domain,
     receive: bool = False,
@@ -68,8 +68,9 @@ def paid(
     spoil: Callable[[bytes], bytes] = bytes,
     **changes: object,
 ) -> bytes:
-    """Return calldata of a payment, whose nonce is made from the name."""
-    fields = {"from_": payer.address_bytes, "to": to.address_bytes, "value": value}
+    """Return calldata of a payment, whose nonce is made from the name; `changes` are of fields."""
+    payee = to.address_bytes if isinstance(to, Wallet) else to
+    fields = {"from_": payer.address_bytes, "to": payee, "value": value}
     auth = authorization(**{**fields, "nonce": nonce(name), **changes})
     signature = spoil(signature_of(auth, by=by or payer, receive=receive, domain=domain))
     return transfer_call(auth, signature, receive=receive, packed=packed)
@@ -132,17 +133,13 @@ def common(domain: Domain) -> list[Flow]:
 def wallets(domain: Domain) -> list[Flow]:
     """Return the flows of a smart wallet, and of signatures as bytes."""
 
-    def of_wallet(name: str, *, packed: bool = False) -> bytes:
-        auth = authorization(from_=WALLET, nonce=nonce(name))
-        return transfer_call(auth, signature_of(auth, domain=domain), packed=packed)
-
-    def pay(name: str, **changes: Any) -> bytes:
-        return paid(name, ALICE, SHOP, 10_000, domain=domain, packed=True, **changes)
+    def pay(name: str, *, packed: bool = True, **changes: Any) -> bytes:
+        return paid(name, ALICE, SHOP, domain=domain, packed=packed, **changes)
 
     return [
         Flow("transfer to a wallet", abi.transfer(WALLET, 50_000), ALICE),
-        Flow("settlement of a wallet", of_wallet("wallet")),
-        Flow("settlement of a wallet as bytes", of_wallet("wallet, again", packed=True)),
+        Flow("settlement of a wallet", pay("wallet", packed=False, from_=WALLET)),
+        Flow("settlement of a wallet as bytes", pay("wallet, again", from_=WALLET)),
         Flow("settlement as bytes", pay("l")),
         Flow("receipt as bytes", pay("m", receive=True), SHOP),
         Flow("cancellation as bytes", cancel_call(nonce("n"), packed=True, domain=domain)),

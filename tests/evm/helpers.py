@@ -1,10 +1,12 @@
 """Several chains with one clock, and what they begin with."""
 
 import asyncio
+import json
 from pathlib import Path
 
 from typer.testing import CliRunner
 
+from tests.chain.asking import JsonRpc, Rpc
 from tests.chain.helpers import (
     ALICE,
     MALLORY,
@@ -17,13 +19,15 @@ from tests.chain.helpers import (
     ChainDriver,
 )
 from tests.evm import circle
-from x402sim.chain.base import WorldChain
+from x402sim.chain.base import Call, Chain
 from x402sim.chain.ledger.ledger import LedgerChain
+from x402sim.chain.node import objects
 from x402sim.chain.node.anvil import AnvilNode
 from x402sim.chain.node.local_chain import LocalChain, install_stablecoin
 from x402sim.cli import app
 from x402sim.clock import Clock
 from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.rpc_values import read_quantity
 
 PLAYERS = (ALICE, MALLORY, SHOP)
 EVERYBODY = (*PLAYERS, OWNER, RELAYER)
@@ -60,8 +64,8 @@ class Town:
         self.anvil = self._new_anvil()
 
     def _new_anvil(self) -> LocalChain:
-        node = AnvilNode(TESTNET.chain_id, self.clock.now_s(), self._program)
-        return LocalChain(node, self.network, self.clock, **MONEY, install=self._install)
+        self.node = AnvilNode(TESTNET.chain_id, self.clock.now_s(), self._program)
+        return LocalChain(self.node, self.network, self.clock, **MONEY, install=self._install)
 
     def begin(self) -> None:
         """Reset the clock and the anvil."""
@@ -70,9 +74,9 @@ class Town:
         if self._begun % RESETS == 0:
             self.anvil.close()
             self.anvil = self._new_anvil()
-        self.run(self.anvil.rewinding.reset())
-        self.run(self.anvil.mining.set_automine(True))
-        self.run(self.anvil.rewinding.force_revert(0))
+        self.run(self.anvil.controls.reset())
+        self.run(self.anvil.controls.set_automine(True))
+        self.run(self.anvil.controls.force_revert(0))
         self.anvil.watchers.clear()
 
     def ledger(self) -> LedgerChain:
@@ -83,11 +87,29 @@ class Town:
         self.anvil.close()
         self._runner.close()
 
-    def driver(self, chain: WorldChain) -> ChainDriver:
+    def driver(self, chain: Chain) -> ChainDriver:
         """Return shortcuts to call a chain of this town, the same for a ledger and for anvil."""
         driver = ChainDriver(chain, self.run)
         driver.town, driver.domain = self, self.network.domain
+        driver.rpc = Rpc(chain) if isinstance(chain, LedgerChain) else OfAnvil(driver)
         return driver
+
+
+class OfAnvil(JsonRpc):
+    """The JSON-RPC of an anvil, asked through the chain."""
+
+    def __init__(self, driver: ChainDriver) -> None:
+        self.post = lambda body: json.loads(
+            driver.pass_on(json.dumps(body).encode(), writes="send" in body["method"])
+        )
+
+
+async def estimate(chain: LocalChain | LedgerChain, call: Call) -> int:
+    """Return the gas that a call needs now; raises `Reverted`."""
+    if isinstance(chain, LedgerChain):
+        return await chain.estimate_gas(call)
+    asked = objects.call_object(call), "latest", {}, await chain.next_block()
+    return await chain.node.read(read_quantity, "eth_estimateGas", *asked)
 
 
 def refusal(*arguments: str) -> str:

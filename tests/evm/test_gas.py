@@ -1,16 +1,14 @@
 """What a flow costs: the committed table is what anvil says, and the ledger charges it."""
 
 import json
-from typing import Any
 
 import pytest
 from eth_account import Account
 
-from tests.chain.asking import Rpc
 from tests.chain.helpers import ALICE, OWNER, TOKEN
 from tests.evm import circle
 from tests.evm.flows import Flow, flows, prepare
-from tests.evm.helpers import ChainDriver, Town
+from tests.evm.helpers import ChainDriver, Town, estimate
 from tests.evm.measure import PROXYS, TABLE, measure
 from tests.evm.refusals import refusals
 from x402sim.chain.base import Call, Reverted, TxReceipt
@@ -21,16 +19,9 @@ from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.networks import TESTNET
 
 
-@pytest.fixture
-def told() -> dict[str, Any]:
-    """The committed table."""
-    table: dict[str, Any] = json.loads(TABLE.read_text())
-    return table
-
-
 @pytest.mark.thorough
-def test_the_gas_table_matches_anvil(circle_town: Town, told: dict[str, Any]):
-    seen = measure(circle_town.driver(circle_town.anvil))
+def test_the_gas_table_matches_anvil(circle_town: Town):
+    told, seen = json.loads(TABLE.read_text()), measure(circle_town.driver(circle_town.anvil))
     if seen["node"] == told["node"]:
         assert seen == told
     else:  # another release may be used; what it charges is Ethereum's to say, not its own
@@ -41,23 +32,15 @@ def estimated(driver: ChainDriver, flow: Flow) -> int | str:
     """Return the gas that a call needs, or why it would be refused."""
     try:
         call = Call(flow.sender.address_bytes, TOKEN, flow.data)
-        return driver.estimate_gas(call)
+        return driver.run(estimate(driver.chain, call))
     except Reverted as reverted:
         return str(reverted)
-
-
-def asked(driver: ChainDriver, method: str, *params: Any) -> Any:
-    """Return the answer of a chain over JSON-RPC: anvil's own, or the ledger's."""
-    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-    if isinstance(driver.chain, LedgerChain):
-        return Rpc(driver.chain).post(body)
-    return json.loads(driver.pass_on(json.dumps(body).encode(), writes="send" in method))
 
 
 def revert_data(driver: ChainDriver, flow: Flow) -> str:
     """Return the data with which a chain refuses a call."""
     call = {"from": flow.sender.address, "to": to_hex(TOKEN), "input": to_hex(flow.data)}
-    data: str = asked(driver, "eth_call", call, "latest")["error"]["data"]
+    data: str = driver.rpc.ask("eth_call", call, "latest")["error"]["data"]
     return data
 
 
@@ -85,9 +68,9 @@ def test_a_reorganisation_before_costs_nothing_once_all_is_reset(circle_town: To
         return ask.send(cancel, OWNER).gas_used
 
     before = cost()
-    ask.run(ask.chain.rewinding.reorg(1))
+    ask.run(ask.chain.controls.reorg(1))
     assert cost() == before + 2500
-    ask.run(ask.chain.rewinding.reset())
+    ask.run(ask.chain.controls.reset())
     assert cost() == before
 
 
@@ -148,5 +131,5 @@ def sent_with(driver: ChainDriver, flow: Flow, limit: int) -> TxReceipt:
     raw = Account.sign_transaction(transaction, flow.sender.private_key).raw_transaction
     if isinstance(driver.chain, LedgerChain):
         return driver.receipt(driver.send_signed(bytes(raw)))
-    told = asked(driver, "eth_sendRawTransaction", to_hex(raw))["result"]
+    told = driver.rpc.ask("eth_sendRawTransaction", to_hex(raw))["result"]
     return driver.receipt(Hash(bytes.fromhex(told[2:])))

@@ -14,11 +14,12 @@ from tests import interop, npm
 from tests.chain.helpers import ALICE, MALLORY, NOW_S, RELAYER, SHOP, TOKEN
 from tests.evm import circle
 from tests.evm.helpers import ChainDriver
+from x402sim.chain import reverts
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.contract import MULTICALL
 from x402sim.chain.ledger.multicall import MAX_BYTES
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, checksum
+from x402sim.protocol.crypto import Address, checksum, to_hex
 
 TOKEN_TEXT, SELF, WALLET = checksum(TOKEN), checksum(MULTICALL), SHOP.address
 BALANCE, NO_FUNCTION = abi.balance_of(ALICE.address_bytes), b"\xde\xad\xbe\xef"
@@ -72,11 +73,11 @@ OTHER_BLOCKS = ("getLastBlockHash",)
 
 def answer(chain: ChainDriver, data: bytes, to: Address = MULTICALL) -> bytes | str:
     """Return what a chain answers in its newest block, or why it refuses."""
-    call = Call(RELAYER.address_bytes, to, data)
-    try:
-        return chain.run(chain.chain.call(call, chain.run(chain.chain.height())))
-    except Reverted as reverted:
-        return str(reverted)
+    call = {"from": RELAYER.address, "to": to_hex(to), "input": to_hex(data)}
+    told = chain.rpc.ask("eth_call", call, hex(chain.height()))
+    if "error" in told:
+        return reverts.text_of(bytes.fromhex(told["error"]["data"][2:]))
+    return bytes.fromhex(told["result"][2:])
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def real(two: list[ChainDriver]) -> Address:
     assert found
     chain = two[0].chain
     ask = chain.node.ask_now
-    two[0].town.run(two[1].chain.mining.mine())
+    two[0].town.run(two[1].chain.controls.mine())
     ask("evm_setNextBlockTimestamp", NOW_S)
     return circle.create(ask, bytes.fromhex(found[1]), RELAYER.address_bytes)
 

@@ -1,6 +1,7 @@
 """Payers that are contracts: Circle's contract asks them (EIP-1271), and so does the ledger."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,8 @@ from tests.chain.helpers import (
     cancel_call,
     nonce,
     signature_of,
-    transfer_call,
 )
-from tests.evm.flows import CODE, WALLET, prepare
+from tests.evm.flows import CODE, WALLET, paid, prepare
 from tests.evm.helpers import ChainDriver
 from tests.evm.test_equality import SIGNATURES
 from x402sim.chain import contract
@@ -51,20 +51,11 @@ def refusal(two: list[ChainDriver], data: bytes, sender: Wallet = RELAYER) -> st
     return real.revert_reason
 
 
-def pay(
-    two: list[ChainDriver],
-    spoil: Callable[[bytes], bytes] = bytes,
-    *,
-    from_: bytes = WALLET,
-    by: Wallet = ALICE,
-    receive: bool = False,
-    packed: bool = True,
-    name: str = "first",
-) -> str | None:
-    auth = authorization(from_=from_, nonce=nonce(name))
-    signature = spoil(signature_of(auth, by=by, receive=receive, domain=two[0].domain))
-    data = transfer_call(auth, signature, receive=receive, packed=packed)
-    return refusal(two, data, SHOP if receive else RELAYER)
+def pay(two: list[ChainDriver], name: str = "first", **how: Any) -> str | None:
+    """Pay from Alice's smart wallet, with a signature as bytes unless told otherwise."""
+    how = {"from_": WALLET, "packed": True, **how}
+    data = paid(name, ALICE, SHOP, domain=two[0].domain, **how)
+    return refusal(two, data, SHOP if how.get("receive") else RELAYER)
 
 
 @pytest.fixture(params=[False, True], ids=["v, r, s", "bytes"])
@@ -98,7 +89,7 @@ SPOILT: dict[str, Callable[[bytes], bytes]] = {
 @pytest.mark.parametrize("name", SPOILT)
 def test_what_the_wallet_refuses_the_token_refuses_in_one_word(two, name: str):
     """Not in the words of ECRecover, which is not asked."""
-    assert pay(two, SPOILT[name]) == FORGED
+    assert pay(two, spoil=SPOILT[name]) == FORGED
 
 
 def test_another_signer_is_refused(two, packed: bool):

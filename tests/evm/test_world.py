@@ -101,22 +101,6 @@ def test_blocks_on_a_pace_of_their_own():
     assert told(runs[0]) == told(runs[1])
 
 
-def test_the_token_on_anvil_takes_no_signature_of_a_smart_wallet():
-    """The facilitator asks the wallet all the same."""
-
-    async def story(world: LiveWorld) -> None:
-        alice = await world.payer("alice", balance="1.00", wallet="smart")
-        required = await alice.ask()
-        header = alice.sign(required)
-        verdict = await world.ask_facilitator("verify", alice, required, header)
-        world.expect(verdict["isValid"], True, "4.1/verify-signature")
-        answer = await alice.pay(required, header)
-        world.expect(answer.status == 200, False, "5/signature-proves")
-
-    run = World(chain="anvil").play(story)
-    assert run.outcome == "passed", run.reason
-
-
 def test_an_invariant_sees_money_out_of_nothing():
     """The token's own count is asked, so what no event tells of is seen all the same."""
 

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.explore.case import Service
 from x402sim import events
-from x402sim.chain.base import LogFilter, WorldChain
+from x402sim.chain.base import Chain, LogFilter
 from x402sim.clock import Clock
 from x402sim.journal import Journal
 from x402sim.protocol import abi
@@ -46,7 +46,7 @@ class Ledger:
     transfers: list[Moved]
 
     @classmethod
-    async def read(cls, chain: WorldChain) -> "Ledger":
+    async def read(cls, chain: Chain) -> "Ledger":
         """Read the logs of the token from the first block to the newest."""
         moved: dict[str, list[Moved]] = {}
         for log in await chain.logs(_of(abi.TRANSFER_EVENT)):

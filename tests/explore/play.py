@@ -199,7 +199,7 @@ async def _scene(live: LiveWorld, parts: Parts, case: Case) -> Scene:
 
 async def _delegate(parts: Parts, payer: Payer) -> None:
     """Give an account the code of a smart wallet that it owns itself (EIP-7702)."""
-    chain, account, code = parts.chain.rewinding, payer.wallet.address_bytes, contract.wallet_code()
+    chain, account, code = parts.chain.controls, payer.wallet.address_bytes, contract.wallet_code()
     at = contract.wallet_address(account)
     await chain.set_code(at, code, {})
     await chain.set_code(account, b"\xef\x01\x00" + at, contract.wallet_storage(account))

@@ -31,7 +31,7 @@ class SentByThePayer:
 
     async def send(self, call: Call) -> Any:
         payer = Address(call.data[4 : 4 + WORD][-20:])  # the first argument, after the selector
-        await self._inner.rewinding.set_native_balance(payer, 10**24)
+        await self._inner.controls.set_native_balance(payer, 10**24)
         return await self._inner.send(structs.replace(call, sender=payer))
 
 

@@ -116,7 +116,7 @@ async def test_a_chain_that_is_ahead_of_the_server_is_told(rig: ServiceRig) -> N
     header = rig.sign(required)
     ends = authorization_of(header)[0].valid_before
     rig.now[0] += 300
-    await rig.parts.chain.mining.mine()
+    await rig.parts.chain.controls.mine()
     rig.now[0] -= 200
     refused = (await rig.pay(required, header)).json()
     assert refused == {

@@ -1,7 +1,4 @@
-"""The interfaces of a chain. `Chain` reads and sends, which is all that the facilitator,
-the explorer and the RPC use. `Mining` and `Rewinding` are optional controls; a `WorldChain`
-holds those that the backend offers.
-"""
+"""The interfaces of a chain, and of the controls that one under test offers."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol
@@ -113,65 +110,10 @@ class LogFilter(msgspec.Struct, frozen=True):
     topics: tuple[tuple[bytes, ...], ...] = ()
 
 
-class Chain(Protocol):
-    """A chain that can be read and sent to.
-
-    Where a method takes a `block`, it reads the state after the block of that number; None is the
-    newest state. It raises `ChainError` if that block is not mined, or its state not kept.
+class Controls(Protocol):
+    """Control over blocks, history and state, which no public node offers. The time of a block is
+    that of the world's clock.
     """
-
-    chain_id: int
-    token: Address
-
-    async def height(self) -> int:
-        """Return the number of the newest block."""
-
-    async def block(self, which: int | Hash) -> Block | None:
-        """Return a block by number or hash."""
-
-    async def transaction(self, tx_hash: Hash) -> Transaction | None:
-        """Return a transaction, mined or waiting; None if unknown."""
-
-    async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
-        """Return the receipt of a mined transaction; None if unknown or waiting."""
-
-    async def logs(self, wanted: LogFilter) -> list[Log]:
-        """Return the logs that pass the filter, oldest first."""
-
-    async def call(self, call: Call, block: int | None = None) -> bytes:
-        """Run a call and discard its effects (eth_call). Returns the ABI-encoded result; raises
-        `Reverted`.
-        """
-
-    async def send(self, call: Call) -> Hash:
-        """Put a transaction of an account this chain can sign for into the mempool.
-
-        Returns its hash; raises `ChainError` if the account cannot pay for the gas.
-        """
-
-    async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
-        """Return the receipt once the transaction is mined; raises `TimeoutError`."""
-
-    async def native_balance(self, account: Address, block: int | None = None) -> int:
-        """Return an account's native balance in wei."""
-
-    async def account_nonce(self, account: Address, block: int | None = None) -> int:
-        """Return the number of transactions an account has sent, in the newest state waiting ones
-        included.
-        """
-
-    async def code(self, account: Address, block: int | None = None) -> bytes:
-        """Return a contract's code; empty for an account without any."""
-
-    async def gas_price(self) -> int:
-        """Return the price of one unit of gas in wei."""
-
-    async def estimate_gas(self, call: Call, block: int | None = None) -> int:
-        """Return the least gas limit with which a call succeeds; raises `Reverted`."""
-
-
-class Mining(Protocol):
-    """Control over when blocks are mined. Their time is that of the world's clock."""
 
     @property
     def automine(self) -> bool:
@@ -182,10 +124,6 @@ class Mining(Protocol):
 
     async def mine(self, blocks: int = 1) -> int:
         """Mine blocks; the first includes every waiting transaction. Return the new height."""
-
-
-class Rewinding(Protocol):
-    """Control over history and state, which no public node offers."""
 
     async def snapshot(self) -> int:
         """Take a snapshot of the state; return its id."""
@@ -218,9 +156,11 @@ class Rewinding(Protocol):
         """Set an account's native balance, without a transaction."""
 
 
-class WorldChain(Chain, Protocol):
-    """A chain that a world runs on, with its optional controls: None if not offered."""
+class Chain(Protocol):
+    """A chain that a world runs on: it can be read and sent to."""
 
+    chain_id: int
+    token: Address
     owner: Address
     """The account that may mint, and pause or blacklist where the token has these functions."""
     at_first: tuple[list[Block], int]
@@ -229,12 +169,46 @@ class WorldChain(Chain, Protocol):
     """Functions to call after every operation."""
 
     @property
-    def mining(self) -> Mining | None:
-        """Mining on demand; None on a node that mines by itself."""
+    def controls(self) -> Controls | None:
+        """Control over it; None on an existing node, which mines by itself."""
 
-    @property
-    def rewinding(self) -> Rewinding | None:
-        """Rewinding; None on an existing node."""
+    async def height(self) -> int:
+        """Return the number of the newest block."""
+
+    async def block(self, which: int | Hash) -> Block | None:
+        """Return a block by number or hash."""
+
+    async def transaction(self, tx_hash: Hash) -> Transaction | None:
+        """Return a transaction, mined or waiting; None if unknown."""
+
+    async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
+        """Return the receipt of a mined transaction; None if unknown or waiting."""
+
+    async def logs(self, wanted: LogFilter) -> list[Log]:
+        """Return the logs that pass the filter, oldest first."""
+
+    async def call(self, call: Call) -> bytes:
+        """Run a call and discard its effects (eth_call). Returns the ABI-encoded result; raises
+        `Reverted`.
+        """
+
+    async def send(self, call: Call) -> Hash:
+        """Put a transaction of an account this chain can sign for into the mempool.
+
+        Returns its hash; raises `ChainError` if the account cannot pay for the gas.
+        """
+
+    async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
+        """Return the receipt once the transaction is mined; raises `TimeoutError`."""
+
+    async def native_balance(self, account: Address) -> int:
+        """Return an account's native balance in wei."""
+
+    async def account_nonce(self, account: Address) -> int:
+        """Return the number of transactions an account has sent, waiting ones included."""
+
+    async def code(self, account: Address) -> bytes:
+        """Return a contract's code; empty for an account without any."""
 
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens to an account; raises `ChainError`, for example without a minter's key."""

@@ -1,7 +1,9 @@
 """The chain explorer's HTTP application: the routes of each dialect it speaks.
 
-A new dialect is a file with `routes` like `etherscan.py`, and one entry here.
+A new dialect is a file with `ANSWERS` like `etherscan.py`, and one entry here.
 """
+
+from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -10,6 +12,7 @@ from starlette.routing import Route
 
 from x402sim.explorer import blockscout, cronos, etherscan
 from x402sim.explorer.index import Index
+from x402sim.explorer.objects import Answer, Fields
 from x402sim.http import page, web
 
 DIALECTS = (etherscan, cronos, blockscout)
@@ -30,5 +33,26 @@ def explorer_app(index: Index) -> Starlette:
     async def listed(request: Request) -> Response:
         return page.answer(request, INDEX, {}, media_type="text/plain")
 
-    routes = [route for dialect in DIALECTS for route in dialect.routes(index)]
+    def route(path: str, reply: Answer) -> Route:
+        async def asked(request: Request) -> Response:
+            return web.answer(await reply(index, await _fields_of(request)))
+
+        return Route(path, asked, methods=["GET", "POST"])
+
+    routes = [route(*each) for dialect in DIALECTS for each in dialect.ANSWERS.items()]
     return web.application([Route("/", listed, methods=["GET"]), *routes])
+
+
+async def _fields_of(request: Request) -> Fields:
+    """Return the fields of a request; those of a form replace those of the URL.
+
+    Raises `Refused` 400 and 413 for a body that is no form.
+    """
+    fields = dict(request.query_params)
+    if request.method == "POST":
+        body = await web.read_body(request)
+        try:
+            fields |= dict(parse_qsl(body.decode(), keep_blank_values=True))
+        except ValueError as wrong:
+            raise web.bad_body(f"expected a form: {wrong}") from wrong
+    return fields

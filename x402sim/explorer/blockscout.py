@@ -5,28 +5,14 @@ It has a path of its own, since its `/api` has the names of Etherscan's and othe
 transaction that waits is not found, as an unknown one is.
 """
 
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-
 from x402sim.chain.base import Block, Log, Transaction, TxReceipt
 from x402sim.explorer.index import Index
-from x402sim.explorer.objects import OUTCOMES, ByHash, Fields, fields_of, ok
-from x402sim.http import web
+from x402sim.explorer.objects import OUTCOMES, Answer, ByHash, Fields, ok
 from x402sim.protocol.crypto import Hash, to_hex
 from x402sim.protocol.rpc_values import BadParams, Json, read_hash
 
 PATH = "/blockscout/api"
 _HASH = "txhash"
-
-
-def routes(index: Index) -> list[Route]:
-    """Return the routes of this dialect."""
-
-    async def blockscout(request: Request) -> Response:
-        return web.answer(await answered(index, await fields_of(request)))
-
-    return [Route(PATH, blockscout, methods=["GET", "POST"])]
 
 
 async def answered(index: Index, fields: Fields) -> Json:
@@ -44,6 +30,9 @@ async def answered(index: Index, fields: Fields) -> Json:
         return _failed("Invalid txhash format")
     found = await action(index, tx_hash)
     return _failed("Transaction not found") if found is None else ok(found)
+
+
+ANSWERS: dict[str, Answer] = {PATH: answered}
 
 
 async def _info(index: Index, tx_hash: Hash) -> Json | None:

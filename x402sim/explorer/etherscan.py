@@ -8,28 +8,14 @@ eth_getTransactionByHash.
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-
 from x402sim.chain.rpc.jsonrpc import error, result
 from x402sim.explorer import blockscout
 from x402sim.explorer.index import Index
-from x402sim.explorer.objects import BY_HASH, OUTCOMES, ByHash, Fields, block, fields_of, ok
-from x402sim.http import web
+from x402sim.explorer.objects import BY_HASH, OUTCOMES, Answer, ByHash, Fields, block, ok
 from x402sim.protocol.rpc_values import BadParams, Json, quantity, read_hash
 
 _ID = 1  # a query in a URL has no JSON-RPC id, so every answer has this one
 _BAD_PARAMS = -32602
-
-
-def routes(index: Index) -> list[Route]:
-    """Return the routes of this dialect."""
-
-    async def etherscan(request: Request) -> Response:
-        return web.answer(await _answered(index, await fields_of(request)))
-
-    return [Route("/api", etherscan, methods=["GET", "POST"])]
 
 
 async def _answered(index: Index, fields: Fields) -> Json:
@@ -77,3 +63,4 @@ _MODULES: dict[str, dict[str, Callable[[Index, Fields], Awaitable[Any]]]] = {
     "transaction": {name: _by_hash(ask) for name, ask in OUTCOMES.items()},
 }
 """The actions of each module. One raises `BadParams`."""
+ANSWERS: dict[str, Answer] = {"/api": _answered}

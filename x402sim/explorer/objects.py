@@ -1,36 +1,17 @@
-"""What every dialect reads and answers: the fields of a request, the JSON-RPC objects of a hash or
-a block, and an outcome.
-"""
+"""What every dialect answers: the JSON-RPC objects of a hash or a block, and an outcome."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from urllib.parse import parse_qsl
-
-from starlette.requests import Request
 
 from x402sim.chain.rpc.jsonrpc import read_block_number
 from x402sim.chain.rpc.objects import receipt_object, transaction_object, whole_block
 from x402sim.explorer.index import Index
-from x402sim.http import web
 from x402sim.protocol.crypto import Hash
 from x402sim.protocol.rpc_values import Json
 
 Fields = Mapping[str, str]
+Answer = Callable[[Index, Fields], Awaitable[Json]]
+"""Returns what a dialect answers at a path to a request with these fields."""
 ByHash = Callable[[Index, Hash], Awaitable[Json | None]]
-
-
-async def fields_of(request: Request) -> Fields:
-    """Return the fields of a request; those of a form replace those of the URL.
-
-    Raises `Refused` 400 and 413 for a body that is no form.
-    """
-    fields = dict(request.query_params)
-    if request.method == "POST":
-        body = await web.read_body(request)
-        try:
-            fields |= dict(parse_qsl(body.decode(), keep_blank_values=True))
-        except ValueError as wrong:
-            raise web.bad_body(f"expected a form: {wrong}") from wrong
-    return fields
 
 
 async def _transaction(index: Index, tx_hash: Hash) -> Json | None:

@@ -102,7 +102,6 @@ class PendingTransfer(msgspec.Struct, frozen=True):
     `unavailable` says why the chain could not be asked; it is empty if the wait timed out.
     """
 
-    authorization: Authorization
     tx_hash: Hash
     unavailable: str = ""
 
@@ -231,9 +230,9 @@ async def _wait(
     try:
         receipt = await facilitator.chain.wait(tx_hash, facilitator.settings.receipt_timeout_s)
     except TimeoutError:
-        return PendingTransfer(auth, tx_hash)
+        return PendingTransfer(tx_hash)
     except ChainUnavailable as unavailable:
-        return PendingTransfer(auth, tx_hash, str(unavailable))
+        return PendingTransfer(tx_hash, str(unavailable))
     except ChainError:  # another transaction replaced it
         return NotTransferred(Cause.OTHER)
     if receipt.revert_reason is not None:

@@ -7,7 +7,7 @@ object with the three fields is a 400. What was sent and is not mined in time is
 Decision: 4.1/standard-reasons.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -23,13 +23,12 @@ from x402sim.facilitator.engine import (
     Asked,
     Facilitator,
     InvalidPayment,
-    NotTransferred,
     PendingTransfer,
     Transferred,
 )
 from x402sim.http import web
 from x402sim.protocol import abi, x402, x402_reasons
-from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.differences import times, too_late
 from x402sim.protocol.discovery import BAZAAR
 from x402sim.protocol.eip3009 import Authorization
@@ -42,7 +41,6 @@ from x402sim.protocol.x402 import (
     RequirementsV1,
     RequirementsV2,
     StandardPayment,
-    Version,
 )
 
 HEALTH_PATH, SUPPORTED_PATH = "/health", "/supported"
@@ -135,79 +133,81 @@ def _supported(facilitators: Sequence[Facilitator]) -> x402.Supported:
 
 
 async def _verified(facilitator: Facilitator, body: x402.FacilitatorRequest) -> x402.Verified:
-    payer = None
-    try:
-        read = _read(facilitator, body)
-        payer = read.payer
-        refused = await engine.verify_and_simulate(facilitator, read.asked)
-    except _Unread as unread:
-        reason, message = unread.args
-    except ChainUnavailable as error:
-        reason, message = x402_reasons.UNEXPECTED_VERIFY, str(error)
-    else:
-        if refused is None:
-            return x402.Verified(is_valid=True, payer=payer)
-        reason, message = await _why(facilitator, read, refused)
+    judge, unexpected = engine.verify_and_simulate, x402_reasons.UNEXPECTED_VERIFY
+    read, _, reason, message = await _judged(facilitator, body, judge, unexpected)
     return x402.Verified(
-        is_valid=False, invalid_reason=reason, invalid_message=message, payer=payer
+        is_valid=reason is None,
+        invalid_reason=reason,
+        invalid_message=message,
+        payer=read.payer if read else None,
     )
 
 
 async def _settled(
     facilitator: Facilitator, body: x402.FacilitatorRequest, catalogue: Catalogue
 ) -> x402.Settlement:
-    version: Version = 1 if _version(body) == 1 else 2
-    payer, mined = None, None
-    reason: str | None = None
-    message: str | None = None
-    try:
-        read = _read(facilitator, body)
-        payer = read.payer
-        outcome = await engine.settle(facilitator, read.asked)
-    except _Unread as unread:
-        reason, message = unread.args
-    except ChainUnavailable as error:  # nothing was sent
-        reason, message = x402_reasons.UNEXPECTED_SETTLE, str(error)
-    else:
-        mined = None if isinstance(outcome, InvalidPayment) else outcome.tx_hash
-        if isinstance(outcome, Transferred):
-            catalogue.add(read.payment, read.wanted)
-        elif isinstance(outcome, PendingTransfer):
-            reason, message = x402_reasons.PENDING, WAITS
-        else:
-            reason, message = await _why(facilitator, read, outcome)
+    judge, unexpected = engine.settle, x402_reasons.UNEXPECTED_SETTLE
+    read, tx_hash, reason, message = await _judged(facilitator, body, judge, unexpected)
+    if read and reason is None:
+        catalogue.add(read.payment, read.wanted)
     return x402.Settlement(
         success=reason is None,
-        transaction="" if mined is None else to_hex(mined),
-        network=x402.network_name(version, facilitator.network),
-        payer=payer,
+        transaction=to_hex(tx_hash) if tx_hash else "",
+        network=x402.network_name(1 if _version(body) == 1 else 2, facilitator.network),
+        payer=read.payer if read else None,
         error_reason=reason,
         error_message=message,
     )
 
 
+async def _judged(
+    facilitator: Facilitator,
+    body: x402.FacilitatorRequest,
+    judge: Callable[[Facilitator, Asked], Awaitable[engine.SettleResult | None]],
+    unexpected: str,
+) -> tuple[_Read | None, Hash | None, str | None, str | None]:
+    """Return what was asked, what was sent for it, and why it is refused: the standard's word, or
+    `unexpected` for a chain that does not answer, and both values.
+    """
+    read = None
+    try:
+        read = _read(facilitator, body)
+        outcome = await judge(facilitator, read.asked)
+    except _Unread as unread:
+        return read, None, *unread.args
+    except ChainUnavailable as error:  # nothing was sent
+        return read, None, unexpected, str(error)
+    sent = None if outcome is None or isinstance(outcome, InvalidPayment) else outcome.tx_hash
+    return read, sent, *await _why(facilitator, read, outcome)
+
+
 async def _why(
-    facilitator: Facilitator, read: _Read, refused: InvalidPayment | NotTransferred
-) -> tuple[str, str | None]:
-    """Return the standard's word for a refusal, and both values; the balance is the chain's."""
-    if isinstance(refused, InvalidPayment):
-        return x402_reasons.invalid_reason(read.payment.version, refused.why), refused.difference
+    facilitator: Facilitator, read: _Read, outcome: engine.SettleResult | None
+) -> tuple[str | None, str | None]:
+    """Return the standard's word for a refusal, None without one, and both values; the balance is
+    the chain's.
+    """
+    if outcome is None or isinstance(outcome, Transferred):
+        return None, None
+    if isinstance(outcome, PendingTransfer):
+        return x402_reasons.PENDING, WAITS
+    if isinstance(outcome, InvalidPayment):
+        return x402_reasons.invalid_reason(read.payment.version, outcome.why), outcome.difference
     auth, now_s = read.payment.signed.authorization, facilitator.clock.now_s()
-    match refused.why:
+    match outcome.why:
         case Cause.BALANCE:
-            reason, told = x402_reasons.FUNDS, await _balance(facilitator, auth)
+            return x402_reasons.FUNDS, await _balance(facilitator, auth)
         case Cause.NONCE:
-            reason = x402_reasons.NONCE_USED[read.payment.version]
             told = f"nonce: {to_hex(auth.nonce)} is used or cancelled already"
+            return x402_reasons.NONCE_USED[read.payment.version], told
         case Cause.EARLY:
-            reason, told = x402_reasons.VALID_AFTER, times("validAfter", auth.valid_after, now_s)
+            return x402_reasons.VALID_AFTER, times("validAfter", auth.valid_after, now_s)
         case Cause.LATE:
-            reason, told = x402_reasons.VALID_BEFORE, too_late(auth.valid_before, now_s)
+            return x402_reasons.VALID_BEFORE, too_late(auth.valid_before, now_s)
         case Cause.SIGNATURE:
-            reason, told = x402_reasons.SIGNATURE, refused.why.value
+            return x402_reasons.SIGNATURE, outcome.why.value
         case other:
-            reason, told = x402_reasons.STATE, other.value
-    return reason, told
+            return x402_reasons.STATE, other.value
 
 
 async def _balance(facilitator: Facilitator, auth: Authorization) -> str:

@@ -8,22 +8,25 @@ from x402sim.chain.base import Call, Reverted
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.arguments import Arguments
 from x402sim.chain.ledger.state import State
-from x402sim.chain.ledger.token_rules import Movement, Spend, TokenRules
+from x402sim.chain.ledger.token_rules import Spend, TokenRules
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address
+from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import Rule, Rules
 
-Case = TypeVar("Case")
 Key = TypeVar("Key")
 OUT_OF_GAS = "out of gas"
+LARGEST_BALANCE = MAX_UINT256 >> 1
+"""A balance has 255 bits, as the last one of its word says whether the account is blacklisted."""
+TOO_LARGE = "FiatTokenV2_2: Balance exceeds (2^255 - 1)"
+TO_NOBODY = "ERC20: approve to the zero address"
 DELEGATED = 23
 """The length of the code of an account that uses another's (EIP-7702)."""
 PADDED = (
     "ERC20: transfer amount exceeds balance",
     "ERC20: transfer to the zero address",
-    "ERC20: approve to the zero address",
-    "FiatTokenV2_2: Balance exceeds (2^255 - 1)",
+    *(TO_NOBODY, TOO_LARGE),
 )
 SIGNED = (
     *(abi.TRANSFER_WITH_AUTHORIZATION, abi.TRANSFER_WITH_AUTHORIZATION_BYTES),
@@ -72,25 +75,47 @@ class Frame(msgspec.Struct, gc=False):
         """Emit an event."""
         self.logs.append(((event, *[each.rjust(32, b"\0") for each in indexed]), data))
 
-    def require(self, rules: Rules[Case, str], case: Case) -> None:
+    def require(self, rules: Rules[Spend, str], case: Spend) -> None:
         """Check the rows of a table; raises `Reverted` with the reason of the first that fails."""
         for rule in rules:
             if not rule.holds(case):
                 self._refuse(rule, case)
 
-    def _refuse(self, rule: Rule[Case, str], case: Case) -> NoReturn:
+    def _refuse(self, rule: Rule[Spend, str], case: Spend) -> NoReturn:
         reason = rule.reason(case) or rule.refusal
-        is_signed = rule.clause in ("5/signature-proves", "token/permit-signed", "token/spender")
-        if is_signed and isinstance(case, Spend):
-            is_asked = not reason.startswith("ECRecover: invalid signature ")
-            self.proved(case.authorization.from_, case.signature if is_asked else b"")
+        if rule.clause == "5/signature-proves":
+            self.refuse_signature(case, reason)
         self.refuse(reason, rule.clause if rule.clause.endswith("blacklisted") else reason)
+
+    def refuse_signature(self, case: Spend, reason: str) -> NoReturn:
+        """Raise `Reverted` after the signature was looked at; one of a wrong form costs less."""
+        is_asked = not reason.startswith("ECRecover: invalid signature ")
+        self.proved(case.authorization.from_, case.signature if is_asked else b"")
+        self.refuse(reason)
 
     def refuse(self, reason: str, row: str | None = None) -> NoReturn:
         """Raise `Reverted`; `row` names the gas of it, where the reason does not."""
         self.broken = reason if row is None else row
         leaves_its_length = reason in PADDED and self.call.data[:4] in SIGNED
         raise Reverted(reason, 65 if leaves_its_length else 0)
+
+    def need(self, holds: bool, refusal: str) -> None:
+        """Raise `Reverted` unless a condition holds."""
+        if not holds:
+            self.refuse(refusal)
+
+    def need_running(self) -> None:
+        """Raise `Reverted` while the token is paused."""
+        self.need(not self.state.switches.get("paused"), "Pausable: paused")
+
+    def need_free(self, **accounts: Address) -> None:
+        """Raise `Reverted` for the first of these accounts that is blacklisted; the names say what
+        they are in the call.
+        """
+        for who, account in accounts.items():
+            if self.state.blacklisted.get(account):
+                row = f"token/{who}-not-blacklisted"
+                self.refuse("Blacklistable: account is blacklisted", row)
 
     def require_role(self, role: str, refusal: str) -> None:
         """Raise `Reverted` unless the account that has a role calls."""
@@ -147,20 +172,21 @@ class Frame(msgspec.Struct, gc=False):
         self.gas_used += self.read
         return signature
 
-    def movement(self, sender: Address, to: Address, amount_base: int) -> Movement:
-        """Return the input of the movement rules."""
-        return Movement(self.state, self.call.sender, sender, to, amount_base)
-
     def transfer(self, sender: Address, to: Address, amount_base: int) -> None:
         """Move tokens, as ERC-20's transfer of an account; raises `Reverted`."""
         self.looked_up = sender, to
-        self.require(self.token.rules.send, self.movement(sender, to, amount_base))
+        self.need_running()
+        self.need_free(payer=sender, payee=to)
         self.move(sender, to, amount_base)
 
     def move(self, sender: Address, to: Address, amount_base: int) -> None:
         """Move tokens, as ERC-20's _transfer; raises `Reverted`."""
-        self.require(self.token.rules.move, self.movement(sender, to, amount_base))
         balances = self.state.balances
+        held, received = balances.get(sender, 0) - amount_base, balances.get(to, 0) + amount_base
+        self.need(sender != ZERO_ADDRESS, "ERC20: transfer from the zero address")
+        self.need(to != ZERO_ADDRESS, "ERC20: transfer to the zero address")
+        self.need(held >= 0, "ERC20: transfer amount exceeds balance")
+        self.need(sender == to or received <= LARGEST_BALANCE, TOO_LARGE)
         if sender == to:
             self.gas_used += self.token.prices.to_oneself
             self.last = self.token.prices.amount(0, 0)
@@ -168,8 +194,8 @@ class Frame(msgspec.Struct, gc=False):
                 self.gas_used += gas.RESTORED
                 self.refund += gas.RESTORED
         else:
-            self.write(balances, sender, balances.get(sender, 0) - amount_base)
-            self.write(balances, to, balances.get(to, 0) + amount_base)
+            self.write(balances, sender, held)
+            self.write(balances, to, received)
         self.emit(abi.TRANSFER_EVENT, sender, to, data=abi.word(amount_base))
 
     def use(self, event: bytes, authorizer: Address, nonce: bytes) -> None:

@@ -38,7 +38,7 @@ from x402sim.protocol.networks import Network
 
 
 class LedgerChain:
-    """A chain in memory with one token; a `WorldChain` that offers every control.
+    """A chain in memory with one token; a `Chain` and its `Controls`.
 
     `origin` and `accounts` say which database and which first balances its file belongs to.
     """
@@ -75,7 +75,7 @@ class LedgerChain:
         )
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Functions to call after every operation."""
-        self._waiters: dict[Hash, list[asyncio.Future[TxReceipt]]] = {}
+        self._waiters: list[tuple[Hash, asyncio.Future[TxReceipt]]] = []
         self._log = OperationLog(file, database) if file else None
         try:
             self.machine = self._open()
@@ -159,14 +159,9 @@ class LedgerChain:
         if receipt:
             return receipt
         waiter: asyncio.Future[TxReceipt] = asyncio.get_running_loop().create_future()
-        self._waiters.setdefault(tx_hash, []).append(waiter)
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await waiter
-        finally:
-            others = [other for other in self._waiters.pop(tx_hash, []) if other is not waiter]
-            if others:
-                self._waiters[tx_hash] = others
+        self._waiters.append((tx_hash, waiter))
+        async with asyncio.timeout(timeout_s):
+            return await waiter
 
     async def native_balance(self, account: Address, block: int | None = None) -> int:
         """Return an account's native balance in wei; raises `ChainError` for the block."""
@@ -210,11 +205,9 @@ class LedgerChain:
         return self.machine.automine
 
     @property
-    def rewinding(self) -> "LedgerChain":
+    def controls(self) -> "LedgerChain":
         """This chain, which offers every control."""
         return self
-
-    mining = rewinding
 
     async def supply(self) -> int:
         """Return the token's total supply, in base units."""
@@ -352,7 +345,7 @@ class LedgerChain:
         for watcher in self.watchers:
             await watcher()
         receipts = self.machine.state.receipts
-        for tx_hash in [tx for tx in self._waiters if tx in receipts]:
-            for waiter in self._waiters.pop(tx_hash):
-                if not waiter.done():
-                    waiter.set_result(receipts[tx_hash])
+        for tx_hash, waiter in self._waiters:
+            if tx_hash in receipts and not waiter.done():
+                waiter.set_result(receipts[tx_hash])
+        self._waiters = [each for each in self._waiters if not each[1].done()]

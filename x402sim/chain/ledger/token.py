@@ -1,8 +1,8 @@
 """The token contract: ERC-20, EIP-3009, EIP-2612's permits, and Circle's minters, pause and
 blacklist, by selector. `governing` has its roles.
 
-`token_rules` decides when a call is refused; this file applies accepted calls. A reverted call
-changes no state. Clauses: 5/nonce-once.
+`token_rules` decides when an authorization is refused; this file says when other calls are, and
+applies what is accepted. A reverted call changes no state. Clauses: 5/nonce-once.
 """
 
 import operator
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from x402sim.chain.ledger import gas, governing, proxy
 from x402sim.chain.ledger.arguments import Arguments
-from x402sim.chain.ledger.frame import Frame
+from x402sim.chain.ledger.frame import LARGEST_BALANCE, TO_NOBODY, TOO_LARGE, Frame
 from x402sim.chain.ledger.governing import Run
 from x402sim.chain.ledger.token_rules import Spend
 from x402sim.protocol import abi
@@ -28,6 +28,8 @@ from x402sim.protocol.eip3009 import (
     transfer_digest,
 )
 from x402sim.protocol.money import MAX_UINT256
+
+NO_MASTER = "FiatToken: caller is not the masterMinter"
 
 # --- authorizations ------------------------------------------------------------------
 
@@ -82,13 +84,14 @@ def _transfer_from(frame: Frame, arguments: Arguments) -> bytes:
     payer, to, amount_base = arguments.address(0), arguments.address(1), arguments.uint(2)
     spender = frame.call.sender
     frame.looked_up = spender, payer, to
-    frame.require(frame.token.rules.spend, frame.movement(payer, to, amount_base))
+    allowed_base = frame.state.allowances.get((payer, spender), 0)
+    frame.need_running()
+    frame.need_free(spender=spender, payer=payer, payee=to)
+    frame.need(amount_base <= allowed_base, "ERC20: transfer amount exceeds allowance")
     frame.move(payer, to, amount_base)
     if spender in (payer, to):
         frame.gas_used -= gas.KNOWN_SLOT  # whether the caller is blacklisted was read before
-    allowances = frame.state.allowances
-    left_base = allowances.get((payer, spender), 0) - amount_base
-    frame.write(allowances, (payer, spender), left_base)
+    frame.write(frame.state.allowances, (payer, spender), allowed_base - amount_base)
     return abi.word(1)
 
 
@@ -99,7 +102,11 @@ def _allowance(change: Callable[[int, int], int]) -> Run:
         owner, spender = frame.call.sender, arguments.address(0)
         old_base = frame.state.allowances.get((owner, spender), 0)
         new_base = change(old_base, arguments.uint(1))
-        frame.require(frame.token.rules.approve, frame.movement(owner, spender, new_base))
+        frame.need_running()
+        frame.need(new_base <= MAX_UINT256, "SafeMath: addition overflow")
+        frame.need(new_base >= 0, "ERC20: decreased allowance below zero")
+        frame.need(owner != ZERO_ADDRESS, "ERC20: approve from the zero address")
+        frame.need(spender != ZERO_ADDRESS, TO_NOBODY)
         _allow(frame, owner, spender, new_base)
         return abi.word(1)
 
@@ -121,8 +128,12 @@ def _permit(packed: bool) -> Run:
             frame.gas_used += frame.token.prices.endless_permit
         auth = Authorization(owner, spender, amount_base, 0, deadline_s, abi.word(nonce))
         case = Spend(frame.state, frame.call.sender, frame.now_s, auth, digest, signature)
-        frame.require(frame.token.rules.permit, case)
+        frame.need_running()
+        frame.need(frame.now_s <= deadline_s, "FiatTokenV2: permit is expired")
+        if fault := case.signature_fault():
+            frame.refuse_signature(case, fault.replace("FiatTokenV2", "EIP2612"))
         frame.proved(owner, signature)
+        frame.need(spender != ZERO_ADDRESS, TO_NOBODY)
         _allow(frame, owner, spender, amount_base)
         return b""
 
@@ -142,11 +153,18 @@ def _mint(frame: Frame, arguments: Arguments) -> bytes:
     to, amount_base = arguments.address(0), arguments.uint(1)
     minter, state = frame.call.sender, frame.state
     frame.looked_up = minter, to
-    frame.require(frame.token.rules.mint, frame.movement(ZERO_ADDRESS, to, amount_base))
-    frame.wrote(state.supply, state.supply + amount_base)
-    frame.write(state.balances, to, state.balances.get(to, 0) + amount_base)
-    frame.gas_used -= gas.KNOWN_SLOT if to == minter else 0
+    _need_minter(frame)
+    frame.need_free(payee=to)
+    new_base = state.balances.get(to, 0) + amount_base
     left_base = state.minter_allowances[minter] - amount_base
+    frame.need(to != ZERO_ADDRESS, "FiatToken: mint to the zero address")
+    frame.need(amount_base > 0, "FiatToken: mint amount not greater than 0")
+    frame.need(left_base >= 0, "FiatToken: mint amount exceeds minterAllowance")
+    frame.need(state.supply + amount_base <= MAX_UINT256, "SafeMath: addition overflow")
+    frame.need(new_base <= LARGEST_BALANCE, TOO_LARGE)
+    frame.wrote(state.supply, state.supply + amount_base)
+    frame.write(state.balances, to, new_base)
+    frame.gas_used -= gas.KNOWN_SLOT if to == minter else 0
     frame.write(state.minter_allowances, minter, left_base)
     frame.emit(abi.MINT_EVENT, minter, to, data=abi.word(amount_base))
     frame.emit(abi.TRANSFER_EVENT, ZERO_ADDRESS, to, data=abi.word(amount_base))
@@ -156,18 +174,29 @@ def _mint(frame: Frame, arguments: Arguments) -> bytes:
 def _burn(frame: Frame, arguments: Arguments) -> bytes:
     """Destroy tokens that the calling minter has."""
     minter, amount_base, state = frame.call.sender, arguments.uint(0), frame.state
-    frame.require(frame.token.rules.burn, frame.movement(minter, ZERO_ADDRESS, amount_base))
+    left_base = state.balances.get(minter, 0) - amount_base
+    _need_minter(frame)
+    frame.need(amount_base > 0, "FiatToken: burn amount not greater than 0")
+    frame.need(left_base >= 0, "FiatToken: burn amount exceeds balance")
     frame.wrote(state.supply, state.supply - amount_base)
-    frame.write(state.balances, minter, state.balances.get(minter, 0) - amount_base)
+    frame.write(state.balances, minter, left_base)
     frame.emit(abi.BURN_EVENT, minter, data=abi.word(amount_base))
     frame.emit(abi.TRANSFER_EVENT, minter, ZERO_ADDRESS, data=abi.word(amount_base))
     return b""
 
 
+def _need_minter(frame: Frame) -> None:
+    caller = frame.call.sender
+    frame.need_running()
+    frame.need(caller in frame.state.minter_allowances, "FiatToken: caller is not a minter")
+    frame.need_free(minter=caller)
+
+
 def _configure(frame: Frame, arguments: Arguments) -> bytes:
     """Make an account a minter, and set its allowance."""
     minter, allowance_base = arguments.address(0), arguments.uint(1)
-    frame.require(frame.token.rules.configure, frame.movement(minter, ZERO_ADDRESS, 0))
+    frame.need_running()
+    frame.require_role("masterMinter", NO_MASTER)
     if minter not in frame.state.minter_allowances:
         frame.gas_used += frame.token.prices.new_flag
     frame.write(frame.state.minter_allowances, minter, allowance_base)
@@ -178,7 +207,7 @@ def _configure(frame: Frame, arguments: Arguments) -> bytes:
 def _remove(frame: Frame, arguments: Arguments) -> bytes:
     """Make a minter an account like any other."""
     minter, allowances = arguments.address(0), frame.state.minter_allowances
-    frame.require_role("masterMinter", "FiatToken: caller is not the masterMinter")
+    frame.require_role("masterMinter", NO_MASTER)
     frame.wrote(int(minter in allowances), 0)
     frame.wrote(allowances.get(minter, 0), 0)
     if minter in allowances:

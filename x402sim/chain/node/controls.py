@@ -35,7 +35,7 @@ class Resend:
 
 
 class Controls:
-    """Control over a test node's blocks, mempool, history and state; `Mining` and `Rewinding`."""
+    """Control over a test node's blocks, mempool, history and state; implements `base.Controls`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A token on any JSON-RPC node.
+"""A token on any JSON-RPC node: what it tells, and the wait for a transaction.
 
 Every wait has a limit. If the node did not answer when a transaction was sent, it may be mined or
 not: `wait` returns the receipt, or raises `TimeoutError` (not known yet) or `ChainError` (it can
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, TypeVar
 
-from x402sim.chain import contract, reverts
+from x402sim.chain import reverts
 from x402sim.chain.base import (
     Block,
     Call,
@@ -21,18 +21,15 @@ from x402sim.chain.base import (
     Transaction,
     TxReceipt,
 )
-from x402sim.chain.fees import GAS_LIMIT
-from x402sim.chain.ledger import gas
-from x402sim.chain.node import objects, token
+from x402sim.chain.node import objects
 from x402sim.chain.node.evm import JsonRpcNode, NodeGone
 from x402sim.chain.node.sender import Sender
 from x402sim.clock import Clock
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, Hash, checksum, to_hex
+from x402sim.protocol.crypto import Address, Hash, to_hex
 from x402sim.protocol.networks import Network
-from x402sim.protocol.rpc_values import Json, quantity, read_address, read_bytes, read_quantity
+from x402sim.protocol.rpc_values import Json, quantity, read_bytes, read_quantity
 
-DEPLOY_TIMEOUT_S = 120
 POLL_S = 0.25
 REVERTED = "execution reverted"
 NOT_KNOWN = "the reason is not known"
@@ -40,42 +37,18 @@ T = TypeVar("T")
 
 
 class EvmChain:
-    """A token on a node; implements `chain.base.Chain`. It sends for accounts whose keys it has."""
+    """The part of a `Chain` that is alike on every node."""
 
     def __init__(
         self, node: JsonRpcNode, network: Network, clock: Clock, keys: Iterable[bytes] = ()
     ) -> None:
         self.network = network
-        self.chain_id = network.chain_id
-        self.token = network.asset
+        self.chain_id, self.token = network.chain_id, network.asset
         self.node = node
         self._clock = clock
         self._sender = Sender(node, network.chain_id, keys)
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Functions to call after every operation."""
-
-    @property
-    def keys(self) -> list[Address]:
-        """The accounts whose keys we have, in the order of the keys."""
-        return list(self._sender.keys)
-
-    async def check(self, network: Network, *, read: bool = False) -> Network:
-        """Return the network; with `read`, its token is what the contract at our address says.
-
-        Raises `ChainError` unless the node has this network's chain, and its token or such a one.
-        """
-        await self.check_id(network)
-        if not await self.code(self.token):
-            raise ChainError(f"no contract at {checksum(self.token)} on {self.node.name}")
-        look = token.described if read else token.check
-        return await look(self, self.node.name, network)
-
-    async def check_id(self, network: Network) -> None:
-        """Raise `ChainError` unless the node has this network's chain."""
-        seen = await self.node.read(read_quantity, "eth_chainId")
-        if seen != network.chain_id:
-            wanted = f"{network.chain_id} ({network.name})"
-            raise ChainError(f"{self.node.name} is chain {seen}, not {wanted}")
 
     # --- reading ---------------------------------------------------------------------
 
@@ -140,69 +113,28 @@ class EvmChain:
         asked = objects.filter_object(wanted, first, last)
         return await self.node.read(objects.logs, "eth_getLogs", asked)
 
-    async def call(self, call: Call, block: int | None = None) -> bytes:
-        """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block."""
-        asked = objects.call_object(call), *await self._state(block)
-        return await self.node.read(read_bytes, "eth_call", *asked)
+    async def call(self, call: Call) -> bytes:
+        """Run a call and discard its effects; raises `Reverted`."""
+        return await self.node.read(read_bytes, "eth_call", objects.call_object(call), "latest")
 
-    async def estimate_gas(self, call: Call, block: int | None = None) -> int:
-        """Return the gas a call would use; raises as `call` does."""
-        asked = objects.call_object(call), *await self._state(block)
-        return await self.node.read(read_quantity, "eth_estimateGas", *asked)
+    async def native_balance(self, account: Address) -> int:
+        """Return an account's native balance in wei."""
+        return await self.node.read(read_quantity, "eth_getBalance", to_hex(account), "latest")
 
-    async def _state(self, block: int | None) -> tuple[Any, ...]:
-        """Return the parameters for the state of a call: the block."""
-        return ("latest" if block is None else quantity(block),)
-
-    async def native_balance(self, account: Address, block: int | None = None) -> int:
-        """Return an account's native balance in wei; raises `ChainError` for the block."""
-        asked = to_hex(account), "latest" if block is None else quantity(block)
-        return await self.node.read(read_quantity, "eth_getBalance", *asked)
-
-    async def account_nonce(self, account: Address, block: int | None = None) -> int:
-        """Return the number of transactions an account has sent, in the newest state waiting ones
-        included; raises `ChainError` for the block.
-        """
-        asked = to_hex(account), "pending" if block is None else quantity(block)
+    async def account_nonce(self, account: Address) -> int:
+        """Return the number of transactions an account has sent, waiting ones included."""
+        asked = to_hex(account), "pending"
         return await self.node.read(read_quantity, "eth_getTransactionCount", *asked)
 
-    async def code(self, account: Address, block: int | None = None) -> bytes:
-        """Return a contract's code; raises `ChainError` for the block."""
-        asked = to_hex(account), "latest" if block is None else quantity(block)
-        return await self.node.read(read_bytes, "eth_getCode", *asked)
-
-    async def gas_price(self) -> int:
-        """Return the price of one unit of gas in wei."""
-        return await self.node.read(read_quantity, "eth_gasPrice")
+    async def code(self, account: Address) -> bytes:
+        """Return a contract's code; empty for an account without any."""
+        return await self.node.read(read_bytes, "eth_getCode", to_hex(account), "latest")
 
     async def supply(self) -> int:
         """Return the token's total supply, in base units."""
         return int.from_bytes(await self.call(Call(self.token, self.token, abi.TOTAL_SUPPLY)))
 
-    # --- sending ---------------------------------------------------------------------
-
-    async def send(self, call: Call) -> Hash:
-        """Sign a transaction and put it into the node's mempool.
-
-        Raises `ChainError` without a key for the account, or if the node rejects it.
-        """
-        gas.require_fit(call.data)
-        asked = {"to": checksum(call.to), "data": call.data, "value": call.value}
-        return await self._sender.send(call.sender, {**asked, "gas": GAS_LIMIT})
-
-    async def deploy(self, network: Network, owner: Address, sender: Address) -> Address:
-        """Deploy a network's token, minted by `owner`; return its address.
-
-        Raises `ChainError`, and `TimeoutError` if it is not mined in two minutes.
-        """
-        code = contract.creation_code(network, owner)
-        call = {"from": to_hex(sender), "input": to_hex(code)}
-        needed = await self.node.read(read_quantity, "eth_estimateGas", call)
-        tx_hash = await self._sender.send(sender, {"data": code, "value": 0, "gas": needed})
-        if not (await self.wait(tx_hash, DEPLOY_TIMEOUT_S)).succeeded:
-            raise ChainError(f"the token could not be deployed: {to_hex(tx_hash)}")
-        asked = "eth_getTransactionReceipt", to_hex(tx_hash)
-        return await self.node.read(lambda made: read_address(made["contractAddress"]), *asked)
+    # --- waiting ---------------------------------------------------------------------
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined.

@@ -4,18 +4,21 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 
+from x402sim.chain import contract
 from x402sim.chain.base import Block, Call, ChainError, Reverted, TxReceipt
-from x402sim.chain.node import objects
+from x402sim.chain.fees import GAS_LIMIT
+from x402sim.chain.ledger import gas
+from x402sim.chain.node import objects, token
 from x402sim.chain.node.evm import JsonRpcNode
 from x402sim.chain.node.evm_chain import EvmChain
 from x402sim.clock import Clock
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, checksum
+from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, checksum, to_hex
 from x402sim.protocol.networks import Network
-from x402sim.protocol.rpc_values import read_bytes
+from x402sim.protocol.rpc_values import read_address, read_bytes, read_quantity
 
 MINED_WITHIN_S = 120
-"""How long a mint may wait for its block."""
+"""How long a mint or the deployment of a token may wait for its block."""
 
 
 class ExternalChain(EvmChain):
@@ -27,7 +30,7 @@ class ExternalChain(EvmChain):
     """
     at_first: tuple[list[Block], int]
     """The newest block and the supply at the time of opening."""
-    mining = rewinding = None
+    controls = None
     """An existing node mines by itself, and cannot be rewound."""
 
     @classmethod
@@ -56,15 +59,45 @@ class ExternalChain(EvmChain):
             raise
         return chain
 
+    @property
+    def keys(self) -> list[Address]:
+        """The accounts whose keys we have, in the order of the keys."""
+        return list(self._sender.keys)
+
     async def _begin(self, *, deploy: bool, read: bool) -> None:
+        seen = await self.node.read(read_quantity, "eth_chainId")
+        if seen != self.chain_id:
+            wanted = f"{self.chain_id} ({self.network.name})"
+            raise ChainError(f"{self.node.name} is chain {seen}, not {wanted}")
         if deploy:
-            await self.check_id(self.network)
-            token = await self.deploy(self.network, self.keys[0], self.keys[0])
-            self.token, self.network = token, replace(self.network, asset=token)
-        self.network = await self.check(self.network, read=read)
+            await self.deploy(self.keys[0])
+        await self.check(read=read)
         head = await self.block(await self.height())
         self.at_first = [head] if head else [], await self.supply()
         self.owner = await self._find_minter()
+
+    async def deploy(self, owner: Address) -> None:
+        """Deploy a new token, whose owner pays for it and mints, and take it for ours.
+
+        Raises `ChainError`, and `TimeoutError` if it is not mined in two minutes.
+        """
+        code = contract.creation_code(self.network, owner)
+        call = {"from": to_hex(owner), "input": to_hex(code)}
+        needed = await self.node.read(read_quantity, "eth_estimateGas", call)
+        tx_hash = await self._sender.send(owner, {"data": code, "value": 0, "gas": needed})
+        if not (await self.wait(tx_hash, MINED_WITHIN_S)).succeeded:
+            raise ChainError(f"the token could not be deployed: {to_hex(tx_hash)}")
+        made = await self.node.ask("eth_getTransactionReceipt", to_hex(tx_hash))
+        self.token = read_address(made["contractAddress"])
+        self.network = replace(self.network, asset=self.token)
+
+    async def check(self, *, read: bool = False) -> None:
+        """Raise `ChainError` unless the contract at our address is the network's token; with
+        `read`, take the token as the contract describes it.
+        """
+        if not await self.code(self.token):
+            raise ChainError(f"no contract at {checksum(self.token)} on {self.node.name}")
+        self.network = await token.described(self, self.node.name, self.network, read=read)
 
     async def _find_minter(self) -> Address:
         """Return the first of our accounts that may mint, else the token's owner."""
@@ -86,24 +119,33 @@ class ExternalChain(EvmChain):
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens with the minter's key; raises `ChainError` and `TimeoutError`."""
         if self.owner not in self.keys:
-            owner, token = checksum(self.owner), checksum(self.token)
-            raise ChainError(f"only {owner} can mint {token}, and its key is not configured")
+            owner, minted = checksum(self.owner), checksum(self.token)
+            raise ChainError(f"only {owner} can mint {minted}, and its key is not configured")
         call = Call(self.owner, self.token, abi.mint(account, amount_base))
         receipt = await self.wait(await self.send(call), MINED_WITHIN_S)
         if receipt.revert_reason is not None:
             raise ChainError(receipt.revert_reason)
 
-    async def call(self, call: Call, block: int | None = None) -> bytes:
-        """Run a call and discard its effects; raises `Reverted`, and `ChainError` for the block.
+    async def send(self, call: Call) -> Hash:
+        """Sign a transaction and put it into the node's mempool.
+
+        Raises `ChainError` without a key for the account, or if the node rejects it.
+        """
+        gas.require_fit(call.data)
+        asked = {"to": checksum(call.to), "data": call.data, "value": call.value}
+        return await self._sender.send(call.sender, {**asked, "gas": GAS_LIMIT})
+
+    async def call(self, call: Call) -> bytes:
+        """Run a call and discard its effects; raises `Reverted`.
 
         What would change the token is tried in the block that is mined next, as the newest block's
         time may be long ago; a node without a pending block tries it in the newest.
         """
-        if block is None and call.data[:4] in abi.NAMES:
+        if call.data[:4] in abi.NAMES:
             with suppress(ChainError):
                 asked = objects.call_object(call), "pending"
                 return await self.node.read(read_bytes, "eth_call", *asked)
-        return await super().call(call, block)
+        return await super().call(call)
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined and the watchers have been called.

@@ -7,7 +7,6 @@ the world's clock, and the node sends for any account without its key.
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
 
 from x402sim.chain import contract
 from x402sim.chain.base import Call, ChainError
@@ -21,7 +20,7 @@ from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash, to_hex
 from x402sim.protocol.networks import Network
-from x402sim.protocol.rpc_values import quantity, read_hash, read_quantity
+from x402sim.protocol.rpc_values import Json, quantity, read_bytes, read_hash, read_quantity
 
 TOO_LITTLE_GAS = 100
 """The gas limit of a call that is forced to revert: it runs out of gas immediately."""
@@ -45,7 +44,7 @@ def install_stablecoin(
 
 
 class LocalChain(EvmChain):
-    """A chain on a node that it stops when it is closed; a `WorldChain` with every control."""
+    """A chain on a node that it stops when it is closed; a `Chain` with `Controls`."""
 
     def __init__(
         self,
@@ -82,39 +81,28 @@ class LocalChain(EvmChain):
             self.close()
             raise
         self.at_first = [first], sum(held.values())
-        self.mining = self.rewinding = Controls(
-            node.rpc, clock, self.notify, genesis=genesis, native=rich
-        )
-
-    @property
-    def url(self) -> str:
-        """The node's JSON-RPC address, for clients of its own."""
-        return self._local.url
+        self.controls = Controls(node.rpc, clock, self.notify, genesis=genesis, native=rich)
 
     # --- what every chain offers -----------------------------------------------------
 
-    async def _state(self, block: int | None) -> tuple[Any, ...]:
-        """Return the parameters for the state of a call; a call on the newest state has the number
-        and the time of a block mined now.
-        """
-        if block is not None:
-            return await super()._state(block)
-        head = await self.mining.head()
-        time_s = self.mining.next_time_s(head)
-        now = {"number": quantity(head.number + 1), "time": quantity(time_s)}
-        return "latest", {}, now
+    async def call(self, call: Call) -> bytes:
+        """Run a call as if in a block mined now, and discard its effects; raises `Reverted`."""
+        shown, now = objects.call_object(call), await self.next_block()
+        return await self.node.read(read_bytes, "eth_call", shown, "latest", {}, now)
 
-    async def gas_price(self) -> int:
-        """Return the price of one unit of gas in wei."""
-        return self._gas_price()
+    async def next_block(self) -> Json:
+        """Return the number and the time of a block mined now, as a parameter of a call."""
+        head = await self.controls.head()
+        time_s = self.controls.next_time_s(head)
+        return {"number": quantity(head.number + 1), "time": quantity(time_s)}
 
     async def send(self, call: Call) -> Hash:
         """Put a transaction of any account into the mempool; raises `ChainError`."""
         gas.require_fit(call.data)
         limit = GAS_LIMIT
-        async with self.mining.operation():
-            if call.to == self.token and self.rewinding.forced_reverts:
-                self.rewinding.forced_reverts -= 1
+        async with self.controls.operation():
+            if call.to == self.token and self.controls.forced_reverts:
+                self.controls.forced_reverts -= 1
                 limit = max(gas.intrinsic(call.data) + TOO_LITTLE_GAS, gas.floor(call.data))
             asked = {
                 **objects.call_object(call),
@@ -122,8 +110,8 @@ class LocalChain(EvmChain):
                 "gas": quantity(limit),
                 "gasPrice": quantity(self._gas_price()),
             }
-            if self.mining.automine:
-                await self.mining.set_time()
+            if self.controls.automine:
+                await self.controls.set_time()
                 receipt = await self.node.ask("eth_sendTransactionSync", asked)
                 tx_hash = read_hash(receipt["transactionHash"])
             else:
@@ -140,10 +128,10 @@ class LocalChain(EvmChain):
         """Return the node's answer to a JSON-RPC request; new blocks have the world's time."""
         if not writes:
             return await super().pass_on(body, writes=False)
-        async with self.mining.operation():
-            await self.mining.set_time()
+        async with self.controls.operation():
+            await self.controls.set_time()
             answer = await self.node.forward(body)
-            await self.mining.wait_until_mined()
+            await self.controls.wait_until_mined()
         return answer
 
     # --- what only a chain under test offers -----------------------------------------

@@ -16,51 +16,37 @@ MOST_DECIMALS = 36
 """As in a file of networks."""
 
 
-async def described(chain: Chain, where: str, network: Network) -> Network:
-    """Return the network with its token as the contract itself describes it.
+async def described(chain: Chain, where: str, network: Network, *, read: bool) -> Network:
+    """Return the network with its token as the contract itself describes it; what the contract
+    does not say is the network's.
 
-    A token without version() or symbol() keeps the network's. Raises `ChainError` if it is no
-    EIP-3009 token of that description.
+    Raises `ChainError` unless the contract describes the network's own token, or with `read` any
+    EIP-3009 token.
     """
-    here = f"{checksum(chain.token)} on {where}"
     name, decimals = await _text(chain, abi.NAME), await _number(chain, abi.DECIMALS)
-    if name is None or decimals is None or decimals > MOST_DECIMALS:
-        raise ChainError(f"{here} has no name() and decimals(): it is no ERC-20 token")
-    if await _number(chain, abi.authorization_state(ZERO_ADDRESS, bytes(32))) is None:
-        raise ChainError(f"{here} has no authorizationState(): it is no EIP-3009 token")
-    found = replace(
-        network,
-        asset=chain.token,
-        token_name=name,
-        token_symbol=await _text(chain, abi.SYMBOL) or network.token_symbol,
-        token_version=await _text(chain, abi.VERSION) or network.token_version,
-        decimals=decimals,
-    )
-    await _check_domain(chain, found)
-    return found
-
-
-async def check(chain: Chain, where: str, network: Network) -> Network:
-    """Return the network; raises `ChainError` unless the contract describes its own token.
-
-    What the contract does not say is not compared.
-    """
-    decimals = await _number(chain, abi.DECIMALS)
     says = replace(
         network,
-        token_name=await _text(chain, abi.NAME) or network.token_name,
+        token_name=name or network.token_name,
         token_version=await _text(chain, abi.VERSION) or network.token_version,
         decimals=network.decimals if decimals is None else decimals,
     )
-    if says != network:
-        address = checksum(chain.token)
+    address = checksum(chain.token)
+    if read:
+        if name is None or decimals is None or decimals > MOST_DECIMALS:
+            lacking = "name() and decimals(): it is no ERC-20 token"
+            raise ChainError(f"{address} on {where} has no {lacking}")
+        if await _number(chain, abi.authorization_state(ZERO_ADDRESS, bytes(32))) is None:
+            lacking = "authorizationState(): it is no EIP-3009 token"
+            raise ChainError(f"{address} on {where} has no {lacking}")
+        says = replace(says, token_symbol=await _text(chain, abi.SYMBOL) or network.token_symbol)
+    elif says != network:
         raise ChainError(
             f"the token {address} on {where} says {_shown(says)}; wanted {_shown(network)}, "
             f"as of {network.name}; take what it says with --token {address}, or describe it in a "
             "--network-file"
         )
-    await _check_domain(chain, network)
-    return network
+    await _check_domain(chain, says)
+    return says
 
 
 async def _check_domain(chain: Chain, network: Network) -> None:

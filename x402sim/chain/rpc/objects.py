@@ -110,23 +110,29 @@ def receipt_object(receipt: TxReceipt) -> Json:
     }
 
 
-def block_object(block: Block, *, transactions: Sequence[str | Json], logs: Sequence[Log]) -> Json:
-    """Return a block with its transactions, given as hashes or as whole objects.
+async def whole_block(chain: Chain, block: Block, *, full: bool, mined: bool = True) -> Json:
+    """Return a block with its transactions' hashes, or `full` with the whole ones. What only
+    mining gives a block is null where it is not `mined`.
 
-    `logs` are those of the block. The roots are zero, as the chain has no tries. The size is that
-    of a header and the calldata, in bytes, and is only an estimate.
+    The roots are zero, as the chain has no tries. The size is that of a header and of the whole
+    transactions, in bytes, and is only an estimate.
     """
-    return {
+    found: Sequence[str | Json] = [to_hex(tx_hash) for tx_hash in block.tx_hashes]
+    if full:
+        each = [await chain.transaction(tx_hash) for tx_hash in block.tx_hashes]
+        found = [transaction_object(tx, chain.chain_id) for tx in each if tx]
+    logs = await chain.logs(LogFilter(block.number, block.number)) if mined else ()
+    shown = {
         "number": quantity(block.number),
         "hash": to_hex(block.hash),
         "parentHash": to_hex(block.parent),
         "timestamp": quantity(block.timestamp_s),
-        "transactions": list(transactions),
+        "transactions": found,
         "gasUsed": quantity(block.gas_used),
         "gasLimit": quantity(BLOCK_GAS_LIMIT),
         "baseFeePerGas": quantity(block.base_fee_wei),
         "logsBloom": to_hex(bloom(logs)),
-        "size": quantity(_HEADER_BYTES + sum(map(_size, transactions))),
+        "size": quantity(_HEADER_BYTES + sum(map(_size, found))),
         "miner": to_hex(ZERO_ADDRESS),
         "extraData": "0x",
         "nonce": to_hex(bytes(8)),
@@ -144,18 +150,6 @@ def block_object(block: Block, *, transactions: Sequence[str | Json], logs: Sequ
         "excessBlobGas": "0x0",
         "parentBeaconBlockRoot": _ZERO_HASH,
     }
-
-
-async def whole_block(chain: Chain, block: Block, *, full: bool, mined: bool = True) -> Json:
-    """Return a block with its transactions' hashes, or `full` with the whole ones. What only
-    mining gives a block is null where it is not `mined`.
-    """
-    found: Sequence[str | Json] = [to_hex(tx_hash) for tx_hash in block.tx_hashes]
-    if full:
-        each = [await chain.transaction(tx_hash) for tx_hash in block.tx_hashes]
-        found = [transaction_object(tx, chain.chain_id) for tx in each if tx]
-    logs = await chain.logs(LogFilter(block.number, block.number)) if mined else ()
-    shown = block_object(block, transactions=found, logs=logs)
     return shown if mined else shown | dict.fromkeys(("hash", "nonce", "logsBloom", "miner"))
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from x402sim import events
-from x402sim.chain.base import Block, Log, TxReceipt, WorldChain
+from x402sim.chain.base import Block, Chain, Log, TxReceipt
 from x402sim.clock import Clock
 from x402sim.journal import Journal
 from x402sim.protocol import abi
@@ -21,7 +21,7 @@ class ChainRecorder:
     """Follows a chain's blocks; the chain calls it after every operation."""
 
     def __init__(
-        self, chain: WorldChain, journal: Journal, clock: Clock, network: str | None = None
+        self, chain: Chain, journal: Journal, clock: Clock, network: str | None = None
     ) -> None:
         """`network` is the name of a further network, which its events then carry."""
         self._actor = "chain" if network is None else f"chain {network}"

@@ -13,7 +13,7 @@ import httpx
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from x402sim.chain.base import WorldChain
+from x402sim.chain.base import Chain
 from x402sim.clock import Clock, SkewedClock
 from x402sim.events import MOST_SERVICES, Part, ServiceName, service_name
 from x402sim.explorer.app import explorer_app
@@ -51,7 +51,7 @@ class Parts:
     clock: Clock
     journal: Journal
     network: Network
-    chain: WorldChain
+    chain: Chain
     watch: ChainRecorder
     clocks: Mapping[str, SkewedClock]
     faults: Faults
@@ -104,7 +104,7 @@ class Parts:
         return self._first.outside["explorer"]
 
     @property
-    def chains(self) -> tuple[WorldChain, ...]:
+    def chains(self) -> tuple[Chain, ...]:
         """The chain of every network, this one's first."""
         return (self.chain, *(each.chain for each in self.also))
 
@@ -248,7 +248,7 @@ def _open_chain(
             without_token_rules=recipe.without_token_rules,
         )
     )
-    if opened.chain.mining:
+    if opened.chain.controls:
         blocks, _ = opened.chain.at_first
         site.clock.advance(max(0.0, blocks[-1].timestamp_s - site.clock.now()))
     return opened

@@ -5,14 +5,13 @@ A backend declares its capabilities: `is_virtual` and `is_persistent` before it 
 """
 
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
 import msgspec
 from starlette.applications import Starlette
 
-from x402sim.chain.base import ChainError, WorldChain
+from x402sim.chain.base import Chain, ChainError
 from x402sim.chain.fees import usual_gas_price
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import Address
@@ -51,7 +50,7 @@ class ChainRequest(msgspec.Struct, frozen=True, kw_only=True):
 class OpenChain(msgspec.Struct, frozen=True, kw_only=True):
     """An open chain: its interface, its JSON-RPC and the needs that it meets."""
 
-    chain: WorldChain
+    chain: Chain
     network: Network
     """The network, with the address of the token on this chain."""
     facilitator: Address
@@ -60,10 +59,8 @@ class OpenChain(msgspec.Struct, frozen=True, kw_only=True):
     offers: frozenset[Need]
 
 
-def require_evm(request: ChainRequest) -> None:
-    """Raise `ChainError` without web3, or if the recipe leaves out rules of the token."""
-    if find_spec("web3") is None:
-        raise ChainError("a real chain needs web3: pip install 'x402sim[evm]'")
+def require_all_rules(request: ChainRequest) -> None:
+    """Raise `ChainError` if the recipe leaves out rules of the token, which is a real one."""
     if request.without_token_rules:
         tables = ", ".join(table for table, _ in request.without_token_rules)
         raise ChainError(f"the rules of a real token cannot be left out: {tables}")

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from x402sim.chain.base import WorldChain
+from x402sim.chain.base import Chain
 from x402sim.protocol.crypto import Hash
 from x402sim.rng import Stream
 from x402sim.text.arguments import ZeroToOne, explained
@@ -56,7 +56,7 @@ class Reorgs:
             yield depth
 
 
-async def dropped(chain: WorldChain, depth: int, drop: float, stream: Stream) -> Collection[Hash]:
+async def dropped(chain: Chain, depth: int, drop: float, stream: Stream) -> Collection[Hash]:
     """Draw which transactions of the newest blocks are lost."""
     height = await chain.height()
     blocks = [await chain.block(number) for number in range(height - depth + 1, height + 1)]

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 from starlette.requests import Request
 
-from x402sim.chain.base import Call, ChainError, Mining, Rewinding
+from x402sim.chain.base import Call, ChainError, Controls
 from x402sim.http.web import Refused, bad_body
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, parse_address
@@ -76,9 +76,9 @@ def merchant(parts: Parts) -> Address:
     return parts.accounts[-1].address_bytes
 
 
-def mining(parts: Parts) -> Mining:
+def mining(parts: Parts) -> Controls:
     """Return the chain's mining; raises `ChainError` if it offers none."""
-    offered = parts.chain.mining
+    offered = parts.chain.controls
     if offered is None:
         raise ChainError(
             f"{parts.recipe.chain.name} mines at its own pace and in real time: "
@@ -87,9 +87,9 @@ def mining(parts: Parts) -> Mining:
     return offered
 
 
-def rewinding(parts: Parts) -> Rewinding:
+def rewinding(parts: Parts) -> Controls:
     """Return the chain's rewinding; raises `ChainError` if it offers none."""
-    offered = parts.chain.rewinding
+    offered = parts.chain.controls
     if offered is None:
         raise ChainError(
             f"{parts.recipe.chain.name} is an existing node: it cannot be rewound, and its state "

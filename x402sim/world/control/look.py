@@ -71,7 +71,7 @@ async def state(context: Context) -> Any:
             chain_id=chain.chain_id,
             height=head.number if head else None,
             timestamp=head.timestamp_s if head else None,
-            automine=chain.mining.automine if chain.mining else True,
+            automine=chain.controls.automine if chain.controls else True,
             waiting=await chain.waiting(),
             supply=str(await chain.supply()),
         ),

@@ -103,10 +103,9 @@ async def clear(context: Context, keep: tuple[str, ...] = ()) -> Any:
     for clock in parts.clocks.values():
         clock.skew_s = 0.0
     parts.index.lag_s = parts.recipe.explorer.lag_s
-    if chain.rewinding:
-        await chain.rewinding.force_revert(0)
-    if chain.mining:
-        await chain.mining.set_automine(parts.recipe.block_time_s is None)
+    if chain.controls:
+        await chain.controls.force_revert(0)
+        await chain.controls.set_automine(parts.recipe.block_time_s is None)
     return {"standing": len(parts.faults.standing())}
 
 

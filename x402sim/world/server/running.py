@@ -26,8 +26,8 @@ LOOK_S = 2
 async def running(parts: Parts) -> AsyncIterator[None]:
     """Run the world's background work in a `with` block; close everything at its end."""
     for chain in parts.chains:
-        if chain.mining:
-            await chain.mining.set_automine(parts.recipe.blocks is None)
+        if chain.controls:
+            await chain.controls.set_automine(parts.recipe.blocks is None)
     if parts.recipe.has_service:
         for each in parts.services.values():
             each.process.start_background()
@@ -57,17 +57,17 @@ async def close(process: Process, http: httpx.AsyncClient) -> None:
 
 async def _beat(parts: Parts) -> None:
     """Mine a block at each interval, or poll for the blocks of a node that mines by itself."""
-    mining = parts.chain.mining
+    controls = parts.chain.controls
     blocks = parts.recipe.blocks or FixedBlocks(parts.recipe.heartbeat_s, phase=0)
     failed: str | None = None
     reorganise = _reorganiser(parts)
     try:
-        pauses = blocks.intervals(parts.blocks) if mining else itertools.repeat(LOOK_S)
+        pauses = blocks.intervals(parts.blocks) if controls else itertools.repeat(LOOK_S)
         for pause_s in pauses:
             await parts.clock.sleep(pause_s)
             try:
                 await reorganise()
-                await (mining.mine() if mining else parts.watch())
+                await (controls.mine() if controls else parts.watch())
                 failed = None
             except ChainError as error:  # a node may recover, and a disk get space again
                 if str(error) != failed:
@@ -83,14 +83,14 @@ def _reorganiser(parts: Parts) -> Callable[[], Awaitable[None]]:
     """Return what reorganises the chain before a block, if it does so by itself."""
     reorgs, chain = parts.recipe.reorgs, parts.chain
     stream = parts.deploy.site.rng.stream("reorgs")
-    rewinding = chain.rewinding
-    depths = reorgs.depths(stream) if reorgs and rewinding else itertools.repeat(0)
+    controls = chain.controls
+    depths = reorgs.depths(stream) if reorgs and controls else itertools.repeat(0)
 
     async def reorganise() -> None:
         depth = min(next(depths), await chain.height())
-        if depth > 0 and reorgs and rewinding:
+        if depth > 0 and reorgs and controls:
             lost = await dropped(chain, depth, reorgs.drop, stream)
             parts.journal.record(parts.clock.now_ms(), events.ChainReorganised(depth=depth))
-            await rewinding.reorg(depth, lost)
+            await controls.reorg(depth, lost)
 
     return reorganise

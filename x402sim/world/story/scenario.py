@@ -10,8 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast, overload
 
-from x402sim.chain.ledger.token_rules import CANCEL, MINT, MOVE, RECEIVE, SEND, TRANSFER
-from x402sim.protocol.rules import Rules
+from x402sim.chain.ledger.token_rules import CLAUSES as TOKEN_CLAUSES
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
@@ -204,9 +203,7 @@ def find(name: str) -> Scenario:
 def _clause_ids() -> tuple[str, ...]:
     from x402sim.spec.clauses import CLAUSES  # the book is long, and few worlds cite it
 
-    tables: tuple[Rules[Any, Any], ...] = (TRANSFER, RECEIVE, CANCEL, SEND, MINT, MOVE)
-    token = (rule.clause for table in tables for rule in table)
-    return tuple(dict.fromkeys((*(each.id for each in CLAUSES), *token)))
+    return tuple(dict.fromkeys((*(each.id for each in CLAUSES), *TOKEN_CLAUSES)))
 
 
 def require_clause(clause: str, where: str) -> None:

@@ -1,0 +1,125 @@
+"""The ledger's JSON-RPC answers what anvil's does, of the same blocks, transactions and logs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from tests.chain.helpers import ALICE, MALLORY, OWNER, RELAYER, SHOP, TOKEN, nonce
+from tests.evm.flows import paid
+from tests.evm.helpers import ChainDriver
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import checksum, to_hex
+
+PRICES = ("baseFeePerGas", "gasLimit")
+ROOTS = ("stateRoot", "transactionsRoot", "receiptsRoot", "mixHash", "parentBeaconBlockRoot")
+ANVILS = (
+    "message",
+    "blockTimestamp",
+    "blobGasPrice",
+    "blobGasUsed",
+    "requestsHash",
+    "authorizationList",
+)
+APART = {*PRICES, *ROOTS, *ANVILS, "size", "totalDifficulty", "v"}
+"""What the chains price, hash or sign differently, or one of them does not tell."""
+UNKNOWN = to_hex(b"\xee" * 32)
+TRANSFER, USED = to_hex(abi.TRANSFER_EVENT), to_hex(abi.AUTHORIZATION_USED)
+PAYER = to_hex(bytes(12) + ALICE.address_bytes)
+FILTERS: list[dict[str, Any]] = [
+    {},  # the newest block only, which is empty
+    {"fromBlock": "0x0"},
+    {"fromBlock": "0x1", "toBlock": "0x1"},
+    {"fromBlock": "0x0", "toBlock": "0x" + "f" * 16},
+    {"fromBlock": "0x0", "address": [SHOP.address, checksum(TOKEN)]},
+    {"fromBlock": "0x0", "address": to_hex(SHOP.address_bytes)},
+    {"fromBlock": "0x0", "topics": [TRANSFER, PAYER]},
+    {"fromBlock": "0x0", "topics": [TRANSFER, None]},
+    {"fromBlock": "0x0", "topics": [None, None, to_hex(nonce("first"))]},
+    {"fromBlock": "0x0", "topics": [[USED, UNKNOWN]]},
+    {"blockHash": "block 1"},
+    {"blockHash": UNKNOWN},
+    {"topics": "0x"},
+    {"address": "0x12"},
+]
+BALANCE = {"to": to_hex(TOKEN), "data": to_hex(abi.balance_of(SHOP.address_bytes))}
+STATES = ("latest", "earliest", "0x1", "0x3", {"blockNumber": "0x1"})
+QUESTIONS: list[tuple[Any, ...]] = [
+    *(("eth_chainId",), ("net_version",), ("eth_syncing",), ("eth_blockNumber",)),
+    *(("eth_getLogs", wanted) for wanted in FILTERS),
+    *(
+        ("eth_getBlockByNumber", tag, full)
+        for tag in (*STATES[:-1], "0x99")
+        for full in (False, True)
+    ),
+    *(("eth_getBlockByHash", name, False) for name in ("block 2", UNKNOWN)),
+    *(("eth_getBlockReceipts", which) for which in ("latest", "0x1", "0x2", "0x99")),
+    *(("eth_call", BALANCE, state) for state in (*STATES, {"blockHash": "block 2"})),
+    ("eth_call", {**BALANCE, "data": "0x12345678"}, "latest"),
+    ("eth_call", {**BALANCE, "to": SHOP.address}, "latest"),
+    ("eth_call", {"to": "0x12"}, "latest"),
+    *(("eth_getTransactionCount", OWNER.address, state) for state in STATES[:-1]),
+    *(("eth_getBalance", RELAYER.address, state) for state in STATES[:-1]),
+    *(("eth_getCode", SHOP.address, state) for state in STATES[:-1]),
+    *(("eth_estimateGas", BALANCE, state) for state in STATES[:-1]),
+    *((f"eth_getTransaction{by}", UNKNOWN) for by in ("ByHash", "Receipt")),
+    *(
+        (f"eth_getTransaction{by}", f"transaction {number}")
+        for by in ("ByHash", "Receipt")
+        for number in range(6)
+    ),
+]
+FILTER_KINDS = [
+    *(("eth_newFilter", wanted) for wanted in FILTERS[1:10] if "toBlock" not in wanted),
+    ("eth_newFilter", {"toBlock": "0x1"}),
+    *(("eth_newBlockFilter",), ("eth_newPendingTransactionFilter",)),
+]
+
+
+def happen(driver: ChainDriver) -> Iterator[bytes]:
+    """Do what is asked about; yields the hash of each transaction."""
+    for data in (paid("first", ALICE, SHOP, domain=driver.domain),) * 2:
+        yield driver.put(data)
+    yield driver.put(abi.mint(ALICE.address_bytes, 5), OWNER)
+    driver.mine()
+    yield driver.put(b"", ALICE, to=MALLORY.address_bytes, value=7)
+    driver.set_automine(False)
+    yield driver.put(abi.transfer(SHOP.address_bytes, 3), ALICE)
+    driver.mine(2)
+    yield driver.put(abi.transfer(SHOP.address_bytes, 4), ALICE)
+
+
+def answers(driver: ChainDriver) -> list[Any]:
+    """Return what a chain answers to all questions, and what its filters tell meanwhile."""
+    ask = driver.rpc.ask
+    filters = [ask(*kind)["result"] for kind in FILTER_KINDS]
+    told, names = [], {}
+    for number, tx_hash in enumerate(happen(driver)):
+        names[to_hex(tx_hash)] = f"transaction {number}"
+        told += [ask("eth_getFilterChanges", name) for name in filters]
+    for number in range(driver.height() + 1):
+        names[to_hex(driver.block(number).hash)] = f"block {number}"
+    told += [ask("eth_getFilterLogs", name) for name in filters[:-3]]
+    hashes = {name: found for found, name in names.items()}
+    told += [ask(method, *replaced(params, hashes)) for method, *params in QUESTIONS]
+    return replaced(told, names)
+
+
+def replaced(value: Any, names: dict[str, str]) -> Any:
+    """Return a value with other names for some texts, without what is apart on the chains."""
+    match value:
+        case dict():
+            return {k: replaced(v, names) for k, v in value.items() if k not in APART}
+        case list() | tuple():
+            return [replaced(each, names) for each in value]
+        case str():
+            return names.get(value, value)
+        case _:
+            return value
+
+
+def test_the_ledger_answers_as_anvil(two: list[ChainDriver]) -> None:
+    real, ours = map(answers, two)
+    told = len(real) - len(QUESTIONS)
+    for asked, one, other in zip([*range(told), *QUESTIONS], ours, real, strict=True):
+        assert one == other, asked
+    assert sum("error" in each for each in real) in range(4, 10)
+    assert sum(bool(each["result"]) for each in real[:told]) > 20
