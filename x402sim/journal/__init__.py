@@ -46,6 +46,9 @@ class Journal:
         first = [next(iter(self))] if len(self) > 1 else []
         return f"<Journal of {len(self)} events: {' … '.join(map(str, first + last))}>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Journal.load, (self.ndjson(),)
+
     @classmethod
     def load(cls, ndjson: bytes) -> "Journal":
         """Return the journal that `ndjson()` wrote.
