@@ -7,7 +7,6 @@ its payer has not paid. Money is counted on the chain: by the authorizations tha
 an order, in one step or in two, whatever the service says of them.
 """
 
-from itertools import chain
 from typing import Any, get_args
 
 import msgspec
@@ -90,10 +89,10 @@ class Orders:
     def __init__(self, reading: Reading) -> None:
         self.found: list[Order] = []
         self._of_request: list[Order] = []
-        self._by_payment: dict[int, Order] = {}
-        """By payment id: the order of the first payer who had to do with it."""
-        self._of_others: dict[tuple[int, int], Order] = {}
+        self._by_payment: dict[tuple[int, int], Order] = {}
         """By payment id and payer: who shows a stranger's payment has an order of its own."""
+        self._first: dict[int, int] = {}
+        """The first payer who had to do with each payment id."""
         self._by_nonce: dict[tuple[int, int, int], Order] = {}
         """By payer, service and authorization: what was paid in one step, without a payment id."""
         self._asked: dict[tuple[int, int, int], list[Order]] = {}
@@ -131,9 +130,7 @@ class Orders:
         )
 
     def _request(self, sent: Asked) -> None:
-        order = self._by_payment.get(sent.payment_id)
-        if order is None or order.payer != sent.payer:
-            order = self._order_of(sent)
+        order = self._by_payment.get((sent.payment_id, sent.payer)) or self._order_of(sent)
         self._of_request.append(order)
         order.requests += 1
         if sent.end_seq > order.open_until:
@@ -149,13 +146,8 @@ class Orders:
                 order.served_times += 1
 
     def _order_of(self, sent: Asked) -> Order:
-        """Return the order that a request belongs to; a new one unless it is known."""
-        known = None
-        if sent.payment_id:
-            known = self._named(sent.payment_id, sent.payer)
-        elif sent.authorization:
-            known = self._paid_in_one_step(sent)
-        if known is not None:
+        """Return the order that a request belongs to; a new one unless it pays for a known one."""
+        if sent.authorization and not sent.payment_id and (known := self._paid_in_one_step(sent)):
             return known
         way = "deposit" if sent.opens else "payment"
         if sent.session_id and not sent.payment_id:
@@ -182,18 +174,9 @@ class Orders:
                 self._by_nonce[key] = order
         return self._by_nonce.get(key)
 
-    def _named(self, payment_id: int, payer: int) -> Order | None:
-        first = self._by_payment.get(payment_id)
-        if first is None or first.payer == payer:
-            return first
-        return self._of_others.get((payment_id, payer))
-
     def _keep(self, payment_id: int, order: Order) -> None:
-        first = self._by_payment.setdefault(payment_id, order)
-        if first.payer == order.payer:
-            self._by_payment[payment_id] = order
-        else:
-            self._of_others[payment_id, order.payer] = order
+        self._by_payment[payment_id, order.payer] = order
+        self._first.setdefault(payment_id, order.payer)
 
     def _name(self, place: int, sent: Asked) -> None:
         """Note the payment that an answer names: one to make, or one made in one step."""
@@ -229,23 +212,23 @@ class Orders:
             for nonce in order.nonces:
                 if self._presented.setdefault(nonce, order) is not order:
                     self._presented_too.setdefault(nonce, []).append(order)
-        unknown = [each for each in self._settled.items() if each[1] not in self._by_payment]
+        unknown = [each for each in self._settled.items() if each[1] not in self._first]
         nonces = {use.tx: nonce for nonce, use in self._used.items()} if unknown else {}
         for tx, payment_id in unknown:
-            if paid := self._presented.get(nonces.get(tx, 0)):
-                self._by_payment.setdefault(payment_id, paid)
+            paid = self._presented.get(nonces.get(tx, 0))
+            if paid and payment_id not in self._first:
+                self._keep(payment_id, paid)
         settled, failed, undone, opened, refunded, unrefunded = tables(
             reading.journal, events.PaymentSettled, events.PaymentFailed, events.PaymentUndone,
             events.SessionOpened, events.SessionRefunded, events.RefundUndone,
         )  # fmt: skip
         granted = set(settled.unless("payment_id", failed, undone)["payment_id"].tolist())
-        others = ((payment_id, order) for (payment_id, _), order in self._of_others.items())
-        for payment_id, order in chain(self._by_payment.items(), others):
+        for (payment_id, _), order in self._by_payment.items():
             order.payment_id = order.payment_id or payment_id
             order.is_granted |= payment_id in granted
         refunds = dict(refunded.unless("session_id", unrefunded).rows("session_id", "tx_hash"))
         for session_id, payment_id in dict(opened.rows("session_id", "payment_id")).items():
-            if deposit := self._by_payment.get(payment_id):
+            if deposit := self._by_payment.get((payment_id, self._first.get(payment_id, 0))):
                 deposit.session_id, deposit.refund_tx = session_id, refunds.get(session_id, 0)
 
     # --- the money ---------------------------------------------------------------------
@@ -283,7 +266,7 @@ class Orders:
         """Return the order that an authorization settled, or else the first it was sent for."""
         first = self._presented[nonce]
         for each in (first, *self._presented_too[nonce]):
-            if self._named(self._settled.get(tx, 0), each.payer) is each:
+            if self._by_payment.get((self._settled.get(tx, 0), each.payer)) is each:
                 return each
         return first
 
