@@ -113,15 +113,15 @@ class Teller:
             return self._message(entry, event)
         if (more := self._more(event)) is None:
             return None
-        fields = msgspec.structs.asdict(event)
-        fields |= {name: self._alias(fields[name]) for name in _IDS if name in fields}
+        words, fields = _TEXTS[type(event)], msgspec.structs.asdict(event)
+        fields |= {name: self._alias(fields[name]) for name in _IDS if f"{{{name}}}" in words}
         kind: Kind = "action"
         if isinstance(event, events.StoryEvent):
             kind = "alarm" if isinstance(event, events.Check | events.StoryRaised) else "world"
         in_answer = isinstance(
             event, events.PaymentSettled | events.PaymentRefused | events.SessionDebited
         )
-        t_s, text = self._reading.since(entry.at_ms), _TEXTS[type(event)].format_map(fields | more)
+        t_s, text = self._reading.since(entry.at_ms), words.format_map(fields | more)
         return Line(entry.seq, t_s, kind, event.actor, None, text, in_answer=in_answer)
 
     # --- exchanges -------------------------------------------------------------------
