@@ -8,9 +8,9 @@ wei) is a decimal string. `python -m x402sim events` prints the reference that i
 files.
 
 To add an event: declare it here (an event of a story in `story`, and import that here as itself),
-and add it to its union; record it where it happens. mypy names every reader that must handle it
-then. The format has changed: raise `VERSION` in journal/entries.py, add the line to FORMAT in
-tests/house/test_events.py, and renew the golden journals.
+and add it to its union; record it where it happens, and give it a text in report/trace.py. The
+format has changed: raise `VERSION` in journal/entries.py, add the line to FORMAT in
+tests/house/test_events.py, which fails until all of this is done, and renew the golden journals.
 """
 
 from typing import Literal, get_args
