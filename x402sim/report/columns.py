@@ -276,21 +276,18 @@ def in_rounds(*parts: tuple[Any, ...]) -> Any:
     and values. The function gets numbers of things, each once, and the values of their rows. Return
     all things in the order of their first rows.
     """
-    seqs, about = (np.concatenate([part[place] for part in parts]) for place in (1, 2))
     sizes = [len(part[1]) for part in parts]
-    part_of, places = (
-        np.repeat(np.arange(len(parts)), sizes),
-        np.concatenate([*map(np.arange, sizes)]),
-    )
-    order, counts = np.lexsort((seqs, about)), np.bincount(about)
-    turns = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
-    rounds = np.split(order[turns.argsort(kind="stable")], np.bincount(turns).cumsum()[:-1])
-    for rows in rounds:
-        for number in np.unique(part_of[rows]).tolist():
-            mine = rows[part_of[rows] == number]
-            do, _, _, *values = parts[number]
-            do(about[mine], *(value[places[mine]] for value in values))
-    return about[rounds[0][seqs[rounds[0]].argsort()]]
+    rows = pd.DataFrame({
+        "seq": np.concatenate([part[1] for part in parts]),
+        "about": np.concatenate([part[2] for part in parts]),
+        "part": np.repeat(np.arange(len(parts)), sizes),
+        "place": np.concatenate([*map(np.arange, sizes)]),
+    }).sort_values("seq", kind="stable")  # fmt: skip
+    turns = rows.groupby("about").cumcount().rename("turn")
+    for (_, number), mine in rows.groupby([turns, "part"]):
+        do, _, _, *values = parts[number]
+        do(mine["about"].to_numpy(), *(value[mine["place"].to_numpy()] for value in values))
+    return rows["about"].unique()
 
 
 def _joined(parts: list[Columns], name: str) -> Any:

@@ -7,10 +7,11 @@ its payer has not paid. Money is counted on the chain: by the authorizations tha
 an order, in one step or in two, whatever the service says of them.
 """
 
-from typing import Any, get_args
+from typing import get_args
 
 import msgspec
 import numpy as np
+import pandas as pd
 
 from x402sim import events
 from x402sim.journal import Journal
@@ -293,7 +294,9 @@ def _used(reading: Reading) -> tuple[dict[int, Use], dict[int, int]]:
     uses, size, amounts_base = moves.uses, len(moves.uses.texts.all), moves.amounts_base
     txs, senders = (moves.transfers[name][moves.rows] for name in ("tx_hash", "sender"))
     places = txs * size + senders
-    in_all, of_sender = _sums(txs, amounts_base), _sums(places, amounts_base)
+    in_all, of_sender = (
+        pd.Series(amounts_base).groupby(keys).sum().to_dict() for keys in (txs, places)
+    )
     undone: dict[int, tuple[int, int]] = {}
     back = places, moves.at_ms, amounts_base
     for place, at_ms, amount_base in zip(
@@ -309,11 +312,3 @@ def _used(reading: Reading) -> tuple[dict[int, Use], dict[int, int]]:
         for nonce, tx, place in zip(*(each.tolist() for each in columns), strict=True)
     }
     return found, in_all
-
-
-def _sums(keys: Any, amounts: Any) -> dict[int, int]:
-    """Return the sum of the amounts of each key."""
-    every, places = np.unique(keys, return_inverse=True)
-    sums = np.zeros(len(every), amounts.dtype)
-    np.add.at(sums, places, amounts)
-    return dict(zip(every.tolist(), sums.tolist(), strict=True))
