@@ -99,10 +99,8 @@ class Orders:
         self._asked: dict[tuple[int, int, int], list[Order]] = {}
         """By payer, service and path: what there was a 402 for."""
         self._undebited: dict[int, list[Order]] = {}
-        self._presented: dict[int, Order] = {}
-        """By authorization: the first order that it was sent for."""
-        self._presented_too: dict[int, list[Order]] = {}
-        """The others that it was sent for."""
+        self._presented: dict[int, list[Order]] = {}
+        """By authorization: the orders that it was sent for, in order of asking."""
         self._follow(reading)
         self._drop_free()
         self._settled = _first_settled(reading)
@@ -211,14 +209,13 @@ class Orders:
         """Tell the orders what the service said of their payments, under whatever id."""
         for order in self.found:
             for nonce in order.nonces:
-                if self._presented.setdefault(nonce, order) is not order:
-                    self._presented_too.setdefault(nonce, []).append(order)
+                self._presented.setdefault(nonce, []).append(order)
         unknown = [each for each in self._settled.items() if each[1] not in self._first]
         nonces = {use.tx: nonce for nonce, use in self._used.items()} if unknown else {}
         for tx, payment_id in unknown:
             paid = self._presented.get(nonces.get(tx, 0))
             if paid and payment_id not in self._first:
-                self._keep(payment_id, paid)
+                self._keep(payment_id, paid[0])
         settled, failed, undone, opened, refunded, unrefunded = tables(
             reading.journal, events.PaymentSettled, events.PaymentFailed, events.PaymentUndone,
             events.SessionOpened, events.SessionRefunded, events.RefundUndone,
@@ -247,7 +244,8 @@ class Orders:
                 use = used(nonce)
                 if use is None or use.tx in taken:
                     continue
-                if nonce in self._presented_too and order is not self._owner(nonce, use.tx):
+                others = self._presented[nonce]
+                if len(others) > 1 and order is not self._owner(others, use.tx):
                     continue
                 if use.paid_base:
                     taken.add(use.tx)
@@ -263,13 +261,11 @@ class Orders:
             else:
                 order.refund_tx = 0
 
-    def _owner(self, nonce: int, tx: int) -> Order:
-        """Return the order that an authorization settled, or else the first it was sent for."""
-        first = self._presented[nonce]
-        for each in (first, *self._presented_too[nonce]):
-            if self._by_payment.get((self._settled.get(tx, 0), each.payer)) is each:
-                return each
-        return first
+    def _owner(self, presented: list[Order], tx: int) -> Order:
+        """Return which of these orders a transaction settled, or else the first."""
+        settled = self._settled.get(tx, 0)
+        theirs = (each for each in presented if self._by_payment.get((settled, each.payer)) is each)
+        return next(theirs, presented[0])
 
 
 @once
