@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from x402sim.events import KINDS, TransactionMined, TransactionUndone
 from x402sim.events.base import BaseEvent, name_of
 from x402sim.journal import Journal
-from x402sim.journal.columns import Columns, Texts, texts_of
+from x402sim.journal.columns import Batch, Texts, texts_of
 from x402sim.protocol.money import MAX_STORED
 from x402sim.report.reading import Reading, once
 
@@ -102,11 +102,8 @@ class Table(dict[str, Any]):
 
 @once
 def _tables(journal: Journal) -> dict[type[BaseEvent], Table]:
-    texts, parts = journal.columns(*KINDS)
-    return {
-        kind: Table(kind, texts, partial(_joined, each))
-        for kind, each in zip(KINDS, parts, strict=True)
-    }
+    texts, batches = journal.columns()
+    return {kind: Table(kind, texts, partial(_joined, batches, name_of(kind))) for kind in KINDS}
 
 
 def tables(journal: Journal, *kinds: type[BaseEvent]) -> list[Table]:
@@ -290,8 +287,8 @@ def in_rounds(*parts: tuple[Any, ...]) -> Any:
     return rows["about"].unique()
 
 
-def _joined(parts: list[Columns], name: str) -> Any:
-    columns: list[Any] = [part[name] for part in parts]
+def _joined(batches: list[Batch], kind: str, name: str) -> Any:
+    columns: list[Any] = [each.columns[kind][name] for each in batches if kind in each.columns]
     if all(isinstance(column, array) for column in columns):
         runs = groupby(columns, attrgetter("typecode"))
         joined = [np.frombuffer(b"".join(run), typecode) for typecode, run in runs]
