@@ -75,35 +75,26 @@ def private_names(code: str) -> list[str]:
     return modules + hidden
 
 
-@each_notebook
-def test_it_uses_only_public_names(file: Path) -> None:
-    for cell in code_cells(read(file)):
-        assert private_names(cell.source) == []
-
-
 @pytest.mark.parametrize("code", ["import numpy", "from x402sim import rng", "run._begin"])
 def test_the_search_finds_private_names(code: str) -> None:
     assert private_names(code)
 
 
 @each_notebook
-def test_its_outputs_are_saved(file: Path) -> None:
+def test_it_is_saved_with_its_outputs_uses_public_names_and_has_every_part(file: Path) -> None:
     import nbformat
 
     notebook = read(file)
     nbformat.validate(notebook)
     assert notebook.metadata == METADATA
     cells = code_cells(notebook)
+    assert [name for cell in cells for name in private_names(cell.source)] == []
     assert [cell.execution_count for cell in cells] == list(range(1, len(cells) + 1))
     assert all(not cell.metadata for cell in notebook.cells)
     text = json.dumps(notebook)
     assert len(text) < 1_000_000
     assert re.search(r"/(root|home|tmp|Users|work)/", text) is None
-
-
-@each_notebook
-def test_it_has_question_method_answer_and_limits(file: Path) -> None:
-    prose = "\n".join(cell.source for cell in read(file).cells if cell.cell_type == "markdown")
+    prose = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
     for part in ("# ", "**Question.**", "**Method.**", "## Answer", "## Limits"):
         assert part in prose
     for target in re.findall(r"\]\(([^)]+)\)", prose):
