@@ -6,12 +6,18 @@ import pytest
 
 from tests.report.stories import exchange, journal_of, run
 from x402sim import events
+from x402sim.journal import Journal
 from x402sim.report import diff, trace
 from x402sim.report.reading import Reading
 
 
+def traced(what: str | Journal, exchange: int | None) -> list[str]:
+    reading = Reading(run(what).journal if isinstance(what, str) else what)
+    return trace.trace(reading, trace.lines(reading), exchange)
+
+
 def test_a_trace_goes_from_the_request_to_its_end() -> None:
-    told = trace.trace(run("replayed").journal, 2)
+    told = traced("replayed", 2)
     assert "alice → service" in told[0]
     assert "POST /api/pay" in told[0]
     assert "alice ← service" in told[-1]
@@ -39,16 +45,16 @@ def test_every_action_of_a_story_has_a_text() -> None:
 
 
 def test_a_trace_says_why_something_was_refused_or_lost() -> None:
-    refused = "\n".join(trace.trace(run("lost").journal, 2))
+    refused = "\n".join(traced("lost", 2))
     assert "service ✗ facilitator    connection lost" in refused
     assert "refused: Facilitator unreachable" in refused
-    assert trace.trace(run("lost").journal, 5)[-1].endswith("connection lost")
+    assert traced("lost", 5)[-1].endswith("connection lost")
 
 
 def test_other_payers_are_left_out() -> None:
     steps = run("failing").steps
     number = int(steps.query("status == 402 and outcome == 'refused'")["exchange"].iloc[0])
-    told = trace.trace(run("failing").journal, number)
+    told = traced("failing", number)
     assert not any("bob → service" in line or "bob ← service" in line for line in told)
 
 
@@ -56,9 +62,9 @@ def test_a_failed_check_has_the_trace_of_its_request() -> None:
     found = trace.failed_checks(run("failing").journal)
     assert [check.clause for check, _ in found] == ["4.1/receipt", "5/nonce-once"]
     for check, told in found:
-        assert told == trace.trace(run("failing").journal, check.exchange)
+        assert told == traced("failing", check.exchange)
     assert trace.failed_checks(run("replayed").journal) == []
-    assert trace.trace(run("replayed").journal, 10_000) == [], "no such exchange"
+    assert traced("replayed", 10_000) == [], "no such exchange"
 
 
 def test_a_long_trace_is_cut_in_the_middle() -> None:
@@ -67,7 +73,7 @@ def test_a_long_trace_is_cut_in_the_middle() -> None:
         tx_hash="0x1", block=1, block_time_s=1, sender="0x1", call="", gas=1,
         gas_price_wei="1", revert_reason="no",
     )  # fmt: skip
-    told = trace.trace(journal_of(asked, *[mined] * 100, answered), 1)
+    told = traced(journal_of(asked, *[mined] * 100, answered), 1)
     assert len(told) == trace.LONGEST_TRACE + 1
     assert told[30] == "… 42 more …"
     assert told[-1].endswith("200")

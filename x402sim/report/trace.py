@@ -98,9 +98,7 @@ def shortened(name: str) -> str:
 class Teller:
     """Puts events into words."""
 
-    def __init__(
-        self, reading: Reading, alias: Alias = shortened, words: Callable[[str], str] = str
-    ) -> None:
+    def __init__(self, reading: Reading, alias: Alias, words: Callable[[str], str]) -> None:
         self._reading, self._alias, self._words = reading, alias, words
         requests = reading.journal.events(events.RequestSent)
         self._requests = {each.exchange: each for each in requests}
@@ -232,28 +230,23 @@ def lines(
     return [line for entry in reading.journal if (line := teller.line(entry))]
 
 
-def trace(journal: Journal, exchange: int) -> list[str]:
-    """Return what happened from a request to its end, one line each; nothing if there is none.
-
-    It includes what the service, the chain and the world did meanwhile, and leaves out the
-    requests of other payers.
-    """
-    reading = reading_of(journal)
-    return _between(reading, lines(reading), exchange)
-
-
 def failed_checks(journal: Journal) -> list[tuple[events.Check, list[str]]]:
     """Return each check that did not hold, with the trace of the request it is about."""
     reading = reading_of(journal)
     every = lines(reading)
     return [
-        (check, _between(reading, every, check.exchange))
+        (check, trace(reading, every, check.exchange))
         for check in journal.events(events.Check)
         if not check.ok
     ]
 
 
-def _between(reading: Reading, every: list[Line], exchange: int | None) -> list[str]:
+def trace(reading: Reading, every: list[Line], exchange: int | None) -> list[str]:
+    """Return what happened from a request to its end, one line each; nothing if there is none.
+
+    It includes what the service, the chain and the world did meanwhile, and leaves out the
+    requests of other payers.
+    """
     own = [line.seq for line in every if line.exchange == exchange]
     if exchange is None or not own:
         return []
