@@ -1,6 +1,7 @@
 """The frames of a run: documented by column, labelled, and read only."""
 
 import inspect
+import pickle
 import pydoc
 
 import pandas as pd
@@ -33,3 +34,8 @@ def test_labels_are_the_first_columns_and_tell_runs_apart() -> None:
 def test_a_frame_cannot_be_set() -> None:
     with pytest.raises(AttributeError, match="orders"):
         run("lost").orders = 1
+
+
+def test_a_run_that_is_pickled_keeps_its_labels() -> None:
+    labelled = run("lost").label(policy="naive")
+    assert pickle.loads(pickle.dumps(labelled)).checks.equals(labelled.checks)

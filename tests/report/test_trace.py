@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from msgspec import structs
 
 from tests.report.stories import exchange, journal_of, run
 from x402sim import events
@@ -12,31 +11,22 @@ from x402sim.report import diff, trace
 from x402sim.report.reading import Reading
 
 
-def copy(journal: Journal, **changes: object) -> Journal:
-    """Return a copy in which event number `seq` has other data, or after `upto` there is none."""
-    copied = Journal()
-    for entry in journal:
-        if entry.seq == changes.get("upto"):
-            break
-        data = changes["data"] if entry.seq == changes.get("seq") else {}
-        copied.record(entry.at_ms, structs.replace(entry.event, **data))  # type: ignore[arg-type]
-    return copied
+def traced(what: str | Journal, exchange: int | None) -> list[str]:
+    reading = Reading(run(what).journal if isinstance(what, str) else what)
+    return trace.trace(reading, trace.lines(reading), exchange)
 
 
 def test_a_trace_goes_from_the_request_to_its_end() -> None:
-    told = trace.trace(run("replayed").journal, 2)
+    told = traced("replayed", 2)
     assert "alice → service" in told[0]
     assert "POST /api/pay" in told[0]
     assert "alice ← service" in told[-1]
     whole = "\n".join(told)
     for words in ("service → facilitator    verify", "0.01 alice → merchant, block 2", "settled"):
         assert words in whole
-
-
-def test_obvious_events_are_left_out_of_the_trace() -> None:
-    told = "\n".join(str(line) for line in trace.lines(Reading(run("replayed").journal)))
-    assert "failed" not in told, "no check did"
-    assert "mint" not in told
+    lines = "\n".join(str(line) for line in trace.lines(Reading(run("replayed").journal)))
+    assert "mint" not in lines, "what is obvious is left out"
+    assert "failed" not in lines, "no check did"
 
 
 def test_every_action_of_a_story_has_a_text() -> None:
@@ -55,16 +45,16 @@ def test_every_action_of_a_story_has_a_text() -> None:
 
 
 def test_a_trace_says_why_something_was_refused_or_lost() -> None:
-    refused = "\n".join(trace.trace(run("lost").journal, 2))
+    refused = "\n".join(traced("lost", 2))
     assert "service ✗ facilitator    connection lost" in refused
     assert "refused: Facilitator unreachable" in refused
-    assert trace.trace(run("lost").journal, 5)[-1].endswith("connection lost")
+    assert traced("lost", 5)[-1].endswith("connection lost")
 
 
 def test_other_payers_are_left_out() -> None:
     steps = run("failing").steps
     number = int(steps.query("status == 402 and outcome == 'refused'")["exchange"].iloc[0])
-    told = trace.trace(run("failing").journal, number)
+    told = traced("failing", number)
     assert not any("bob → service" in line or "bob ← service" in line for line in told)
 
 
@@ -72,9 +62,9 @@ def test_a_failed_check_has_the_trace_of_its_request() -> None:
     found = trace.failed_checks(run("failing").journal)
     assert [check.clause for check, _ in found] == ["4.1/receipt", "5/nonce-once"]
     for check, told in found:
-        assert told == trace.trace(run("failing").journal, check.exchange)
+        assert told == traced("failing", check.exchange)
     assert trace.failed_checks(run("replayed").journal) == []
-    assert trace.trace(run("replayed").journal, 10_000) == [], "no such exchange"
+    assert traced("replayed", 10_000) == [], "no such exchange"
 
 
 def test_a_long_trace_is_cut_in_the_middle() -> None:
@@ -83,39 +73,41 @@ def test_a_long_trace_is_cut_in_the_middle() -> None:
         tx_hash="0x1", block=1, block_time_s=1, sender="0x1", call="", gas=1,
         gas_price_wei="1", revert_reason="no",
     )  # fmt: skip
-    told = trace.trace(journal_of(asked, *[mined] * 100, answered), 1)
+    told = traced(journal_of(asked, *[mined] * 100, answered), 1)
     assert len(told) == trace.LONGEST_TRACE + 1
     assert told[30] == "… 42 more …"
     assert told[-1].endswith("200")
 
 
-@pytest.mark.parametrize("after", [201, True, 200.0, "200", None])
-def test_the_first_difference_is_found_and_named(after: object) -> None:
-    journal = run("replayed").journal
-    seq = next(entry.seq for entry in journal if getattr(entry.event, "status", None) == 200)
-    told = diff.describe(journal, copy(journal, seq=seq, data={"status": after}))
-    assert told[0] == f"{seq} events are equal, and then the runs differ:"
-    assert told[-1] == f"    status: a 200, b {json.dumps(after)}"
-    assert len(told) == 1 + diff.CONTEXT + 2 + 1
+def answered(status: object) -> list[events.Event]:
+    return [events.AnswerReceived("alice", 1, "service", status)]  # type: ignore[arg-type]
 
 
-def test_two_kinds_of_event_differ_in_the_fields_that_one_does_not_have() -> None:
-    one = journal_of(events.SessionsExpired(count=1))
-    other = journal_of(events.PaymentFailed(payment_id="pay_1"))
-    assert diff.describe(one, other)[-3:] == [
-        '    event: a "sessions expired", b "payment failed"',
-        "    count: a 1, b (not there)",
-        '    payment_id: a (not there), b "pay_1"',
-    ]
-
-
-def test_a_journal_that_ends_early_differs_there() -> None:
-    journal = run("replayed").journal
-    assert diff.describe(journal, copy(journal)) == []
-    short = copy(journal, upto=10)
-    told = diff.describe(short, journal)
+@pytest.mark.parametrize(
+    ("one", "other", "says"),
+    [
+        *(
+            (answered(200), answered(after), [f"    status: a 200, b {json.dumps(after)}"])
+            for after in (201, True, 200.0, "200", None)
+        ),
+        (
+            [events.SessionsExpired(count=1)],
+            [events.PaymentFailed(payment_id="pay_1")],
+            [
+                '    event: a "sessions expired", b "payment failed"',
+                "    count: a 1, b (not there)",
+                '    payment_id: a (not there), b "pay_1"',
+            ],
+        ),
+        (answered(200), [], ["  b (the journal ends here)"]),
+    ],
+)
+def test_the_first_difference_is_found_and_named_after_what_came_before(one, other, says) -> None:
+    same = [events.Note(name=str(number)) for number in range(10)]
+    a, b = (journal_of(*same, *more, took_ms=5) for more in (one, other))
+    told = diff.describe(a, b)
     assert told[0] == "10 events are equal, and then the runs differ:"
-    assert [line.split()[0] for line in told[1:4]] == ["7", "8", "9"], "what came before"
-    assert told[4] == "  a (the journal ends here)"
-    assert told[5].startswith("  b 10 at ")
-    assert diff.describe(journal, short)[5:] == ["  b (the journal ends here)"]
+    assert [line.split()[0] for line in told[1:5]] == ["7", "8", "9", "a"]
+    assert told[4].startswith("  a 10 at 50 ms: ")
+    assert told[6 - (not other) :] == says
+    assert diff.describe(a, a) == []

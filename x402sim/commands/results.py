@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from x402sim.commands.common import WIDTH, filled
 from x402sim.commands.playing import Played, combined_sha256
 from x402sim.events import Check, StoryRaised
-from x402sim.report.summary import OUTCOMES, checks_of
+from x402sim.report.summary import OUTCOMES, checks_of, why_failed
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
 from x402sim.text.printable import printable
@@ -62,7 +62,7 @@ def failure(played: Played) -> Iterator[str]:
     """Yield a scenario that failed: its failed checks, or its error."""
     run = played.run
     yield filled(f"FAILED {run.name}: {run.title}")
-    yield filled(run.told, 2)
+    yield filled(why_failed(run), 2)
     broken = failed_checks(run.journal)
     last_exchange = None
     for check, trace in broken[:MAX_CHECKS]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from x402sim.experiments.executors import Pool
-from x402sim.experiments.worker import Packed, Work, lost, run
+from x402sim.experiments.worker import Work, lost, run
 
 _MOST_FAILURES = 3
 """How often the workers may die before any task is done."""
@@ -76,67 +76,54 @@ class Batches:
         self._suspects.extend(Task(task.cell, (seed,), is_alone=True) for seed in task.seeds)
 
 
-class Drive:
-    """Plays all tasks in a pool; `finished` gets each with its table as Parquet.
+def drive(
+    pool: Pool, experiment: bytes, batches: Batches, finished: Callable[[Task, bytes], None]
+) -> None:
+    """Play all that is left in a pool; `finished` gets each task with its table as Parquet.
 
-    `run` raises `concurrent.futures.BrokenExecutor` if workers die again and again at their start,
-    or if those of an executor of the user's own die.
+    Returns when every point is done, or has failed. Raises `BrokenExecutor` if workers die again
+    and again at their start, or if those of an executor of the user's own die.
     """
-
-    def __init__(
-        self, pool: Pool, experiment: Packed, finished: Callable[[Task, bytes], None]
-    ) -> None:
-        self._pool, self._experiment, self._finished = pool, experiment, finished
-        self._running: dict[Future[Any], Task] = {}
-        self._failures = 0
-
-    def run(self, batches: Batches) -> None:
-        """Play all that is left; returns when every point is done, or has failed."""
-        while self._submit(batches):
-            done, _ = wait(self._running, return_when=FIRST_COMPLETED)
-            for future in done:
-                self._take(future, batches)
-
-    def _submit(self, batches: Batches) -> bool:
-        """Submit as many tasks as the pool takes ahead; False if nothing is left or runs."""
-        while len(self._running) < self._pool.ahead:
-            if any(task.is_alone for task in self._running.values()):
-                break
-            task = batches.next(is_idle=not self._running)
+    running: dict[Future[Any], Task] = {}
+    failures = 0
+    while True:
+        while len(running) < pool.ahead and not any(task.is_alone for task in running.values()):
+            task = batches.next(is_idle=not running)
             if task is None:
                 break
-            try:
-                future = self._pool.executor.submit(run, self._experiment, task.cell, task.seeds)
-            except BrokenExecutor as error:
-                future = Future()
-                future.set_exception(error)
-            self._running[future] = task
-        return bool(self._running)
-
-    def _take(self, future: "Future[Any]", batches: Batches) -> None:
-        """Keep the result of a task, or find out why there is none."""
-        if future not in self._running:
+            running[_submitted(pool, experiment, task)] = task
+        if not running:
             return
-        task = self._running.pop(future)
-        error = future.exception()
-        if error is None:
-            seconds, parquet = future.result()
-            self._failures = 0
-            batches.learn(task, seconds)
-            self._finished(task, parquet)
-            return
-        if isinstance(error, BrokenExecutor):
-            self._recover(error, batches)
-        if len(task.seeds) == 1 and (task.is_alone or not isinstance(error, BrokenExecutor)):
-            self._finished(task, lost(task.cell, task.seeds, error))
-        else:
-            batches.split(task)
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            if (task := running.pop(future, None)) is None:
+                continue  # it was taken back
+            error = future.exception()
+            if error is None:
+                seconds, parquet = future.result()
+                failures = 0
+                batches.learn(task, seconds)
+                finished(task, parquet)
+                continue
+            is_broken = isinstance(error, BrokenExecutor)
+            if is_broken:  # what runs is lost, too
+                failures += 1
+                for each in running.values():
+                    batches.split(each)
+                running.clear()
+                if failures > _MOST_FAILURES or not pool.restart():
+                    raise error
+            if len(task.seeds) == 1 and (task.is_alone or not is_broken):
+                finished(task, lost(task.cell, task.seeds, error))
+            else:
+                batches.split(task)
 
-    def _recover(self, error: BrokenExecutor, batches: Batches) -> None:
-        """Take back all tasks that run, and start new workers; raises if that does not help."""
-        self._failures += 1
-        for task in self._running.values():
-            batches.split(task)
-        self._running.clear()
-        if self._failures > _MOST_FAILURES or not self._pool.restart():
-            raise error
+
+def _submitted(pool: Pool, experiment: bytes, task: Task) -> "Future[Any]":
+    """Return the future of a task, which has failed already if the workers are dead."""
+    try:
+        return pool.executor.submit(run, experiment, task.cell, task.seeds)
+    except BrokenExecutor as error:
+        future: Future[Any] = Future()
+        future.set_exception(error)
+        return future

@@ -12,7 +12,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from types import ModuleType
 from typing import Any
 
-from x402sim.experiments.worker import Packed, warm
+from x402sim.experiments.worker import warm
 from x402sim.version import VERSION
 
 
@@ -59,7 +59,7 @@ class _ThisProcess(Executor):
 class _Processes(ProcessPoolExecutor):
     """Processes that are spawned, and warmed up with the experiment."""
 
-    def __init__(self, workers: int, experiment: Packed) -> None:
+    def __init__(self, workers: int, experiment: bytes) -> None:
         context = multiprocessing.get_context("spawn")
         super().__init__(workers, mp_context=context, initializer=warm, initargs=(experiment,))
 
@@ -81,7 +81,7 @@ def _version() -> str:
     return VERSION
 
 
-def pool_of(executor: Any, workers: int | None, experiment: Packed) -> Pool:
+def pool_of(executor: Any, workers: int | None, experiment: bytes) -> Pool:
     """Return where the tasks run; raises `TypeError` and `ValueError` for what cannot be that."""
     if executor is not None and workers is not None:
         raise ValueError("give an executor or a number of workers, not both")

@@ -5,7 +5,6 @@ Nothing in the frame depends on which tasks there were, or on who played them wh
 
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -15,24 +14,6 @@ from x402sim.experiments.grid import RESERVED, Cell, Label, labels_of
 from x402sim.experiments.tables import Done, joined
 
 _PLACE = "cell", "position"
-
-
-def chosen(tables: Sequence[Done], wanted: Mapping[str, Sequence[int]]) -> list[tuple[Done, Any]]:
-    """Return the tables that have wanted points, each with which of its seeds to take.
-
-    A point that did not fail counts more than one that did; of equals, the first counts.
-    """
-    taken: dict[str, set[int]] = {key: set() for key in wanted}
-    asked = {key: set(seeds) for key, seeds in wanted.items()}
-    found = []
-    for is_failed in (False, True):
-        for done in tables:
-            have = {seed for seed in done.seeds if (seed in done.failed) == is_failed}
-            new = (have & asked.get(done.cell, set())) - taken.get(done.cell, set())
-            if new:
-                taken[done.cell] |= new
-                found.append((done, new))
-    return found
 
 
 def whole_frame(tables: Sequence[Done], parameters: Sequence[str]) -> pd.DataFrame:
@@ -60,11 +41,21 @@ def frame_of(
     """Return the rows of the wanted points; `wanted` are the seeds of each cell, by its key."""
     numbers = {cell.key: number for number, cell in enumerate(cells)}
     positions = {key: {seed: at for at, seed in enumerate(seeds)} for key, seeds in wanted.items()}
+    owners: dict[tuple[str, int], Done] = {}  # of each point the first table, if it can be, without
+    for are_failed in (True, False):  # a failure
+        for done in reversed(tables):
+            seeds = done.failed if are_failed else {*done.seeds} - done.failed
+            owners |= {(done.cell, seed): done for seed in seeds}
     placed = []
-    for done, seeds in chosen(tables, wanted):
-        number, position = numbers[done.cell], positions[done.cell]
+    for done in tables:
+        position = positions.get(done.cell, {})
+        mine = {each for each in done.seeds if owners[done.cell, each] is done}
+        seeds = mine & position.keys()
+        if not seeds:
+            continue
+        number = numbers[done.cell]
         table = done.table.replace_schema_metadata()
-        table = table.filter(pc.is_in(table["seed"], pa.array(seeds, pa.int64())))
+        table = table.filter(pc.is_in(table["seed"], pa.array([*seeds], pa.int64())))
         places = [position[seed] for seed in table["seed"].to_pylist()]
         table = table.append_column("cell", pa.array([number] * len(places), pa.int64()))
         table = table.append_column("position", pa.array(places, pa.int64()))

@@ -99,12 +99,12 @@ def play(
     `where` are executor and workers; `replay` makes a cell's line, by default one of Python.
     """
     need_extra(("cloudpickle", "pandas", "pyarrow"), "sweeps", "sweep")
-    from x402sim.experiments.drive import Batches, Drive
+    from x402sim.experiments.drive import Batches, drive
     from x402sim.experiments.executors import pool_of
     from x402sim.experiments.folder import Folder, name_of
     from x402sim.experiments.frame import frame_of
     from x402sim.experiments.tables import decoded
-    from x402sim.experiments.worker import Work, packed, pickled
+    from x402sim.experiments.worker import Work, pickled
     from x402sim.report.progress import Bar
 
     require_fit(experiment, found)
@@ -113,7 +113,7 @@ def play(
     folder = None if out is None else Folder(Path(out), experiment, list(found[0].labels))
     tables = [each for each in folder.tables() if each.cell in wanted] if folder else []
     done = {(each.cell, seed) for each in tables for seed in set(each.seeds) - each.failed}
-    package, left = packed(experiment), []
+    package, left = pickled(experiment, experiment), []
     for cell in found:
         line = replay(cell) if replay else _python(experiment, cell)
         work = Work(cell.key, cell.labels, pickled(cell.values, experiment), line)
@@ -135,7 +135,7 @@ def play(
     bar = Bar("sweep", total, shown=shown)
     try:
         bar.update(points, failed)
-        Drive(pool, package, finished).run(Batches(left, pool.workers))
+        drive(pool, package, Batches(left, pool.workers), finished)
     finally:
         bar.close()
         pool.close()

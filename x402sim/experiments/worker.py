@@ -43,13 +43,6 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no typ
     )
 
 
-class Packed(msgspec.Struct, frozen=True):
-    """An experiment on its way to a worker: the pickled function, and the file it is from."""
-
-    function: bytes
-    file: str
-
-
 class Work(msgspec.Struct, frozen=True):
     """A cell on its way to a worker: its name, its labels, and its pickled values.
 
@@ -60,12 +53,6 @@ class Work(msgspec.Struct, frozen=True):
     labels: dict[str, Label]
     values: bytes
     replay: str
-
-
-def packed(experiment: Callable[..., Any]) -> Packed:
-    """Return an experiment for a worker; raises `ValueError` as `pickled` does."""
-    code = getattr(inspect.unwrap(experiment), "__code__", None)
-    return Packed(pickled(experiment, experiment), code.co_filename if code else "")
 
 
 def pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
@@ -90,14 +77,14 @@ def pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
     return file.getvalue()
 
 
-def warm(experiment: Packed) -> None:
+def warm(experiment: bytes) -> None:
     """Prepare a worker's process: import what tasks need, once; leave Ctrl-C to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.getLogger("x402sim").setLevel(logging.ERROR)  # experiments break things on purpose
     for module in "x402sim.world.story.live", "x402sim.report.frames":
         importlib.import_module(module)
     with suppress(Exception):  # the first task raises it again, and the sweep tells it
-        _loaded(experiment.function)
+        _loaded(experiment)
     gc.collect()
     gc.freeze()
 
@@ -107,19 +94,20 @@ def _loaded(function: bytes) -> Any:
     return pickle.loads(function)  # noqa: S301 - of our own making
 
 
-def run(experiment: Packed, work: Work, seeds: Sequence[int]) -> tuple[float, bytes]:
+def run(experiment: bytes, work: Work, seeds: Sequence[int]) -> tuple[float, bytes]:
     """Play points of a cell; return the real seconds that took, and their table as Parquet.
 
     An exception of the experiment fails its point only.
     """
     elapsed = stopwatch()
-    function, values = _loaded(experiment.function), pickle.loads(work.values)  # noqa: S301
-    points = []
+    function, values = _loaded(experiment), pickle.loads(work.values)  # noqa: S301
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    file, points = code.co_filename if code else "", []
     for seed in seeds:
         try:
             points.append(Point(seed, _played(function, values, seed)))
         except Exception as error:  # noqa: BLE001 - recorded, and raised at the end of the sweep
-            points.append(_failed(error, seed, experiment.file))
+            points.append(_failed(error, seed, file))
     table = table_of(points, work.key, work.labels, work.replay)
     return elapsed(), table
 

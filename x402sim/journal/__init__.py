@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 from x402sim.events import Event, name_of
 from x402sim.events.base import BaseEvent
-from x402sim.journal.columns import Columns, Texts
+from x402sim.journal.columns import Batch, Texts
 from x402sim.journal.entries import HEADER, VERSION, Entry, line, read_line, require_version
 from x402sim.journal.storage import InMemory, OnDisk
 
@@ -45,6 +45,9 @@ class Journal:
         last = self.since(self._next - 1)
         first = [next(iter(self))] if len(self) > 1 else []
         return f"<Journal of {len(self)} events: {' … '.join(map(str, first + last))}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Journal.load, (self.ndjson(),)
 
     @classmethod
     def load(cls, ndjson: bytes) -> "Journal":
@@ -122,12 +125,9 @@ class Journal:
         """Yield the events of a kind."""
         return (cast("Kind", entry.event) for entry in self.of(kind))
 
-    def columns(self, *kinds: type[BaseEvent]) -> tuple[Texts, list[list[Columns]]]:
-        """Return the entries whose events are of each of these kinds as columns, in parts."""
-        names = list(map(name_of, kinds))
-        texts, batches = self._storage.batches(frozenset(names))
-        found = [[each.columns[name] for each in batches if name in each.columns] for name in names]
-        return texts, found
+    def columns(self) -> tuple[Texts, list[Batch]]:
+        """Return all entries as columns, in batches, and the texts in them."""
+        return self._storage.batches()
 
     def since(self, seq: int) -> list[Entry]:
         """Return the kept entries numbered `seq` or more."""

@@ -53,7 +53,7 @@ class InMemory:
             yield from batch.of(names)
         yield from (each for each in self._newest if each.event.__struct_config__.tag in names)
 
-    def batches(self, _: frozenset[str]) -> tuple[Texts, list[Batch]]:
+    def batches(self) -> tuple[Texts, list[Batch]]:
         """Return all entries as columns, and their texts."""
         self._make_columns()
         newest = Batch(list(self._newest), self._texts)  # empty, unless there is a limit
@@ -121,9 +121,9 @@ class OnDisk:
     def __iter__(self) -> Iterator[Entry]:
         return (read_line(number, text) for number, text in self._texts(0))
 
-    def batches(self, names: frozenset[str]) -> tuple[Texts, list[Batch]]:
-        """Return the entries whose events have one of these names as columns, and their texts."""
-        texts, entries, batches = Texts(), self.of(names), []
+    def batches(self) -> tuple[Texts, list[Batch]]:
+        """Return all entries as columns, and their texts."""
+        texts, entries, batches = Texts(), iter(self), []
         while batch := list(islice(entries, EVERY)):
             batches.append(Batch(batch, texts))
         return texts, batches

@@ -1,8 +1,8 @@
 """The types of the columns of frames, and the columns of events that frames are made of.
 
-A kind turns the values of one column (None: missing; or an Arrow array) into an array of one dtype,
-which an empty column has too. A column `x_base` is an amount in base units, exact; a frame has its
-twin `x`, in whole tokens as floats, beside it.
+A kind turns the values of one column (None: missing) into an Arrow array of one type, which pandas
+makes a column of one dtype of, also if it is empty. A column `x_base` is an amount in base units,
+exact; a frame has its twin `x`, in whole tokens as floats, beside it.
 """
 
 import re
@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from x402sim.events import KINDS, TransactionMined, TransactionUndone
 from x402sim.events.base import BaseEvent, name_of
 from x402sim.journal import Journal
-from x402sim.journal.columns import Columns, Texts, texts_of
+from x402sim.journal.columns import Batch, Texts, texts_of
 from x402sim.protocol.money import MAX_STORED
 from x402sim.report.reading import Reading, once
 
@@ -102,11 +102,8 @@ class Table(dict[str, Any]):
 
 @once
 def _tables(journal: Journal) -> dict[type[BaseEvent], Table]:
-    texts, parts = journal.columns(*KINDS)
-    return {
-        kind: Table(kind, texts, partial(_joined, each))
-        for kind, each in zip(KINDS, parts, strict=True)
-    }
+    texts, batches = journal.columns()
+    return {kind: Table(kind, texts, partial(_joined, batches, name_of(kind))) for kind in KINDS}
 
 
 def tables(journal: Journal, *kinds: type[BaseEvent]) -> list[Table]:
@@ -135,60 +132,32 @@ def since(at_ms: Any, start_ms: Any) -> Any:
     return pc.divide(pc.subtract(at_ms, start_ms).cast(pa.float64()), 1000.0)
 
 
-def seconds(values: Any) -> Any:
-    """Return float64; NaN is missing."""
-    return _arrow(values, pa.float64()).to_numpy(zero_copy_only=False).copy()
-
-
-def moment(values: Any) -> Any:
-    """Return UTC timestamps with milliseconds, from Unix milliseconds."""
-    made = _arrow(values, pa.int64()).to_numpy().astype("datetime64[ms]")
-    return pd.Series(made).dt.tz_localize("UTC")
-
-
-def integer(values: Any) -> Any:
-    """Return Int64."""
-    made = _arrow(values, pa.int64())
-    is_missing = made.is_null().to_numpy(zero_copy_only=False)
-    return pd.arrays.IntegerArray(made.fill_null(0).to_numpy().copy(), is_missing.copy())
-
-
-def text(values: Any) -> Any:
-    """Return strings."""
-    return pd.array(_arrow(values, pa.large_string()), dtype="string")
-
-
-def flag(values: Sequence[bool]) -> Any:
-    """Return bool."""
-    return np.array(values, dtype="bool")
-
-
 def category(values: Any) -> Any:
-    """Return a categorical, its categories in the order of their first appearance."""
+    """Return categories in the order of their first appearance."""
     if isinstance(values, pa.DictionaryArray):
         made = values.indices.dictionary_encode()
         names = values.dictionary.take(made.dictionary)
     else:
         made = pa.array(values, pa.string()).dictionary_encode()
         names = made.dictionary
-    return _categorical(made.indices, names.to_pylist())
+    return pa.DictionaryArray.from_arrays(made.indices, names)
 
 
 def one_of(*names: str) -> Kind:
-    """Return the kind of a categorical with just these categories."""
+    """Return the kind of just these categories."""
     known = pa.array(names, pa.string())
-    return lambda values: _categorical(
-        pc.index_in(_arrow(values, pa.string()), value_set=known), names
+    return lambda values: pa.DictionaryArray.from_arrays(
+        pc.index_in(_arrow(values, pa.string()), value_set=known), known
     )
 
 
 def amount(values: Any) -> Any:
-    """Return base units as Int64 if even all of them together fit into 63 bits.
+    """Return base units as int64 if even all of them together fit into 63 bits.
 
     A token's amounts go up to 2^256. Where they do not fit, the column holds Python
     integers (dtype object), so that neither a value nor a sum is ever wrong.
     """
-    return integer(values) if _fits(values) else objects(values)
+    return _arrow(values, pa.int64()) if _fits(values) else objects(values)
 
 
 def exact(values: Sequence[int]) -> Any:
@@ -196,12 +165,14 @@ def exact(values: Sequence[int]) -> Any:
     return np.array(values, "int64") if _fits(values, MAX_STORED // 4) else objects(values)
 
 
-_DTYPES: dict[str, Kind] = {
-    "Int64": integer, "float64": seconds, "UTC": moment, "string": text, "category": category,
-    "bool": flag,
+_TYPES: dict[str, Any] = {
+    "Int64": pa.int64(), "float64": pa.float64(), "UTC": pa.timestamp("ms", "UTC"),
+    "string": pa.large_string(), "bool": pa.bool_(),
 }  # fmt: skip
+_EXTENSIONS = {pa.int64(): pd.Int64Dtype(), pa.large_string(): pd.StringDtype()}
+_NO_NAMES = pd.Index([], dtype="str")
 _ROW = re.compile(
-    rf"^ *\| (?!column)([a-z_, ]+) \|(?: ((?:{'|'.join(_DTYPES)}|, )+) \|)?", re.MULTILINE
+    rf"^ *\| (?!column)([a-z_, ]+) \|(?: ((?:{'|'.join(_TYPES)}|category|, )+) \|)?", re.MULTILINE
 )
 """A row of the table in a frame's docstring: names, and their dtypes."""
 
@@ -216,7 +187,8 @@ def kinds(table: Callable[[Journal], pd.DataFrame], **names: Sequence[str]) -> d
         told = dtypes or ("float64, UTC" if row == "t_s, at" else "Int64")
         for name, dtype in zip(row.split(", "), cycle(told.split(", ")), strict=False):
             if f"{name}_base" not in found:  # the twin of an amount
-                found[name] = amount if name.endswith("_base") else _DTYPES[dtype]
+                kind = category if dtype == "category" else partial(_arrow, kind=_TYPES[dtype])
+                found[name] = amount if name.endswith("_base") else kind
     return found | {name: one_of(*known) for name, known in names.items()}
 
 
@@ -230,7 +202,7 @@ def of_columns(
 
     What is not given are the fields of the same names of `events`, and when these happened.
     """
-    made = {}
+    made: dict[str, Any] = {}
     if events is not None:
         given = {"at": events.arrow("at_ms"), **given}
     for name, kind in columns.items():
@@ -241,7 +213,15 @@ def of_columns(
         made[name] = kind(values)
         if kind is amount:
             made[name.removesuffix("_base")] = _in_tokens(values, reading.decimals)
-    return pd.DataFrame(made)
+    huge = {name: values for name, values in made.items() if isinstance(values, np.ndarray)}
+    table = pa.table({name: values for name, values in made.items() if name not in huge})
+    frame = table.to_pandas(types_mapper=_EXTENSIONS.get)
+    for name, values in huge.items():
+        frame.insert(list(made).index(name), name, values)
+    for name, values in made.items():  # of none, pandas would not know that they are texts
+        if isinstance(values, pa.DictionaryArray) and not len(values.dictionary):
+            frame[name] = frame[name].cat.set_categories(_NO_NAMES)
+    return frame
 
 
 def of_objects(
@@ -293,25 +273,22 @@ def in_rounds(*parts: tuple[Any, ...]) -> Any:
     and values. The function gets numbers of things, each once, and the values of their rows. Return
     all things in the order of their first rows.
     """
-    seqs, about = (np.concatenate([part[place] for part in parts]) for place in (1, 2))
     sizes = [len(part[1]) for part in parts]
-    part_of, places = (
-        np.repeat(np.arange(len(parts)), sizes),
-        np.concatenate([*map(np.arange, sizes)]),
-    )
-    order, counts = np.lexsort((seqs, about)), np.bincount(about)
-    turns = np.arange(len(order)) - np.repeat(counts.cumsum() - counts, counts)
-    rounds = np.split(order[turns.argsort(kind="stable")], np.bincount(turns).cumsum()[:-1])
-    for rows in rounds:
-        for number in np.unique(part_of[rows]).tolist():
-            mine = rows[part_of[rows] == number]
-            do, _, _, *values = parts[number]
-            do(about[mine], *(value[places[mine]] for value in values))
-    return about[rounds[0][seqs[rounds[0]].argsort()]]
+    rows = pd.DataFrame({
+        "seq": np.concatenate([part[1] for part in parts]),
+        "about": np.concatenate([part[2] for part in parts]),
+        "part": np.repeat(np.arange(len(parts)), sizes),
+        "place": np.concatenate([*map(np.arange, sizes)]),
+    }).sort_values("seq", kind="stable")  # fmt: skip
+    turns = rows.groupby("about").cumcount().rename("turn")
+    for (_, number), mine in rows.groupby([turns, "part"]):
+        do, _, _, *values = parts[number]
+        do(mine["about"].to_numpy(), *(value[mine["place"].to_numpy()] for value in values))
+    return rows["about"].unique()
 
 
-def _joined(parts: list[Columns], name: str) -> Any:
-    columns: list[Any] = [part[name] for part in parts]
+def _joined(batches: list[Batch], kind: str, name: str) -> Any:
+    columns: list[Any] = [each.columns[kind][name] for each in batches if kind in each.columns]
     if all(isinstance(column, array) for column in columns):
         runs = groupby(columns, attrgetter("typecode"))
         joined = [np.frombuffer(b"".join(run), typecode) for typecode, run in runs]
@@ -324,11 +301,6 @@ def _arrow(values: Any, kind: Any) -> Any:
     return values.cast(kind) if isinstance(values, pa.Array) else pa.array(values, kind)
 
 
-def _categorical(codes: Any, names: Sequence[str]) -> Any:
-    dtype = pd.CategoricalDtype(pd.Index(names, dtype="str"))
-    return pd.Categorical.from_codes(codes.fill_null(-1).to_numpy(), dtype=dtype)
-
-
 def _fits(values: Any, most: int = MAX_STORED) -> bool:
     """Tell whether all of these integers together are at most so many."""
     listed: Iterable[int | None] = values.tolist() if isinstance(values, np.ndarray) else values
@@ -336,11 +308,11 @@ def _fits(values: Any, most: int = MAX_STORED) -> bool:
 
 
 def _in_tokens(values: Any, decimals: int) -> Any:
-    """Return whole tokens as float64: of each amount the nearest there is."""
+    """Return whole tokens as floats: of each amount the nearest there is."""
     unit = 10**decimals
     if unit <= _EXACT and _fits(values, _EXACT):
-        return seconds(values) / unit
-    return seconds([None if value is None else value / unit for value in values])
+        return pc.divide(_arrow(values, pa.float64()), float(unit))
+    return pa.array([None if value is None else value / unit for value in values], pa.float64())
 
 
 def objects(values: Sequence[Any]) -> Any:

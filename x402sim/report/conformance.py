@@ -10,7 +10,7 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
-from x402sim.report.causes import Cause, cause, causes
+from x402sim.report.causes import cause, causes
 from x402sim.report.results import NOT_JUDGED, CaseResult, Outcome, Result, Results, failures
 from x402sim.spec.clauses import Level
 from x402sim.text.printable import printable, printable_lines
@@ -30,11 +30,14 @@ def summary(results: Results) -> dict[Outcome, int]:
 
 
 def readable(results: Results) -> list[Result]:
-    """Return the results with every text escaped, but for the newlines of the exchange."""
-    return [
+    """Return the results as reports show them: with every text escaped, but for the newlines of the
+    exchange, and with the id that each follows from."""
+    escaped = [
         msgspec.structs.replace(_escaped(result), cases=tuple(map(_escaped, result.cases)))
         for result in results
     ]
+    first = {each: cause.id for cause in causes(escaped) for each in cause.follows}
+    return [msgspec.structs.replace(each, like=first.get(each.id, "")) for each in escaped]
 
 
 def _escaped(told: Told) -> Told:
@@ -108,28 +111,16 @@ def grounds(result: Result) -> list[str]:
 def as_json(target: str, started: str, results: Results) -> dict[str, Any]:
     """Return the report as one JSON object: target, started (ISO 8601), summary, results."""
     results = readable(results)
-    found = causes(results)
-    first = _first(found)
+    plain = msgspec.to_builtins(results)
+    for case in (case for result in plain for case in result["cases"]):
+        del case["has_begun"]
     return {
         "target": target,
         "started": started,
         "summary": summary(results),
-        "causes": msgspec.to_builtins(found),
-        "results": [_as_json(each, first.get(each.id, "")) for each in results],
+        "causes": msgspec.to_builtins(causes(results)),
+        "results": plain,
     }
-
-
-def _first(found: list[Cause]) -> dict[str, str]:
-    """Return the ids that follow from another, each with that one."""
-    return {each: cause.id for cause in found for each in cause.follows}
-
-
-def _as_json(result: Result, like: str) -> dict[str, Any]:
-    plain: dict[str, Any] = msgspec.to_builtins(result)
-    cases = plain.pop("cases")
-    for case in cases:
-        del case["has_begun"]
-    return {**plain, "like": like, "cases": cases}
 
 
 def as_junit(target: str, started: str, results: Results, *, strict: bool = False) -> bytes:
@@ -140,7 +131,6 @@ def as_junit(target: str, started: str, results: Results, *, strict: bool = Fals
     system-out: a CI that reads the report is red when the command is.
     """
     results = readable(results)
-    first = _first(causes(results))
     root = ET.Element("testsuites", {"name": "x402sim conformance", **_numbers(results, strict)})
     for section in sorted({result.section for result in results}):
         mine = [result for result in results if result.section == section]
@@ -152,7 +142,7 @@ def as_junit(target: str, started: str, results: Results, *, strict: bool = Fals
         }
         suite = ET.SubElement(root, "testsuite", {**about, **_numbers(mine, strict)})
         for result in mine:
-            _case(suite, result, strict, first.get(result.id, ""))
+            _case(suite, result, strict)
     ET.indent(root)
     document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
     return document + b"\n"
@@ -178,7 +168,7 @@ def _junit_kind(result: Result, strict: bool) -> str:
     return kinds.get(result.outcome, "skipped")
 
 
-def _case(suite: ET.Element, result: Result, strict: bool, like: str) -> None:
+def _case(suite: ET.Element, result: Result, strict: bool) -> None:
     case = ET.SubElement(
         suite,
         "testcase",
@@ -187,7 +177,7 @@ def _case(suite: ET.Element, result: Result, strict: bool, like: str) -> None:
         time=f"{result.seconds:.3f}",
     )
     detail = f"expected {result.expected}, got {result.actual}"
-    detail = f"like {like}: {detail}" if like else detail
+    detail = f"like {result.like}: {detail}" if result.like else detail
     uncounted = f"{result.outcome} {result.level} (does not count without --strict): "
     match result.outcome, _junit_kind(result, strict):
         case Outcome.FAILED, "failure":

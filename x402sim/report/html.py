@@ -16,7 +16,7 @@ from x402sim.journal import Journal
 from x402sim.report import plots
 from x402sim.report.plots.figure import DPI, transparent
 from x402sim.report.plots.matrix import held_clauses
-from x402sim.report.summary import Summary, checks_of, held_of
+from x402sim.report.summary import Summary, checks_of, held_of, raised_in
 from x402sim.report.trace import failed_checks
 from x402sim.spec.clauses import CLAUSES
 from x402sim.text.templates import render
@@ -99,6 +99,7 @@ def _view(
         "name": name,
         "glyph": _GLYPHS.get(run.outcome, "?"),
         "story": story,
+        "raised": "\n".join(raised_in(run.journal)),
         "checks": _checks(run),
         "held": held_clauses(run),
         "held_of": held_of(run.journal),

@@ -7,11 +7,11 @@ its payer has not paid. Money is counted on the chain: by the authorizations tha
 an order, in one step or in two, whatever the service says of them.
 """
 
-from itertools import chain
-from typing import Any, get_args
+from typing import get_args
 
 import msgspec
 import numpy as np
+import pandas as pd
 
 from x402sim import events
 from x402sim.journal import Journal
@@ -90,19 +90,17 @@ class Orders:
     def __init__(self, reading: Reading) -> None:
         self.found: list[Order] = []
         self._of_request: list[Order] = []
-        self._by_payment: dict[int, Order] = {}
-        """By payment id: the order of the first payer who had to do with it."""
-        self._of_others: dict[tuple[int, int], Order] = {}
+        self._by_payment: dict[tuple[int, int], Order] = {}
         """By payment id and payer: who shows a stranger's payment has an order of its own."""
+        self._first: dict[int, int] = {}
+        """The first payer who had to do with each payment id."""
         self._by_nonce: dict[tuple[int, int, int], Order] = {}
         """By payer, service and authorization: what was paid in one step, without a payment id."""
         self._asked: dict[tuple[int, int, int], list[Order]] = {}
         """By payer, service and path: what there was a 402 for."""
         self._undebited: dict[int, list[Order]] = {}
-        self._presented: dict[int, Order] = {}
-        """By authorization: the first order that it was sent for."""
-        self._presented_too: dict[int, list[Order]] = {}
-        """The others that it was sent for."""
+        self._presented: dict[int, list[Order]] = {}
+        """By authorization: the orders that it was sent for, in order of asking."""
         self._follow(reading)
         self._drop_free()
         self._settled = _first_settled(reading)
@@ -131,9 +129,7 @@ class Orders:
         )
 
     def _request(self, sent: Asked) -> None:
-        order = self._by_payment.get(sent.payment_id)
-        if order is None or order.payer != sent.payer:
-            order = self._order_of(sent)
+        order = self._by_payment.get((sent.payment_id, sent.payer)) or self._order_of(sent)
         self._of_request.append(order)
         order.requests += 1
         if sent.end_seq > order.open_until:
@@ -149,13 +145,8 @@ class Orders:
                 order.served_times += 1
 
     def _order_of(self, sent: Asked) -> Order:
-        """Return the order that a request belongs to; a new one unless it is known."""
-        known = None
-        if sent.payment_id:
-            known = self._named(sent.payment_id, sent.payer)
-        elif sent.authorization:
-            known = self._paid_in_one_step(sent)
-        if known is not None:
+        """Return the order that a request belongs to; a new one unless it pays for a known one."""
+        if sent.authorization and not sent.payment_id and (known := self._paid_in_one_step(sent)):
             return known
         way = "deposit" if sent.opens else "payment"
         if sent.session_id and not sent.payment_id:
@@ -182,18 +173,9 @@ class Orders:
                 self._by_nonce[key] = order
         return self._by_nonce.get(key)
 
-    def _named(self, payment_id: int, payer: int) -> Order | None:
-        first = self._by_payment.get(payment_id)
-        if first is None or first.payer == payer:
-            return first
-        return self._of_others.get((payment_id, payer))
-
     def _keep(self, payment_id: int, order: Order) -> None:
-        first = self._by_payment.setdefault(payment_id, order)
-        if first.payer == order.payer:
-            self._by_payment[payment_id] = order
-        else:
-            self._of_others[payment_id, order.payer] = order
+        self._by_payment[payment_id, order.payer] = order
+        self._first.setdefault(payment_id, order.payer)
 
     def _name(self, place: int, sent: Asked) -> None:
         """Note the payment that an answer names: one to make, or one made in one step."""
@@ -227,25 +209,24 @@ class Orders:
         """Tell the orders what the service said of their payments, under whatever id."""
         for order in self.found:
             for nonce in order.nonces:
-                if self._presented.setdefault(nonce, order) is not order:
-                    self._presented_too.setdefault(nonce, []).append(order)
-        unknown = [each for each in self._settled.items() if each[1] not in self._by_payment]
+                self._presented.setdefault(nonce, []).append(order)
+        unknown = [each for each in self._settled.items() if each[1] not in self._first]
         nonces = {use.tx: nonce for nonce, use in self._used.items()} if unknown else {}
         for tx, payment_id in unknown:
-            if paid := self._presented.get(nonces.get(tx, 0)):
-                self._by_payment.setdefault(payment_id, paid)
+            paid = self._presented.get(nonces.get(tx, 0))
+            if paid and payment_id not in self._first:
+                self._keep(payment_id, paid[0])
         settled, failed, undone, opened, refunded, unrefunded = tables(
             reading.journal, events.PaymentSettled, events.PaymentFailed, events.PaymentUndone,
             events.SessionOpened, events.SessionRefunded, events.RefundUndone,
         )  # fmt: skip
         granted = set(settled.unless("payment_id", failed, undone)["payment_id"].tolist())
-        others = ((payment_id, order) for (payment_id, _), order in self._of_others.items())
-        for payment_id, order in chain(self._by_payment.items(), others):
+        for (payment_id, _), order in self._by_payment.items():
             order.payment_id = order.payment_id or payment_id
             order.is_granted |= payment_id in granted
         refunds = dict(refunded.unless("session_id", unrefunded).rows("session_id", "tx_hash"))
         for session_id, payment_id in dict(opened.rows("session_id", "payment_id")).items():
-            if deposit := self._by_payment.get(payment_id):
+            if deposit := self._by_payment.get((payment_id, self._first.get(payment_id, 0))):
                 deposit.session_id, deposit.refund_tx = session_id, refunds.get(session_id, 0)
 
     # --- the money ---------------------------------------------------------------------
@@ -263,7 +244,8 @@ class Orders:
                 use = used(nonce)
                 if use is None or use.tx in taken:
                     continue
-                if nonce in self._presented_too and order is not self._owner(nonce, use.tx):
+                others = self._presented[nonce]
+                if len(others) > 1 and order is not self._owner(others, use.tx):
                     continue
                 if use.paid_base:
                     taken.add(use.tx)
@@ -279,13 +261,11 @@ class Orders:
             else:
                 order.refund_tx = 0
 
-    def _owner(self, nonce: int, tx: int) -> Order:
-        """Return the order that an authorization settled, or else the first it was sent for."""
-        first = self._presented[nonce]
-        for each in (first, *self._presented_too[nonce]):
-            if self._named(self._settled.get(tx, 0), each.payer) is each:
-                return each
-        return first
+    def _owner(self, presented: list[Order], tx: int) -> Order:
+        """Return which of these orders a transaction settled, or else the first."""
+        settled = self._settled.get(tx, 0)
+        theirs = (each for each in presented if self._by_payment.get((settled, each.payer)) is each)
+        return next(theirs, presented[0])
 
 
 @once
@@ -310,7 +290,9 @@ def _used(reading: Reading) -> tuple[dict[int, Use], dict[int, int]]:
     uses, size, amounts_base = moves.uses, len(moves.uses.texts.all), moves.amounts_base
     txs, senders = (moves.transfers[name][moves.rows] for name in ("tx_hash", "sender"))
     places = txs * size + senders
-    in_all, of_sender = _sums(txs, amounts_base), _sums(places, amounts_base)
+    in_all, of_sender = (
+        pd.Series(amounts_base).groupby(keys).sum().to_dict() for keys in (txs, places)
+    )
     undone: dict[int, tuple[int, int]] = {}
     back = places, moves.at_ms, amounts_base
     for place, at_ms, amount_base in zip(
@@ -326,11 +308,3 @@ def _used(reading: Reading) -> tuple[dict[int, Use], dict[int, int]]:
         for nonce, tx, place in zip(*(each.tolist() for each in columns), strict=True)
     }
     return found, in_all
-
-
-def _sums(keys: Any, amounts: Any) -> dict[int, int]:
-    """Return the sum of the amounts of each key."""
-    every, places = np.unique(keys, return_inverse=True)
-    sums = np.zeros(len(every), amounts.dtype)
-    np.add.at(sums, places, amounts)
-    return dict(zip(every.tolist(), sums.tolist(), strict=True))

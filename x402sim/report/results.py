@@ -66,6 +66,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     exchange: str = ""
     seconds: float = 0.0
+    like: str = ""
+    """The id that it follows from, in a report."""
     cases: tuple[CaseResult, ...] = ()
 
 

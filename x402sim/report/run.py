@@ -4,18 +4,18 @@ It is the front of this package: frames, plots and pages take a journal or a `Su
 none of them imports this module.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
+from x402sim.events import StoryRaised
 from x402sim.journal import Journal
 from x402sim.report import need_extra
 from x402sim.report.laws import laws
-from x402sim.report.summary import Summary, checks_of, held_of
-from x402sim.report.table import Table
+from x402sim.report.summary import Summary, checks_of, held_of, raised_in, why_failed
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -41,6 +41,49 @@ class RunFailed(Exception):
         return "\n  ".join(_failure(self.run))
 
 
+class Frame:
+    """An attribute that is a frame of `x402sim.report.frames`; its `help` has the columns."""
+
+    def __init__(self, title: str) -> None:
+        self._title, self._name = title, ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, run: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, run: "Run", owner: type) -> "DataFrame": ...
+    def __get__(self, run: "Run | None", owner: type) -> "Self | DataFrame":
+        if run is None:
+            return self
+        if run._broke_off and not run._is_partial:
+            raise ValueError(
+                f"{run.name!r} broke off: {why_failed(run)}. Its frames end there: `run.partial` "
+                "has them, and `run.raise_for_failure()` tells all"
+            )
+        made = self._table()(run.journal)
+        for name, value in reversed(run._labels.items()):
+            made.insert(0, name, value)
+        return made
+
+    def _table(self) -> "Callable[[Journal], DataFrame]":
+        need_extra()
+        from x402sim.report import frames
+
+        return frames.TABLES[self._name]
+
+    def _columns(self) -> str:
+        """Return what the columns mean; the title alone without the extra `report`."""
+        try:
+            return str(self._table().__doc__)
+        except ModuleNotFoundError:
+            return self._title
+
+
+Frame.__doc__ = property(Frame._columns)  # type: ignore[assignment]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Run(Summary):
     """One run of one scenario: its outcome, its checks, and its journal as frames and reports.
@@ -54,20 +97,23 @@ class Run(Summary):
 
     real_s: float | None = None
     ahead_s: float = 0.0
+    _labels: dict[str, Any] = field(default_factory=dict)
+    """The first columns of every frame, the same in each row; see `label`."""
+    _is_partial: bool = False
 
-    orders = Table("One row for each order: asked, charged, served, refunded, and at what cost.")
-    steps = Table("One row for each exchange of a payer.")
-    checks = Table("One row for each check.")
-    transfers = Table("One row for each movement of the token.")
-    payments = Table("One row for each payment id that was issued or used.")
-    sessions = Table("One row for each change of each session's budget.")
-    latency = Table("One row for each exchange between any two parts.")
-    costs = Table("One row for each transaction: gas, fee and waiting, by order and who paid.")
-    balances = Table("One row for each change of each party's balance.")
-    backlog = Table("One row for each run of the payment indexer.")
-    transactions = Table("One row for each transaction that was mined, with the gas it used.")
-    blocks = Table("One row for each block with transactions: does it stand, or what replaced it?")
-    forks = Table("One row for each reorganisation: how deep, and what was lost.")
+    orders = Frame("One row for each order: asked, charged, served, refunded, and at what cost.")
+    steps = Frame("One row for each exchange of a payer.")
+    checks = Frame("One row for each check.")
+    transfers = Frame("One row for each movement of the token.")
+    payments = Frame("One row for each payment id that was issued or used.")
+    sessions = Frame("One row for each change of each session's budget.")
+    latency = Frame("One row for each exchange between any two parts.")
+    costs = Frame("One row for each transaction: gas, fee and waiting, by order and who paid.")
+    balances = Frame("One row for each change of each party's balance.")
+    backlog = Frame("One row for each run of the payment indexer.")
+    transactions = Frame("One row for each transaction that was mined, with the gas it used.")
+    blocks = Frame("One row for each block with transactions: does it stand, or what replaced it?")
+    forks = Frame("One row for each reorganisation: how deep, and what was lost.")
 
     def raise_for_failure(self) -> Self:
         """Return the run; raise `RunFailed` if it failed. A skipped run has not failed.
@@ -83,7 +129,7 @@ class Run(Summary):
     @property
     def partial(self) -> "Run":
         """This run, with frames of what happened until the scenario broke off."""
-        return replace(self, is_partial=True)
+        return replace(self, _is_partial=True)
 
     @property
     def summary(self) -> "DataFrame":
@@ -116,7 +162,7 @@ class Run(Summary):
         `pd.concat` of labelled frames needs no keys. A frame raises `ValueError` for a label that
         is one of its columns.
         """
-        return replace(self, labels=(*self.labels, *labels.items()))
+        return replace(self, _labels=self._labels | labels)
 
     def save(self, folder: str | Path) -> Path:
         """Write journal, frames, plots (PNG, SVG, PDF), page.html (its payments as lanes) and
@@ -148,11 +194,13 @@ class Run(Summary):
         path = Path(file)
         is_large = path.stat().st_size > _LARGE_BYTES
         run = cls(journal=Journal.open(path) if is_large else Journal.load(path.read_bytes()))
-        run.require()
+        _ = run._begin, run._end
         return run
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (self.journal.ndjson(), self.on, self.real_s)
+    @property
+    def _broke_off(self) -> bool:
+        """Whether the scenario raised, so that the journal has a part of it only."""
+        return any(True for _ in self.journal.of(StoryRaised))
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows."""
@@ -162,23 +210,19 @@ class Run(Summary):
         return html.fragment(self)
 
     def __repr__(self) -> str:
-        ended = f"{self.outcome}, broke off" if self.broke_off else self.outcome
+        ended = f"{self.outcome}, broke off" if self._broke_off else self.outcome
         return f"Run({self.name}: {ended}, {held_of(self.journal)} checks held)"
-
-
-def _unpickled(ndjson: bytes, on: str, real_s: float | None) -> Run:
-    return Run(journal=Journal.load(ndjson), on=on, real_s=real_s)
 
 
 def _failure(run: Run) -> Iterator[str]:
     """Yield the lines that tell why a run failed; the first one says where."""
-    yield f"{run.name!r} failed with seed {run.seed}: {run.told}"
+    yield f"{run.name!r} failed with seed {run.seed}: {why_failed(run)}"
     failed = [check for check in checks_of(run.journal) if not check.ok]
     for check in failed[:_MOST_SHOWN]:
         yield f"{check.clause}: expected {check.expected!r}, got {check.actual!r}"
     if len(failed) > _MOST_SHOWN:
         yield f"and {len(failed) - _MOST_SHOWN} more failed checks"
-    yield from run.raised
+    yield from raised_in(run.journal)
     yield f"play it again: {run.command}"
 
 

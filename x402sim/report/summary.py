@@ -3,7 +3,7 @@
 import shlex
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, get_args
+from typing import get_args
 
 from x402sim.events import Begin, Check, End, Outcome, StoryRaised, name_of
 from x402sim.journal import Journal, Kind
@@ -24,6 +24,11 @@ def held_of(journal: Journal) -> str:
     return f"{sum(check.ok for check in checks)} of {len(checks)}"
 
 
+def raised_in(journal: Journal) -> list[str]:
+    """Return the trace of the scenario, if it raised, line by line."""
+    return [line for each in journal.events(StoryRaised) for line in each.trace]
+
+
 @dataclass(frozen=True)
 class Summary:
     """The facts of one run, read from its journal, without frames and plots.
@@ -34,10 +39,6 @@ class Summary:
 
     journal: Journal
     on: str = ""
-    labels: tuple[tuple[str, Any], ...] = ()
-    """The first columns of every frame, the same in each row; see `Run.label`."""
-    is_partial: bool = False
-    """Whether its frames may be those of a scenario that broke off; see `Run.partial`."""
 
     @cached_property
     def _begin(self) -> Begin:
@@ -53,10 +54,6 @@ class Summary:
             name = name_of(kind)
             raise ValueError(f"this journal has {len(found)} {name!r} events, a run has one")
         return found[0]
-
-    def require(self) -> None:
-        """Raise `ValueError` unless the journal has one beginning and one end."""
-        self._one(Begin), self._one(End)
 
     @property
     def name(self) -> str:
@@ -83,35 +80,12 @@ class Summary:
         """Why it failed or was skipped; empty if it passed."""
         return self._end.reason
 
-    @cached_property
-    def raised(self) -> list[str]:
-        """The trace of the scenario, if it raised, line by line."""
-        return [line for each in self.journal.events(StoryRaised) for line in each.trace]
-
-    @cached_property
-    def broke_off(self) -> bool:
-        """Whether the scenario raised, so that the journal has a part of it only."""
-        return any(True for _ in self.journal.of(StoryRaised))
-
     @property
     def place(self) -> str:
         """The file and line of the scenario that raised, "study.py:12"; empty if none did."""
-        frames = [line.strip().partition(" in ") for line in self.raised]
+        frames = [line.strip().partition(" in ") for line in raised_in(self.journal)]
         ours = [place for place, is_frame, _ in frames if is_frame and is_users(place)]
         return ours[-1] if ours else ""
-
-    @property
-    def told(self) -> str:
-        """Why the run failed, and where: "KeyError: 'x', at study.py:12"."""
-        return f"{self.reason}, at {self.place}" if self.place else self.reason
-
-    def require_whole(self) -> None:
-        """Raise `ValueError` if the scenario broke off, unless its part was asked for."""
-        if self.broke_off and not self.is_partial:
-            raise ValueError(
-                f"{self.name!r} broke off: {self.told}. Its frames end there: `run.partial` has "
-                "them, and `run.raise_for_failure()` tells all"
-            )
 
     @cached_property
     def sha256(self) -> str:
@@ -140,3 +114,8 @@ class Summary:
         places = {name: repr(value) for name, value in given.items() if value != defaults[name]}
         shown = {"seed": str(self.seed), **places, **options}
         return f"World({', '.join(f'{name}={text}' for name, text in shown.items())}).play({story})"
+
+
+def why_failed(run: Summary) -> str:
+    """Return why a run failed, and where: "KeyError: 'x', at study.py:12"."""
+    return f"{run.reason}, at {run.place}" if run.place else run.reason

@@ -51,6 +51,43 @@ class Line:
 
 Alias = Callable[[str], str]
 """Gives a short name to a payment id, a session id or an authorization."""
+_IDS = ("payment_id", "session_id", "authorization")
+_TEXTS: dict[type, str] = {
+    # what a story did to its world
+    events.TimeAdvanced: "{seconds:g} s go by",
+    events.FaultInjected: "fault at {victim}: {does}{facts}",
+    events.ClockSkewed: "clock of {victim}: {seconds:+g} s",
+    events.ExplorerLagged: "explorer lags {seconds:g} s",
+    events.ServiceCrashed: "{victim} crashes and starts again",
+    events.MiningSwitched: "mine {mines}",
+    events.ChainReorganised: "reorganisation, {depth} deep",
+    events.MempoolDropped: "mempool dropped",
+    events.RevertsForced: "the token's next calls revert: {calls}",
+    events.Note: "{name}{facts}",
+    # what failed in it
+    events.Check: "{clause} failed: expected {expected!r}, actual {actual!r}",
+    events.StoryRaised: "the story broke{why}",
+    # the chain
+    events.TransactionMined: "reverted: {revert_reason}",
+    events.Transfer: "{moved}, block {block}",
+    events.AuthorizationConsumed: "{authorization} canceled",
+    events.TransactionUndone: "undone: {moved}",
+    # a service
+    events.PaymentSettled: "payment {payment_id} settled",
+    events.PaymentRefused: "refused: {refusal}{why}",
+    events.PaymentFailed: "payment {payment_id} failed",
+    events.PaymentUndone: "payment {payment_id} undone by the chain",
+    events.PaidAgain: "payment {payment_id} paid again, for nothing",
+    events.TransactionReplaced: "payment {payment_id} made by another transaction",
+    events.SessionOpened: "session {session_id} opened",
+    events.SessionDebited: "session {session_id} debited {amount}",
+    events.SessionsExpired: "sessions expired: {count}",
+    events.SessionRefunded: "session {session_id} refunded",
+    events.RefundUndone: "refund of session {session_id} undone by the chain",
+    events.RefundDelayed: "refund of session {session_id} waits {retry_s} s",
+    events.IndexerRan: "indexer ran: {asked} asked, {matched} matched, {backlog} left",
+}
+"""The text of each event that has a line, with its fields; exchanges have their own."""
 
 
 def shortened(name: str) -> str:
@@ -61,9 +98,7 @@ def shortened(name: str) -> str:
 class Teller:
     """Puts events into words."""
 
-    def __init__(
-        self, reading: Reading, alias: Alias = shortened, words: Callable[[str], str] = str
-    ) -> None:
+    def __init__(self, reading: Reading, alias: Alias, words: Callable[[str], str]) -> None:
         self._reading, self._alias, self._words = reading, alias, words
         requests = reading.journal.events(events.RequestSent)
         self._requests = {each.exchange: each for each in requests}
@@ -74,23 +109,17 @@ class Teller:
         event = entry.event
         if isinstance(event, events.ExchangeEvent):
             return self._message(entry, event)
+        if (more := self._more(event)) is None:
+            return None
+        words, fields = _TEXTS[type(event)], msgspec.structs.asdict(event)
+        fields |= {name: self._alias(fields[name]) for name in _IDS if f"{{{name}}}" in words}
         kind: Kind = "action"
         if isinstance(event, events.StoryEvent):
-            kind, text = _by_story(event)
-        elif isinstance(event, events.ChainEvent):
-            text = self._by_chain(event)
-        elif isinstance(event, events.ServiceEvent):
-            text = self._by_service(event)
-        elif isinstance(event, events.AnswerSent):
-            text = None  # the answer that the caller receives has a line
-        else:
-            assert_never(event)
-        if text is None:
-            return None
+            kind = "alarm" if isinstance(event, events.Check | events.StoryRaised) else "world"
         in_answer = isinstance(
             event, events.PaymentSettled | events.PaymentRefused | events.SessionDebited
         )
-        t_s = self._reading.since(entry.at_ms)
+        t_s, text = self._reading.since(entry.at_ms), words.format_map(fields | more)
         return Line(entry.seq, t_s, kind, event.actor, None, text, in_answer=in_answer)
 
     # --- exchanges -------------------------------------------------------------------
@@ -122,7 +151,7 @@ class Teller:
             facts.append(f"signed {self._alias(request.authorization)}")
         head, _, tail = path.rpartition("/")
         path = f"{head}/{self._alias(tail)}" if tail.startswith(("pay_", "session_")) else path
-        return f"{request.method} {path}" + (f" ({', '.join(facts)})" if facts else "")
+        return f"{request.method} {path}" + _in_brackets(facts)
 
     def _answers(self, asked: events.RequestSent, answer: events.AnswerReceived) -> str:
         facts = [f" {answer.error}"] if answer.error else []
@@ -137,124 +166,60 @@ class Teller:
             ]
         return f"{answer.status}{''.join(facts)}"
 
-    # --- the chain and the service ---------------------------------------------------
+    # --- all other events ------------------------------------------------------------
 
-    def _by_chain(self, event: events.ChainEvent) -> str | None:
+    def _more(self, event: events.Event) -> dict[str, str] | None:
+        """Return what a text says that is no field of its event; None if it is not said."""
         match event:
-            case events.TransactionMined(revert_reason=reason):
-                return None if reason is None else f"reverted: {reason}"
-            case events.Transfer():
-                return self._transfer(event)
-            case events.AuthorizationConsumed(use="canceled"):
-                return f"{self._alias(event.authorization)} canceled"
-            case events.AuthorizationConsumed():
+            case events.Begin() | events.End() | events.ServiceJoined() | events.PayerJoined():
+                return None
+            case events.PaymentIndexed() | events.SettlementAnswerLost() | events.AnswerSent():
+                return None
+            case events.Check(ok=True) | events.TransactionMined(revert_reason=None):
+                return None
+            case events.AuthorizationConsumed(use="used"):
                 return None  # its transfer has a line
+            case events.FaultInjected():
+                return {"facts": _in_brackets(_options(event))}
+            case events.MiningSwitched(automine=automine):
+                return {"mines": "at once" if automine else "on demand only"}
+            case events.Note(data=data):
+                return {"facts": "".join(f" {key}={value}" for key, value in data.items() if value)}
+            case events.StoryRaised(trace=[*_, reason]) | events.PaymentRefused(reason=str(reason)):
+                return {"why": f": {reason}" if reason else ""}
+            case events.StoryRaised() | events.PaymentRefused():
+                return {"why": ""}
+            case events.Transfer(sender=sender, to=to, amount_base=amount_base):
+                moved = f"{self._amount(amount_base)} {self._who(sender)} → {self._who(to)}"
+                self._moved[event.tx_hash] = moved
+                return None if self._reading.name(sender) == MINT else {"moved": moved}
             case events.TransactionUndone(tx_hash=tx_hash):
-                return f"undone: {self._moved.get(tx_hash, 'a transaction')}"
+                return {"moved": self._moved.get(tx_hash, "a transaction")}
+            case events.SessionDebited(amount_base=amount_base):
+                return {"amount": self._amount(amount_base)}
             case _:
-                assert_never(event)
+                return {}
 
-    def _transfer(self, event: events.Transfer) -> str | None:
-        sender, to = self._who(event.sender), self._who(event.to)
-        amount = to_decimal(int(event.amount_base), self._reading.decimals)
-        moved = self._moved[event.tx_hash] = f"{amount} {sender} → {to}"
-        is_mint = self._reading.name(event.sender) == MINT
-        return None if is_mint else f"{moved}, block {event.block}"
+    def _amount(self, base: int | str) -> str:
+        return to_decimal(int(base), self._reading.decimals)
 
     def _who(self, address: str) -> str:
         name = self._reading.name(address)
         return f"{name[:8]}…" if name == address else self._words(name)
 
-    def _by_service(self, event: events.ServiceEvent) -> str | None:
-        match event:
-            case events.PaymentSettled():
-                return f"payment {self._alias(event.payment_id)} settled"
-            case events.PaymentRefused(refusal=refusal, reason=reason):
-                return f"refused: {refusal}" + (f": {reason}" if reason else "")
-            case events.PaymentFailed():
-                return f"payment {self._alias(event.payment_id)} failed"
-            case events.PaymentUndone():
-                return f"payment {self._alias(event.payment_id)} undone by the chain"
-            case events.PaidAgain():
-                return f"payment {self._alias(event.payment_id)} paid again, for nothing"
-            case events.TransactionReplaced():
-                return f"payment {self._alias(event.payment_id)} made by another transaction"
-            case events.SessionOpened():
-                return f"session {self._alias(event.session_id)} opened"
-            case events.SessionDebited():
-                amount = to_decimal(event.amount_base, self._reading.decimals)
-                return f"session {self._alias(event.session_id)} debited {amount}"
-            case events.SessionsExpired(count=count):
-                return f"sessions expired: {count}"
-            case events.SessionRefunded():
-                return f"session {self._alias(event.session_id)} refunded"
-            case events.RefundUndone():
-                return f"refund of session {self._alias(event.session_id)} undone by the chain"
-            case events.RefundDelayed(retry_s=retry_s):
-                return f"refund of session {self._alias(event.session_id)} waits {retry_s} s"
-            case events.IndexerRan(asked=asked, matched=matched, backlog=left):
-                return f"indexer ran: {asked} asked, {matched} matched, {left} left"
-            case events.PaymentIndexed() | events.SettlementAnswerLost():
-                return None
-            case _:
-                assert_never(event)
+
+def _in_brackets(facts: list[str]) -> str:
+    return f" ({', '.join(facts)})" if facts else ""
 
 
-def _by_story(event: events.StoryEvent) -> tuple[Kind, str | None]:
-    """Return what a story did, or what failed in it."""
-    if isinstance(event, events.Intervention):
-        return "world", _intervention(event)
-    match event:
-        case events.Check(ok=False):
-            text = f"{event.clause} failed: expected {event.expected!r}, actual {event.actual!r}"
-            return "alarm", text
-        case events.StoryRaised(trace=trace):
-            return "alarm", f"the story broke: {trace[-1]}" if trace else "the story broke"
-        case events.Note(name=name, data=data):
-            facts = "".join(f" {key}={value}" for key, value in data.items() if value)
-            return "world", name + facts
-        case events.Begin() | events.End() | events.Check():
-            return "world", None
-        case events.ServiceJoined() | events.PayerJoined():
-            return "world", None
-        case _:
-            assert_never(event)
-
-
-def _intervention(event: events.Intervention) -> str:
-    """Return what a story did to the world, in words."""
-    match event:
-        case events.TimeAdvanced(seconds=seconds):
-            return f"{seconds:g} s go by"
-        case events.FaultInjected():
-            return _fault(event)
-        case events.ClockSkewed(victim=victim, seconds=seconds):
-            return f"clock of {victim}: {seconds:+g} s"
-        case events.ExplorerLagged(seconds=seconds):
-            return f"explorer lags {seconds:g} s"
-        case events.ServiceCrashed(victim=victim):
-            return f"{victim} crashes and starts again"
-        case events.MiningSwitched(automine=automine):
-            return "mine at once" if automine else "mine on demand only"
-        case events.ChainReorganised(depth=depth):
-            return f"reorganisation, {depth} deep"
-        case events.MempoolDropped():
-            return "mempool dropped"
-        case events.RevertsForced(calls=calls):
-            return f"the token's next calls revert: {calls}"
-        case _:
-            assert_never(event)
-
-
-def _fault(event: events.FaultInjected) -> str:
-    """Return a fault in words: what it does, to whom, and the fields that are not the default."""
-    defaults = {field.name: field.default for field in msgspec.structs.fields(event)}
-    facts = [
+def _options(fault: events.FaultInjected) -> list[str]:
+    """Return the fields of a fault that are not the default."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(fault)}
+    return [
         f"{name} {'unlimited' if value is None else value}"
-        for name, value in msgspec.structs.asdict(event).items()
+        for name, value in msgspec.structs.asdict(fault).items()
         if name not in ("actor", "victim", "does") and value != defaults[name]
     ]
-    return f"fault at {event.victim}: {event.does}" + (f" ({', '.join(facts)})" if facts else "")
 
 
 def lines(
@@ -265,28 +230,23 @@ def lines(
     return [line for entry in reading.journal if (line := teller.line(entry))]
 
 
-def trace(journal: Journal, exchange: int) -> list[str]:
-    """Return what happened from a request to its end, one line each; nothing if there is none.
-
-    It includes what the service, the chain and the world did meanwhile, and leaves out the
-    requests of other payers.
-    """
-    reading = reading_of(journal)
-    return _between(reading, lines(reading), exchange)
-
-
 def failed_checks(journal: Journal) -> list[tuple[events.Check, list[str]]]:
     """Return each check that did not hold, with the trace of the request it is about."""
     reading = reading_of(journal)
     every = lines(reading)
     return [
-        (check, _between(reading, every, check.exchange))
+        (check, trace(reading, every, check.exchange))
         for check in journal.events(events.Check)
         if not check.ok
     ]
 
 
-def _between(reading: Reading, every: list[Line], exchange: int | None) -> list[str]:
+def trace(reading: Reading, every: list[Line], exchange: int | None) -> list[str]:
+    """Return what happened from a request to its end, one line each; nothing if there is none.
+
+    It includes what the service, the chain and the world did meanwhile, and leaves out the
+    requests of other payers.
+    """
     own = [line.seq for line in every if line.exchange == exchange]
     if exchange is None or not own:
         return []

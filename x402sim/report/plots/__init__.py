@@ -33,7 +33,7 @@ from x402sim.report.plots.matrix import clauses_of as clauses_of, outcomes as ou
 from x402sim.report.plots.money import balances as balances, session_burn_down as session_burn_down
 from x402sim.report.plots.timing import backlog as backlog, latency as latency
 from x402sim.report.reading import Source, journal_of, reading_of
-from x402sim.report.summary import Summary
+from x402sim.report.summary import Summary, checks_of
 from x402sim.version import VERSION
 
 
@@ -56,9 +56,8 @@ def _takes_time(journal: Journal) -> bool:
 
 def _first_failure(journal: Journal) -> int:
     """Return the exchange that the first failed check is about; the first one if none failed."""
-    checks = frames.checks(journal)
-    failed = checks.loc[~checks["ok"], "exchange"]
-    return 1 if failed.empty or failed.isna().iloc[0] else int(failed.iloc[0])
+    failed = [check.exchange for check in checks_of(journal) if not check.ok]
+    return (failed and failed[0]) or 1
 
 
 PLOTS = (

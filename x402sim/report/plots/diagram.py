@@ -17,7 +17,7 @@ from x402sim.report.plots.figure import (
     mark_sample,
     styled,
 )
-from x402sim.report.plots.lanes import PAD, Lanes, Place, lay_out
+from x402sim.report.plots.lanes import PAD, Place, lay_out, xs_of
 from x402sim.report.plots.rows import Row, excerpt, rows
 from x402sim.report.reading import Source, journal_of, reading_of
 from x402sim.report.trace import CHAIN
@@ -70,20 +70,20 @@ def sequence(
     parts = [*sorted(reading.services), *reading.facilitators, "explorer", CHAIN]
     lanes = _lanes(shown, parts)
     heads = ["\n".join(wrap(figure.plain(name), 14)[:3]) for name in dict.fromkeys(lanes.values())]
-    layout = lay_out(shown, lanes, heads)
+    needs, places = lay_out(shown, lanes, heads)
     height_mm = (max(2, len(shown)) * ROW_IN + 0.9) * 25.4
-    ax = given or figure.prepare(None, height_mm=height_mm, width_mm=_width_mm(layout))
+    ax = given or figure.prepare(None, height_mm=height_mm, width_mm=_width_mm(needs))
     if not shown:
         return figure.empty_axes(ax, "no exchange")
-    diagram = _Diagram(ax, shown, lanes, heads, layout)
+    diagram = _Diagram(ax, shown, lanes, heads, needs, places)
     diagram.draw()
     diagram.draw_legend()
     return ax
 
 
-def _width_mm(layout: Lanes) -> float:
+def _width_mm(needs: list[float]) -> float:
     """Return the width of a figure of our own, so that the texts fit if they can."""
-    wanted_in = sum(layout.needs) * _LETTER * _OWN_SIZE / 72 + figure.LEFT_IN
+    wanted_in = sum(needs) * _LETTER * _OWN_SIZE / 72 + figure.LEFT_IN
     least_mm, _ = figure.default_mm()
     most_mm = min(_WIDEST_MM, 2 * least_mm)
     return max(least_mm, min(most_mm, wanted_in * (1 + _LEFT_SHARE) * 25.4))
@@ -93,12 +93,18 @@ class _Diagram:
     """Draws rows on axes: lanes from left to right, rows from top to bottom."""
 
     def __init__(
-        self, ax: Axes, shown: list[Row], lanes: dict[str, str], heads: list[str], layout: Lanes
+        self,
+        ax: Axes,
+        shown: list[Row],
+        lanes: dict[str, str],
+        heads: list[str],
+        needs: list[float],
+        places: dict[int, Place],
     ) -> None:
-        self._ax, self._rows, self._heads, self._places = ax, shown, heads, layout.places
+        self._ax, self._rows, self._heads, self._places = ax, shown, heads, places
         self._size = figure.font_size(ax) - 0.5
         room_in = figure.room_right_in(ax) / (1 + _LEFT_SHARE)
-        self._xs = layout.xs(room_in * 72 / self._size / _LETTER)
+        self._xs = xs_of(needs, room_in * 72 / self._size / _LETTER)
         at = dict(zip(dict.fromkeys(lanes.values()), self._xs, strict=False))
         self._x = {party: at[lane] for party, lane in lanes.items()}
 
@@ -181,10 +187,11 @@ class _Diagram:
 
     def _write(self, y: float, text: str, place: Place) -> None:
         """Write between two lanes; cut what does not fit."""
-        left, right = self._xs[place.gap : place.gap + 2]
-        x = right if place.is_at_right else left
+        gap, is_at_right = place
+        left, right = self._xs[gap : gap + 2]
+        x = right if is_at_right else left
         text = _cut(text, max(1, int(right - left - PAD)))
-        self._annotate(x, y, text, -6 if place.is_at_right else 5)
+        self._annotate(x, y, text, -6 if is_at_right else 5)
 
     def _annotate(self, x: float, y: float, text: str, gap_pt: int) -> None:
         self._ax.annotate(

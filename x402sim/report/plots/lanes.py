@@ -5,7 +5,6 @@ too narrow. Widths are in letters of the diagram's texts.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from x402sim.report.plots.rows import Row
@@ -17,44 +16,27 @@ _HEAD = 1.25
 """The width of a letter of a lane's head, which is bold and larger."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the text of a row is: in the gap right of lane `gap`, at its left or right end."""
-
-    gap: int
-    is_at_right: bool = False
+Place = tuple[int, bool]
+"""Where the text of a row is: in the gap right of which lane, and whether at its right end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lanes:
-    """The letters that each gap needs, and the place of each row's text.
+def lay_out(
+    rows: Sequence[Row], lanes: Mapping[str, str], heads: Sequence[str]
+) -> tuple[list[float], dict[int, Place]]:
+    """Return the letters that each gap needs, and where the text of each row is.
 
-    The last gap is the margin right of the last lane.
-    """
-
-    needs: tuple[float, ...]
-    places: Mapping[int, Place]
-
-    def xs(self, letters: float) -> tuple[float, ...]:
-        """Return the x of each lane and of the right end, on a width of so many letters."""
-        return (0.0, *accumulate(_fit(self.needs, letters)))
-
-
-def lay_out(rows: Sequence[Row], lanes: Mapping[str, str], heads: Sequence[str]) -> Lanes:
-    """Give each text the gap that has to grow least for it.
-
-    `lanes` gives the lane's name of each party, `heads` are these names from left to right.
+    Each text has the gap that has to grow least for it; the last gap is the right margin. `lanes`
+    gives the lane's name of each party, `heads` are these names from left to right.
     """
     at = {name: number for number, name in enumerate(dict.fromkeys(lanes.values()))}
     needs = [_between(heads, number) for number in range(len(at) - 1)] + [PAD]
     spans = {n: span for n, row in enumerate(rows) if (span := _span(row, lanes, at))}
     places: dict[int, Place] = {}
-    narrow_first = sorted(spans.items(), key=lambda item: item[1][1] - item[1][0])
-    for n, (first, last, is_at_right) in narrow_first:
+    for n, (first, last, is_at_right) in sorted(spans.items(), key=lambda it: it[1][1] - it[1][0]):
         gap = max(range(first, last), key=lambda g: needs[g])
         needs[gap] = max(needs[gap], len(rows[n].text) + PAD)
-        places[n] = Place(gap, is_at_right)
-    return Lanes(tuple(needs), places)
+        places[n] = gap, is_at_right
+    return needs, places
 
 
 def _span(
@@ -79,15 +61,17 @@ def _between(heads: Sequence[str], number: int) -> float:
     return sum(longest) / 2 * _HEAD + PAD
 
 
-def _fit(needs: Sequence[float], letters: float) -> list[float]:
-    """Return widths of this sum: as needed and an equal share of the rest, or the widest cut."""
-    spare = letters - sum(needs)
+def xs_of(needs: Sequence[float], letters: float) -> tuple[float, ...]:
+    """Return the x of each lane and of the right end, on a width of so many letters.
+
+    A gap is as wide as it needs, and has an equal share of the rest; else the widest are cut.
+    """
+    spare, (*gaps, margin) = letters - sum(needs), needs
     if spare >= 0:
-        *gaps, margin = needs
-        return [*(need + spare / max(1, len(gaps)) for need in gaps), margin]
+        return (0.0, *accumulate([*(gap + spare / max(1, len(gaps)) for gap in gaps), margin]))
     low, high = 0.0, max(needs)
     for _ in range(40):
         middle = (low + high) / 2
         is_too_wide = sum(min(need, middle) for need in needs) > letters
         low, high = (low, middle) if is_too_wide else (middle, high)
-    return [min(need, low) for need in needs]
+    return (0.0, *accumulate(min(need, low) for need in needs))

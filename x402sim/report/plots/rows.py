@@ -6,6 +6,7 @@ reads of the chain that follow one another. A payer's exchanges have two rows ea
 are many.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -46,20 +47,18 @@ class Row:
         return f"{'exchange' if self.answer else self.line.kind} {self.line.exchange}"
 
 
-class Numbers:
-    """Gives short names in order of appearance: #1 to payment ids, s1, a1 to the others."""
+class Numbers(dict[str, str]):
+    """Short names as ids appear: #1 of a payment, s1 of a session, a1 of an authorization."""
 
     def __init__(self) -> None:
-        self._given: dict[str, str] = {}
-        self._counts: dict[str, int] = {}
+        super().__init__()
+        self._counts = Counter[str]()
 
-    def __call__(self, name: str) -> str:
-        """Return the short name of a payment id, a session id or an authorization."""
-        if name not in self._given:
-            sign = "#" if name.startswith("pay_") else "s" if name.startswith("session_") else "a"
-            self._counts[sign] = self._counts.get(sign, 0) + 1
-            self._given[name] = f"{sign}{self._counts[sign]}"
-        return self._given[name]
+    def __missing__(self, name: str) -> str:
+        sign = "#" if name.startswith("pay_") else "s" if name.startswith("session_") else "a"
+        self._counts[sign] += 1
+        self[name] = f"{sign}{self._counts[sign]}"
+        return self[name]
 
 
 def rows(reading: Reading, *, fold: bool = True, words: Callable[[str], str] = str) -> list[Row]:
@@ -75,7 +74,7 @@ def rows(reading: Reading, *, fold: bool = True, words: Callable[[str], str] = s
             text=words(each.text),
             outcome=None if each.kind == "request" else came_to.get(each.exchange),
         )
-        for each in lines(reading, Numbers(), words)
+        for each in lines(reading, Numbers().__getitem__, words)
         if not each.in_answer
     ]
     paired = _paired(told)
