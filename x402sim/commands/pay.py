@@ -11,9 +11,18 @@ from typing import Annotated, Any
 import httpx
 import typer
 
-from x402sim.commands.asking import Data, Headers, Method, Url, instead, no_answer, request_to
+from x402sim.commands.asking import (
+    Data,
+    Headers,
+    Method,
+    Url,
+    client,
+    instead,
+    no_answer,
+    request_to,
+)
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, within
-from x402sim.commands.purchase import Local, Purchase, Terms, failure, local_server, said
+from x402sim.commands.purchase import Local, Purchase, failure, local_server, said
 from x402sim.commands.steps import Step, print_facts, print_step
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.flow import PROOFS
@@ -100,8 +109,7 @@ def pay(
     signed.
     """
     told = _Told(as_json)
-    trusted = httpx.create_ssl_context()  # SSL_CERT_FILE counts, and no proxy
-    with httpx.Client(verify=trusted, trust_env=False, timeout=30) as http:
+    with client() as http:
         with as_misuse():
             if wrong is not None and session:
                 raise ValueError("--wrong and --session: give one of them")
@@ -110,13 +118,9 @@ def pay(
             if session and steps == 1:
                 raise ValueError("--session and --steps 1: a deposit takes two steps; omit --steps")
             request = request_to(url, method, data, header)
-            known = dict(known_networks(network_file))
-            terms = Terms(known=known, max_amount=most, steps=steps, session=session)
-            local = local_server(http, request.url)
+            local = local_server(http, request.url, known_networks(network_file))
             wallet = _wallet(key, account, local)
-        if local.network is not None:
-            known.setdefault(local.network.name, local.network)
-        purchase = Purchase(http, wallet, local.clock, terms, told)
+            purchase = Purchase(http, wallet, local, told, most, steps, session)
         if wrong is not None:
             # a purchase leaves its proof in the request, so each has one of its own; and a pipe is
             # read once

@@ -11,7 +11,7 @@ from typing import Any
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import Network
-from x402sim.protocol.x402 import json_in
+from x402sim.protocol.x402 import Version, json_in
 
 MOST_WAYS, MOST_DIGITS = 100, 20
 """The most ways to pay that are looked at, and more digits than a chain id has."""
@@ -24,6 +24,15 @@ class Dialect(Enum):
     """POST /api/pay, then the request with X-Payment-Id: our specification, and Cronos'."""
     V1 = "x402 version 1"
     V2 = "x402 version 2"
+
+    @property
+    def version(self) -> Version | None:
+        """The version of the x402 standard; None in two steps."""
+        return None if self is Dialect.TWO_STEPS else 1 if self is Dialect.V1 else 2
+
+    def name_of(self, network: Network) -> str:
+        """Return what it calls a network."""
+        return network.caip2 if self is Dialect.V2 else network.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ refusals are in `x402_reasons`.
 """
 
 import base64
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -38,6 +38,7 @@ MIME_TYPE = "application/json"
 class RequirementsV1(Wire, frozen=True, omit_defaults=True):
     """One way to pay, as a 402 of version 1 offers it; `resource` is a URL."""
 
+    version: ClassVar[Version] = 1
     scheme: str
     network: str
     max_amount_required: str
@@ -59,6 +60,7 @@ class RequirementsV1(Wire, frozen=True, omit_defaults=True):
 class RequirementsV2(Wire, frozen=True, omit_defaults=True):
     """One way to pay, as a 402 of version 2 offers it, and as its payer accepted it."""
 
+    version: ClassVar[Version] = 2
     scheme: str
     network: str
     amount: str
