@@ -1,4 +1,4 @@
-"""What a payer's policies decide: retries, sessions and budgets, without a world."""
+"""What a payer's policies decide about retries and budgets, without a world."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,8 +13,6 @@ from x402sim.policies import (
     GiveUp,
     NewAuthorization,
     NoLimit,
-    OpenSessions,
-    PayEach,
     PayerPolicy,
     SameAuthorization,
     SameThenNew,
@@ -72,61 +70,6 @@ def test_how_an_order_is_paid(policy: Any, answers: list[str], done: str) -> Non
     order = Order(*answers)
     asyncio.run(policy.pay(order))
     assert ", ".join(order.done) == done
-
-
-class Shopper:
-    """A shopper whose payments and sessions are served so many times."""
-
-    def __init__(self, good_for: int) -> None:
-        self._good_for, self._left = good_for, {"payment": 0, "session": 0}
-        self.done, self.payments, self.is_served = list[str](), 0, False
-
-    async def _show(self, proof: str) -> None:
-        self.is_served = self._left[proof] > 0
-        self._left[proof] -= self.is_served
-        self.done.append(f"{proof}{'' if self.is_served else ' refused'}")
-
-    async def show_payment(self) -> None:
-        if self.payments:
-            await self._show("payment")
-
-    async def show_session(self) -> None:
-        if "open 0.10 for 3600" in self.done:
-            await self._show("session")
-
-    async def buy(self) -> None:
-        self.payments, self._left["payment"] = self.payments + 1, self._good_for
-        self.done.append("buy")
-        await self._show("payment")
-
-    async def open_session(self, deposit: str, duration: int) -> None:
-        self.payments, self._left["session"] = self.payments + 1, self._good_for
-        self.done.append(f"open {deposit} for {duration}")
-        self.is_served = False
-
-
-@pytest.mark.parametrize(
-    ("policy", "done"),
-    [
-        (PayEach(), "buy, payment, buy, payment, buy, payment"),
-        (
-            OpenSessions(),
-            "open 0.10 for 3600, session, session, session refused, open 0.10 for 3600, session",
-        ),
-    ],
-    ids=str,
-)
-def test_how_three_requests_are_paid_for(policy: Any, done: str) -> None:
-    shopper = Shopper(good_for=2)
-
-    async def fetch_three() -> None:
-        for _ in range(3):
-            await policy.fetch(shopper)
-            assert shopper.is_served
-            shopper.is_served = False
-
-    asyncio.run(fetch_three())
-    assert ", ".join(shopper.done) == done
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ from x402sim.policies import (
     Forget,
     GiveUp,
     NewAuthorization,
+    OpenSessions,
+    PayEach,
     PayerPolicy,
     SameAuthorization,
     SameThenNew,
@@ -28,6 +30,7 @@ from x402sim.policies import (
 )
 from x402sim.population import Every
 
+OPENED = "create pay create"
 LOST = Fault(victim="service", does="lose answer", path="/api/pay")
 
 
@@ -59,6 +62,23 @@ def test_the_answer_to_a_payer_is_lost(retry: Any, charged: int, asked: str) -> 
     assert paths(run) == asked.split()
     told = {"payer": "alice", "policy": repr(PayerPolicy(retry=retry))}
     assert found(run, events.Note)[0].data == told
+
+
+@pytest.mark.parametrize(
+    ("sessions", "asked"),
+    [
+        (PayEach(), "quote pay quote " * 3),
+        (OpenSessions("0.02"), f"{OPENED} quote quote quote {OPENED} quote"),
+    ],
+    ids=repr,
+)
+def test_how_three_requests_are_paid_for(sessions: Any, asked: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        policy = PayerPolicy(sessions=sessions)
+        alice = await world.payer("alice", balance="1.00", policy=policy)
+        assert [(await alice.fetch()).status for _ in range(3)] == [200] * 3
+
+    assert paths(play(story)) == asked.split()
 
 
 def test_after_a_final_refusal_the_payment_is_not_shown() -> None:
