@@ -272,8 +272,7 @@ def _body(response: httpx.Response) -> dict[str, Any]:
 
 
 def _in_header(response: httpx.Response, name: str) -> dict[str, Any]:
-    said = json_in(response.headers.get(name))
-    return said if isinstance(said, dict) else {}
+    return json_in(response.headers.get(name), dict[str, Any]) or {}
 
 
 def _receipt(response: httpx.Response) -> dict[str, Any]:

@@ -235,10 +235,8 @@ def proof(offer: StandardOffer, header: str) -> dict[str, str]:
 def settlement_in(response: httpx.Response, version: x402.Version) -> x402.Settlement | None:
     """Return what an answer says became of the payment; None if it says nothing readable."""
     text = response.headers.get(x402.RESPONSE_HEADERS[version])
-    try:
-        return None if text is None else x402.read_settlement(text)
-    except BadMessage:
-        return None
+    settlement: x402.Settlement | None = x402.json_in(text, x402.Settlement)
+    return settlement
 
 
 def read_refusal(response: httpx.Response, version: x402.Version, payment: Payment) -> str:

@@ -106,8 +106,7 @@ def object_in(body: bytes) -> dict[str, Any] | None:
 def ways_in(header: str | None, body: bytes) -> list[Way]:
     """Return all ways to pay that a 402 offers, in its body or its header PAYMENT-REQUIRED."""
     found = list(ways_of(object_in(body) or {}))
-    said = json_in(header)
-    told = ways_of(said) if isinstance(said, dict) else ()
+    told = ways_of(json_in(header, dict[str, Any]) or {})
     return found + [way for way in told if way not in found]
 
 

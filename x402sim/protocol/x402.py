@@ -376,10 +376,10 @@ def from_base64(text: str) -> bytes:
         raise BadMessage(f"the header is no base64: {error}") from error
 
 
-def json_in(text: str | None) -> Any:
-    """Return the JSON in the text of a header; None if there is none."""
+def json_in(text: str | None, kind: Any = Any) -> Any:
+    """Return the message in the text of a header, by default any JSON; None if there is none."""
     try:
-        return None if text is None else decoded(from_base64(text))
+        return None if text is None else decoded(from_base64(text), kind)
     except BadMessage:
         return None
 
@@ -388,9 +388,3 @@ def read_required(text: str) -> RequiredV2:
     """Read the header of a 402 of version 2; raises `BadMessage`."""
     required: RequiredV2 = decode(from_base64(text), RequiredV2)
     return required
-
-
-def read_settlement(text: str) -> Settlement:
-    """Read the header that tells what became of a payment; raises `BadMessage`."""
-    settlement: Settlement = decode(from_base64(text), Settlement)
-    return settlement
