@@ -71,7 +71,7 @@ def _play(seed: int, network: Network) -> Iterator[Step]:
         yield from _behind(server, mark, before)
         if steps[-1].ok:
             http.post("/_sim/indexer/run")
-            record = http.get(f"/api/payments/{request.headers['X-Payment-Id']}").json()
+            record = http.get(f"/api/payments/{served.request.headers['X-Payment-Id']}").json()
             facts = {name: record[name] for name in ("status", "block_number")}
             title = "The indexer asks the explorer, and completes the stored record"
             yield Step(title, record["block_number"] == server.transfers()[-1].block_number, facts)

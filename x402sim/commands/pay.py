@@ -3,9 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Annotated, Any
 
 import httpx
@@ -22,10 +20,9 @@ from x402sim.commands.asking import (
     request_to,
 )
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, within
-from x402sim.commands.purchase import Local, Purchase, failure, local_server, said
+from x402sim.commands.purchase import Local, Purchase, failure, local_server, proof_in, said
 from x402sim.commands.steps import Step, print_facts, print_step
 from x402sim.payer.errors import PaymentFailed
-from x402sim.payer.flow import PROOFS
 from x402sim.payer.mistakes import MISTAKES, Mistake
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import BadMessage, decode
@@ -122,9 +119,7 @@ def pay(
             wallet = _wallet(key, account, local)
             purchase = Purchase(http, wallet, local, told, most, steps, session)
         if wrong is not None:
-            # a purchase leaves its proof in the request, so each has one of its own; and a pipe is
-            # read once
-            _go_wrong(purchase, partial(_again, request), MISTAKES[wrong], told)
+            _go_wrong(purchase, request, MISTAKES[wrong], told)
         else:
             answer = _bought(purchase, request, told)
             problem = "" if answer.is_success else _in_vain(answer)
@@ -189,24 +184,19 @@ def _wallet(key: str | None, account: int, local: Local) -> Wallet:
 
 def _in_vain(answer: httpx.Response) -> str:
     """Return what to do about an error that was paid for."""
-    paid, sent = f"paid, and the server answered {answer.status_code}", answer.request.headers
-    for name in PROOFS:
-        if name in sent:
-            proof = f"-H '{name}: {sent[name]}'"
-            return f"{paid}; correct the request, and send it with {proof}: that is paid for"
-    return paid
+    paid, proof = f"paid, and the server answered {answer.status_code}", proof_in(answer.request)
+    again = f"; correct the request, and send it with {proof}: that is paid for"
+    return paid + again * bool(proof)
 
 
-def _go_wrong(
-    purchase: Purchase, request: Callable[[], httpx.Request], mistake: Mistake, told: _Told
-) -> None:
+def _go_wrong(purchase: Purchase, request: httpx.Request, mistake: Mistake, told: _Told) -> None:
     """Make a mistake, and explain the answer; exits with 1 if the server does not refuse it."""
     used = None
     if mistake.name == "replay":
-        _bought(purchase, request(), told)
+        _bought(purchase, request, told)
         assert purchase.sent is not None
         used = purchase.sent.auth
-    answer = _bought(purchase, request(), told, mistake=mistake, used=used)
+    answer = _bought(purchase, request, told, mistake=mistake, used=used)
     right, sent = purchase.right, purchase.sent
     assert right is not None
     assert sent is not None
@@ -226,11 +216,6 @@ def _go_wrong(
         print_facts(facts)
     if not ok:
         raise typer.Exit(NOT_ALL_HELD)
-
-
-def _again(request: httpx.Request) -> httpx.Request:
-    method, url, headers = request.method, request.url, request.headers
-    return httpx.Request(method, url, headers=headers, content=request.content)
 
 
 def _print_json(

@@ -21,7 +21,7 @@ from x402sim.payer.mistakes import Draft, Mistake, draft_of, paid_in, request_of
 from x402sim.payer.reading import UNKNOWN
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.wallet import Wallet
-from x402sim.payer.watched import Watched
+from x402sim.payer.watched import Watched, copy
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.findings import in_units
@@ -111,7 +111,8 @@ class Purchase:
     ) -> httpx.Response:
         """Return the last answer to a request, read; raises `PaymentFailed` and `httpx.HTTPError`.
 
-        With a mistake, that is the answer to the wrong payment; of a replay, `used` is sent again.
+        The request itself stays as it is. With a mistake, that is the answer to the wrong payment;
+        of a replay, `used` is sent again.
         """
         self.mistake, self.right, self.sent, self.answer = mistake, None, None, None
 
@@ -132,7 +133,7 @@ class Purchase:
             limits=Limits(deadline_s=DEADLINE_S),
             change=change if mistake else None,
         )
-        return answer_to(self.http, request, flow)
+        return answer_to(self.http, copy(request), flow)
 
     # --- who pays ------------------------------------------------------------------------
 
@@ -312,8 +313,12 @@ def failure(failed: PaymentFailed | httpx.HTTPError, purchase: Purchase) -> str:
 
 def _goods(failed: Exception, last: httpx.Request | None) -> str:
     """Return how to get what was paid for, if the last request was not answered."""
-    if last is None or not isinstance(failed, httpx.HTTPError):
+    if last is None or not isinstance(failed, httpx.HTTPError) or not (proof := proof_in(last)):
         return ""
-    proof = next((f"{name}: {last.headers[name]}" for name in PROOFS if name in last.headers), "")
-    again = f"{last.method} {last.url.path} with -H '{proof}' gets what was paid for"
-    return f" It was paid: {again}" if proof else ""
+    return f" It was paid: {last.method} {last.url.path} with {proof} gets what was paid for"
+
+
+def proof_in(request: httpx.Request) -> str:
+    """Return the option that sends the proof of a request again; "" if it has none."""
+    headers = request.headers
+    return next((f"-H '{name}: {headers[name]}'" for name in PROOFS if name in headers), "")
