@@ -84,7 +84,7 @@ def doctor(
 
 def _pay_status(http: httpx.Client, request: httpx.Request, response: httpx.Response) -> int | None:
     """Return what POST /api/pay answers to an empty object; None if nothing is paid there."""
-    ways = ways_in(None, response.content) if response.status_code == 402 else []
+    ways = ways_in({}, response.content) if response.status_code == 402 else []
     if not any(way.dialect is Dialect.TWO_STEPS for way in ways):
         return None
     return answer_to(http, post(request, PAY, {})).status_code

@@ -139,10 +139,13 @@ class Purchase:
 
     def _choose(self, response: httpx.Response) -> FlowAuth:
         """Return the payer that pays what a 402 offers; raises `PaymentFailed`."""
-        steps, ways = self.steps, _ways(response)
-        if steps is not None:
+        steps, ways = self.steps, ways_in(response.headers, response.content)
+        if steps is not None and ways:
+            offered = _dialects(ways)
             ways = [way for way in ways if (way.dialect is Dialect.TWO_STEPS) == (steps == 2)]
-        network = self._network_of(response, ways)
+            if not ways:
+                raise PaymentFailed(f"--steps {steps}: the 402 offers only {offered}; leave it out")
+        network = self._network_of(ways)
         # without --steps, PaymentAuth chooses the version
         version = max(way.dialect.version or 1 for way in ways) if steps == 1 else None
         try:
@@ -162,13 +165,8 @@ class Purchase:
         except ValueError as wrong:
             raise PaymentFailed(f"--max {self.max_amount}: {wrong}") from wrong
 
-    def _network_of(self, response: httpx.Response, ways: list[Way]) -> Network:
+    def _network_of(self, ways: list[Way]) -> Network:
         if not ways:
-            offered = ", ".join(dict.fromkeys(way.dialect.value for way in _ways(response)))
-            if self.steps and offered:
-                raise PaymentFailed(
-                    f"--steps {self.steps}: the 402 offers only {offered}; leave it out"
-                )
             raise PaymentFailed("the 402 has no payment requirements; `doctor URL` looks closer")
         if all(way.is_paywall for way in ways):
             raise PaymentFailed(
@@ -231,22 +229,21 @@ class Purchase:
 
     def _offer(self, response: httpx.Response) -> dict[str, Any]:
         """Return what a 402 asks for: its first way to pay that can be understood."""
-        ways = _ways(response)
+        ways = ways_in(response.headers, response.content)
         if not ways:
             return {}
         network = next((found for way in ways if (found := way.network(self.local.known))), None)
-        paid_in = ", ".join(dict.fromkeys(way.dialect.value for way in ways))
         facts = {
             "price": in_units(ways[0].amount, network),
             "pay to": ways[0].said.get("payTo"),
             "network": ways[0].said.get("network"),
-            "payable in": paid_in,
+            "payable in": _dialects(ways),
         }
         return facts | ({"payment id": each} if (each := ways[0].payment_id) else {})
 
 
-def _ways(response: httpx.Response) -> list[Way]:
-    return ways_in(response.headers.get(REQUIRED_HEADER), response.content)
+def _dialects(ways: list[Way]) -> str:
+    return ", ".join(dict.fromkeys(way.dialect.value for way in ways))
 
 
 def said(response: httpx.Response) -> str:

@@ -75,8 +75,7 @@ def examine(
     `pay_status` is what POST /api/pay answers to an empty object, if that was asked.
     """
     found = list(_of_answer(request, response))
-    ways = ways_in(response.headers.get(REQUIRED_HEADER), response.content)
-    ways = ways if response.status_code == 402 else []
+    ways = ways_in(response.headers, response.content) if response.status_code == 402 else []
     by_way = [list(of_way(way, known, str(request.url))) for way in ways]
     for way, own in zip(ways, by_way, strict=True):
         if way.dialect is not Dialect.TWO_STEPS:

@@ -11,7 +11,7 @@ from typing import Any
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import Network
-from x402sim.protocol.x402 import Version, json_in
+from x402sim.protocol.x402 import REQUIRED_HEADER, Version, json_in
 
 MOST_WAYS, MOST_DIGITS = 100, 20
 """The most ways to pay that are looked at, and more digits than a chain id has."""
@@ -103,10 +103,10 @@ def object_in(body: bytes) -> dict[str, Any] | None:
     return said
 
 
-def ways_in(header: str | None, body: bytes) -> list[Way]:
+def ways_in(headers: Mapping[str, str], body: bytes) -> list[Way]:
     """Return all ways to pay that a 402 offers, in its body or its header PAYMENT-REQUIRED."""
     found = list(ways_of(object_in(body) or {}))
-    told = ways_of(json_in(header, dict[str, Any]) or {})
+    told = ways_of(json_in(headers.get(REQUIRED_HEADER), dict[str, Any]) or {})
     return found + [way for way in told if way not in found]
 
 
