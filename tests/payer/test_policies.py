@@ -1,6 +1,5 @@
-"""What a payer's policies decide about retries and budgets, without a world."""
+"""What a budget allows; tests/world/test_policies.py has what a payer does about failures."""
 
-import asyncio
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -8,68 +7,7 @@ from typing import Any
 import pytest
 
 from x402sim.payer.policies.budget import Bill
-from x402sim.policies import (
-    AtMost,
-    GiveUp,
-    NewAuthorization,
-    NoLimit,
-    PayerPolicy,
-    SameAuthorization,
-    SameThenNew,
-    StartOver,
-)
-
-LOST, FINAL, PAID = "lost", "final", "paid"
-
-
-class Order:
-    """An order whose payments are answered as the test says; it writes down what is done."""
-
-    def __init__(self, *answers: str) -> None:
-        self.answers, self.done, self.last = list(answers), list[str](), ""
-
-    @property
-    def is_paid(self) -> bool:
-        return self.last == PAID
-
-    @property
-    def is_final(self) -> bool:
-        return self.last == FINAL
-
-    async def pay(self) -> None:
-        self.last = self.answers.pop(0)
-        self.done.append("pay")
-
-    async def sign_again(self) -> None:
-        self.done.append("sign")
-
-    async def ask_again(self) -> None:
-        self.done.append("ask")
-
-    async def wait(self, seconds: float) -> None:
-        self.done.append(f"wait {seconds:g}")
-
-
-@pytest.mark.parametrize(
-    ("policy", "answers", "done"),
-    [
-        (GiveUp(), [LOST, PAID], "pay"),
-        (SameAuthorization(), [PAID], "pay"),
-        (SameAuthorization(), [LOST, LOST, PAID], "pay, wait 5, pay, wait 5, pay"),
-        (SameAuthorization(times=1, wait_s=2), [LOST, LOST, PAID], "pay, wait 2, pay"),
-        (SameAuthorization(), [FINAL, PAID], "pay"),
-        (SameThenNew(), [LOST, FINAL, PAID], "pay, wait 5, pay, wait 5, sign, pay"),
-        (SameThenNew(times=1), [FINAL, FINAL, PAID], "pay, wait 5, sign, pay"),
-        (NewAuthorization(), [LOST, PAID], "pay, wait 5, sign, pay"),
-        (NewAuthorization(times=0), [LOST, PAID], "pay"),
-        (StartOver(), [LOST, FINAL, PAID], "pay, wait 5, ask, pay, wait 5, ask, pay"),
-    ],
-    ids=str,
-)
-def test_how_an_order_is_paid(policy: Any, answers: list[str], done: str) -> None:
-    order = Order(*answers)
-    asyncio.run(policy.pay(order))
-    assert ", ".join(order.done) == done
+from x402sim.policies import AtMost, NoLimit, PayerPolicy
 
 
 @pytest.mark.parametrize(

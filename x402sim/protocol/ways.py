@@ -11,7 +11,7 @@ from typing import Any
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import Network
-from x402sim.protocol.x402 import REQUIRED_HEADER, Version, json_in
+from x402sim.protocol.x402 import REQUIRED_HEADER, Version, json_in, network_name
 
 MOST_WAYS, MOST_DIGITS = 100, 20
 """The most ways to pay that are looked at, and more digits than a chain id has."""
@@ -32,7 +32,7 @@ class Dialect(Enum):
 
     def name_of(self, network: Network) -> str:
         """Return what it calls a network."""
-        return network.caip2 if self is Dialect.V2 else network.name
+        return network_name(self.version or 1, network)
 
 
 @dataclass(frozen=True, slots=True)
