@@ -1,4 +1,4 @@
-"""Options that ask the tests about one clause.
+"""A server for the tests of a module, and options that ask the tests about one clause.
 
 `--clause ID` runs only the tests that are marked with it. `--knock-out` also removes the
 code that keeps it, so that those tests must fail. `--clause-map FILE` writes to a file of which
@@ -7,7 +7,7 @@ clauses each test file has tests.
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +19,15 @@ import msgspec
 import pytest
 
 from x402sim.spec.clauses import CLAUSES
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Any]:
+    """A server that the tests of one module share; some folders have one of their own."""
+    from x402sim import LocalServer
+
+    with LocalServer(seed=1) as running:
+        yield running
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

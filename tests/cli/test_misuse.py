@@ -6,7 +6,11 @@ import pytest
 
 from tests.cli.runner import assert_misuse, run
 
+ASKING = [f"{each} http://h" for each in ("conformance", "doctor", "pay")]
+READING = [*ASKING, "demo", "run replay", "serve", "service"]
+"""The commands that read a file of networks."""
 WRONG = [
+    *((f"{each} --network-file none.toml", "none.toml: No such file") for each in READING),
     ("clauses --markdown --json", "--markdown and --json: give one of them"),
     ("clauses 7/nonce-already-useds", "did you mean '7/nonce-already-used'? Without an argument,"),
     ("conformance http://h --rate x", "'--rate': a number is wanted, not 'x'"),
@@ -15,7 +19,6 @@ WRONG = [
     ("decode README.md", "it is the name of a file; read it with `decode - < README.md`"),
     ("decode http://shop/page", "it is a URL; `doctor URL` asks it, and examines its 402"),
     ("demo --seed 1e3", "is wanted, not '1e3'"),
-    ("doctor http://127.0.0.1:1 --network-file none.toml", "cannot read none.toml"),
     ("doctor http://127.0.0.1:1", "Connection refused; start it, for example with `x402sim serve`"),
     ("doctor shop", "'shop' is no URL with http:// or https://"),
     ("events 'payment refuseds'", "did you mean 'payment refused'? Without an argument, all are"),
@@ -33,7 +36,6 @@ WRONG = [
     ("pay http://h --header abc", "--header 'abc': wanted 'Name: value'"),
     ("pay http://h --key 0x12", "--key: a private key is 0x and 64 hex digits, got 4 characters"),
     ("pay http://h --max much", "--max much: expected"),
-    ("pay http://h --network-file none.toml", "cannot read none.toml"),
     ("pay http://h --session --steps 1", "--session and --steps 1: a deposit takes two steps"),
     ("pay http://h --steps 3", "'--steps': a number from 1 to 2 is wanted, not 3"),
     ("pay http://h --steps two", "'--steps': a whole number is wanted, not 'two'"),

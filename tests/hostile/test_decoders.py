@@ -116,7 +116,7 @@ DECODERS: dict[str, tuple[Any, type[Exception], Any, Any]] = {
     **{f"payment of version {version}": (standard, BadMessage, partial(x402.read_payment, version),
         None) for version in x402.VERSIONS},
     "402 of the standard": (standard, BadMessage, x402.read_required, None),
-    "settlement of the standard": (standard, BadMessage, x402.read_settlement, None),
+    "settlement of the standard": (standard, (), partial(x402.json_in, kind=x402.Settlement), None),
     "origin": (texts | hosts, ValueError, origin,
         lambda text, it: it.isascii() and origin(it) == it),
     "payment header": (texts | st.binary(max_size=60).map(to_hex), BadMessage, decode_header, None),

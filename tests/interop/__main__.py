@@ -5,11 +5,10 @@ only if they all passed.
 """
 
 import argparse
-from pathlib import Path
 
 import pytest
 
-from tests.interop.table import PAGE, Row, markdown, replaced, shown
+from tests.interop.table import FOLDER, PAGE, Row, markdown, replaced, shown
 
 
 class Shown:
@@ -23,21 +22,15 @@ class Shown:
         self.places.update(place for item in session.items for place in shown(item))
 
 
-def run(*options: str) -> tuple[int, str]:
-    """Run all tests of this folder; return pytest's exit code, and the table."""
-    plugin = Shown()
-    every = ["-q", "-p", "no:cacheprovider", "-m", "thorough or not thorough"]
-    code = pytest.main([*every, *options, str(Path(__file__).parent)], plugins=[plugin])
-    return int(code), markdown(plugin.places)
-
-
 def main() -> int:
     """Run them, and write the table; return pytest's exit code."""
     argparse.ArgumentParser(prog="python -m tests.interop", description=__doc__).parse_args()
-    code, table = run()
+    plugin = Shown()
+    every = ["-q", "-p", "no:cacheprovider", "-m", "thorough or not thorough"]
+    code = pytest.main([*every, str(FOLDER)], plugins=[plugin])
     if code == 0:
-        PAGE.write_text(replaced(PAGE.read_text(), table))
-    return code
+        PAGE.write_text(replaced(PAGE.read_text(), markdown(plugin.places)))
+    return int(code)
 
 
 if __name__ == "__main__":

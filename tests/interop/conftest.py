@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 from tests.evm import find
+from tests.interop.table import FOLDER, Row, shown
 from tests.serve.driver import Server, started
 from x402sim.chain.node.anvil import VARIABLE
 
@@ -32,7 +32,12 @@ INSTALL_S = 400
 """The test that comes first installs the packages of other people, and the others wait for it."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.timeout(INSTALL_S))
+SHOWN = pytest.StashKey[list[tuple[Row, str]]]()
+"""What the tests of this folder show that were collected, whichever of them -m chooses."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    ours = [item for item in items if FOLDER in item.path.parents]
+    config.stash[SHOWN] = [place for item in ours for place in shown(item)]
+    for item in ours:
+        item.add_marker(pytest.mark.timeout(INSTALL_S))

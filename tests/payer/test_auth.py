@@ -3,7 +3,6 @@
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -33,12 +32,6 @@ def payer(rig: ServiceRig, **options: Any) -> PaymentAuth:
 
 async def quote(rig: ServiceRig, auth: httpx.Auth) -> httpx.Response:
     return await rig.http.post(URL, json=ORDER, auth=auth)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalServer]:
-    with LocalServer(seed=3) as running:
-        yield running
 
 
 @pytest.mark.clause("1/sign-settle-repeat")

@@ -80,17 +80,6 @@ def test_a_file_that_is_nested_too_deeply_is_refused(file: Path, deep: str) -> N
         choose_network(None, file)
 
 
-@pytest.mark.parametrize(
-    "command", ["serve", "service", "demo", "run replay", "conformance http://h"]
-)
-def test_a_missing_file_is_one_line(tmp_path: Path, command: str) -> None:
-    given = [*command.split(), "--network-file", str(tmp_path / "none.toml")]
-    done = CliRunner().invoke(app, given)
-    assert done.exit_code == 2, done.output
-    assert done.stderr.count("\n") == 1
-    assert "none.toml: No such file" in done.stderr
-
-
 def test_run_plays_on_a_network_and_says_how_to_repeat_it(file: Path) -> None:
     for given in (["--network-file", str(file), "--json"], ["--network", "base-sepolia"]):
         done = CliRunner().invoke(app, ["run", "replay", *given])

@@ -23,12 +23,6 @@ def bare() -> Iterator[Server]:
         yield server
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalServer]:
-    with LocalServer(seed=1) as running:
-        yield running
-
-
 def expect_all_but(lacks: set[Need], url: str, scenario: Scenario) -> None:
     """A scenario that needs something of this is skipped and says so; any other one passes."""
     run = World(on=url).play(scenario)

@@ -21,8 +21,8 @@ from x402sim.protocol.x402 import (
     Settlement,
     Version,
     encode_payment,
+    json_in,
     read_required,
-    read_settlement,
 )
 
 QUOTE, MARKET, AGENTS = "/api/perp/quote", "/api/perp/market", "/api/agents"
@@ -77,7 +77,7 @@ def changed(text: str, claims: dict[str, Any]) -> str:
 
 def told(version: Version, answer: httpx.Response) -> Settlement:
     """Return what an answer says became of the payment."""
-    return read_settlement(answer.headers[RESPONSE_HEADERS[version]])
+    return json_in(answer.headers[RESPONSE_HEADERS[version]], Settlement)
 
 
 def set_up(rig: ServiceRig, *, decide: dict[str, Any] | None = None, **settings: Any) -> None:

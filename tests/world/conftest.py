@@ -1,16 +1,6 @@
-"""A server, and the stages on which a story is played: in process, over TCP, and at a URL."""
-
-from collections.abc import Iterator
+"""The stages on which a story is played: in process, over TCP, and at a URL."""
 
 import pytest
-
-from x402sim import LocalServer
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[LocalServer]:
-    with LocalServer(seed=1) as running:
-        yield running
 
 
 @pytest.fixture(params=["in-process", "tcp", "url"])

@@ -20,6 +20,8 @@ from x402sim.policies import (
     Forget,
     GiveUp,
     NewAuthorization,
+    OpenSessions,
+    PayEach,
     PayerPolicy,
     SameAuthorization,
     SameThenNew,
@@ -28,7 +30,10 @@ from x402sim.policies import (
 )
 from x402sim.population import Every
 
+OPENED = "create pay create"
 LOST = Fault(victim="service", does="lose answer", path="/api/pay")
+NO = '{"error": "Invalid signature", "final": true}'
+FINAL = Fault(victim="service", does="answer", path="/api/pay", status=402, body=NO)
 
 
 def paths(run: Run) -> list[str]:
@@ -38,27 +43,55 @@ def paths(run: Run) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("retry", "charged", "asked"),
+    ("retry", "faults", "asked", "signed", "waited_s", "charged"),
     [
-        (GiveUp(), 10_000, "quote pay quote"),
-        (SameAuthorization(), 10_000, "quote pay pay quote"),
-        (SameThenNew(), 10_000, "quote pay pay quote"),
-        (NewAuthorization(), 10_000, "quote pay pay quote"),
-        (StartOver(), 20_000, "quote pay quote pay quote"),
+        (GiveUp(), [LOST], "quote pay quote", 1, 0, 10_000),
+        (SameAuthorization(), [], "quote pay quote", 1, 0, 10_000),
+        (SameAuthorization(), [LOST] * 2, "quote pay pay pay quote", 1, 10, 10_000),
+        (SameAuthorization(times=1, wait_s=2), [LOST] * 2, "quote pay pay quote", 1, 2, 10_000),
+        (SameAuthorization(), [FINAL], "quote pay", 1, 0, 0),
+        (SameThenNew(), [LOST, FINAL], "quote pay pay pay quote", 2, 10, 10_000),
+        (SameThenNew(times=1), [FINAL] * 2, "quote pay pay", 2, 5, 0),
+        (NewAuthorization(), [LOST], "quote pay pay quote", 2, 5, 10_000),
+        (NewAuthorization(times=0), [LOST], "quote pay quote", 1, 0, 10_000),
+        (StartOver(), [LOST, FINAL], "quote pay quote pay quote pay quote", 3, 10, 20_000),
     ],
-    ids=repr,
 )
-def test_the_answer_to_a_payer_is_lost(retry: Any, charged: int, asked: str) -> None:
+def test_how_an_order_is_paid(
+    retry: Any, faults: list[Fault], asked: str, signed: int, waited_s: int, charged: int
+) -> None:
     async def story(world: LiveWorld) -> None:
         alice = await world.payer("alice", balance="1.00", policy=PayerPolicy(retry=retry))
-        await world.fault(LOST)
-        assert (await alice.fetch()).status == 200
+        for fault in faults:
+            await world.fault(fault)
+        before_s = world.clock.now()
+        assert (await alice.fetch()).status == (200 if asked.endswith("quote") else 402)
+        assert world.clock.now() - before_s == waited_s
         assert await alice.balance() == 1_000_000 - charged
 
     run = play(story)
     assert paths(run) == asked.split()
+    sent = {each.authorization for each in found(run, events.RequestSent) if each.actor == "alice"}
+    assert len(sent - {None}) == signed
     told = {"payer": "alice", "policy": repr(PayerPolicy(retry=retry))}
     assert found(run, events.Note)[0].data == told
+
+
+@pytest.mark.parametrize(
+    ("sessions", "asked"),
+    [
+        (PayEach(), "quote pay quote " * 3),
+        (OpenSessions("0.02"), f"{OPENED} quote quote quote {OPENED} quote"),
+    ],
+    ids=repr,
+)
+def test_how_three_requests_are_paid_for(sessions: Any, asked: str) -> None:
+    async def story(world: LiveWorld) -> None:
+        policy = PayerPolicy(sessions=sessions)
+        alice = await world.payer("alice", balance="1.00", policy=policy)
+        assert [(await alice.fetch()).status for _ in range(3)] == [200] * 3
+
+    assert paths(play(story)) == asked.split()
 
 
 def test_after_a_final_refusal_the_payment_is_not_shown() -> None:

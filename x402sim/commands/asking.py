@@ -28,6 +28,11 @@ Headers = Annotated[
 ]
 
 
+def client() -> httpx.Client:
+    """Return a client for any URL: SSL_CERT_FILE counts, and no proxy."""
+    return httpx.Client(verify=httpx.create_ssl_context(), trust_env=False, timeout=30)
+
+
 def request_to(
     url: str, method: str | None, data: str | None, headers: list[str] | None
 ) -> httpx.Request:

@@ -22,10 +22,11 @@ from x402sim.protocol.findings import (
     of_window,
     signer_of,
 )
+from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.network_file import known_networks
 from x402sim.protocol.networks import Network
-from x402sim.protocol.recognize import Kind, Recognized, misshapen, recognize, signed_in
+from x402sim.protocol.recognize import Kind, Recognized, recognize
 from x402sim.protocol.ways import Dialect, Way, network_called, ways_of
 from x402sim.text.times import moment
 
@@ -104,16 +105,15 @@ class Decoded:
 
 def explain(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Decoded]:
     """Yield the parts of a message: itself, the ways to pay in it, and a payment in it."""
-    shape = misshapen(found)
     findings = list(_of_header(found))
-    if shape and not (findings and found.kind is Kind.SETTLEMENT):
+    if found.shape and not (findings and found.kind is Kind.SETTLEMENT):
         do = "Compare it with the message that the other party's documentation shows."
         wanted = f"a {found.kind.value} that can be read"
-        findings.append(Finding("shape", shape, wanted, do))
+        findings.append(Finding("shape", found.shape, wanted, do))
     ways = list(ways_of(found.said))
     if found.kind in (Kind.REQUIRED, Kind.RECEIPT, Kind.ERROR, Kind.SETTLEMENT) or not ways:
-        if found.kind is Kind.PAYMENT and not shape:
-            findings += _of_payment(found, known, now_s)
+        if found.signed is not None:
+            findings += _of_payment(found, found.signed, known, now_s)
         facts = {"header": found.header} if found.header else {}
         facts |= _facts(found, known, now_s)
         kind = found.kind.value
@@ -122,7 +122,7 @@ def explain(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iter
     for way in ways:
         title = f"Payment requirements: {way.dialect.value}"
         yield Decoded(title, dict(_way_facts(way, known)), tuple(of_way(way, known)))
-    if found.kind is Kind.SETTLEMENT and not shape:
+    if found.kind is Kind.SETTLEMENT and not found.shape:
         yield from _inner(found, ways[0], known, now_s)
 
 
@@ -147,7 +147,7 @@ def _inner(
     """Yield the payment header in the body of a settlement, compared with its requirements."""
     try:
         inner = recognize(found.said["paymentHeader"])
-        terms = () if misshapen(inner) else of_terms(signed_in(inner).authorization, way)
+        terms = of_terms(inner.signed.authorization, way) if inner.signed else ()
     except BadMessage as wrong:
         do = "Send the header as the wallet made it."
         finding = Finding("paymentHeader", str(wrong), "a payment header", do)
@@ -160,15 +160,16 @@ def _inner(
 # --- a payment ---------------------------------------------------------------------------
 
 
-def _of_payment(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Finding]:
+def _of_payment(
+    found: Recognized, signed: SignedPayment, known: Mapping[str, Network], now_s: int
+) -> Iterator[Finding]:
     """Yield what is wrong with a signed payment."""
-    signed, accepted = signed_in(found), found.said.get("accepted")
-    auth = signed.authorization
+    auth, accepted = signed.authorization, found.said.get("accepted")
     if isinstance(accepted, dict):
         way = Way(Dialect.V2, accepted)
         yield from of_way(way, known)
         yield from of_terms(auth, way)
-    network = _network_of(found, known)
+    network = _network_of(found, signed, known)
     yield from of_window(auth, now_s)
     if network is not None:
         yield from of_signature(auth, signed.signature, network, known)
@@ -177,9 +178,10 @@ def _of_payment(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
         yield Finding("network", repr(signed.network)[:80], ", ".join(known), do)
 
 
-def _network_of(found: Recognized, known: Mapping[str, Network]) -> Network | None:
+def _network_of(
+    found: Recognized, signed: SignedPayment, known: Mapping[str, Network]
+) -> Network | None:
     """Return the network that a payment is signed for: in version 2, as the payment says."""
-    signed = signed_in(found)
     network = network_called(signed.network, known)
     if found.dialect is Dialect.V2:
         return Way(Dialect.V2, found.said["accepted"]).own_network() or network
@@ -195,8 +197,8 @@ def _facts(
     found: Recognized, known: Mapping[str, Network], now_s: int
 ) -> Iterator[tuple[str, str]]:
     """Yield the fields of a message, those of a payment with their meaning."""
-    if found.kind is Kind.PAYMENT and not misshapen(found):
-        yield from _payment_facts(found, known, now_s)
+    if found.signed is not None:
+        yield from _payment_facts(found, found.signed, known, now_s)
         return
     left_out = ("paymentRequirements", "accepts")
     for name, value in found.said.items():
@@ -215,9 +217,8 @@ def _in_words(name: str, value: Any, now_s: int) -> str:
 
 
 def _payment_facts(
-    found: Recognized, known: Mapping[str, Network], now_s: int
+    found: Recognized, signed: SignedPayment, known: Mapping[str, Network], now_s: int
 ) -> Iterator[tuple[str, str]]:
-    signed = signed_in(found)
     auth, named = signed.authorization, network_called(signed.network, known)
     yield "scheme", signed.scheme
     yield "network", _network_in_words(signed.network, named)
@@ -232,7 +233,7 @@ def _payment_facts(
     yield "validBefore", f"{auth.valid_before} = {moment(auth.valid_before, now_s)}"
     yield "nonce", to_hex(auth.nonce)
     yield "signature", _in_words("signature", to_hex(signed.signature), now_s)
-    if (network := _network_of(found, known)) is None:
+    if (network := _network_of(found, signed, known)) is None:
         yield "signed by", "unknown: the token's domain is not known"
         return
     signer = signer_of(auth, signed.signature, network.domain)

@@ -19,7 +19,7 @@ from x402sim.commands.common import (
     RandomSeed,
     as_misuse,
 )
-from x402sim.commands.purchase import Purchase, Terms
+from x402sim.commands.purchase import Local, Purchase
 from x402sim.commands.steps import Step, print_step
 from x402sim.events import AnswerSent, Event, PaymentSettled, TransactionMined, name_of
 from x402sim.protocol.money import to_decimal
@@ -63,15 +63,15 @@ def _play(seed: int, network: Network) -> Iterator[Step]:
         facts = {"service": server.url, "payer": payer.address}
         yield Step("The world is up", True, {**facts, "balance": _shown(before[0], network)})
         mark, steps = server.journal.length, list[Step]()
-        terms = Terms(known={network.name: network}, max_amount="0.05")
         request = http.build_request("POST", "/api/perp/quote", json=ORDER)
-        served = Purchase(http, payer, Clock(), terms, steps.append).buy(request)
+        here = Local({network.name: network}, [], Clock())
+        served = Purchase(http, payer, here, steps.append, "0.05").buy(request)
         steps[-1].facts["quote"] = served.json().get("quote")
         yield from steps
         yield from _behind(server, mark, before)
         if steps[-1].ok:
             http.post("/_sim/indexer/run")
-            record = http.get(f"/api/payments/{request.headers['X-Payment-Id']}").json()
+            record = http.get(f"/api/payments/{served.request.headers['X-Payment-Id']}").json()
             facts = {name: record[name] for name in ("status", "block_number")}
             title = "The indexer asks the explorer, and completes the stored record"
             yield Step(title, record["block_number"] == server.transfers()[-1].block_number, facts)

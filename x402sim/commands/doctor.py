@@ -9,7 +9,16 @@ import httpx
 import typer
 
 from x402sim.clock import Clock
-from x402sim.commands.asking import Data, Headers, Method, Url, answer_to, no_answer, request_to
+from x402sim.commands.asking import (
+    Data,
+    Headers,
+    Method,
+    Url,
+    answer_to,
+    client,
+    no_answer,
+    request_to,
+)
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, filled
 from x402sim.commands.purchase import local_server
 from x402sim.commands.steps import print_findings
@@ -53,18 +62,16 @@ def doctor(
 
     Exit code: 0 if somebody could pay, 1 if nobody, 2 if there was no answer.
     """
-    trusted = httpx.create_ssl_context()  # SSL_CERT_FILE counts, and no proxy
-    with httpx.Client(verify=trusted, trust_env=False, timeout=30) as http:
+    with client() as http:
         with as_misuse():
             request = request_to(url, method, data, header)
-            known = dict(known_networks(network_file))
+            known = known_networks(network_file)
         try:
             response = answer_to(http, request)
             pay_status = _pay_status(http, request, response)
         except httpx.HTTPError as error:
             raise Misuse(no_answer(request.url, error)) from error
-        if (own := local_server(http, request.url).network) is not None:
-            known.setdefault(own.name, own)
+        known = local_server(http, request.url, known).known
     found = examine(request, response, known, pay_status=pay_status, now_s=Clock().now_s())
     if as_json:
         typer.echo(json.dumps(_as_json(response, found), indent=2))
@@ -77,7 +84,7 @@ def doctor(
 
 def _pay_status(http: httpx.Client, request: httpx.Request, response: httpx.Response) -> int | None:
     """Return what POST /api/pay answers to an empty object; None if nothing is paid there."""
-    ways = ways_in(None, response.content) if response.status_code == 402 else []
+    ways = ways_in({}, response.content) if response.status_code == 402 else []
     if not any(way.dialect is Dialect.TWO_STEPS for way in ways):
         return None
     return answer_to(http, post(request, PAY, {})).status_code

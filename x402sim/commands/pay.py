@@ -3,20 +3,26 @@
 import json
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Annotated, Any
 
 import httpx
 import typer
 
-from x402sim.commands.asking import Data, Headers, Method, Url, instead, no_answer, request_to
+from x402sim.commands.asking import (
+    Data,
+    Headers,
+    Method,
+    Url,
+    client,
+    instead,
+    no_answer,
+    request_to,
+)
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, within
-from x402sim.commands.purchase import Local, Purchase, Terms, failure, local_server, said
+from x402sim.commands.purchase import Local, Purchase, failure, local_server, proof_in, said
 from x402sim.commands.steps import Step, print_facts, print_step
 from x402sim.payer.errors import PaymentFailed
-from x402sim.payer.flow import PROOFS
 from x402sim.payer.mistakes import MISTAKES, Mistake
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import BadMessage, decode
@@ -100,8 +106,7 @@ def pay(
     signed.
     """
     told = _Told(as_json)
-    trusted = httpx.create_ssl_context()  # SSL_CERT_FILE counts, and no proxy
-    with httpx.Client(verify=trusted, trust_env=False, timeout=30) as http:
+    with client() as http:
         with as_misuse():
             if wrong is not None and session:
                 raise ValueError("--wrong and --session: give one of them")
@@ -110,17 +115,11 @@ def pay(
             if session and steps == 1:
                 raise ValueError("--session and --steps 1: a deposit takes two steps; omit --steps")
             request = request_to(url, method, data, header)
-            known = dict(known_networks(network_file))
-            terms = Terms(known=known, max_amount=most, steps=steps, session=session)
-            local = local_server(http, request.url)
+            local = local_server(http, request.url, known_networks(network_file))
             wallet = _wallet(key, account, local)
-        if local.network is not None:
-            known.setdefault(local.network.name, local.network)
-        purchase = Purchase(http, wallet, local.clock, terms, told)
+            purchase = Purchase(http, wallet, local, told, most, steps, session)
         if wrong is not None:
-            # a purchase leaves its proof in the request, so each has one of its own; and a pipe is
-            # read once
-            _go_wrong(purchase, partial(_again, request), MISTAKES[wrong], told)
+            _go_wrong(purchase, request, MISTAKES[wrong], told)
         else:
             answer = _bought(purchase, request, told)
             problem = "" if answer.is_success else _in_vain(answer)
@@ -185,24 +184,19 @@ def _wallet(key: str | None, account: int, local: Local) -> Wallet:
 
 def _in_vain(answer: httpx.Response) -> str:
     """Return what to do about an error that was paid for."""
-    paid, sent = f"paid, and the server answered {answer.status_code}", answer.request.headers
-    for name in PROOFS:
-        if name in sent:
-            proof = f"-H '{name}: {sent[name]}'"
-            return f"{paid}; correct the request, and send it with {proof}: that is paid for"
-    return paid
+    paid, proof = f"paid, and the server answered {answer.status_code}", proof_in(answer.request)
+    again = f"; correct the request, and send it with {proof}: that is paid for"
+    return paid + again * bool(proof)
 
 
-def _go_wrong(
-    purchase: Purchase, request: Callable[[], httpx.Request], mistake: Mistake, told: _Told
-) -> None:
+def _go_wrong(purchase: Purchase, request: httpx.Request, mistake: Mistake, told: _Told) -> None:
     """Make a mistake, and explain the answer; exits with 1 if the server does not refuse it."""
     used = None
     if mistake.name == "replay":
-        _bought(purchase, request(), told)
+        _bought(purchase, request, told)
         assert purchase.sent is not None
         used = purchase.sent.auth
-    answer = _bought(purchase, request(), told, mistake=mistake, used=used)
+    answer = _bought(purchase, request, told, mistake=mistake, used=used)
     right, sent = purchase.right, purchase.sent
     assert right is not None
     assert sent is not None
@@ -222,11 +216,6 @@ def _go_wrong(
         print_facts(facts)
     if not ok:
         raise typer.Exit(NOT_ALL_HELD)
-
-
-def _again(request: httpx.Request) -> httpx.Request:
-    method, url, headers = request.method, request.url, request.headers
-    return httpx.Request(method, url, headers=headers, content=request.content)
 
 
 def _print_json(

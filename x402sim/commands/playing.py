@@ -6,7 +6,8 @@ It finds the scenarios, the stage and the chain that the user typed, and makes t
 import hashlib
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,11 @@ from x402sim.commands.common import Misuse, as_misuse
 from x402sim.events import RequestSent
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.protocol.network_file import choose_network
-from x402sim.protocol.networks import Network
 from x402sim.report.reading import reading_of
 from x402sim.report.run import Run
 from x402sim.report.summary import checks_of
-from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
 from x402sim.world.stages.parse import parse_stage
-from x402sim.world.stages.stage import Stage
 from x402sim.world.story.scenario import NoScenario, Scenario, find, shipped_names
 from x402sim.world.story.world import OtherNetwork, World
 
@@ -81,50 +79,47 @@ def _scenario(name: str) -> Scenario:
         raise Misuse(f"cannot load {name}: {type(error).__name__}: {error}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """The stage, the chain and the network to play on, the token there, the seed, the timing."""
+def where(
+    *,
+    on: str,
+    chain: str,
+    token: str | None,
+    network: str | None,
+    network_file: Path | None,
+    seed: int,
+    latency: Sequence[str],
+    block_time_s: float | None,
+    explorer_lag_s: float,
+) -> tuple[World, str]:
+    """Return the world to play in, and the options that repeat it; raises `Misuse`.
 
-    on: Stage
-    chain: ChainBackend
-    token: str | None = None
-    seed: int = 0
-    network: Network | None = None
-    """None for the stage's own: the default, or that of a deployment."""
-    network_file: Path | None = None
-    latency: tuple[str, ...] = ()
-    """As the user typed them; `block_time_s` and `explorer_lag_s` are numbers."""
-    block_time_s: float | None = None
-    explorer_lag_s: float = 0.0
-
-    @property
-    def world(self) -> World:
-        """A new world; raises `ValueError` if the options cannot be combined."""
-        lag_s = self.explorer_lag_s
-        return World(
-            seed=self.seed,
-            on=self.on,
-            chain=self.chain,
-            network=self.network,
-            latency=dict(map(_latency, self.latency)),
-            block_time_s=self.block_time_s,
-            explorer=ExplorerSettings(lag_s=lag_s) if lag_s else None,
-        )
-
-    @property
-    def options(self) -> str:
-        """The options that repeat it; a node's URL is shown without secrets."""
-        is_default = self.chain == DEFAULT_CHAIN
-        chain = "" if is_default else f" --chain {shlex.quote(self.chain.name)}"
-        token = "" if self.token is None else f" --token {shlex.quote(self.token)}"
-        network = "" if self.network is None else f" --network {self.network.name}"
-        file = "" if self.network_file is None else shlex.quote(str(self.network_file))
-        network += f" --network-file {file}" if file else ""
-        timing = "".join(f" --latency {shlex.quote(text)}" for text in self.latency)
-        if self.block_time_s is not None:
-            timing += f" --block-time {self.block_time_s:g}"
-        timing += f" --explorer-lag {self.explorer_lag_s:g}" if self.explorer_lag_s else ""
-        return f"--on {shlex.quote(self.on.name)}{chain}{token}{network} --seed {self.seed}{timing}"
+    A node's URL is shown without secrets.
+    """
+    with as_misuse(begin="--chain: "):
+        backend = parse_chain(chain, token=token)
+    with as_misuse(begin="--on: "):
+        build = partial(World, on=parse_stage(on), chain=backend, seed=seed)
+        world = build()
+    with as_misuse(begin="--network: "):
+        is_chosen = network is not None or network_file is not None
+        chosen = choose_network(network, network_file) if is_chosen else None
+    with as_misuse():
+        given = dict(map(_latency, latency))
+        explorer = ExplorerSettings(lag_s=explorer_lag_s) if explorer_lag_s else None
+        world = build(network=chosen, latency=given, block_time_s=block_time_s, explorer=explorer)
+    options = (
+        ("on", world.on.name),
+        ("chain", None if backend == DEFAULT_CHAIN else backend.name),
+        ("token", token),
+        ("network", chosen and chosen.name),
+        ("network-file", network_file),
+        ("seed", seed),
+        *(("latency", each) for each in latency),
+        ("block-time", None if block_time_s is None else f"{block_time_s:g}"),
+        ("explorer-lag", f"{explorer_lag_s:g}" if explorer_lag_s else None),
+    )
+    said = (f"--{name} {shlex.quote(str(it))}" for name, it in options if it is not None)
+    return world, " ".join(said)
 
 
 def _latency(text: str) -> tuple[str, float | tuple[float, ...]]:
@@ -140,46 +135,20 @@ def _latency(text: str) -> tuple[str, float | tuple[float, ...]]:
     return part, numbers if len(numbers) == 2 else numbers[0]
 
 
-def where(
-    *,
-    on: str,
-    chain: str,
-    token: str | None,
-    network: str | None,
-    network_file: Path | None,
-    seed: int,
-    **timing: Any,
-) -> Where:
-    """Return where to play, read from the command line's options; raises `Misuse`."""
-    with as_misuse(begin="--chain: "):
-        backend = parse_chain(chain, token=token)
-    with as_misuse(begin="--on: "):
-        place = Where(on=parse_stage(on), chain=backend, token=token, seed=seed)
-        _ = place.world
-    with as_misuse(begin="--network: "):
-        if network is not None or network_file is not None:
-            chosen = choose_network(network, network_file)
-            place = replace(place, network=chosen, network_file=network_file)
-    with as_misuse():
-        place = replace(place, **timing)
-        _ = place.world
-    return place
-
-
-def play(chosen: Chosen, where: Where, *, progress: bool) -> Played:
+def play(chosen: Chosen, world: World, options: str, *, progress: bool) -> Played:
     """Play one scenario; raises `Misuse` if the stage or the chain does not answer."""
     try:
-        run = where.world.play(chosen.scenario, progress=progress)
-        return Played(run, f"{chosen.command} {where.options}")
+        run = world.play(chosen.scenario, progress=progress)
+        return Played(run, f"{chosen.command} {options}")
     except (ConnectionError, httpx.HTTPError) as error:
         hint = "start a service with `python -m x402sim serve`, or omit --on"
         if "WRONG_VERSION_NUMBER" in str(error):
             hint = "it does not speak TLS: give the URL with http://"
-        raise Misuse(f"--on {where.on.name}: {error or type(error).__name__}; {hint}") from error
+        raise Misuse(f"--on {world.on.name}: {error or type(error).__name__}; {hint}") from error
     except OtherNetwork as error:
         raise Misuse(f"--network: {error}") from error
     except ChainError as error:
-        raise Misuse(f"--chain {where.chain.name}: {error}") from error
+        raise Misuse(f"--chain {world.chain.name}: {error}") from error
 
 
 def combined_sha256(all_played: Sequence[Played]) -> str:
@@ -192,17 +161,12 @@ def combined_sha256(all_played: Sequence[Played]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
-def clock_ahead_s(all_played: Sequence[Played]) -> float:
-    """Return how far these runs have left a server's clock ahead of real time, in seconds."""
-    return max((played.run.ahead_s for played in all_played), default=0.0)
-
-
 def document(seed: int, all_played: Sequence[Played]) -> dict[str, Any]:
     """Return what `run --json` prints."""
     return {
         "seed": seed,
         "combined_sha256": combined_sha256(all_played),
-        "clock_ahead_s": clock_ahead_s(all_played),
+        "clock_ahead_s": max(played.run.ahead_s for played in all_played),
         "scenarios": [
             {
                 "name": played.run.name,

@@ -17,11 +17,11 @@ from x402sim.payer.core import PAYMENT_ID, SESSION_ID
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.flow import PROOFS, FlowAuth
 from x402sim.payer.guard import origin_of
-from x402sim.payer.mistakes import Draft, Mistake, dialect_of, draft_of, request_of
+from x402sim.payer.mistakes import Draft, Mistake, draft_of, paid_in, request_of
 from x402sim.payer.reading import UNKNOWN
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.wallet import Wallet
-from x402sim.payer.watched import Exchange, Watched, pays
+from x402sim.payer.watched import Watched, copy
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.findings import in_units
@@ -36,10 +36,8 @@ from x402sim.protocol.x402 import (
     REQUIRED_HEADER,
     RESPONSE_HEADERS,
     VERSIONS,
-    Version,
     json_in,
 )
-from x402sim.service.issue import PAY
 from x402sim.text.times import distance, moment, readable
 from x402sim.world.control.messages import Account, Who, network_of
 from x402sim.world.server.listen import LOOPBACK
@@ -50,14 +48,53 @@ _LATER = re.compile(r"\.? (Repeat the request|Nothing more was signed)")
 """Where advice begins that is for a payer that goes on; a command ends."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """How to pay: within `max_amount` tokens, in one step or two or as the 402 offers."""
+@dataclass(frozen=True, slots=True)
+class Local:
+    """What a local server of x402sim tells: the networks that are known, its accounts and clock."""
 
     known: Mapping[str, Network]
+    keys: list[str]
+    clock: Clock
+
+
+def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network]) -> Local:
+    """Ask a server on this machine for its world; without one, the accounts of anvil and now."""
+
+    def asked(what: str) -> bytes:
+        path = f"{origin_of(url)}/_sim/{what}"
+        return answer_to(http, http.build_request("GET", path, timeout=ASK_S)).content
+
+    if url.host in LOOPBACK:
+        with suppress(httpx.HTTPError, ValueError):  # it is no server of ours
+            who: Who = decode(asked("who"), Who)
+            accounts: list[Account] = decode(asked("accounts"), list[Account])
+            clock, own = SkewedClock(Clock()), network_of(who)
+            clock.skew_s = who.now / 1000 - Clock().now()
+            networks = {**known, own.name: known.get(own.name, own)}
+            return Local(networks, [each.private_key for each in accounts], clock)
+    return Local(known, [to_hex(key) for key in keys_of(KNOWN, 10)], Clock())
+
+
+@dataclass(slots=True)
+class Purchase:
+    """One request, paid within `max_amount` tokens; `tell` gets each step as it ends."""
+
+    http: httpx.Client
+    wallet: Wallet
+    local: Local
+    tell: Callable[[Step], None]
     max_amount: str
     steps: int | None = None
+    """In one step or in two; None as the 402 offers."""
     session: bool = False
+    network: Network = TESTNET
+    right: Draft | None = None
+    """The last payment, before a mistake was made in it."""
+    sent: Draft | None = None
+    answer: httpx.Response | None = None
+    """What was answered to it; None if nothing was."""
+    last: httpx.Request | None = None
+    mistake: Mistake | None = None
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for an amount that is none on any network."""
@@ -65,26 +102,6 @@ class Terms:
             to_base(self.max_amount, 36)  # no token has more decimals
         except ValueError as wrong:
             raise ValueError(f"--max {self.max_amount}: {wrong}") from wrong
-
-
-class Purchase:
-    """One request, paid; `tell` gets each step as it ends."""
-
-    def __init__(
-        self, http: httpx.Client, wallet: Wallet, clock: Clock, terms: Terms,
-        tell: Callable[[Step], None],
-    ) -> None:  # fmt: skip
-        self.wallet, self.terms = wallet, terms
-        self.network = TESTNET
-        self.right: Draft | None = None
-        """The last payment, before a mistake was made in it."""
-        self.sent: Draft | None = None
-        self.answer: httpx.Response | None = None
-        """What was answered to it; None if nothing was."""
-        self.last: httpx.Request | None = None
-        self._http, self._clock, self._tell = http, clock, tell
-        self._limits = Limits(deadline_s=DEADLINE_S)
-        self._mistake: Mistake | None = None
 
     def buy(
         self,
@@ -94,9 +111,10 @@ class Purchase:
     ) -> httpx.Response:
         """Return the last answer to a request, read; raises `PaymentFailed` and `httpx.HTTPError`.
 
-        With a mistake, that is the answer to the wrong payment; of a replay, `used` is sent again.
+        The request itself stays as it is. With a mistake, that is the answer to the wrong payment;
+        of a replay, `used` is sent again.
         """
-        self._mistake, self.right, self.sent, self.answer = mistake, None, None, None
+        self.mistake, self.right, self.sent, self.answer = mistake, None, None, None
 
         def change(request: httpx.Request) -> httpx.Request:
             draft = self.right = self._draft(request)
@@ -109,48 +127,46 @@ class Purchase:
             return request_of(self.sent, request)
 
         flow = Watched(
-            self._choose,
+            choose=self._choose,
             sends=self._sends,
             seen=self._seen,
-            limits=self._limits,
+            limits=Limits(deadline_s=DEADLINE_S),
             change=change if mistake else None,
         )
-        return answer_to(self._http, request, flow)
+        return answer_to(self.http, copy(request), flow)
 
     # --- who pays ------------------------------------------------------------------------
 
     def _choose(self, response: httpx.Response) -> FlowAuth:
         """Return the payer that pays what a 402 offers; raises `PaymentFailed`."""
-        steps, ways = self.terms.steps, _ways(response)
-        if steps is not None:
+        steps, ways = self.steps, ways_in(response.headers, response.content)
+        if steps is not None and ways:
+            offered = _dialects(ways)
             ways = [way for way in ways if (way.dialect is Dialect.TWO_STEPS) == (steps == 2)]
-        network = self._network_of(response, ways)
-        version: Version | None = None  # which PaymentAuth chooses
-        if steps == 1:
-            version = 2 if any(way.dialect is Dialect.V2 for way in ways) else 1
+            if not ways:
+                raise PaymentFailed(f"--steps {steps}: the 402 offers only {offered}; leave it out")
+        network = self._network_of(ways)
+        # without --steps, PaymentAuth chooses the version
+        version = max(way.dialect.version or 1 for way in ways) if steps == 1 else None
         try:
-            spend = to_decimal(to_base(self.terms.max_amount, network.decimals), network.decimals)
-            if self.terms.session:
-                return SessionAuth(self.wallet, deposit=spend, network=network, clock=self._clock)
+            clock = self.local.clock
+            spend = to_decimal(to_base(self.max_amount, network.decimals), network.decimals)
+            if self.session:
+                return SessionAuth(self.wallet, deposit=spend, network=network, clock=clock)
             return PaymentAuth(
                 self.wallet,
                 max_amount=spend,
                 max_total=spend,
                 network=network,
                 version=version,
-                clock=self._clock,
+                clock=clock,
                 deadline_s=DEADLINE_S,
             )
         except ValueError as wrong:
-            raise PaymentFailed(f"--max {self.terms.max_amount}: {wrong}") from wrong
+            raise PaymentFailed(f"--max {self.max_amount}: {wrong}") from wrong
 
-    def _network_of(self, response: httpx.Response, ways: list[Way]) -> Network:
+    def _network_of(self, ways: list[Way]) -> Network:
         if not ways:
-            offered = ", ".join(dict.fromkeys(way.dialect.value for way in _ways(response)))
-            if self.terms.steps and offered:
-                raise PaymentFailed(
-                    f"--steps {self.terms.steps}: the 402 offers only {offered}; leave it out"
-                )
             raise PaymentFailed("the 402 has no payment requirements; `doctor URL` looks closer")
         if all(way.is_paywall for way in ways):
             raise PaymentFailed(
@@ -158,27 +174,27 @@ class Purchase:
                 "in `extra` of `accepts`; `pay` does not speak that, Cronos' clients do"
             )
         for way in ways:
-            if found := way.network(self.terms.known):
+            if found := way.network(self.local.known):
                 self.network = found
                 return found
         named = ", ".join(dict.fromkeys(repr(way.said.get("network"))[:80] for way in ways))
         raise PaymentFailed(
-            f"the 402 asks for a payment on {named}; known are {', '.join(self.terms.known)}. "
+            f"the 402 asks for a payment on {named}; known are {', '.join(self.local.known)}. "
             "Describe the network and its token in a file: --network-file"
         )
 
     # --- what is told --------------------------------------------------------------------
 
     def _draft(self, request: httpx.Request) -> Draft:
-        return draft_of(request, self.wallet, self.network, self._clock.now_s())
+        return draft_of(request, self.wallet, self.network, self.local.clock.now_s())
 
     def _sends(self, request: httpx.Request) -> None:
         """Tell what was signed, before it is sent."""
         self.last = request
-        if not pays(request, PAY):
+        if paid_in(request) is None:
             return
         self.sent = self.sent or self._draft(request)
-        auth, now_s = self.sent.auth, self._clock.now_s()
+        auth, now_s = self.sent.auth, self.local.clock.now_s()
         facts = {
             "amount": in_units(str(auth.value), self.network),
             "from": checksum(auth.from_),
@@ -186,52 +202,48 @@ class Purchase:
             "valid": f"{distance(auth.valid_after - now_s)} to {moment(auth.valid_before, now_s)}",
             "nonce": to_hex(auth.nonce),
         }
-        self._tell(Step("Signed an EIP-3009 authorization, off-chain", True, facts))
+        self.tell(Step("Signed an EIP-3009 authorization, off-chain", True, facts))
 
-    def _seen(self, exchange: Exchange) -> None:
-        request, response = exchange.request, exchange.response
+    def _seen(self, request: httpx.Request, response: httpx.Response) -> None:
         status = f"{response.status_code}"
         facts: dict[str, Any] = {"answer": said(response) if response.is_error else status}
         name = f"{request.method} {request.url.path}"
-        if pays(request, PAY):
+        if (dialect := paid_in(request)) is not None:
             self.answer = response
-            if self._mistake is not None:  # the explanation has the rest
+            if self.mistake is not None:  # the explanation has the rest
                 facts["answer"] = status
             facts |= _receipt(response)
-            way = dialect_of(request)
-            header = PAYMENT_HEADERS[1 if way is Dialect.V1 else 2]
-            sent_in = "" if way is Dialect.TWO_STEPS else f", {header}"
-            mark = "" if self._mistake is None or response.is_success else "refused"
-            self._tell(Step(f"Paid: {name}{sent_in}", response.is_success, facts, mark))
+            sent_in = f", {PAYMENT_HEADERS[dialect.version]}" if dialect.version else ""
+            mark = "" if self.mistake is None or response.is_success else "refused"
+            self.tell(Step(f"Paid: {name}{sent_in}", response.is_success, facts, mark))
             return
         shown = next((each for each in (PAYMENT_ID, SESSION_ID) if each in request.headers), None)
         if shown is None and response.status_code == 402:
             facts |= self._offer(response)
-            self._tell(Step(f"Asked: {name}", True, facts))
+            self.tell(Step(f"Asked: {name}", True, facts))
         else:
             title = f"Repeated with {shown}: {name}" if shown else f"Asked: {name}"
             if shown == SESSION_ID:
                 facts["session id"] = request.headers[SESSION_ID]
-            self._tell(Step(title, response.is_success, facts))
+            self.tell(Step(title, response.is_success, facts))
 
     def _offer(self, response: httpx.Response) -> dict[str, Any]:
         """Return what a 402 asks for: its first way to pay that can be understood."""
-        ways = _ways(response)
+        ways = ways_in(response.headers, response.content)
         if not ways:
             return {}
-        network = next((found for way in ways if (found := way.network(self.terms.known))), None)
-        paid_in = ", ".join(dict.fromkeys(way.dialect.value for way in ways))
+        network = next((found for way in ways if (found := way.network(self.local.known))), None)
         facts = {
             "price": in_units(ways[0].amount, network),
             "pay to": ways[0].said.get("payTo"),
             "network": ways[0].said.get("network"),
-            "payable in": paid_in,
+            "payable in": _dialects(ways),
         }
         return facts | ({"payment id": each} if (each := ways[0].payment_id) else {})
 
 
-def _ways(response: httpx.Response) -> list[Way]:
-    return ways_in(response.headers.get(REQUIRED_HEADER), response.content)
+def _dialects(ways: list[Way]) -> str:
+    return ", ".join(dict.fromkeys(way.dialect.value for way in ways))
 
 
 def said(response: httpx.Response) -> str:
@@ -258,8 +270,7 @@ def _body(response: httpx.Response) -> dict[str, Any]:
 
 
 def _in_header(response: httpx.Response, name: str) -> dict[str, Any]:
-    said = json_in(response.headers.get(name))
-    return said if isinstance(said, dict) else {}
+    return json_in(response.headers.get(name), dict[str, Any]) or {}
 
 
 def _receipt(response: httpx.Response) -> dict[str, Any]:
@@ -299,37 +310,12 @@ def failure(failed: PaymentFailed | httpx.HTTPError, purchase: Purchase) -> str:
 
 def _goods(failed: Exception, last: httpx.Request | None) -> str:
     """Return how to get what was paid for, if the last request was not answered."""
-    if last is None or not isinstance(failed, httpx.HTTPError):
+    if last is None or not isinstance(failed, httpx.HTTPError) or not (proof := proof_in(last)):
         return ""
-    proof = next((f"{name}: {last.headers[name]}" for name in PROOFS if name in last.headers), "")
-    again = f"{last.method} {last.url.path} with -H '{proof}' gets what was paid for"
-    return f" It was paid: {again}" if proof else ""
+    return f" It was paid: {last.method} {last.url.path} with {proof} gets what was paid for"
 
 
-# --- the local server --------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Local:
-    """What a local server of x402sim tells: its network, its accounts, and its clock."""
-
-    network: Network | None
-    keys: list[str]
-    clock: Clock
-
-
-def local_server(http: httpx.Client, url: httpx.URL) -> Local:
-    """Ask a server on this machine for its world; without one, the accounts of anvil and now."""
-
-    def asked(what: str) -> bytes:
-        path = f"{origin_of(url)}/_sim/{what}"
-        return answer_to(http, http.build_request("GET", path, timeout=ASK_S)).content
-
-    if url.host in LOOPBACK:
-        with suppress(httpx.HTTPError, ValueError):  # it is no server of ours
-            who: Who = decode(asked("who"), Who)
-            accounts: list[Account] = decode(asked("accounts"), list[Account])
-            clock = SkewedClock(Clock())
-            clock.skew_s = who.now / 1000 - Clock().now()
-            return Local(network_of(who), [each.private_key for each in accounts], clock)
-    return Local(None, [to_hex(key) for key in keys_of(KNOWN, 10)], Clock())
+def proof_in(request: httpx.Request) -> str:
+    """Return the option that sends the proof of a request again; "" if it has none."""
+    headers = request.headers
+    return next((f"-H '{name}: {headers[name]}'" for name in PROOFS if name in headers), "")

@@ -47,8 +47,8 @@ def _cells(names: Sequence[str], name: str, outcome: str, *numbers: str) -> str:
     return "  ".join([f"{shown:<{size}}", f"{outcome:<7}", *cells])
 
 
-def skipped(all_played: Sequence[Played]) -> Iterator[str]:
-    """Yield the reasons why scenarios were skipped, each with its scenarios."""
+def told(seed: int, all_played: Sequence[Played], real_s: float) -> Iterator[str]:
+    """Yield what follows the table: the reasons to skip some, the failures, and the last lines."""
     reasons: dict[str, list[str]] = {}
     for played in all_played:
         if played.run.outcome == "skipped":
@@ -56,9 +56,20 @@ def skipped(all_played: Sequence[Played]) -> Iterator[str]:
     for reason, names in reasons.items():
         yield "\n" + filled(f"skipped, because {reason}:")
         yield filled(", ".join(names), 2)
+    for played in all_played:
+        if played.run.outcome == "failed":
+            yield "\n" + "\n".join(_failure(played))
+    outcomes = [played.run.outcome for played in all_played]
+    counts = [(outcome, outcomes.count(outcome)) for outcome in OUTCOMES]
+    numbers = ", ".join(f"{count} {outcome}" for outcome, count in counts if count)
+    yield f"\n{numbers} in {real_s:.2f} s with seed {seed}"
+    if len(all_played) == 1:
+        yield f"journal sha256 {all_played[0].run.sha256}"
+    else:
+        yield f"combined sha256 {combined_sha256(all_played)}"
 
 
-def failure(played: Played) -> Iterator[str]:
+def _failure(played: Played) -> Iterator[str]:
     """Yield a scenario that failed: its failed checks, or its error."""
     run = played.run
     yield filled(f"FAILED {run.name}: {run.title}")
@@ -96,18 +107,6 @@ def _exchange(number: int | None, trace: list[str], *, is_repeated: bool) -> Ite
         yield from (_cut(f"  {line}") for line in trace)
     else:
         yield "    no request had been sent"
-
-
-def summary(seed: int, all_played: Sequence[Played], real_s: float) -> Iterator[str]:
-    """Yield the last lines: the outcomes, the seed, and the hash of the journal or journals."""
-    outcomes = [played.run.outcome for played in all_played]
-    counts = [(outcome, outcomes.count(outcome)) for outcome in OUTCOMES]
-    numbers = ", ".join(f"{count} {outcome}" for outcome, count in counts if count)
-    yield f"{numbers} in {real_s:.2f} s with seed {seed}"
-    if len(all_played) == 1:
-        yield f"journal sha256 {all_played[0].run.sha256}"
-    else:
-        yield f"combined sha256 {combined_sha256(all_played)}"
 
 
 def _cut(line: str) -> str:

@@ -11,7 +11,6 @@ from rich.console import Console
 from x402sim.clock import stopwatch
 from x402sim.commands import playing, results
 from x402sim.commands.common import (
-    MISUSE,
     NOT_ALL_HELD,
     AsJson,
     BlockTime,
@@ -25,10 +24,11 @@ from x402sim.commands.common import (
     quiet,
     seconds,
 )
-from x402sim.commands.playing import Chosen, Played, Where
+from x402sim.commands.playing import Chosen, Played
 from x402sim.report import need_extra
 from x402sim.report.progress import telling
 from x402sim.world.stages.deployment import left_ahead
+from x402sim.world.story.world import World
 
 _STYLES = {"passed": "", "failed": "bold red", "skipped": "yellow"}
 
@@ -112,55 +112,53 @@ def run(
       x402sim run mine.py:story --on http://127.0.0.1:4020
     """
     with quiet():
-        where = playing.where(
+        world, options = playing.where(
             on=on,
             chain=chain,
             token=token,
             network=network,
             network_file=network_file,
             seed=seed,
-            latency=tuple(latency or ()),
+            latency=latency or (),
             block_time_s=block_time,
             explorer_lag_s=explorer_lag,
         )
-        code = _run(names or [], where, out, as_json, keep_going)
+        code = _run(names or [], world, options, out, as_json, keep_going)
     raise typer.Exit(code)
 
 
-def _run(names: list[str], where: Where, out: Path | None, as_json: bool, keep_going: bool) -> int:
+def _run(
+    names: list[str], world: World, options: str, out: Path | None, as_json: bool, keep_going: bool
+) -> int:
     """Play, print and save; return the exit code. Raises `Misuse`."""
     chosen = playing.choose(names)
     if out is not None:
         _prepare(out)
     elapsed = stopwatch()
-    all_played = _play(chosen, where, as_json, keep_going)
+    all_played = _play(chosen, world, options, as_json, keep_going)
     if as_json:
-        typer.echo(json.dumps(playing.document(where.seed, all_played)))
+        typer.echo(json.dumps(playing.document(world.seed, all_played)))
     else:
-        for line in results.skipped(all_played):
-            typer.echo(line)
-        for played in all_played:
-            if played.run.outcome == "failed":
-                typer.echo("\n" + "\n".join(results.failure(played)))
-        typer.echo("\n" + "\n".join(results.summary(where.seed, all_played, elapsed())))
+        typer.echo("\n".join(results.told(world.seed, all_played, elapsed())))
     if out is not None:
         _save(chosen, all_played, out, quietly=as_json)
-    if ahead_s := playing.clock_ahead_s(all_played):
-        typer.echo(f"x402sim: {left_ahead(where.on.name, ahead_s)}", err=True)
+    if ahead_s := max(played.run.ahead_s for played in all_played):
+        typer.echo(f"x402sim: {left_ahead(world.on.name, ahead_s)}", err=True)
     outcomes = {played.run.outcome for played in all_played}
     if outcomes == {"skipped"}:
-        typer.echo("x402sim: nothing was played: every scenario was skipped", err=True)
-        return MISUSE
+        raise Misuse("nothing was played: every scenario was skipped")
     return NOT_ALL_HELD if "failed" in outcomes else 0
 
 
-def _play(chosen: list[Chosen], where: Where, as_json: bool, keep_going: bool) -> list[Played]:
+def _play(
+    chosen: list[Chosen], world: World, options: str, as_json: bool, keep_going: bool
+) -> list[Played]:
     """Play one after the other, and print each result as soon as it is known."""
     console = Console(highlight=False, markup=False, soft_wrap=True, quiet=as_json)
     names = [each.scenario.name for each in chosen]
     all_played: list[Played] = []
     for each in chosen:
-        played = playing.play(each, where, progress=not as_json)
+        played = playing.play(each, world, options, progress=not as_json)
         if not all_played:
             console.print(results.header(names), style="bold")
         all_played.append(played)

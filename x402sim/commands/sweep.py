@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -89,20 +90,19 @@ def sweep(
       x402sim sweep study.py:delay --set rate=1 --dask tcp://10.0.0.1:8786 --out DIR
     """
     keys = [text.partition("=")[0] for text in values or []]
+    replay = partial(_replay, experiment)
     try:
         function = _function(experiment)
         if out is not None and out.exists() and not out.is_dir():
             raise Misuse(f"--out {out}: a folder is wanted, and this is a file")
-        with quiet():
-            frame = _played(
-                function,
-                experiment,
-                values or [],
-                seeds,
-                (dask, workers),
-                out,
-                common=not independent,
-            )
+        numbers, wrong = _seeds(seeds), (ValueError, TypeError, ModuleNotFoundError, OSError)
+        with quiet(), as_misuse(*wrong):
+            found = cells(dict(map(_parameter, values or [])))
+            with _executor(dask) as executor:
+                places, common = (executor, None if executor else workers), not independent
+                frame = play(
+                    function, found, numbers, places, out, common=common, shown=True, replay=replay
+                )
         if out is not None:
             _write(function, keys, out, _points(frame, keys))
     except KeyboardInterrupt:
@@ -115,31 +115,11 @@ def sweep(
         raise typer.Exit(NOT_ALL_HELD)
 
 
-def _played(
-    function: Callable[..., Any],
-    experiment: str,
-    values: Sequence[str],
-    seeds: str,
-    where: tuple[str | None, int | None],
-    out: Path | None,
-    *,
-    common: bool,
-) -> "DataFrame":
-    """Play the sweep of a function, which `experiment` names; raises `Misuse`."""
-    numbers = _seeds(seeds)
-
-    def replay(cell: Cell) -> str:
-        given = " ".join(f"--set {shlex.quote(f'{k}={v}')}" for k, v in cell.labels.items())
-        start = f"python -m x402sim sweep {shlex.quote(experiment)}"
-        return " ".join(part for part in (start, given, "--seeds {seed}: --workers 0") if part)
-
-    with as_misuse(ValueError, TypeError, ModuleNotFoundError, OSError):
-        found = cells(dict(map(_parameter, values)))
-        with _executor(where[0]) as executor:
-            places = executor, None if executor else where[1]
-            return play(
-                function, found, numbers, places, out, common=common, shown=True, replay=replay
-            )
+def _replay(experiment: str, cell: Cell) -> str:
+    """Return the command that plays one cell again, with a place for the seed."""
+    given = " ".join(f"--set {shlex.quote(f'{k}={v}')}" for k, v in cell.labels.items())
+    start = f"python -m x402sim sweep {shlex.quote(experiment)}"
+    return " ".join(part for part in (start, given, "--seeds {seed}: --workers 0") if part)
 
 
 def _function(experiment: str) -> Callable[..., Any]:

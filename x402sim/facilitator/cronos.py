@@ -27,7 +27,6 @@ from x402sim.protocol import cronos
 from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.header import present
-from x402sim.protocol.messages import wire_name
 from x402sim.protocol.rules import Invalid
 from x402sim.text.times import iso
 
@@ -105,9 +104,8 @@ async def _asked(request: Request) -> Asked:
         await web.read_body(request), cronos.FacilitatorRequest
     )
     if body.x402_version != cronos.VERSION:
-        name = wire_name(cronos.FacilitatorRequest, "x402_version")
         wanted = f"wanted {cronos.VERSION}, got {body.x402_version}"
-        raise web.Refused(400, f"Unsupported {name}", wanted)
+        raise web.Refused(400, "Unsupported x402Version", wanted)
     return Asked(present(body.payment_header).signed, body.payment_requirements)
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB, Limits
-from x402sim.payer.core import PAYMENT_ID, proofs, settlement, signed_header
+from x402sim.payer.core import PAY_PATH, PAYMENT_ID, proofs, settlement, signed_header
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
 from x402sim.payer.flow import Flow, FlowAuth, Maybe, Send, post, send
 from x402sim.payer.purchases import Payment, Purchases, bought_by
@@ -126,7 +126,7 @@ class PaymentAuth(FlowAuth):
         reuse: bool = True,
         max_unserved: int = 1,
         max_window_s: int = AFTER_SIGNING_S,
-        pay_path: str = "/api/pay",
+        pay_path: str = PAY_PATH,
         spelling: Spelling = "hex",
         version: Version | None = None,
         clock: Clock | None = None,
@@ -283,7 +283,7 @@ class PaymentAuth(FlowAuth):
             auth=auth,
             proof=proof(offer, header),
             shown=f"authorization {to_hex(auth.nonce)[:12]}…",
-            version=offer.version,
+            version=offer.accepted.version,
             note=shortened(offer, auth),
         )
 

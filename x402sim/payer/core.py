@@ -22,6 +22,7 @@ from x402sim.protocol.refusals import Refusal
 from x402sim.text.suggest import unknown
 
 PAYMENT_ID, SESSION_ID = "X-Payment-Id", "X-Session-Id"
+PAY_PATH = "/api/pay"
 _SAYS_PAID = (Refusal.ALREADY_SETTLED.text, Refusal.NONCE_USED.text)
 """The errors that say that a payment is made: nonces are random, so only this payer has used it."""
 

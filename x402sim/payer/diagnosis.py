@@ -24,7 +24,7 @@ from x402sim.protocol.messages import (
 )
 from x402sim.protocol.networks import BASE_SEPOLIA, Network
 from x402sim.protocol.ways import Dialect, Way, object_in, ways_in
-from x402sim.protocol.x402 import REQUIRED_HEADER, Version, from_base64
+from x402sim.protocol.x402 import REQUIRED_HEADER, from_base64
 
 ABSENT = (404, 405, 410, 501)
 """The answers of a path that is not there."""
@@ -54,12 +54,12 @@ class Diagnosis:
         return any(payer.can_pay for payer in self.payers)
 
 
-_KINDS: tuple[tuple[str, Dialect | None, Version | None], ...] = (
-    ("payer in two steps", Dialect.TWO_STEPS, None),
-    ("client of x402 v1", Dialect.V1, 1),
-    ("client of x402 v2", Dialect.V2, 2),
-    ("httpx, PaymentAuth", None, None),
-)
+_KINDS: dict[str, Dialect | None] = {
+    "payer in two steps": Dialect.TWO_STEPS,
+    "client of x402 v1": Dialect.V1,
+    "client of x402 v2": Dialect.V2,
+    "httpx, PaymentAuth": None,
+}
 
 
 def examine(
@@ -75,8 +75,7 @@ def examine(
     `pay_status` is what POST /api/pay answers to an empty object, if that was asked.
     """
     found = list(_of_answer(request, response))
-    ways = ways_in(response.headers.get(REQUIRED_HEADER), response.content)
-    ways = ways if response.status_code == 402 else []
+    ways = ways_in(response.headers, response.content) if response.status_code == 402 else []
     by_way = [list(of_way(way, known, str(request.url))) for way in ways]
     for way, own in zip(ways, by_way, strict=True):
         if way.dialect is not Dialect.TWO_STEPS:
@@ -89,7 +88,7 @@ def examine(
     described = [way.own_network() for way in ways if way.network(known) is None]
     networks = {**known, **{each.name: each for each in described if each is not None}}
     case = _Case(request, response, networks, list(zip(ways, by_way, strict=True)), now_s)
-    payers = tuple(_able(name, dialect, version, case) for name, dialect, version in _KINDS)
+    payers = tuple(_able(name, dialect, case) for name, dialect in _KINDS.items())
     return Diagnosis(tuple(ways), (*found, *_merged(by_way)), payers)
 
 
@@ -118,7 +117,7 @@ class _Case:
     now_s: int
 
 
-def _able(name: str, dialect: Dialect | None, version: Version | None, case: _Case) -> Payer:
+def _able(name: str, dialect: Dialect | None, case: _Case) -> Payer:
     """Return whether a kind of payer reads the 402 and signs, and why not."""
     mine = [
         (number, way, findings)
@@ -135,7 +134,7 @@ def _able(name: str, dialect: Dialect | None, version: Version | None, case: _Ca
             whys.append(f"offer {number}: {', '.join(stopping) or 'network'}")
             continue
         try:
-            _sign(case, way if dialect else None, network, version)
+            _sign(case, way if dialect else None, network)
         except (PaymentFailed, ValueError) as error:
             whys.append(str(error))
             continue
@@ -143,7 +142,7 @@ def _able(name: str, dialect: Dialect | None, version: Version | None, case: _Ca
     return Payer(name, False, "; ".join(dict.fromkeys(whys)))
 
 
-def _sign(case: _Case, way: Way | None, network: Network, version: Version | None) -> None:
+def _sign(case: _Case, way: Way | None, network: Network) -> None:
     """Read a 402 and sign it, as a payer does; raises `PaymentFailed` and `ValueError`.
 
     Our payers do not speak as the Cronos paywall does: of such a way, its terms are signed.
@@ -153,6 +152,7 @@ def _sign(case: _Case, way: Way | None, network: Network, version: Version | Non
         terms = decode(encode(way.said), PaymentRequirements)
         wallet.payment_header(terms, case.now_s, network=network)
         return
+    version = way.dialect.version if way else None
     required = read_required(case.request, case.response, network, version)
     if isinstance(required, PaymentRequired):
         wallet.payment_header(required.payment_requirements, case.now_s, network=network)

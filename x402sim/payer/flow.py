@@ -9,8 +9,9 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -53,27 +54,16 @@ class Turn:
         self._is_taken = False
         self._waiting: deque[Future[None]] = deque()
 
-    def take(self, most_s: float) -> bool:
-        """Block until the turn is free, and take it; False if it is not free in time."""
-        place = self._ask()
-        try:
+    def take(self, most_s: float) -> None:
+        """Block until the turn is free, and take it; raises `TimeoutError`."""
+        with self._place() as place:
             place.result(most_s)
-        except BaseException as error:
-            self._leave(place)
-            if isinstance(error, TimeoutError):
-                return False
-            raise
-        return True
 
     async def take_async(self) -> None:
         """Wait until the turn is free, and take it."""
-        place = self._ask()
-        try:
+        with self._place() as place:
             if not place.done():
                 await asyncio.wrap_future(place)
-        except BaseException:
-            self._leave(place)
-            raise
 
     def release(self) -> None:
         """Let the next one take the turn."""
@@ -85,8 +75,9 @@ class Turn:
                     return
             self._is_taken = False
 
-    def _ask(self) -> Future[None]:
-        """Return a place in the queue, which is done when it is its turn."""
+    @contextmanager
+    def _place(self) -> Iterator[Future[None]]:
+        """Yield a place in the queue, which is done when it is its turn; an error gives it up."""
         place: Future[None] = Future()
         with self._lock:
             if self._is_taken:
@@ -94,11 +85,12 @@ class Turn:
             else:
                 self._is_taken = True
                 place.set_result(None)
-        return place
-
-    def _leave(self, place: Future[None]) -> None:
-        if not place.cancel():  # it was its turn already
-            self.release()
+        try:
+            yield place
+        except BaseException:
+            if not place.cancel():  # it was its turn already
+                self.release()
+            raise
 
 
 Step = Send | Turn
@@ -166,8 +158,12 @@ def _drive(
         step = next(flow)
         while True:
             if isinstance(step, Turn):
-                taken = step.take(deadline.left_s)
-                step = flow.send(None) if taken else flow.throw(_no_turn(limits))
+                try:
+                    step.take(deadline.left_s)
+                except TimeoutError:
+                    step = flow.throw(_no_turn(limits))
+                else:
+                    step = flow.send(None)
                 continue
             if not deadline.left_s:
                 step = flow.throw(too_slow(limits))

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from msgspec import structs
 
-from x402sim.payer.core import settlement
+from x402sim.payer.core import PAY_PATH, settlement
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
 from x402sim.protocol.crypto import Address, checksum, to_hex
@@ -201,46 +201,43 @@ def _elsewhere(resource: str) -> str:
 
 def draft_of(request: httpx.Request, wallet: Wallet, network: Network, now_s: int) -> Draft:
     """Return what a request that pays, made by this wallet, says and has signed."""
-    if (dialect := dialect_of(request)) is Dialect.TWO_STEPS:
+    dialect = paid_in(request) or Dialect.TWO_STEPS
+    if (version := dialect.version) is None:
         body: dict[str, Any] = decode(request.content, dict[str, Any])
         auth = read_header(body["paymentHeader"]).authorization
         resource, payment_id = body["paymentRequirements"]["resource"], body["paymentId"]
     else:
-        version = _version(dialect)
         payment = x402.read_payment(version, request.headers[x402.PAYMENT_HEADERS[version]])
         auth, payment_id = payment.signed.authorization, ""
         resource = payment.resource.url if payment.resource else ""
     return Draft(dialect, auth, wallet, network, network, resource, payment_id, now_s)
 
 
-def _version(dialect: Dialect) -> x402.Version:
-    return 1 if dialect is Dialect.V1 else 2
-
-
-def dialect_of(request: httpx.Request) -> Dialect:
-    """Return how a request pays."""
-    if x402.PAYMENT_HEADERS[2] in request.headers:
-        return Dialect.V2
-    return Dialect.V1 if x402.PAYMENT_HEADERS[1] in request.headers else Dialect.TWO_STEPS
+def paid_in(request: httpx.Request) -> Dialect | None:
+    """Return how a request pays; None if it does not."""
+    for dialect in (Dialect.V2, Dialect.V1):
+        if dialect.version and x402.PAYMENT_HEADERS[dialect.version] in request.headers:
+            return dialect
+    return Dialect.TWO_STEPS if request.url.path == PAY_PATH else None
 
 
 def request_of(draft: Draft, request: httpx.Request) -> httpx.Request:
     """Return the request with the payment of a draft instead of its own, newly signed."""
     signature = draft.signer.sign(draft.auth, draft.signed_for.domain)
     headers = httpx.Headers(request.headers)
-    if draft.dialect is Dialect.TWO_STEPS:
+    if (version := draft.dialect.version) is None:
         body: dict[str, Any] = decode(request.content, dict[str, Any])
         spelling: Spelling = "hex" if body["paymentHeader"].startswith("0x") else "base64"
         header = encode_header(draft.auth, signature, draft.named, spelling)
         wanted, changes = body["paymentRequirements"], {"resource": draft.resource}
         content = encode(settlement(draft.payment_id, header, wanted, changes))
     else:
-        name = x402.PAYMENT_HEADERS[version := _version(draft.dialect)]
+        name = x402.PAYMENT_HEADERS[version]
         said: dict[str, Any] = decode(x402.from_base64(headers[name]), dict[str, Any])
         said["payload"] = x402.exact_payload(draft.auth, signature)
         said.pop("extensions", None)  # they name the right payment
         terms = said if version == 1 else said["accepted"]
-        terms["network"] = x402.network_name(version, draft.named)
+        terms["network"] = draft.dialect.name_of(draft.named)
         if version == 2:
             terms["asset"] = checksum(draft.named.asset)
         if "resource" in said:

@@ -12,7 +12,7 @@ import httpx
 from x402sim.clock import Clock
 from x402sim.http.bounded import MIB
 from x402sim.payer.auth import DEADLINE_S, PaymentAuth
-from x402sim.payer.core import proofs
+from x402sim.payer.core import PAY_PATH, proofs
 from x402sim.payer.errors import PaidNotServed, PaymentFailed, SpendingCapExceeded
 from x402sim.payer.flow import PROOFS, Flow, FlowAuth, Send, Step, Turn, post, send
 from x402sim.payer.guard import origin_of
@@ -76,7 +76,7 @@ class SessionAuth(FlowAuth):
         session_id: str | None = None,
         network: Network = TESTNET,
         create_path: str = "/api/sessions/create",
-        pay_path: str = "/api/pay",
+        pay_path: str = PAY_PATH,
         clock: Clock | None = None,
         max_unserved: int = 1,
         max_answer_bytes: int = MIB,

@@ -57,7 +57,6 @@ class StandardOffer(msgspec.Struct, frozen=True):
     If it `takes_names` (extension payment-identifier), its answer can be asked for again.
     """
 
-    version: x402.Version
     accepted: x402.AnyRequirements
     amount_base: int
     about: x402.Resource | None
@@ -123,7 +122,6 @@ def choose(
 
     One that is settled before the server works comes after the others.
     """
-    version: x402.Version = 1 if isinstance(required, x402.RequiredV1) else 2
     about, takes_names = None, False
     if isinstance(required, x402.RequiredV2):
         about, takes_names = required.resource, PAYMENT_IDENTIFIER in (required.extensions or {})
@@ -136,7 +134,7 @@ def choose(
         if not why and not over:
             later = "another way to pay comes first"
             others = (*rejected, *(Rejected(_in_words(way), later) for way in ways[number:]))
-            return StandardOffer(version, each, amount_base, about, others, takes_names)
+            return StandardOffer(each, amount_base, about, others, takes_names)
         rejected.append(Rejected(_in_words(each), why or over, is_too_much=not why))
     listed = "; ".join(f"{number}. {each}" for number, each in enumerate(rejected, 1))
     is_over = any(each.is_too_much for each in rejected)
@@ -152,8 +150,7 @@ def _is_settled_first(offered: x402.AnyRequirements) -> bool:
 
 def _objection(offered: x402.AnyRequirements, network: Network) -> str:
     """Return why a way to pay is not taken; "" if it is."""
-    version: x402.Version = 1 if isinstance(offered, x402.RequirementsV1) else 2
-    name, extra = x402.network_name(version, network), offered.extra or {}
+    name, extra = x402.network_name(offered.version, network), offered.extra or {}
     for field, seen, wanted in (
         ("scheme", offered.scheme, SCHEME),
         ("network", offered.network, name),
@@ -225,7 +222,10 @@ def proof(offer: StandardOffer, header: str) -> dict[str, str]:
 
     If the 402 names a payment id in `extra`, it is shown, too: after a lost answer it gives access.
     """
-    payment, shown = {x402.PAYMENT_HEADERS[offer.version]: header}, (offer.accepted.extra or {})
+    payment, shown = (
+        {x402.PAYMENT_HEADERS[offer.accepted.version]: header},
+        (offer.accepted.extra or {}),
+    )
     payment_id = shown.get(PAYMENT_ID)
     if isinstance(payment_id, str) and is_header_value(payment_id):
         payment |= proofs(payment_id)
@@ -235,10 +235,8 @@ def proof(offer: StandardOffer, header: str) -> dict[str, str]:
 def settlement_in(response: httpx.Response, version: x402.Version) -> x402.Settlement | None:
     """Return what an answer says became of the payment; None if it says nothing readable."""
     text = response.headers.get(x402.RESPONSE_HEADERS[version])
-    try:
-        return None if text is None else x402.read_settlement(text)
-    except BadMessage:
-        return None
+    settlement: x402.Settlement | None = x402.json_in(text, x402.Settlement)
+    return settlement
 
 
 def read_refusal(response: httpx.Response, version: x402.Version, payment: Payment) -> str:

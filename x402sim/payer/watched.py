@@ -12,56 +12,31 @@ import httpx
 from x402sim.http.bounded import Limits
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.flow import Flow, FlowAuth, Send, Step, send
-from x402sim.protocol.x402 import PAYMENT_HEADERS
+from x402sim.payer.mistakes import paid_in
 
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """A request as it was sent, and its answer; the answer's body may not be read yet."""
-
-    request: httpx.Request
-    response: httpx.Response
-
-
-Choose = Callable[[httpx.Response], FlowAuth]
-"""Returns who pays a 402; raises `PaymentFailed` for one that cannot be paid."""
 Change = Callable[[httpx.Request], httpx.Request]
 
 
-def pays(request: httpx.Request, pay_path: str) -> bool:
-    """Tell whether a request pays: the settlement of two steps, or a payment in one."""
-    return request.url.path == pay_path or any(
-        name in request.headers for name in PAYMENT_HEADERS.values()
-    )
-
-
+@dataclass(kw_only=True, slots=True)
 class Watched(FlowAuth):
-    """Asks, chooses a payer by the 402, and lets it pay.
+    """Asks, chooses a payer by the 402, and lets it pay."""
 
-    `sends` gets each request before it is sent, `seen` each exchange. With `change`, the first
-    request that pays is changed by it, and its answer is the last.
-    """
-
-    def __init__(
-        self,
-        choose: Choose,
-        *,
-        sends: Callable[[httpx.Request], None],
-        seen: Callable[[Exchange], None],
-        limits: Limits,
-        pay_path: str = "/api/pay",
-        change: Change | None = None,
-    ) -> None:
-        self.limits = limits
-        self._choose, self._change, self._pay_path = choose, change, pay_path
-        self._sends, self._seen = sends, seen
+    choose: Callable[[httpx.Response], FlowAuth]
+    """Returns who pays a 402; raises `PaymentFailed` for one that cannot be paid."""
+    sends: Callable[[httpx.Request], None] = lambda _: None
+    """Gets each request before it is sent."""
+    seen: Callable[[httpx.Request, httpx.Response], None]
+    """Gets each request as it was sent, and its answer, whose body may not be read yet."""
+    limits: Limits
+    change: Change | None = None
+    """Changes the first request that pays; the answer to that is then the last."""
 
     def exchange(self, request: httpx.Request) -> Flow:
         """Yield the steps of one exchange, and return its last answer."""
         asked = yield from self._shown(Send(request))
         if asked.status_code != 402:
             return asked
-        flow = self._choose(asked).exchange(request)
+        flow = self.choose(asked).exchange(request)
         try:
             step: Step = next(flow)
             if isinstance(step, Send) and step.request is request:
@@ -71,15 +46,15 @@ class Watched(FlowAuth):
                     yield step
                     step = flow.send(None)
                     continue
-                is_last = self._change is not None and pays(step.request, self._pay_path)
-                if self._change is not None and is_last:
-                    step = Send(self._change(step.request), step.ours)
+                change = self.change if paid_in(step.request) else None
+                if change is not None:
+                    step = Send(change(step.request), step.ours)
                 try:
                     answer = yield from self._shown(step)
                 except (httpx.HTTPError, PaymentFailed) as error:
                     step = flow.throw(error)
                     continue
-                if is_last:
+                if change is not None:
                     return answer
                 step = flow.send(answer)
         except StopIteration as done:
@@ -90,13 +65,13 @@ class Watched(FlowAuth):
 
     def _shown(self, step: Send) -> Flow:
         """Send a request, and show it and its answer."""
-        sent = httpx.Request(
-            step.request.method,
-            step.request.url,
-            headers=step.request.headers,
-            content=step.request.content,
-        )
-        self._sends(sent)
+        self.sends(sent := copy(step.request))
         answer = yield from send(step)
-        self._seen(Exchange(sent, answer))
+        self.seen(sent, answer)
         return answer
+
+
+def copy(request: httpx.Request) -> httpx.Request:
+    """Return a request as it is now: a payer leaves its proof in the one that it sends."""
+    method, url, headers = request.method, request.url, request.headers
+    return httpx.Request(method, url, headers=headers, content=request.content)

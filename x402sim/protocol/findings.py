@@ -82,15 +82,14 @@ def _shown(said: Mapping[str, Any], name: str) -> str:
 def _of_network(
     way: Way, network: Network | None, known: Mapping[str, Network]
 ) -> Iterator[Finding]:
-    named = {each.caip2 if way.dialect is Dialect.V2 else each.name for each in known.values()}
+    named = {way.dialect.name_of(each) for each in known.values()}
     if network is None:
         wanted = ", ".join(sorted(named))
         do = "Correct the name, or describe the network in a file: --network-file."
         is_readable = way.dialect is not Dialect.TWO_STEPS and way.own_network() is not None
         yield Finding("network", _shown(way.said, "network"), wanted, do, stops=not is_readable)
     elif way.said["network"] not in named:
-        right = network.caip2 if way.dialect is Dialect.V2 else network.name
-        do = f"Write it as {way.dialect.value} does."
+        right, do = way.dialect.name_of(network), f"Write it as {way.dialect.value} does."
         yield Finding("network", _shown(way.said, "network"), repr(right), do)
 
 

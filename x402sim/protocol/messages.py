@@ -17,19 +17,6 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A message with camelCase names on the wire."""
 
 
-def wire_name(kind: type[Wire], field: str) -> str:
-    """Return the name on the wire of a message's field; raises `KeyError`."""
-    return {each.name: each.encode_name for each in msgspec.structs.fields(kind)}[field]
-
-
-def wire_body(kind: type[Wire], **values: Any) -> dict[str, Any]:
-    """Return a body with a message's names on the wire and any values, for tests of bad input.
-
-    Raises `KeyError` for a field that the message lacks.
-    """
-    return {wire_name(kind, field): value for field, value in values.items()}
-
-
 class RequiredPayment(Wire, frozen=True):
     """The requirements as a facilitator reads them; it ignores every other field."""
 

@@ -44,13 +44,20 @@ class Recognized:
     dialect: Dialect
     encoding: str
     said: dict[str, Any]
-    name: str = ""
+    name: str
     """The name that stood before it, if one did."""
+    shape: str
+    """What a program would say that reads the message strictly; "" if it reads it."""
+    signed: SignedPayment | None
+    """What a payment has signed, if it can be read."""
 
     @property
     def header(self) -> str:
         """The header that such a message is sent in; "" if it is a body."""
-        return _HEADERS.get((self.kind, self.dialect), "")
+        version = self.dialect.version
+        if self.kind is Kind.PAYMENT:
+            return x402.PAYMENT_HEADERS[version] if version else "paymentHeader of POST /api/pay"
+        return x402.RESPONSE_HEADERS[version] if version and self.kind is Kind.RECEIPT else ""
 
 
 def recognize(text: str) -> Recognized:
@@ -73,7 +80,14 @@ def recognize(text: str) -> Recognized:
     if not isinstance(said, dict):
         raise BadMessage(f"JSON, but {_json_type(said)}; every message of a payment is an object")
     kind, dialect = _kind_of(said)
-    return Recognized(kind, dialect, encoding, said, named[1] if named else "")
+    shape, signed = "", None
+    try:
+        if (message := _MESSAGES.get((kind, dialect))) is not None:
+            msgspec.convert(said, message)
+        signed = _signed_in(said, dialect) if kind is Kind.PAYMENT else None
+    except (msgspec.ValidationError, BadMessage) as wrong:
+        shape = str(wrong)
+    return Recognized(kind, dialect, encoding, said, named[1] if named else "", shape, signed)
 
 
 def _bytes_of(value: str) -> tuple[bytes, str]:
@@ -126,13 +140,6 @@ def _kind_of(said: dict[str, Any]) -> tuple[Kind, Dialect]:
             )
 
 
-_HEADERS = {
-    (Kind.PAYMENT, Dialect.TWO_STEPS): "paymentHeader of POST /api/pay",
-    (Kind.PAYMENT, Dialect.V1): x402.PAYMENT_HEADERS[1],
-    (Kind.PAYMENT, Dialect.V2): x402.PAYMENT_HEADERS[2],
-    (Kind.RECEIPT, Dialect.V1): x402.RESPONSE_HEADERS[1],
-    (Kind.RECEIPT, Dialect.V2): x402.RESPONSE_HEADERS[2],
-}
 _MESSAGES: dict[tuple[Kind, Dialect], type[Any]] = {
     (Kind.PAYMENT, Dialect.TWO_STEPS): PaymentHeader,
     (Kind.PAYMENT, Dialect.V1): x402.PaymentV1,
@@ -146,22 +153,9 @@ _MESSAGES: dict[tuple[Kind, Dialect], type[Any]] = {
 }
 
 
-def misshapen(found: Recognized) -> str:
-    """Return what a program would say that reads the message strictly; "" if it reads it."""
-    kind = _MESSAGES.get((found.kind, found.dialect))
-    try:
-        if kind is not None:
-            msgspec.convert(found.said, kind)
-        if found.kind is Kind.PAYMENT:
-            signed_in(found)
-    except (msgspec.ValidationError, BadMessage) as wrong:
-        return str(wrong)
-    return ""
-
-
-def signed_in(found: Recognized) -> SignedPayment:
+def _signed_in(said: dict[str, Any], dialect: Dialect) -> SignedPayment:
     """Return what a payment has signed, of any dialect; raises `BadMessage`."""
-    body = msgspec.json.encode(found.said)
-    if found.dialect is Dialect.TWO_STEPS:
+    body = msgspec.json.encode(said)
+    if dialect.version is None:
         return header.signed_in(decode(body, PaymentHeader))
-    return x402.payment_of(1 if found.dialect is Dialect.V1 else 2, body).signed
+    return x402.payment_of(dialect.version, body).signed

@@ -19,7 +19,7 @@ import msgspec
 from x402sim.protocol.crypto import UNDEPLOYED, BadSignature, canonical, recover
 from x402sim.protocol.eip3009 import is_early, is_late, transfer_digest
 from x402sim.protocol.header import SignedPayment
-from x402sim.protocol.messages import PaymentRequirements, RequiredPayment, wire_name
+from x402sim.protocol.messages import PaymentRequirements, RequiredPayment
 from x402sim.protocol.money import BASE_UNITS
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
@@ -75,7 +75,8 @@ def _same(
     clause: str, field: str, normal: Callable[[str], object] | None = None
 ) -> Rule[Presented, Refusal]:
     """Return the row that compares one field with the issued one, both in a `normal` form."""
-    name, get = wire_name(PaymentRequirements, field), attrgetter(field)
+    at = PaymentRequirements.__struct_fields__.index(field)
+    name, get = PaymentRequirements.__struct_encode_fields__[at], attrgetter(field)
     seen = get if normal is None else lambda of: normal(get(of))
     return Rule(
         clause,

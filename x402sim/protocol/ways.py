@@ -11,7 +11,7 @@ from typing import Any
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.networks import Network
-from x402sim.protocol.x402 import json_in
+from x402sim.protocol.x402 import REQUIRED_HEADER, Version, json_in, network_name
 
 MOST_WAYS, MOST_DIGITS = 100, 20
 """The most ways to pay that are looked at, and more digits than a chain id has."""
@@ -24,6 +24,15 @@ class Dialect(Enum):
     """POST /api/pay, then the request with X-Payment-Id: our specification, and Cronos'."""
     V1 = "x402 version 1"
     V2 = "x402 version 2"
+
+    @property
+    def version(self) -> Version | None:
+        """The version of the x402 standard; None in two steps."""
+        return None if self is Dialect.TWO_STEPS else 1 if self is Dialect.V1 else 2
+
+    def name_of(self, network: Network) -> str:
+        """Return what it calls a network."""
+        return network_name(self.version or 1, network)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +103,10 @@ def object_in(body: bytes) -> dict[str, Any] | None:
     return said
 
 
-def ways_in(header: str | None, body: bytes) -> list[Way]:
+def ways_in(headers: Mapping[str, str], body: bytes) -> list[Way]:
     """Return all ways to pay that a 402 offers, in its body or its header PAYMENT-REQUIRED."""
     found = list(ways_of(object_in(body) or {}))
-    said = json_in(header)
-    told = ways_of(said) if isinstance(said, dict) else ()
+    told = ways_of(json_in(headers.get(REQUIRED_HEADER), dict[str, Any]) or {})
     return found + [way for way in told if way not in found]
 
 

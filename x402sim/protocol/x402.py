@@ -7,7 +7,7 @@ refusals are in `x402_reasons`.
 """
 
 import base64
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -38,6 +38,7 @@ MIME_TYPE = "application/json"
 class RequirementsV1(Wire, frozen=True, omit_defaults=True):
     """One way to pay, as a 402 of version 1 offers it; `resource` is a URL."""
 
+    version: ClassVar[Version] = 1
     scheme: str
     network: str
     max_amount_required: str
@@ -59,6 +60,7 @@ class RequirementsV1(Wire, frozen=True, omit_defaults=True):
 class RequirementsV2(Wire, frozen=True, omit_defaults=True):
     """One way to pay, as a 402 of version 2 offers it, and as its payer accepted it."""
 
+    version: ClassVar[Version] = 2
     scheme: str
     network: str
     amount: str
@@ -374,10 +376,10 @@ def from_base64(text: str) -> bytes:
         raise BadMessage(f"the header is no base64: {error}") from error
 
 
-def json_in(text: str | None) -> Any:
-    """Return the JSON in the text of a header; None if there is none."""
+def json_in(text: str | None, kind: Any = Any) -> Any:
+    """Return the message in the text of a header, by default any JSON; None if there is none."""
     try:
-        return None if text is None else decoded(from_base64(text))
+        return None if text is None else decoded(from_base64(text), kind)
     except BadMessage:
         return None
 
@@ -386,9 +388,3 @@ def read_required(text: str) -> RequiredV2:
     """Read the header of a 402 of version 2; raises `BadMessage`."""
     required: RequiredV2 = decode(from_base64(text), RequiredV2)
     return required
-
-
-def read_settlement(text: str) -> Settlement:
-    """Read the header that tells what became of a payment; raises `BadMessage`."""
-    settlement: Settlement = decode(from_base64(text), Settlement)
-    return settlement

@@ -7,12 +7,7 @@ import httpx
 
 from x402sim.http.exchange import Headers
 from x402sim.payer.errors import PaymentFailed
-from x402sim.protocol.messages import PaymentRequired, PaymentRequirements, wire_name
 from x402sim.protocol.x402 import REQUIRED_HEADER
-
-_PAYMENT_ID = wire_name(PaymentRequired, "payment_id")
-_REQUIREMENTS = wire_name(PaymentRequired, "payment_requirements")
-_PRICE = wire_name(PaymentRequirements, "max_amount_required")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,7 @@ class Answer:
     @property
     def payment_id(self) -> str:
         """The payment id of a 402 or a receipt; raises `PaymentFailed` if there is none."""
-        return str(self._field(_PAYMENT_ID, "payment id"))
+        return str(self._field("paymentId", "payment id"))
 
     @property
     def requirements(self) -> dict[str, Any]:
@@ -55,13 +50,13 @@ class Answer:
 
         Raises `PaymentFailed` if the answer is not a 402.
         """
-        wanted: dict[str, Any] = self._field(_REQUIREMENTS, "402 to pay")
+        wanted: dict[str, Any] = self._field("paymentRequirements", "402 to pay")
         return {name: value for name, value in wanted.items() if name != "description"}
 
     @property
     def price_base(self) -> int:
         """The price in a 402, in base units; raises `PaymentFailed` if it is not a 402."""
-        return int(self.requirements[_PRICE])
+        return int(self.requirements["maxAmountRequired"])
 
     def _field(self, name: str, meaning: str) -> Any:
         if name not in self.body:

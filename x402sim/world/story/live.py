@@ -15,7 +15,6 @@ from x402sim.clock import Clock
 from x402sim.payer.policies import PayerPolicy
 from x402sim.protocol import abi, cronos
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
-from x402sim.protocol.messages import wire_body
 from x402sim.rng import Stream
 from x402sim.text.arguments import FromZero, WholeAboveZero, explained, require_kind
 from x402sim.text.printable import described
@@ -291,12 +290,11 @@ class LiveWorld:
         """
         if verb not in FACILITATOR:
             raise ValueError(unknown("verb", verb, FACILITATOR))
-        body = wire_body(
-            cronos.FacilitatorRequest,
-            x402_version=cronos.VERSION,
-            payment_header=header,
-            payment_requirements={**required.requirements, **(requirements or {})},
-        )
+        body = {
+            "x402Version": cronos.VERSION,
+            "paymentHeader": header,
+            "paymentRequirements": {**required.requirements, **(requirements or {})},
+        }
         async with self.stage.client(payer.name, "facilitator") as http:
             response = await http.post(FACILITATOR[verb], json=body)
         self.stage.last_exchange = response.request.extensions["exchange"]

@@ -20,10 +20,8 @@ from x402sim.protocol.header import Spelling, authorization_of, decode_header, s
 from x402sim.protocol.messages import (
     BadMessage,
     PaymentRequirements,
-    SessionRequest,
     decode,
     encode,
-    wire_body,
 )
 from x402sim.protocol.money import to_base
 from x402sim.protocol.networks import Network
@@ -109,7 +107,7 @@ class PayerClient:
         self, deposit: str, duration: int, *, payment_id: str | None = None
     ) -> Answer:
         """Request a session of `deposit` tokens and a `duration` in the service's unit, seconds."""
-        body = wire_body(SessionRequest, max_spend=deposit, duration=duration)
+        body = {"maxSpend": deposit, "duration": duration}
         return await self.send("POST", SESSIONS, json=body, headers=core.proofs(payment_id))
 
     async def pay(

@@ -12,14 +12,14 @@ from x402sim.http.web import bad_body
 from x402sim.payer.auth import PaymentAuth
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.flow import FlowAuth
-from x402sim.payer.mistakes import MISTAKES, Draft, draft_of, request_of
+from x402sim.payer.mistakes import MISTAKES, Draft, draft_of, paid_in, request_of
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.wallet import Wallet
-from x402sim.payer.watched import Change, Exchange, Watched, pays
+from x402sim.payer.watched import Change, Watched
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import Wire
 from x402sim.protocol.networks import Network
-from x402sim.service.issue import MARKET, PAY, QUOTE
+from x402sim.service.issue import MARKET, QUOTE
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.control.context import require_service
@@ -60,9 +60,9 @@ async def pay(parts: Parts, asked: Pay, url: str) -> Paid:
     def draft(request: httpx.Request) -> Draft:
         return draft_of(request, wallet, network, clock.now_s())
 
-    def seen(exchange: Exchange) -> None:
-        if pays(exchange.request, PAY) and not used:
-            used.append(draft(exchange.request).auth)
+    def seen(request: httpx.Request, _: httpx.Response) -> None:
+        if paid_in(request) and not used:
+            used.append(draft(request).auth)
 
     def changed(request: httpx.Request) -> httpx.Request:
         right = draft(request)
@@ -71,9 +71,7 @@ async def pay(parts: Parts, asked: Pay, url: str) -> Paid:
 
     async def buy(change: Change | None) -> httpx.Response:
         payer = _payer(asked, wallet, network, clock)
-        flow = Watched(
-            lambda _: payer, sends=lambda _: None, seen=seen, limits=payer.limits, change=change
-        )
+        flow = Watched(choose=lambda _: payer, seen=seen, limits=payer.limits, change=change)
         if asked.buys == "market":
             return await http.get(MARKET, auth=flow)
         return await http.post(QUOTE, json=ORDER, auth=flow)
