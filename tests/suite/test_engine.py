@@ -190,7 +190,7 @@ def test_the_budget_is_never_exceeded() -> None:
             probe.wallets.sign(challenge, WALLET)
             with pytest.raises(Skipped, match=r"budget has 0\.005"):
                 probe.wallets.sign(challenge, WALLET)
-            return probe.state.signed_base
+            return probe.setting.signed_base
 
     assert asyncio.run(main()) == 20_000
 

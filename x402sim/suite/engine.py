@@ -83,7 +83,7 @@ async def run(
             waiting.append((result, baselines))
         else:
             yield result
-    if stopped := setting.state.stopped:
+    if stopped := setting.stopped:
         for result, _ in waiting:
             yield msgspec.structs.replace(_unclear(result, stopped), actual=None)
         return
@@ -115,12 +115,12 @@ async def _run_cases(
                 yield _of_id(setting, cases, done)
             else:
                 late.append(check_id)
-        setting.state.scheduler.rest_is_over.set()
+        setting.scheduler.rest_is_over.set()
         _tell_of_waiting(setting, tasks)
         restarting = [case for case in tasks if Need.RESTART in case.needs]
         for case in [case for case in tasks if case not in restarting]:
             done[case] = await tasks[case]
-        await setting.state.scheduler.when_ready(len(restarting))
+        await setting.scheduler.when_ready(len(restarting))
         for case in restarting:
             done[case] = await tasks[case]
     for check_id in late:
@@ -138,10 +138,10 @@ async def _beside(
             return await run_case(setting, case)
         finally:
             if Need.RESTART in case.needs:
-                setting.state.scheduler.ready.release()
+                setting.scheduler.ready.release()
 
     if setting.advance is None:
-        setting.state.scheduler.share()
+        setting.scheduler.share()
     tasks = {case: asyncio.create_task(play(case)) for case in checks if runs_beside(setting, case)}
     await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
     try:
@@ -216,14 +216,14 @@ def _unclear(result: Result, why: str) -> Result:
 
 async def run_case(setting: Setting, case: Check) -> CaseResult:
     """Run one case in its turn, after its baseline; the result shows no secret."""
-    async with setting.state.scheduler.turn:
+    async with setting.scheduler.turn:
         elapsed = stopwatch()
         probe = Probe(setting, case.id)
         outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
         has_begun, show = False, None
         try:
             _require_needs(setting, case)
-            if stopped := setting.state.stopped:
+            if stopped := setting.stopped:
                 raise Inconclusive(stopped)
             if case.baseline:
                 await _require_baseline(setting, case.baseline)
@@ -276,7 +276,7 @@ def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) ->
 
 
 def _require_needs(setting: Setting, case: Check) -> None:
-    if (left_out := setting.options.skip.get(case.name)) is not None:
+    if (left_out := setting.skip.get(case.name)) is not None:
         raise Skipped(left_out)
     missing = [need for need in case.needs if setting.missing(need)]
     implied = {each for need in missing for each in COMES_WITH.get(need, ())}
@@ -290,7 +290,7 @@ def _require_needs(setting: Setting, case: Check) -> None:
 
 
 async def _require_baseline(setting: Setting, baseline: Baseline) -> None:
-    known = setting.state.baselines
+    known = setting.baselines
     if baseline not in known:
         known[baseline] = await try_baseline(Probe(setting), baseline)
     if problem := known[baseline]:

@@ -26,13 +26,13 @@ _CUT_OFF = re.compile(
 
 async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
     """Pay once, which is the checks' baseline too; return notes, and raise `NotReady`."""
-    setting, state = probe.setting, probe.state
+    setting = probe.setting
     with_world = setting.control is not None and setting.advance is None
     payer = await probe.payer_of(challenge) if with_world else None
     if payer is not None:
         await probe.world.watch(payer)
     problem = await try_baseline(probe, Baseline.PAYMENT, payer)
-    state.baselines[Baseline.PAYMENT] = problem
+    setting.baselines[Baseline.PAYMENT] = problem
     if problem is not None and (unseen := _unseen_content(probe)):
         raise NotReady(f"{setting.base_url}: {unseen}")
     lacks_money = problem is not None and Refusal.INSUFFICIENT_BALANCE.text in problem
@@ -69,7 +69,7 @@ def _unseen_content(probe: Probe) -> str:
     The endpoint of the specification has its content where the specification says (4.2).
     """
     endpoint, answer = probe.target.protected, probe.last
-    is_paid = probe.target.is_one_step or bool(probe.state.paid_ids)
+    is_paid = probe.target.is_one_step or bool(probe.setting.paid_ids)
     if endpoint.path == ProtectedEndpoint().path or answer is None or not is_paid:
         return ""
     if answer.status != 200 or answer.has_content or not answer.may_be_receipt:

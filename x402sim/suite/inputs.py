@@ -109,7 +109,7 @@ async def send_bad(
 
 async def sent(probe: Probe, group: str) -> list[Sent]:
     """Return the requests of one group, which are sent once in a run."""
-    known, endpoint = probe.state.malformed, probe.target.protected
+    known, endpoint = probe.setting.malformed, probe.target.protected
     if group not in known:
         takes_it = group == "proofs" or endpoint.method != "GET"
         known[group] = [

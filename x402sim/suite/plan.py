@@ -51,6 +51,8 @@ class Plan:
     """What it would sign for if everything fitted."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """The cases that do not fit, by their names, and why."""
+    notes: tuple[str, ...] = ()
+    """What to tell the user besides."""
 
 
 def costs(file: Path) -> dict[str, Cost]:
@@ -74,7 +76,7 @@ def make_plan(
     paid, needs_base = taken if spends else [], _signs_base(setting, runnable, price_base)
     begun = [case for case in taken if is_patient_enough(setting, case)]
     requests = requests_before + sum(_cost(measured, case).requests for case in begun)
-    gap_s = max(round_trip_s, 1 / setting.options.wire.rate if setting.options.wire.rate else 0)
+    gap_s = max(round_trip_s, 1 / setting.options.rate if setting.options.rate else 0)
     budget_base = setting.options.budget_base
     why = (
         f"left out: everything would sign for {to_decimal(needs_base, 6)} tokens, and the budget "
@@ -169,7 +171,7 @@ def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Ch
 def is_left(setting: Setting, case: Check) -> bool:
     """Tell whether a case cannot run: a need is missing, or the user leaves it out."""
     is_missing = any(setting.missing(need) for need in case.needs)
-    return is_missing or case.name in setting.options.skip or case.clause in setting.target.not_kept
+    return is_missing or case.name in setting.skip or case.clause in setting.target.not_kept
 
 
 def _cost(measured: Mapping[str, Cost], case: Check) -> Cost:

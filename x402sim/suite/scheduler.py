@@ -10,11 +10,33 @@ import asyncio
 from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
 from x402sim.clock import Clock
+
+
+@dataclass(slots=True)
+class Pace:
+    """How fast a run may send: what was sent, and when the next request may be."""
+
+    rate: float | None = None
+    requests: int = 0
+    free_at_s: float = 0.0
+
+    async def turn(self, clock: Clock) -> None:
+        """Return when the next request may be sent."""
+        while (wait_s := self.free_at_s - clock.now()) > 0:
+            await clock.sleep(wait_s)
+        if self.rate is not None:
+            self.free_at_s = clock.now() + 1 / self.rate
+        self.requests += 1
+
+    def hold(self, clock: Clock, seconds: float) -> None:
+        """Send nothing for some seconds."""
+        self.free_at_s = max(self.free_at_s, clock.now() + seconds)
 
 
 class RestartFailed(Exception):

@@ -1,62 +1,16 @@
-"""The HTTP client of a run: TLS, headers, limits and pace.
-
-A 429, and a 503 with Retry-After, say "not now": the request is sent again, after the time that
-the answer asks for. Requests of one run share one pace, because the limit is theirs together.
-"""
+"""The HTTP client of a run: TLS, headers and limits."""
 
 import ssl
-from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
-from pathlib import Path
+from collections.abc import Mapping
 
 import httpx
 
 from x402sim.clock import Clock
-from x402sim.http.bounded import AnswerTooLarge, AnswerTooSlow, BoundedTransport, Limits
+from x402sim.http.bounded import AnswerTooLarge, AnswerTooSlow, BoundedTransport
+from x402sim.suite.setting import Options
 
-PATIENCE_S = 120.0
-"""How long one request waits in all until a target takes it."""
-FIRST_WAIT_S = 1.0
-"""How long to wait for a target that does not say how long; twice as long each time."""
 KEPT_S = 0.8
 """How long an idle connection is used again: services close theirs after a second, or five."""
-TOO_MANY, UNAVAILABLE = 429, 503
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wire:
-    """The user's options for all requests; `headers` are sent to the target only."""
-
-    headers: tuple[tuple[str, str], ...] = ()
-    cacert: Path | None = None
-    insecure: bool = False
-    rate: float | None = None
-    """The most requests in a second."""
-    limits: Limits = field(default_factory=Limits)
-    """The limits of the target's answers; a settlement waits for a block."""
-
-
-@dataclass(slots=True)
-class Pace:
-    """How fast a run may send: what was sent, and when the next request may be."""
-
-    rate: float | None = None
-    requests: int = 0
-    free_at_s: float = 0.0
-    waited_s: float = 0.0
-
-    async def turn(self, clock: Clock) -> None:
-        """Return when the next request may be sent."""
-        while (wait_s := self.free_at_s - clock.now()) > 0:
-            self.waited_s += wait_s
-            await clock.sleep(wait_s)
-        if self.rate is not None:
-            self.free_at_s = clock.now() + 1 / self.rate
-        self.requests += 1
-
-    def hold(self, clock: Clock, seconds: float) -> None:
-        """Send nothing for some seconds."""
-        self.free_at_s = max(self.free_at_s, clock.now() + seconds)
 
 
 class _OneShotAfterErrors(httpx.AsyncBaseTransport):
@@ -81,9 +35,11 @@ class _OneShotAfterErrors(httpx.AsyncBaseTransport):
         await self._fresh.aclose()
 
 
-def client(url: str, wire: Wire, headers: dict[str, str] | None = None) -> httpx.AsyncClient:
+def client(
+    url: str, options: Options, headers: Mapping[str, str] | None = None
+) -> httpx.AsyncClient:
     """Return a client for a URL; raises `ValueError` for a CA file that cannot be read."""
-    verify = tls(wire) if url.startswith("https") else False
+    verify = tls(options) if url.startswith("https") else False
     kept, fresh = (
         httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits)
         for limits in (
@@ -94,22 +50,22 @@ def client(url: str, wire: Wire, headers: dict[str, str] | None = None) -> httpx
     return httpx.AsyncClient(
         base_url=url,
         headers=headers,
-        transport=BoundedTransport(_OneShotAfterErrors(kept, fresh), wire.limits),
-        timeout=wire.limits.deadline_s,
+        transport=BoundedTransport(_OneShotAfterErrors(kept, fresh), options.limits),
+        timeout=options.limits.deadline_s,
     )
 
 
-def tls(wire: Wire) -> ssl.SSLContext:
+def tls(options: Options) -> ssl.SSLContext:
     """Return how certificates are verified; raises `ValueError` for an unreadable CA file."""
     context = ssl.create_default_context()
-    if wire.cacert is not None:
+    if options.cacert is not None:
         try:
-            context.load_verify_locations(wire.cacert)
+            context.load_verify_locations(options.cacert)
         except (OSError, ssl.SSLError) as error:
             raise ValueError(
-                f"--cacert {wire.cacert}: expected a file of PEM certificates: {error}"
+                f"--cacert {options.cacert}: expected a file of PEM certificates: {error}"
             ) from error
-    if wire.insecure:
+    if options.insecure:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
@@ -123,30 +79,3 @@ def why(error: httpx.TransportError) -> str:
             return "its answer is larger than --max-answer-bytes allows"
         case _:
             return f"{type(error).__name__} {error}".strip()
-
-
-def wait_s(
-    response: httpx.Response, *, before: int, now_s: float, may_retry_503: bool
-) -> float | None:
-    """Return how long an answer asks to wait before the request is sent again; None if it does not.
-
-    `before` counts the times it has asked already. A 503 is an answer of the service where the
-    world has faults, and is not repeated there.
-    """
-    told = response.headers.get("retry-after")
-    is_later = response.status_code == UNAVAILABLE and told is not None and may_retry_503
-    if response.status_code != TOO_MANY and not is_later:
-        return None
-    return max(_seconds(told, now_s) or FIRST_WAIT_S * 2.0**before, 0.05)
-
-
-def _seconds(told: str | None, now_s: float) -> float | None:
-    """Return the seconds of a Retry-After, which is a number or a date; None if it is neither."""
-    if told is None:
-        return None
-    if told.strip().isdecimal():
-        return float(told)
-    try:
-        return parsedate_to_datetime(told).timestamp() - now_s
-    except (ValueError, OverflowError):
-        return None
