@@ -20,7 +20,7 @@ from x402sim.spec.folder import folder
 from x402sim.suite import one_step, printing, target as targets
 from x402sim.suite.check import DEMANDS, DOCUMENT, DOCUMENTS, Check
 from x402sim.suite.engine import all_checks, matching, run
-from x402sim.suite.plan import is_left
+from x402sim.suite.plan import why_left
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import NotReady, reach
 from x402sim.suite.setting import Options
@@ -126,7 +126,7 @@ def judge(
         results = []
         async with reach(options, tell) as setting:
             printing.announce(options, await examine(setting, checks))
-            runnable = [check for check in checks if not is_left(setting, check)]
+            runnable = [check for check in checks if not why_left(setting, check)]
             ids = list(dict.fromkeys(check.id for check in runnable))
 
             def begin(check_id: str) -> None:

@@ -2,12 +2,9 @@
 
 import asyncio
 import functools
-import importlib.util
-import sys
+import runpy
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from pathlib import Path
-from types import ModuleType
 from typing import assert_never
 
 import msgspec
@@ -18,9 +15,9 @@ from x402sim.report.results import CaseResult, Outcome, Result
 from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
-from x402sim.suite.check import COMES_WITH, DOCUMENTS, HOW_TO_PROVIDE, Baseline, Check, by_id
+from x402sim.suite.check import DOCUMENTS, Baseline, Check, by_id
 from x402sim.suite.expect import expect_served
-from x402sim.suite.plan import is_patient_enough
+from x402sim.suite.plan import is_patient_enough, why_left
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
@@ -38,21 +35,10 @@ def all_checks() -> list[Check]:
     found = [
         value
         for file in sorted(folder().glob("test_section_*.py"))
-        for value in vars(_module(file)).values()
+        for value in runpy.run_path(str(file), run_name=file.stem).values()
         if isinstance(value, Check)
     ]
     return sorted(found, key=lambda check: (check.section, check.id))
-
-
-def _module(file: Path) -> ModuleType:
-    name = f"x402sim_conformance_{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def matching(checks: Iterable[Check], prefix: str) -> list[Check]:
@@ -222,7 +208,10 @@ async def run_case(setting: Setting, case: Check) -> CaseResult:
         outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
         has_begun, show = False, None
         try:
-            _require_needs(setting, case)
+            if left := why_left(setting, case):
+                raise Skipped(left)
+            if case.waits and not is_patient_enough(setting, case):
+                raise Skipped(f"it waits for {case.waits(setting):.0f} s: give --patient")
             if stopped := setting.stopped:
                 raise Inconclusive(stopped)
             if case.baseline:
@@ -273,20 +262,6 @@ def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) ->
         return ""
     show = show or (probe.last.show if probe.last else None)
     return "\n\n".join(filter(None, [show() if show else "", probe.world.told()]))
-
-
-def _require_needs(setting: Setting, case: Check) -> None:
-    if (left_out := setting.skip.get(case.name)) is not None:
-        raise Skipped(left_out)
-    missing = [need for need in case.needs if setting.missing(need)]
-    implied = {each for need in missing for each in COMES_WITH.get(need, ())}
-    if missing:
-        ways = [HOW_TO_PROVIDE[need] for need in missing if need not in implied]
-        raise Skipped(f"it needs {'; '.join(ways)}")
-    if case.waits and not is_patient_enough(setting, case):
-        raise Skipped(f"it waits for {case.waits(setting):.0f} s: give --patient")
-    if (reason := setting.target.not_kept.get(case.clause)) is not None:
-        raise Skipped(f"the target file says that this clause is not kept: {reason}")
 
 
 async def _require_baseline(setting: Setting, baseline: Baseline) -> None:

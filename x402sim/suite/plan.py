@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.suite.check import PATIENCE_S, Baseline, Check
+from x402sim.suite.check import COMES_WITH, HOW_TO_PROVIDE, PATIENCE_S, Baseline, Check
 from x402sim.suite.probe import CENT_BASE
 from x402sim.suite.setting import Setting
 
@@ -70,7 +70,7 @@ def make_plan(
     requests_before: int = 0,
 ) -> Plan:
     """Return the plan of a run in which a protected request costs `price_base`."""
-    runnable = [case for case in checks if not is_left(setting, case)]
+    runnable = [case for case in checks if not why_left(setting, case)]
     spends = setting.options.payer is not None and setting.control is None
     taken, left = _fit(setting, runnable, price_base) if spends else (runnable, [])
     paid, needs_base = taken if spends else [], _signs_base(setting, runnable, price_base)
@@ -168,10 +168,17 @@ def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Ch
     return [case for case in cases if case not in left], [case for case in cases if case in left]
 
 
-def is_left(setting: Setting, case: Check) -> bool:
-    """Tell whether a case cannot run: a need is missing, or the user leaves it out."""
-    is_missing = any(setting.missing(need) for need in case.needs)
-    return is_missing or case.name in setting.skip or case.clause in setting.target.not_kept
+def why_left(setting: Setting, case: Check) -> str:
+    """Return why a case cannot run: it is skipped, or a need is missing; empty if it can."""
+    if (reason := setting.skip.get(case.name)) is not None:
+        return reason
+    if missing := [need for need in case.needs if setting.missing(need)]:
+        implied = {each for need in missing for each in COMES_WITH.get(need, ())}
+        ways = [HOW_TO_PROVIDE[need] for need in missing if need not in implied]
+        return f"it needs {'; '.join(ways)}"
+    if (reason := setting.target.not_kept.get(case.clause)) is not None:
+        return f"the target file says that this clause is not kept: {reason}"
+    return ""
 
 
 def _cost(measured: Mapping[str, Cost], case: Check) -> Cost:

@@ -49,8 +49,6 @@ SAMPLES = 3
 INIT = "python -m x402sim target init"
 SPEC_DECIMALS = 6
 """The decimals of the specification's token (2.1)."""
-BALANCE_OF = "0x70a08231"
-"""The selector of balanceOf(address)."""
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^(\]]+)")
 
 
@@ -318,7 +316,7 @@ async def _require_money(probe: Probe, challenge: Challenge, plan: Plan) -> None
         )
     if setting.rpc is None:
         return
-    data = BALANCE_OF + to_hex(abi.word(payer.address_bytes))[2:]
+    data = to_hex(abi.balance_of(payer.address_bytes))
     call = {"to": challenge.requirements["asset"], "data": data}
     try:
         balance_base = int(await probe.chain.call("eth_call", call, "latest"), 16)

@@ -135,8 +135,8 @@ class Setting:
         self, request: httpx.Request, response: httpx.Response | None, broken: str = ""
     ) -> Callable[[], str]:
         """Return what renders an exchange for a report; only a world's payer is play."""
-        is_play, secrets = self.control is not None, self.options.secrets
-        return partial(redact.exchange, request, response, broken, secrets, is_play=is_play)
+        is_play = self.control is not None
+        return partial(redact.exchange, request, response, broken, is_play=is_play)
 
     def is_real_money(self, network: Network) -> bool:
         """Tell whether a network's money may be real, and nobody has allowed to pay with it.
