@@ -10,10 +10,10 @@ from x402sim.clock import Clock
 from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.parse_options import parse
 from x402sim.suite.probe import Probe
+from x402sim.suite.sending import client
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import Inconclusive
-from x402sim.suite.wire import client
 
 IDLE_S = 0.9
 

@@ -13,8 +13,8 @@ from x402sim.suite.engine import run
 from x402sim.suite.expect import require
 from x402sim.suite.inputs import LARGE, MIB, send_bad
 from x402sim.suite.probe import Probe
+from x402sim.suite.sending import client
 from x402sim.suite.setting import Options, Setting
-from x402sim.suite.wire import client
 
 OURS = "because: a test"
 REQUIRED = b'{"error": "Payment Required"}'

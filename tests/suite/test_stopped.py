@@ -13,8 +13,8 @@ from x402sim.suite import sending
 from x402sim.suite.check import Check
 from x402sim.suite.command import NO_VERDICT, conclude
 from x402sim.suite.engine import run
+from x402sim.suite.sending import client
 from x402sim.suite.setting import Options, Setting
-from x402sim.suite.wire import client
 
 ANSWER = b"HTTP/1.1 404 N\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 

@@ -175,23 +175,20 @@ def _of_id(
     first, worst = in_order[0], done[in_order[0]]
     passed = [case for case in cases if done[case].outcome in HOLDS]
     observed = [done[case].actual for case in cases if done[case].outcome is Outcome.OBSERVED]
-    is_observed = worst.outcome is Outcome.OBSERVED
     judged = sum(done[case].outcome is not Outcome.SKIPPED for case in cases)
+    told = msgspec.structs.asdict(worst)
+    del told["has_begun"]
+    if worst.outcome is Outcome.OBSERVED:
+        told["actual"] = "; ".join(dict.fromkeys(filter(None, observed)))
+    told["seconds"] = round(sum(done[case].seconds for case in cases), 3)
     result = Result(
         id=first.id,
         level=first.level,
         section=first.section,
-        outcome=worst.outcome,
-        title=worst.title,
-        expected=worst.expected,
-        actual="; ".join(dict.fromkeys(filter(None, observed))) if is_observed else worst.actual,
-        reason=worst.reason,
         rerun=f"{setting.options.rerun} --only {first.id}".strip(),
-        exchange=worst.exchange,
-        seconds=round(sum(done[case].seconds for case in cases), 3),
-        ground=worst.ground,
         cases=tuple(done[case] for case in in_order),
         in_part=f"{judged} of {len(cases)} cases" if 0 < judged < len(cases) else "",
+        **told,
     )
     return result, {case.baseline for case in passed if case.baseline}
 

@@ -18,12 +18,11 @@ from x402sim.suite.places import begins, find, is_requirements, walk
 from x402sim.suite.preflight import todo
 from x402sim.suite.probe import BAD_BODY
 from x402sim.suite.remote import NotReady
-from x402sim.suite.sending import answered
+from x402sim.suite.sending import answered, client
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import at
 from x402sim.suite.target_toml import DEFAULT, Finding, Looked
 from x402sim.suite.verdict import Inconclusive
-from x402sim.suite.wire import client
 from x402sim.text.printable import printable
 
 SMALL = ("0.01", "0.02", "0.05", "0.10", "0.20", "0.50", "1.00", "2.00", "5.00", "10.00", "50.00")

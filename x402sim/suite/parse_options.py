@@ -24,9 +24,9 @@ from x402sim.suite.command import find_target, skipped
 from x402sim.suite.engine import all_checks
 from x402sim.suite.flags import FLAGS, KEY_VARIABLE
 from x402sim.suite.preflight import REQUIRABLE
+from x402sim.suite.sending import tls
 from x402sim.suite.setting import Options
 from x402sim.suite.target import Target
-from x402sim.suite.wire import tls
 from x402sim.text.suggest import near_url, unknown
 
 HIDDEN = "<hidden>"

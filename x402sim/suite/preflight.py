@@ -29,9 +29,9 @@ from x402sim.suite.flags import KEY_VARIABLE
 from x402sim.suite.plan import Plan, costs, make_plan
 from x402sim.suite.probe import BAD_BODY, Probe
 from x402sim.suite.remote import CLOCKS_AGREE_S, NotReady
+from x402sim.suite.sending import why
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
-from x402sim.suite.wire import why
 
 REQUIRABLE = {
     "payments": Need.FUNDS,

@@ -15,7 +15,7 @@ import msgspec
 from x402sim.payer import core
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.suite import one_step, redact, wire
+from x402sim.suite import one_step, redact
 from x402sim.suite.answers import (
     CURE_OF_DEPOSITS,
     CURE_OF_IDS,
@@ -29,7 +29,7 @@ from x402sim.suite.control_api import ChainView, ControlApi, eventually
 from x402sim.suite.deviations import Deviation, deviations
 from x402sim.suite.places import filled
 from x402sim.suite.scheduler import RestartFailed
-from x402sim.suite.sending import Last, answered, examine_stop, followed
+from x402sim.suite.sending import Last, answered, examine_stop, followed, why
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.suite.wallets import Wallets
@@ -185,7 +185,7 @@ class Probe:
             await examine_stop(self.setting, error)
         if may_break:
             return self.last
-        raise Inconclusive(f"{last.line} was not answered: {wire.why(error)}") from error
+        raise Inconclusive(f"{last.line} was not answered: {why(error)}") from error
 
     @property
     def usual_body(self) -> dict[str, Any]:

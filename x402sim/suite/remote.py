@@ -11,8 +11,8 @@ from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
 from x402sim.suite.redact import cut
 from x402sim.suite.scheduler import restarting
+from x402sim.suite.sending import client, why
 from x402sim.suite.setting import Options, Setting
-from x402sim.suite.wire import client, why
 from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.world.control.messages import network_of
 from x402sim.world.stages.deployment import left_ahead
@@ -75,14 +75,12 @@ async def _meet(
     try:
         who = await control.who()
         now_s, network = who.now / 1000, network_of(who)
-    except ControlError as error:
+    except (ControlError, ValueError, OverflowError) as error:
         if isinstance(error.__cause__, httpx.TransportError):
             raise NotReady(f"{wanted}: no answer ({why(error.__cause__)})") from error
-        answer = error.answer
-        said = cut(f"{answer.status_code} {answer.text}".strip(), 80) if answer else str(error)
-        raise NotReady(f"{wanted}: /_sim/who answers {said}{hint}") from error
-    except (ValueError, OverflowError) as error:
-        raise NotReady(f"{wanted}: /_sim/who answers {cut(str(error), 80)}{hint}") from error
+        answer = error.answer if isinstance(error, ControlError) else None
+        said = f"{answer.status_code} {answer.text}".strip() if answer else str(error)
+        raise NotReady(f"{wanted}: /_sim/who answers {cut(said, 80)}{hint}") from error
     here = httpx.URL(options.base_url)
     runs_target = who.service and (here.host, here.port) == (
         control.http.base_url.host,

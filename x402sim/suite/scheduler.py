@@ -55,8 +55,8 @@ class Scheduler:
             event.set()
         self.ready = asyncio.Semaphore(0)
         """Released by each check that is ready for the restart, or over."""
-        self._restarted: str | None = None
-        """Why the shared restart failed, "" if it did not; None before it."""
+        self._restarted: asyncio.Future[None] | None = None
+        """The shared restart, once it has begun."""
 
     async def waiting(self, event: Coroutine[Any, Any, object]) -> None:
         """Pass the turn on until something has happened, and take it again."""
@@ -95,14 +95,8 @@ class Scheduler:
         """Restart the target, or take part in the shared restart; raises `RestartFailed`."""
         self.ready.release()
         await self.waiting(self._may_restart.wait())
-        if self._restarted is None:
-            try:
-                await restart()
-                self._restarted = ""
-            except RestartFailed as error:
-                self._restarted = str(error)
-        if self._restarted:
-            raise RestartFailed(self._restarted)
+        self._restarted = self._restarted or asyncio.ensure_future(restart())
+        await self._restarted
 
     def share(self) -> None:
         """Begin a run: the rest is not over, and one restart serves all."""
