@@ -265,7 +265,6 @@ def test_a_check_without_a_docstring_is_refused() -> None:
         ("2.2/bdy", {}, "unknown clause '2.2/bdy'; did you mean '2.2/body'? Possible: 2.2/"),
         ("2.2/body", {"needs": "fund"}, "unknown need 'fund'; did you mean 'funds'?"),
         ("2.2/body", {"needs": "funds, faults"}, "unknown need of a check 'faults'"),
-        ("2.2/body", {"baseline": "pament"}, "unknown baseline 'pament'; did you mean 'payment'?"),
     ],
 )
 def test_a_misspelt_name_is_refused_with_the_nearest(

@@ -273,12 +273,12 @@ async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = 
     """Try a baseline, with this payer if given; return why it was not accepted, None if it was."""
     try:
         match baseline:
-            case Baseline.UNPAID:
+            case "unpaid":
                 await probe.challenge()
-            case Baseline.PAYMENT:
+            case "payment":
                 paid = await probe.buy(payer)
                 expect_served(await probe.opened(paid.challenge, paid.receipt))
-            case Baseline.SESSION:
+            case "session":
                 session = await probe.open_session(await probe.budget_for(2))
                 expect_served(await probe.ask(session_id=session.session_id))
             case _:

@@ -8,7 +8,6 @@ import re
 
 from x402sim.protocol.refusals import Refusal
 from x402sim.suite.answers import Challenge, TargetAnswer
-from x402sim.suite.check import Baseline
 from x402sim.suite.engine import try_baseline
 from x402sim.suite.places import walk
 from x402sim.suite.probe import Probe
@@ -31,8 +30,8 @@ async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
     payer = await probe.payer_of(challenge) if with_world else None
     if payer is not None:
         await probe.world.watch(payer)
-    problem = await try_baseline(probe, Baseline.PAYMENT, payer)
-    setting.baselines[Baseline.PAYMENT] = problem
+    problem = await try_baseline(probe, "payment", payer)
+    setting.baselines["payment"] = problem
     if problem is not None and (unseen := _unseen_content(probe)):
         raise NotReady(f"{setting.base_url}: {unseen}")
     lacks_money = problem is not None and Refusal.INSUFFICIENT_BALANCE.text in problem

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.suite.check import COMES_WITH, HOW_TO_PROVIDE, PATIENCE_S, Baseline, Check
+from x402sim.suite.check import COMES_WITH, HOW_TO_PROVIDE, PATIENCE_S, Check
 from x402sim.suite.probe import CENT_BASE
 from x402sim.suite.setting import Setting
 
@@ -142,12 +142,12 @@ def _deposits_base(setting: Setting, cases: list[Check], price_base: int) -> int
     """Return the deposits of cases, and of the baseline's sessions."""
     wanted_base = max(BASELINE_REQUESTS * price_base, to_base(setting.target.sessions.smallest, 6))
     session_base = -(-wanted_base // CENT_BASE) * CENT_BASE
-    times = BASELINE_TIMES * any(case.baseline is Baseline.SESSION for case in cases)
+    times = BASELINE_TIMES * any(case.baseline == "session" for case in cases)
     return times * session_base + sum(_deposit_base(setting, case, price_base) for case in cases)
 
 
 def _spends(case: Check) -> bool:
-    is_paid = case.baseline in (Baseline.PAYMENT, Baseline.SESSION)
+    is_paid = case.baseline in ("payment", "session")
     return is_paid or case.pays > 0 or case.deposits != "0"
 
 
