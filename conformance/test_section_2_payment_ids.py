@@ -79,7 +79,7 @@ async def ids_do_not_begin_anew(probe: Probe) -> None:
     await probe.restart()
     for _ in range(AFTER_A_RESTART):
         answer = await probe.unpaid()
-        is_new = read_402(answer).payment_id not in probe.state.paid_ids
+        is_new = read_402(answer).payment_id not in probe.setting.paid_ids
         require("a payment id that was never paid", is_new, answer.summary, answer.show)
 
 

@@ -9,10 +9,9 @@ from x402sim.suite.answers import CURE_OF_IDS, TargetAnswer
 from x402sim.suite.check import check, session_check
 from x402sim.suite.expect import expect, expect_served, expect_withheld, require
 from x402sim.suite.indexing import buy_late, turn_s
-from x402sim.suite.payment_outcome import expect_nothing
-from x402sim.suite.places import filled, last_part, walk
+from x402sim.suite.payment_outcome import expect_nothing, record_of
+from x402sim.suite.places import filled, last_part, shown, snake, walk
 from x402sim.suite.probe import Probe
-from x402sim.suite.records import record_of, shown, snake
 from x402sim.suite.verdict import Inconclusive
 
 SAMPLE, NEIGHBOURS = 4, 1000
@@ -158,7 +157,7 @@ async def remaining_is_deposited_minus_released(probe: Probe) -> None:
     expect_served(await probe.ask(session_id=session.session_id))
     path = filled(probe.target.sessions.view, "sessionId", session.session_id)
     answer = await probe.send("GET", path)
-    state = shown(answer, "deposited", "released") or {}
+    state = shown(answer.body, "deposited", "released") or {}
     deposited, released, remaining = (
         _number(state.get(name)) for name in ("deposited", "released", "remaining")
     )

@@ -8,8 +8,8 @@ from x402sim.suite.check import check
 from x402sim.suite.control_api import eventually
 from x402sim.suite.expect import expect, expect_served, require
 from x402sim.suite.indexing import buy_late, turn_s
+from x402sim.suite.payment_outcome import record_of
 from x402sim.suite.probe import Probe
-from x402sim.suite.records import record_of
 
 HOUR_S = 3600
 

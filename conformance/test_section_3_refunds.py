@@ -87,7 +87,7 @@ async def a_restart_refunds_nothing_twice(probe: Probe) -> None:
     over = await open_ending(probe, await probe.budget_for(2), spends=1)
     await until_over(probe, over)
     await expect_refunded(probe, over)
-    await probe.state.scheduler.wait_for_the_restart()
+    await probe.setting.scheduler.wait_for_the_restart()
     open_still = await open_ending(probe, await probe.budget_for(4), spends=1, lasts_s=RESTART_S)
     await probe.restart()
     session_id, price_base = open_still.session.session_id, over.spent_base
@@ -112,7 +112,7 @@ async def a_session_in_use_ends_too(probe: Probe) -> None:
     so: duration is the length of the session, and not of a pause: using it does not move its end.
     """
     # else another check may act when it is to be used
-    await probe.state.scheduler.wait_for_the_rest()
+    await probe.setting.scheduler.wait_for_the_rest()
     ending = await open_ending(probe, await probe.budget_for(4), lasts_s=USED_S)
     begun_s, session_id = ending.begun_s, ending.session.session_id
     lasts_s = ending.duration * unit_s(probe.setting)

@@ -9,8 +9,8 @@ from x402sim.suite.answers import Challenge, TargetAnswer
 from x402sim.suite.check import check
 from x402sim.suite.control_api import HOLD_S, TX_HASH
 from x402sim.suite.expect import expect, expect_served, require
+from x402sim.suite.payment_outcome import record_of
 from x402sim.suite.probe import Probe
-from x402sim.suite.records import record_of
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 
 CLOCKS_AGREE_MS = 600_000

@@ -206,5 +206,5 @@ async def a_payment_is_not_forgotten(probe: Probe) -> None:
     """A payment from the beginning of the run still grants access at its end."""
     payment_id = (await probe.buy()).challenge.payment_id
     await probe.wait(_long_s(probe.setting))
-    await probe.state.scheduler.wait_for_the_rest()
+    await probe.setting.scheduler.wait_for_the_rest()
     expect_served(await probe.ask(payment_id=payment_id))

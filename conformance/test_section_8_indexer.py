@@ -176,9 +176,9 @@ async def a_hundred_the_newest(probe: Probe) -> None:
 
     They are older than what other checks pay that watch the indexer, too.
     """
-    async with probe.state.scheduler.first():
+    async with probe.setting.scheduler.first():
         if turn_s(probe.setting) > PATIENCE_S:
-            await probe.state.scheduler.wait_for_the_rest()
+            await probe.setting.scheduler.wait_for_the_rest()
         payer = await probe.wallets.payer()
         hashes = [await held(probe, UNKNOWN, payer)]
         await probe.clock.sleep(APART_S)

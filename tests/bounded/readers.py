@@ -32,7 +32,6 @@ from x402sim.suite.remote import NotReady, reach
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import ProtectedEndpoint, Target
 from x402sim.suite.verdict import Inconclusive
-from x402sim.suite.wire import Wire
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.control.client import ControlClient
 from x402sim.world.stages.deployment import Deployment
@@ -97,9 +96,10 @@ def _suite(place: str, ask: Callable[[Setting, str], Any]) -> Reader:
 
     async def read(url: str, deadline_s: float) -> None:
         root, _, habit = url.rpartition("/")
-        wire = Wire(limits=Limits(deadline_s=deadline_s))
         there = {place: url + "/200"} if place else {}
-        async with reach(Options(base_url=root, wire=wire, **there)) as setting:
+        async with reach(
+            Options(base_url=root, limits=Limits(deadline_s=deadline_s), **there)
+        ) as setting:
             await ask(setting, habit)
 
     return read

@@ -7,11 +7,9 @@ rewritten without touching the mutants.
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from starlette.types import ASGIApp
-
-from x402sim.facilitator.engine import Facilitator
 from x402sim.protocol.rules import Presented
 from x402sim.service.setup import Setup
 from x402sim.service.state import Service
@@ -65,50 +63,32 @@ def settlement_rule(clause: str, holds: Callable[[Presented], bool]) -> Change:
 
 def freshness(holds: Callable[[Presented], bool]) -> Change:
     """Let requirements be paid as long as this holds."""
-    return on_service(
-        lambda service: replace(
-            service,
-            freshness_rules=tuple(replace(rule, holds=holds) for rule in service.freshness_rules),
-        )
-    )
+
+    def change(service: Service) -> Service:
+        rules = tuple(replace(rule, holds=holds) for rule in service.freshness_rules)
+        return replace(service, freshness_rules=rules)
+
+    return on_service(change)
 
 
-def on_setup(change: Callable[[Setup], Setup]) -> Change:
-    """Change the service's setup once more, after the changes before."""
+def _on(hook: str, change: Callable[..., Any]) -> Change:
+    """Change what a hook of the recipe gives, once more after the changes before.
+
+    `change` gets what the hook gets, with the last of it as the changes before have left it.
+    """
 
     def changed(recipe: Recipe) -> Recipe:
-        before = recipe.hooks.setup
-        hooks = replace(recipe.hooks, setup=lambda setup: change(before(setup)))
-        return replace(recipe, hooks=hooks)
+        before = getattr(recipe.hooks, hook)
+
+        def both(*given: Any) -> Any:
+            return change(*given[:-1], before(*given))
+
+        return replace(recipe, hooks=replace(recipe.hooks, **{hook: both}))
 
     return changed
 
 
-def on_service(change: Callable[[Service], Service]) -> Change:
-    """Change the service once more, after the changes before."""
-
-    def changed(recipe: Recipe) -> Recipe:
-        before = recipe.hooks.service
-        hooks = replace(recipe.hooks, service=lambda service: change(before(service)))
-        return replace(recipe, hooks=hooks)
-
-    return changed
-
-
-def on_app(change: Callable[[Service, ASGIApp], ASGIApp]) -> Change:
-    """Put middleware around the service's application, outside of the changes before."""
-
-    def changed(recipe: Recipe) -> Recipe:
-        before = recipe.hooks.app
-
-        def app(service: Service, inner: ASGIApp) -> ASGIApp:
-            return change(service, before(service, inner))
-
-        return replace(recipe, hooks=replace(recipe.hooks, app=app))
-
-    return changed
-
-
-def on_facilitator(change: Callable[[Facilitator], Facilitator]) -> Change:
-    """Change the facilitator."""
-    return lambda recipe: replace(recipe, hooks=replace(recipe.hooks, facilitator=change))
+on_setup, on_service, on_app, on_facilitator = (
+    partial(_on, hook) for hook in ("setup", "service", "app", "facilitator")
+)
+"""Change the service's setup, the service, its application (middleware around it), or the facilitator."""

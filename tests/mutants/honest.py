@@ -6,7 +6,7 @@ silent. A failure or a doubt about one of these is a false alarm.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 from uuid import UUID
 
@@ -27,7 +27,7 @@ from x402sim.spec.decisions import Decisions, alternatives
 from x402sim.suite.engine import folder
 from x402sim.suite.target import Target, load
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.transport.latency import Latency, constant
+from x402sim.world.transport.latency import constant
 
 OWN = "x402sim.toml"
 """The target file of our own service, which says where its records can be read."""
@@ -39,7 +39,6 @@ class Honest:
 
     name: str
     own_target: bool = False
-    latency: dict[str, Latency] | None = None
     seed: int = 1
     changes: tuple[Change, ...] = ()
 
@@ -163,16 +162,19 @@ BEFORE = (
 )
 """Our own service as it was: it kept no claim after a refusal, and asked the chain afterwards."""
 
-SLOW = constant(0.1)
+
+def slow(*parts: str) -> Change:
+    """Let these parts answer 200 ms late."""
+    return lambda recipe: replace(recipe, latency=dict.fromkeys(parts, constant(0.1)))
+
 
 HONEST: dict[str, Honest] = {each.name: each for each in (
     honest("to the letter", sweeping(Settings.session_sweep_s)),
     honest("with its own target", own_target=True),
     *switched(),
     honest("every decision switched", setting(decisions=alternatives())),
-    honest("200 ms a request", latency={"service": SLOW}),
-    honest("200 ms a request, and the world too",
-        latency=dict.fromkeys(("service", "facilitator", "explorer", "rpc"), SLOW)),
+    honest("200 ms a request", slow("service")),
+    honest("200 ms a request, and the world too", slow("service", "facilitator", "explorer", "rpc")),
     *(honest(f"seed {seed}", seed=seed) for seed in (2, 3, 4)),
     honest("more fields", everywhere(lambda it: {"apiVersion": 3, **it})),
     honest("keys in another order", everywhere(reversed_keys)),

@@ -28,9 +28,7 @@ def judge_one(name: str, checks: list[Check] | None = None) -> Verdict:
     recipe = MUTANTS[name].recipe(given.recipe) if name in MUTANTS else given.recipe
     try:
         with quiet():
-            results = judge(
-                recipe, target=given.target, checks=checks or CHECKS(), latency=given.latency
-            )
+            results = judge(recipe, target=given.target, checks=checks or CHECKS())
     except Exception:  # noqa: BLE001 - it is reported with the verdict
         crash = traceback.format_exc()
     return Verdict(name, {each.id: each for each in results}, elapsed(), crash)

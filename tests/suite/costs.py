@@ -24,11 +24,11 @@ async def measure(duo: Duo) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     checks = all_checks()
     async with reach(parse(duo.url, world=duo.control)) as setting:
-        ready = await examine(setting, checks)
+        await examine(setting, checks)
         for case in checks:
-            before, elapsed = ready.setting.state.pace.requests, stopwatch()
-            result = await run_case(ready.setting, case)
-            requests, seconds = ready.setting.state.pace.requests - before, elapsed()
+            before, elapsed = setting.pace.requests, stopwatch()
+            result = await run_case(setting, case)
+            requests, seconds = setting.pace.requests - before, elapsed()
             if result.outcome is not Outcome.SKIPPED:
                 found[case.name] = [requests, round(seconds, 1) if seconds > WAITS_S else 0]
     return found

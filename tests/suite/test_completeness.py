@@ -8,10 +8,8 @@ import pytest
 
 from tests.mutants.rows import MUTANTS
 from x402sim import TESTNET, Settings
-from x402sim.clock import Clock
 from x402sim.policies import NeverRefund, ServicePolicy
 from x402sim.report.results import Outcome, Result
-from x402sim.rng import Rng
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 from x402sim.suite.preflight import examine
@@ -80,18 +78,12 @@ def test_with_the_key_a_refund_that_never_comes_fails() -> None:
 def test_refunds_can_be_required(
     refund_within_s: int, patient: bool, has_world: bool, said: str | None
 ) -> None:
-    async def main() -> None:
-        async with httpx.AsyncClient(base_url="http://127.0.0.1:9") as http:
-            sessions = SessionsEndpoint(refund_within_s=refund_within_s)
-            setting = Setting(
-                options=Options(target=Target(sessions=sessions), patient=patient, require=("refunds",)),
-                http=http,
-                clock=Clock(), rng=Rng(1), control=http if has_world else None,
-            )  # fmt: skip
-            await examine(setting, REFUNDS)
-
+    target = Target(sessions=SessionsEndpoint(refund_within_s=refund_within_s))
+    http: Any = httpx.AsyncClient(base_url="http://127.0.0.1:9")
+    options = Options(target=target, patient=patient, require=("refunds",))
+    setting = Setting(options=options, http=http, control=http if has_world else None)
     with pytest.raises(NotReady) as raised:
-        asyncio.run(main())
+        asyncio.run(examine(setting, REFUNDS))
     if said is None:
         assert "no answer from" in str(raised.value), "nothing is lacking; nobody is there"
     else:

@@ -6,9 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
-from x402sim.rng import Rng
 from x402sim.suite.answers import Challenge, OpenSession, Paid, TargetAnswer
 from x402sim.suite.ending import ends_s, told_end_s
 from x402sim.suite.probe import Probe
@@ -48,7 +46,7 @@ def test_any_id_of_a_session_fits_into_the_path_of_its_view() -> None:
     async def main() -> float | None:
         target = Target(sessions=SessionsEndpoint(view="/sessions/{sessionId}/state"))
         http = httpx.AsyncClient(transport=httpx.MockTransport(serve), base_url="http://target")
-        setting = Setting(options=Options(target=target), http=http, clock=Clock(), rng=Rng(1))
+        setting = Setting(options=Options(target=target), http=http)
         silent = TargetAnswer(target, 200, httpx.Headers(), "", None, str)
         paid = Paid(Challenge(silent, "pay_1", {}), "", silent, Wallet.create())
         session = OpenSession(session_id, paid, silent)

@@ -7,14 +7,13 @@ import pytest
 
 from tests.mutants.jury import CHECKS, judge_one
 from x402sim.clock import Clock
-from x402sim.rng import Rng
 from x402sim.suite.answers import TargetAnswer, read_402
 from x402sim.suite.parse_options import parse
 from x402sim.suite.probe import Probe
-from x402sim.suite.setting import Setting
+from x402sim.suite.sending import client
+from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import Target
 from x402sim.suite.verdict import Inconclusive
-from x402sim.suite.wire import Wire, client
 
 IDLE_S = 0.9
 
@@ -65,8 +64,8 @@ def test_a_service_may_close_a_connection_that_is_idle() -> None:
     async def main() -> list[int]:
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            async with client(url, Wire()) as http:
-                probe = Probe(Setting(http=http, clock=Clock(), rng=Rng(1)))
+            async with client(url, Options()) as http:
+                probe = Probe(Setting(http=http))
                 first = await probe.ask()
                 await asyncio.sleep(IDLE_S + 0.1)
                 second = await probe.ask()

@@ -17,7 +17,8 @@ from x402sim.suite.parse_options import parse
 from x402sim.suite.plan import Cost, Plan, cost_base, costs, make_plan
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import reach
-from x402sim.suite.wire import Pace, wait_s
+from x402sim.suite.scheduler import Pace
+from x402sim.suite.sending import asked_wait_s
 
 PRICE = 10_000
 BUDGET = next(flag.default for flag in FLAGS if flag.name == "budget")
@@ -34,20 +35,15 @@ def test_no_case_signs_for_more_than_the_plan_says() -> None:
         checks = [case for case in all_checks() if case.pays or case.deposits != "0"]
         wrong = []
         async with reach(options) as setting:
-            ready = await examine(setting, checks)
+            plan = await examine(setting, checks)
             for case in checks:
-                before = ready.setting.state.signed_base
-                await run_case(ready.setting, case)
-                signed = ready.setting.state.signed_base - before
+                before = setting.signed_base
+                await run_case(setting, case)
+                signed = setting.signed_base - before
                 baselines = PRICE + 2 * PRICE  # the first case that has one pays for it
                 if signed > cost_base(setting, case, PRICE) + baselines * bool(case.baseline):
                     wrong.append(f"{case.name}: {signed}")
-            return (
-                ready.setting.state.signed_base,
-                ready.plan.signs_base,
-                wrong,
-                ready.plan.needs_base,
-            )
+            return setting.signed_base, plan.signs_base, wrong, plan.needs_base
 
     try:
         signed, planned, wrong, needed = asyncio.run(main())
@@ -152,7 +148,7 @@ def test_the_time_of_a_request_is_not_that_of_the_first_one(duo: Duo) -> None:
 
     async def main(url: str) -> float:
         async with reach(parse(url)) as setting:
-            return (await examine(setting, all_checks())).plan.seconds
+            return (await examine(setting, all_checks())).seconds
 
     with running(Cold(duo.url, api_key=None)) as gateway:
         assert asyncio.run(main(gateway.url)) < 60
@@ -177,7 +173,7 @@ def test_how_long_an_answer_asks_to_wait(
     status: int, headers: dict[str, str], may_retry_503: bool, seconds: float | None
 ) -> None:
     answer = httpx.Response(status, headers=headers)
-    assert wait_s(answer, before=0, now_s=100.0, may_retry_503=may_retry_503) == seconds
+    assert asked_wait_s(answer, 0, 100.0, may_retry_503=may_retry_503) == seconds
 
 
 def test_requests_of_one_run_share_a_pace() -> None:

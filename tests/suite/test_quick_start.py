@@ -15,6 +15,7 @@ from tests.strangers.stranger import free_port
 from tests.suite.duo import Duo
 from x402sim.suite.engine import folder
 
+pytestmark = [pytest.mark.waits, pytest.mark.thorough]
 STARTS = (folder() / "README.md").read_text("utf-8").split("## Quick start")[1].split("\n## ")[0]
 BLOCKS = re.findall(r"```sh\n(.*?)```", STARTS, re.DOTALL)
 
@@ -47,16 +48,12 @@ def background(line: str) -> Iterator[str]:
         running.close()
 
 
-@pytest.mark.waits
-@pytest.mark.thorough
 def test_a_url(duo: Duo, tmp_path: Path) -> None:
     run(BLOCKS[0].replace("http://127.0.0.1:4021", duo.url), tmp_path)
     assert (tmp_path / "target.toml").stat().st_size > 500
     assert (tmp_path / "report.html").stat().st_size > 500
 
 
-@pytest.mark.waits
-@pytest.mark.thorough
 def test_a_url_and_a_key(duo: Duo, tmp_path: Path) -> None:
     key = duo.ready["accounts"][1]["privateKey"]
     block = BLOCKS[1].replace("http://127.0.0.1:4021", duo.url)
@@ -64,8 +61,6 @@ def test_a_url_and_a_key(duo: Duo, tmp_path: Path) -> None:
     assert (tmp_path / "report.html").stat().st_size > 500
 
 
-@pytest.mark.waits
-@pytest.mark.thorough
 def test_a_url_and_a_world(tmp_path: Path) -> None:
     port = str(free_port())
     first, *rest = BLOCKS[2].replace("4020", port).splitlines()
@@ -80,8 +75,6 @@ def test_a_url_and_a_world(tmp_path: Path) -> None:
             service.close()
 
 
-@pytest.mark.waits
-@pytest.mark.thorough
 def test_the_service_of_this_package(tmp_path: Path) -> None:
     port = str(free_port())
     first, *rest = BLOCKS[3].replace("4020", port).splitlines()

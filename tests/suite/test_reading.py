@@ -18,7 +18,7 @@ from x402sim.suite.answers import find_session_id
 from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks, run_case
 from x402sim.suite.probe import Probe
-from x402sim.suite.setting import Options, RunState, Setting
+from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import at
 from x402sim.suite.verdict import Inconclusive, Skipped
 from x402sim.world.control.client import ControlClient
@@ -64,10 +64,10 @@ def setting(answer: Any, world: Any = None) -> Setting:
     )
 
 
-def reads(act: Callable[[Probe], Coroutine[Any, Any, Any]], where: Setting) -> None:
+def reads(act: Callable[[Probe], Coroutine[Any, Any, Any]], *answers: Any) -> None:
     """Act, and accept an answer or a verdict."""
     try:
-        asyncio.run(act(Probe(replace(where, state=RunState()))))
+        asyncio.run(act(Probe(setting(*answers))))
     except KINDS:
         return
 
@@ -82,8 +82,8 @@ def test_a_probe_reads_any_answer(answer: Any) -> None:
         assert isinstance(found.has_content, bool)
         await probe.buy()
 
-    reads(buy, setting(answer))
-    reads(lambda probe: probe.open_session("0.02"), setting(answer))
+    reads(buy, answer)
+    reads(lambda probe: probe.open_session("0.02"), answer)
 
 
 @given(answers, worlds)
@@ -91,12 +91,11 @@ def test_a_probe_reads_any_world(answer: Any, world: Any) -> None:
     async def transfers(probe: Probe) -> None:
         await probe.world.transfers(Wallet(b"k" * 32))
 
-    where = setting(answer, world)
-    reads(transfers, where)
-    reads(lambda probe: probe.world.next_event(), where)
-    reads(lambda probe: probe.world.journal(0), where)
-    reads(lambda probe: probe.chain.call("eth_blockNumber"), where)
-    reads(lambda probe: probe.buy(), where)
+    reads(transfers, answer, world)
+    reads(lambda probe: probe.world.next_event(), answer, world)
+    reads(lambda probe: probe.world.journal(0), answer, world)
+    reads(lambda probe: probe.chain.call("eth_blockNumber"), answer, world)
+    reads(lambda probe: probe.buy(), answer, world)
 
 
 @given(values, st.text("/~01a", max_size=8))

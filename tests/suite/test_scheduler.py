@@ -92,7 +92,7 @@ def test_one_check_acts_first_and_another_just_before_the_restart() -> None:
     @check("2.1/amount", waits=lambda _: 5)
     async def second(probe: Probe) -> None:
         """It lets another one act first."""
-        await probe.state.scheduler.wait_for_the_first()
+        await probe.setting.scheduler.wait_for_the_first()
         written.append("second")
         await probe.wait(5)
         written.append("waited")
@@ -100,14 +100,14 @@ def test_one_check_acts_first_and_another_just_before_the_restart() -> None:
     @check("2.1/asset", waits=lambda _: 5)
     async def first(probe: Probe) -> None:
         """It acts first."""
-        async with probe.state.scheduler.first():
+        async with probe.setting.scheduler.first():
             await probe.wait(1)
             written.append("first")
 
     @check("2.1/network", needs="restart")
     async def last(probe: Probe) -> None:
         """It prepares when all that wait are over."""
-        await probe.state.scheduler.wait_for_the_restart()
+        await probe.setting.scheduler.wait_for_the_restart()
         written.append("prepared")
         await probe.restart()
 

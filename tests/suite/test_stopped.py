@@ -8,15 +8,13 @@ import pytest
 
 from tests.strangers.stranger import free_port
 from tests.suite.cases import case
-from x402sim.clock import Clock
 from x402sim.report.results import Outcome, Result
-from x402sim.rng import Rng
 from x402sim.suite import sending
 from x402sim.suite.check import Check
 from x402sim.suite.command import NO_VERDICT, conclude
 from x402sim.suite.engine import run
-from x402sim.suite.setting import Setting
-from x402sim.suite.wire import Wire, client
+from x402sim.suite.sending import client
+from x402sim.suite.setting import Options, Setting
 
 ANSWER = b"HTTP/1.1 404 N\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
@@ -66,9 +64,9 @@ def judged(
 
     async def main() -> list[Result]:
         await start()
-        async with client(f"http://127.0.0.1:{port}", Wire()) as http:
+        async with client(f"http://127.0.0.1:{port}", Options()) as http:
             restart = start if kills else None
-            setting = Setting(http=http, clock=Clock(), rng=Rng(1), restart=restart)
+            setting = Setting(http=http, restart=restart)
             found = [each async for each in run(setting, [asks, second, asks_too])]
         server.close()
         return found
@@ -140,7 +138,7 @@ def test_after_an_error_a_payment_has_its_own_connection_and_is_sent_once(
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         statuses: list[int | None] = [None, None]
         try:
-            async with server, client(url, Wire()) as http:
+            async with server, client(url, Options()) as http:
                 for place in range(2):
                     with suppress(httpx.TransportError):
                         statuses[place] = (await http.post("/api/pay", json={})).status_code

@@ -1,7 +1,7 @@
 """The target's answers as data: an answer, a 402, a settled payment, an open session."""
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
 from x402sim.suite import one_step, redact
-from x402sim.suite.places import begins, find, is_requirements
+from x402sim.suite.places import begins, find, is_requirements, last_part, walk
 from x402sim.suite.target import Target, at
 from x402sim.suite.verdict import Inconclusive
 
@@ -208,30 +208,17 @@ def _choose(several: list[Any], target: Target, networks: Collection[str]) -> An
 def find_session_id(body: Any) -> str | None:
     """Return the session's id anywhere in an answer; None if there is none.
 
-    One in a field that names a session goes before others.
+    One in a field that names a session goes before others, in which a word such as session_opened
+    is none.
     """
-    found = sorted(_ids(body), key=lambda each: not each[0])
-    return found[0][1] if found else None
-
-
-def _ids(body: Any) -> Iterator[tuple[bool, str]]:
-    """Yield what may be a session's id, in order, and whether its field names a session.
-
-    In another field, a word such as session_opened is none.
-    """
-    to_search = [("", body)]
-    while to_search:
-        name, value = to_search.pop()
-        if isinstance(value, str):
-            text = _last(value) if value.startswith(_URL) else value
-            is_named = re.sub("^x-|[_-]", "", name.lower()) in _NAMES
-            is_id = text.startswith(_PREFIX) and text != _PREFIX
-            if is_id and (is_named or not _WORD.fullmatch(text)):
-                yield is_named, text
-        elif isinstance(value, dict):
-            to_search += reversed([(str(key), inner) for key, inner in value.items()])
-        elif isinstance(value, list):
-            to_search += [(name, inner) for inner in reversed(value)]
+    others = []
+    for place, value in walk(body):
+        text = _last(value) if isinstance(value, str) and value.startswith(_URL) else value
+        if begins(text, _PREFIX) and text != _PREFIX:
+            if re.sub("^x-|[_-]", "", last_part(place).lower()) in _NAMES:
+                return str(text)
+            others += [text] if not _WORD.fullmatch(text) else []
+    return others[0] if others else None
 
 
 def _last(url: str) -> str:

@@ -1,14 +1,14 @@
 """The decorator `@check`, which declares a check, and the checks of an id, together.
 
-A misspelt clause, need, baseline or quotation is an error where the check is written, and so
+A misspelt clause, need or quotation is an error where the check is written, and so
 is a level that the check's ground does not support.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from inspect import cleandoc
+from typing import Literal
 
 from x402sim.spec.clauses import CLAUSES, LEVELS, Level
 from x402sim.spec.ground import BINDING, Ground, Kind, read_ground
@@ -50,15 +50,12 @@ Case = Callable[[Probe], Awaitable[None]]
 Waits = Callable[[Setting], float]
 
 
-class Baseline(StrEnum):
-    """What the target must accept before and after a check, so that a refusal proves something."""
+Baseline = Literal["unpaid", "payment", "session"]
+"""What the target must accept before and after a check, so that a refusal proves something.
 
-    UNPAID = "unpaid"
-    """A request without payment gets a 402 that can be paid."""
-    PAYMENT = "payment"
-    """A payment is settled and opens the resource."""
-    SESSION = "session"
-    """A deposit opens a session, which is served."""
+A request without payment gets a 402 that can be paid; a payment is settled and opens the resource;
+a deposit opens a session, which is served.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +105,7 @@ def check(
     needs: str = "",
     pays: int = 0,
     deposits: str = "0",
-    baseline: str | None = None,
+    baseline: Baseline | None = None,
     level: Level | None = None,
     waits: Waits | None = None,
     ground: str = "",
@@ -120,13 +117,13 @@ def check(
     payments of the quote's price, and `deposits` tokens in session deposits. `waits` gives the
     seconds that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
     longer than `PATIENCE_S`, only with --patient. A check that demands a
-    refusal names its `baseline`, a value of `Baseline`. The ground says where the demand
+    refusal names its `baseline`. The ground says where the demand
     comes from, in the words of `read_ground`: it stands at the docstring's end, is `ground` where
     several cases have the same, or the clause's. The document of the id follows from it: "spec" if
     it is explicit or derived, "kit" if it is ours, and "silent" ones observe. The `level` is the
     highest that the ground supports, or a lower one: only what the specification demands is a MUST.
 
-    Raises `ValueError` for an unknown clause, need or baseline, for a level above its ground, and
+    Raises `ValueError` for an unknown clause or need, for a level above its ground, and
     for a case without a docstring.
     """
 
@@ -141,8 +138,6 @@ def check(
         for need in wanted:
             if need not in HOW_TO_PROVIDE:
                 raise ValueError(f"{where}: {unknown('need of a check', need, HOW_TO_PROVIDE)}")
-        if baseline is not None and baseline not in list(Baseline):
-            raise ValueError(f"{where}: {unknown('baseline', baseline, list(Baseline))}")
         return Check(
             id=check_id,
             level=level or highest,
@@ -152,7 +147,7 @@ def check(
             pays=pays,
             deposits=deposits,
             run=case,
-            baseline=Baseline(baseline) if baseline is not None else None,
+            baseline=baseline,
             waits=waits,
         )
 

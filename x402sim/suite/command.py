@@ -20,7 +20,7 @@ from x402sim.spec.folder import folder
 from x402sim.suite import one_step, printing, target as targets
 from x402sim.suite.check import DEMANDS, DOCUMENT, DOCUMENTS, Check
 from x402sim.suite.engine import all_checks, matching, run
-from x402sim.suite.plan import is_left
+from x402sim.suite.plan import why_left
 from x402sim.suite.preflight import examine
 from x402sim.suite.remote import NotReady, reach
 from x402sim.suite.setting import Options
@@ -125,19 +125,18 @@ def judge(
     async def main() -> tuple[list[Result], int]:
         results = []
         async with reach(options, tell) as setting:
-            ready = await examine(setting, checks)
-            printing.announce(ready)
-            runnable = [check for check in checks if not is_left(ready.setting, check)]
+            printing.announce(options, await examine(setting, checks))
+            runnable = [check for check in checks if not why_left(setting, check)]
             ids = list(dict.fromkeys(check.id for check in runnable))
 
             def begin(check_id: str) -> None:
                 if check_id in ids:
                     on_begin(check_id, ids.index(check_id) + 1, len(ids))
 
-            async for result in run(ready.setting, checks, begin):
+            async for result in run(setting, checks, begin):
                 results.append(result)
                 on_result(result)
-            return in_order(results, checks), ready.setting.state.pace.requests
+            return in_order(results, checks), setting.pace.requests
 
     return asyncio.run(main())
 

@@ -51,7 +51,7 @@ class ControlApi:
     """One check's access to the world; `changed_world` is set if it changes more than balances."""
 
     def __init__(self, setting: Setting) -> None:
-        self._setting, self._lasting = setting, setting.state.lasting_faults
+        self._setting, self._lasting = setting, setting.lasting_faults
         self._mine: set[str] = set()
         self._faults: list[Fault] = []
         self._is_cleared = False

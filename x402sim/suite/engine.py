@@ -2,12 +2,9 @@
 
 import asyncio
 import functools
-import importlib.util
-import sys
+import runpy
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from pathlib import Path
-from types import ModuleType
 from typing import assert_never
 
 import msgspec
@@ -18,9 +15,9 @@ from x402sim.report.results import CaseResult, Outcome, Result
 from x402sim.spec.folder import folder
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
-from x402sim.suite.check import COMES_WITH, DOCUMENTS, HOW_TO_PROVIDE, Baseline, Check, by_id
+from x402sim.suite.check import DOCUMENTS, Baseline, Check, by_id
 from x402sim.suite.expect import expect_served
-from x402sim.suite.plan import is_patient_enough
+from x402sim.suite.plan import is_patient_enough, why_left
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
@@ -38,21 +35,10 @@ def all_checks() -> list[Check]:
     found = [
         value
         for file in sorted(folder().glob("test_section_*.py"))
-        for value in vars(_module(file)).values()
+        for value in runpy.run_path(str(file), run_name=file.stem).values()
         if isinstance(value, Check)
     ]
     return sorted(found, key=lambda check: (check.section, check.id))
-
-
-def _module(file: Path) -> ModuleType:
-    name = f"x402sim_conformance_{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 def matching(checks: Iterable[Check], prefix: str) -> list[Check]:
@@ -83,7 +69,7 @@ async def run(
             waiting.append((result, baselines))
         else:
             yield result
-    if stopped := setting.state.stopped:
+    if stopped := setting.stopped:
         for result, _ in waiting:
             yield msgspec.structs.replace(_unclear(result, stopped), actual=None)
         return
@@ -115,12 +101,12 @@ async def _run_cases(
                 yield _of_id(setting, cases, done)
             else:
                 late.append(check_id)
-        setting.state.scheduler.rest_is_over.set()
+        setting.scheduler.rest_is_over.set()
         _tell_of_waiting(setting, tasks)
         restarting = [case for case in tasks if Need.RESTART in case.needs]
         for case in [case for case in tasks if case not in restarting]:
             done[case] = await tasks[case]
-        await setting.state.scheduler.when_ready(len(restarting))
+        await setting.scheduler.when_ready(len(restarting))
         for case in restarting:
             done[case] = await tasks[case]
     for check_id in late:
@@ -138,10 +124,10 @@ async def _beside(
             return await run_case(setting, case)
         finally:
             if Need.RESTART in case.needs:
-                setting.state.scheduler.ready.release()
+                setting.scheduler.ready.release()
 
     if setting.advance is None:
-        setting.state.scheduler.share()
+        setting.scheduler.share()
     tasks = {case: asyncio.create_task(play(case)) for case in checks if runs_beside(setting, case)}
     await asyncio.sleep(0)  # noqa: TID251 - no time passes; they queue up before all others
     try:
@@ -189,23 +175,20 @@ def _of_id(
     first, worst = in_order[0], done[in_order[0]]
     passed = [case for case in cases if done[case].outcome in HOLDS]
     observed = [done[case].actual for case in cases if done[case].outcome is Outcome.OBSERVED]
-    is_observed = worst.outcome is Outcome.OBSERVED
     judged = sum(done[case].outcome is not Outcome.SKIPPED for case in cases)
+    told = msgspec.structs.asdict(worst)
+    del told["has_begun"]
+    if worst.outcome is Outcome.OBSERVED:
+        told["actual"] = "; ".join(dict.fromkeys(filter(None, observed)))
+    told["seconds"] = round(sum(done[case].seconds for case in cases), 3)
     result = Result(
         id=first.id,
         level=first.level,
         section=first.section,
-        outcome=worst.outcome,
-        title=worst.title,
-        expected=worst.expected,
-        actual="; ".join(dict.fromkeys(filter(None, observed))) if is_observed else worst.actual,
-        reason=worst.reason,
         rerun=f"{setting.options.rerun} --only {first.id}".strip(),
-        exchange=worst.exchange,
-        seconds=round(sum(done[case].seconds for case in cases), 3),
-        ground=worst.ground,
         cases=tuple(done[case] for case in in_order),
         in_part=f"{judged} of {len(cases)} cases" if 0 < judged < len(cases) else "",
+        **told,
     )
     return result, {case.baseline for case in passed if case.baseline}
 
@@ -216,14 +199,17 @@ def _unclear(result: Result, why: str) -> Result:
 
 async def run_case(setting: Setting, case: Check) -> CaseResult:
     """Run one case in its turn, after its baseline; the result shows no secret."""
-    async with setting.state.scheduler.turn:
+    async with setting.scheduler.turn:
         elapsed = stopwatch()
         probe = Probe(setting, case.id)
         outcome, reason, expected, actual = Outcome.PASSED, "", "", ""
         has_begun, show = False, None
         try:
-            _require_needs(setting, case)
-            if stopped := setting.state.stopped:
+            if left := why_left(setting, case):
+                raise Skipped(left)
+            if case.waits and not is_patient_enough(setting, case):
+                raise Skipped(f"it waits for {case.waits(setting):.0f} s: give --patient")
+            if stopped := setting.stopped:
                 raise Inconclusive(stopped)
             if case.baseline:
                 await _require_baseline(setting, case.baseline)
@@ -275,22 +261,8 @@ def _exchange(probe: Probe, outcome: Outcome, show: Callable[[], str] | None) ->
     return "\n\n".join(filter(None, [show() if show else "", probe.world.told()]))
 
 
-def _require_needs(setting: Setting, case: Check) -> None:
-    if (left_out := setting.options.skip.get(case.name)) is not None:
-        raise Skipped(left_out)
-    missing = [need for need in case.needs if setting.missing(need)]
-    implied = {each for need in missing for each in COMES_WITH.get(need, ())}
-    if missing:
-        ways = [HOW_TO_PROVIDE[need] for need in missing if need not in implied]
-        raise Skipped(f"it needs {'; '.join(ways)}")
-    if case.waits and not is_patient_enough(setting, case):
-        raise Skipped(f"it waits for {case.waits(setting):.0f} s: give --patient")
-    if (reason := setting.target.not_kept.get(case.clause)) is not None:
-        raise Skipped(f"the target file says that this clause is not kept: {reason}")
-
-
 async def _require_baseline(setting: Setting, baseline: Baseline) -> None:
-    known = setting.state.baselines
+    known = setting.baselines
     if baseline not in known:
         known[baseline] = await try_baseline(Probe(setting), baseline)
     if problem := known[baseline]:
@@ -301,12 +273,12 @@ async def try_baseline(probe: Probe, baseline: Baseline, payer: Wallet | None = 
     """Try a baseline, with this payer if given; return why it was not accepted, None if it was."""
     try:
         match baseline:
-            case Baseline.UNPAID:
+            case "unpaid":
                 await probe.challenge()
-            case Baseline.PAYMENT:
+            case "payment":
                 paid = await probe.buy(payer)
                 expect_served(await probe.opened(paid.challenge, paid.receipt))
-            case Baseline.SESSION:
+            case "session":
                 session = await probe.open_session(await probe.budget_for(2))
                 expect_served(await probe.ask(session_id=session.session_id))
             case _:

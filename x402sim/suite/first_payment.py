@@ -8,7 +8,6 @@ import re
 
 from x402sim.protocol.refusals import Refusal
 from x402sim.suite.answers import Challenge, TargetAnswer
-from x402sim.suite.check import Baseline
 from x402sim.suite.engine import try_baseline
 from x402sim.suite.places import walk
 from x402sim.suite.probe import Probe
@@ -26,13 +25,13 @@ _CUT_OFF = re.compile(
 
 async def pay_once(probe: Probe, challenge: Challenge) -> tuple[str, ...]:
     """Pay once, which is the checks' baseline too; return notes, and raise `NotReady`."""
-    setting, state = probe.setting, probe.state
+    setting = probe.setting
     with_world = setting.control is not None and setting.advance is None
     payer = await probe.payer_of(challenge) if with_world else None
     if payer is not None:
         await probe.world.watch(payer)
-    problem = await try_baseline(probe, Baseline.PAYMENT, payer)
-    state.baselines[Baseline.PAYMENT] = problem
+    problem = await try_baseline(probe, "payment", payer)
+    setting.baselines["payment"] = problem
     if problem is not None and (unseen := _unseen_content(probe)):
         raise NotReady(f"{setting.base_url}: {unseen}")
     lacks_money = problem is not None and Refusal.INSUFFICIENT_BALANCE.text in problem
@@ -70,7 +69,7 @@ def _unseen_content(probe: Probe) -> str:
     The endpoint of the specification has its content where the specification says (4.2).
     """
     endpoint, answer = probe.target.protected, probe.last
-    is_paid = probe.target.is_one_step or bool(probe.state.paid_ids)
+    is_paid = probe.target.is_one_step or bool(probe.setting.paid_ids)
     if endpoint.path == ProtectedEndpoint().path or answer is None or not is_paid:
         return ""
     if answer.status != 200 or answer.has_content or not answer.may_be_receipt:

@@ -29,9 +29,9 @@ def turn_s(setting: Setting) -> float:
 
 async def late(probe: Probe) -> None:
     """Return when what is paid next is among the newest payments in the indexer's next run."""
-    await probe.state.scheduler.wait_for_the_first()
+    await probe.setting.scheduler.wait_for_the_first()
     if turn_s(probe.setting) > PATIENCE_S:
-        await probe.state.scheduler.wait_for_the_rest()
+        await probe.setting.scheduler.wait_for_the_rest()
 
 
 async def buy_late(probe: Probe) -> Paid:

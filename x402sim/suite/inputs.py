@@ -109,7 +109,7 @@ async def send_bad(
 
 async def sent(probe: Probe, group: str) -> list[Sent]:
     """Return the requests of one group, which are sent once in a run."""
-    known, endpoint = probe.state.malformed, probe.target.protected
+    known, endpoint = probe.setting.malformed, probe.target.protected
     if group not in known:
         takes_it = group == "proofs" or endpoint.method != "GET"
         known[group] = [
@@ -189,19 +189,14 @@ _GENERATED: dict[tuple[int, CodeType], list[Any]] = {}
 
 
 def examples(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
-    """Return at most `count` inputs; raises `Skipped` without Hypothesis.
+    """Return at most `count` random inputs; raises `Skipped` without Hypothesis.
 
-    `strategy` is called with the module `hypothesis.strategies`; it must not use a closure.
+    `strategy` is called with the module `hypothesis.strategies`; it must not use a closure. No
+    files are left on disk.
     """
-    code: CodeType = strategy.__code__
-    key = count, code
-    if key not in _GENERATED:
-        _GENERATED[key] = _generate(count, strategy)
-    return list(_GENERATED[key])
-
-
-def _generate(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
-    """Generate inputs with Hypothesis, without leaving files on disk."""
+    key: tuple[int, CodeType] = count, strategy.__code__
+    if key in _GENERATED:
+        return list(_GENERATED[key])
     try:
         import hypothesis
         from hypothesis.configuration import set_hypothesis_home_dir
@@ -227,7 +222,8 @@ def _generate(count: int, strategy: Callable[[Any], Any]) -> list[Any]:
             collect()
         finally:
             set_hypothesis_home_dir(None)
-    return found
+    _GENERATED[key] = found
+    return list(found)
 
 
 def other_orders(probe: Probe) -> list[dict[str, Any]]:

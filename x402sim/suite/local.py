@@ -17,7 +17,6 @@ from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import run_virtual
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.stages.stage import OpenStage
-from x402sim.world.transport.latency import Latency
 from x402sim.world.transport.link import Asgi
 
 __all__ = ["Recipe", "judge"]
@@ -57,7 +56,6 @@ def judge(
     *,
     target: Target | None = None,
     checks: list[Check] | None = None,
-    latency: dict[str, Latency] | None = None,
     mutate: Callable[[Parts], None] = lambda parts: None,
     has_clock: bool = True,
     patient: bool = True,
@@ -71,7 +69,6 @@ def judge(
     calm = replace(
         recipe,
         heartbeat_s=HEARTBEAT_S,
-        latency=latency or {},
         services={name: _calm(settings) for name, settings in recipe.services.items()},
     )
 

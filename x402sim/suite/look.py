@@ -10,22 +10,19 @@ from typing import Any
 
 import httpx
 
-from x402sim.clock import Clock
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_base
 from x402sim.protocol.x402 import REQUIRED_HEADER
-from x402sim.rng import Rng
 from x402sim.suite import one_step
 from x402sim.suite.places import begins, find, is_requirements, walk
 from x402sim.suite.preflight import todo
 from x402sim.suite.probe import BAD_BODY
 from x402sim.suite.remote import NotReady
-from x402sim.suite.sending import answered
-from x402sim.suite.setting import Options, RunState, Setting
+from x402sim.suite.sending import answered, client
+from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import at
 from x402sim.suite.target_toml import DEFAULT, Finding, Looked
 from x402sim.suite.verdict import Inconclusive
-from x402sim.suite.wire import Pace, Wire, client
 from x402sim.text.printable import printable
 
 SMALL = ("0.01", "0.02", "0.05", "0.10", "0.20", "0.50", "1.00", "2.00", "5.00", "10.00", "50.00")
@@ -53,11 +50,9 @@ class _Seen:
 
 async def look(options: Options) -> Looked:
     """Look at a service, given its base URL or an endpoint; raises `NotReady`."""
-    url, wire = options.given_url, options.wire
-    async with client(url, wire, headers=dict(wire.headers)) as http:
-        state = RunState(pace=Pace(rate=wire.rate))
-        rng = Rng(options.seed)
-        setting = Setting(options=options, http=http, clock=Clock(), rng=rng, state=state)
+    url = options.given_url
+    async with client(url, options, options.headers) as http:
+        setting = Setting(options=options, http=http)
 
         async def ask(method: str, path: str, body: Any = None) -> httpx.Response:
             request = http.build_request(method, path, json=body)
@@ -68,7 +63,7 @@ async def look(options: Options) -> Looked:
             except Inconclusive as busy:
                 raise NotReady(str(busy)) from busy
 
-        base_url, seen = await _find_402(url, ask, wire)
+        base_url, seen = await _find_402(options, ask)
         prefix = httpx.URL(base_url).path.rstrip("/")
         at = httpx.URL(base_url).copy_with(path="/")
 
@@ -88,8 +83,9 @@ async def look(options: Options) -> Looked:
         return Looked(base_url, found)
 
 
-async def _find_402(url: str, ask: Callable[..., Any], wire: Wire) -> tuple[str, _Seen]:
+async def _find_402(options: Options, ask: Callable[..., Any]) -> tuple[str, _Seen]:
     """Return the base URL and a 402 of it: the URL's own, or that of the usual endpoint."""
+    url = options.given_url
     parsed = httpx.URL(url)
     usual: list[tuple[str, dict[str, Any]]] = [("POST", body) for body in DEFAULT.protected.bodies]
     own = [("GET", {}), *usual, ("POST", {})]
@@ -113,15 +109,15 @@ async def _find_402(url: str, ask: Callable[..., Any], wire: Wire) -> tuple[str,
             tried.append(f"{method} {where} {answer.status_code}")
             last = answer
     raise NotReady(
-        f"no 402 found at {url} ({', '.join(dict.fromkeys(tried))}); {_instead(last, wire)}"
+        f"no 402 found at {url} ({', '.join(dict.fromkeys(tried))}); {_instead(last, options)}"
     )
 
 
-def _instead(answer: httpx.Response, wire: Wire) -> str:
+def _instead(answer: httpx.Response, options: Options) -> str:
     """Return what to do about an answer that is no 402."""
     there = printable(answer.headers.get("location", ""))
     if answer.status_code in (401, 403, 407):
-        if wire.headers:
+        if options.headers:
             return "the credentials of the URL or of --header are refused"
         return "give --header NAME:VALUE with credentials"
     if 300 <= answer.status_code < 400 and there:

@@ -24,9 +24,9 @@ from x402sim.suite.command import find_target, skipped
 from x402sim.suite.engine import all_checks
 from x402sim.suite.flags import FLAGS, KEY_VARIABLE
 from x402sim.suite.preflight import REQUIRABLE
+from x402sim.suite.sending import tls
 from x402sim.suite.setting import Options
 from x402sim.suite.target import Target
-from x402sim.suite.wire import Wire, tls
 from x402sim.text.suggest import near_url, unknown
 
 HIDDEN = "<hidden>"
@@ -34,6 +34,10 @@ _PUBLIC = ("accept", "accept-language", "content-type", "user-agent", "host")
 """Headers whose values are no secrets."""
 _SHORT = 4
 """A shorter value is no secret: hiding it would hide half of every report."""
+_NUMBERS = {
+    "rate": "requests in a second", "timeout": "seconds", "max_answer_bytes": "bytes"
+}  # fmt: skip
+"""The options that are a number above 0, and of what."""
 _DEFAULTS = {flag.name: flag.default for flag in FLAGS}
 Value = TypeVar("Value")
 
@@ -48,13 +52,14 @@ def parse(base_url: str | None, **given: Any) -> Options:
     if told is None:
         raise ValueError("no service to judge: give its URL, such as http://127.0.0.1:4020")
     base_url = _base(told, target)
-    headers = [_header(text) for text in values["header"] or ()]
-    headers += [("Authorization", f"Basic {user}")] if user else []
+    headers = dict(_header(text) for text in values["header"] or ())
+    headers |= {"Authorization": f"Basic {user}"} if user else {}
     world, world_user = _clean(values["world"], "--world")
     rpc_url, rpc_user = _clean(values["rpc_url"], "--rpc-url", path_is_free=True)
     if world_user or rpc_user:
         raise ValueError("--world and --rpc-url take no user name: give a URL without one")
-    return Options(
+    _check_numbers(values)
+    options = Options(
         base_url=base_url,
         given_url=told,
         target=target,
@@ -69,32 +74,28 @@ def parse(base_url: str | None, **given: Any) -> Options:
         seed=values["seed"],
         patient=values["patient"] or False,
         restart=values["restart"],
-        wire=_wire(values, headers),
+        headers=headers,
+        cacert=values["cacert"],
+        insecure=values["insecure"] or False,
+        rate=values["rate"],
+        limits=Limits(max_answer_bytes=values["max_answer_bytes"], deadline_s=values["timeout"]),
         require=_required(values["require"] or ()),
         skip=skipped(all_checks(), values["skip"] or ()),
         secrets=_secrets(headers, rpc_url),
         rerun=_again(base_url, values, has_user=user is not None),
     )
+    if options.cacert is not None:
+        tls(options)  # raises, if it cannot be read
+    return options
 
 
-def _wire(values: Mapping[str, Any], headers: list[tuple[str, str]]) -> Wire:
-    rate, timeout_s, most = values["rate"], values["timeout"], values["max_answer_bytes"]
-    if rate is not None and not rate > 0:
-        raise ValueError(f"--rate is a number of requests in a second above 0, not {rate:g}")
-    if not (math.isfinite(timeout_s) and timeout_s > 0):
-        raise ValueError(f"--timeout is a number of seconds above 0, not {timeout_s:g}")
-    if most <= 0:
-        raise ValueError(f"--max-answer-bytes is a number of bytes above 0, not {most}")
-    wire = Wire(
-        headers=tuple(headers),
-        cacert=values["cacert"],
-        insecure=values["insecure"] or False,
-        rate=rate,
-        limits=Limits(max_answer_bytes=most, deadline_s=timeout_s),
-    )
-    if wire.cacert is not None:
-        tls(wire)
-    return wire
+def _check_numbers(values: Mapping[str, Any]) -> None:
+    """Raise `ValueError` for a number that is not above 0, or not finite."""
+    for name, what in _NUMBERS.items():
+        value = values[name]
+        if value is not None and not 0 < value < math.inf:
+            option = f"--{name.replace('_', '-')}"
+            raise ValueError(f"{option} is a number of {what} above 0, not {value:g}")
 
 
 def _read(option: str, text: str | None, parse: Callable[[str], Value]) -> Value | None:
@@ -194,10 +195,10 @@ def _header(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _secrets(headers: list[tuple[str, str]], rpc_url: str | None) -> tuple[str, ...]:
+def _secrets(headers: Mapping[str, str], rpc_url: str | None) -> tuple[str, ...]:
     """Return the texts that no report shows, longest first."""
     found = set()
-    for name, value in headers:
+    for name, value in headers.items():
         if name.lower() in _PUBLIC:
             continue
         last = value.rsplit(" ", 1)[-1]

@@ -8,7 +8,7 @@ the ledger, and what was granted.
 from typing import Any
 
 from x402sim.payer.wallet import Wallet
-from x402sim.suite.answers import Challenge, TargetAnswer
+from x402sim.suite.answers import Challenge, Paid, TargetAnswer
 from x402sim.suite.expect import (
     expect,
     expect_not_served,
@@ -16,7 +16,9 @@ from x402sim.suite.expect import (
     expect_served,
     expect_withheld,
 )
+from x402sim.suite.places import filled, shown
 from x402sim.suite.probe import Probe
+from x402sim.suite.verdict import Inconclusive
 
 
 async def expect_nothing(
@@ -64,6 +66,16 @@ async def expect_nothing_or_as_issued(
         expect("what was settled, on the ledger: payee and amount", moved, [wanted])
     expect_served(await probe.opened(challenge, answer))
     return True
+
+
+async def record_of(probe: Probe, paid: Paid) -> dict[str, Any]:
+    """Return a payment's stored record, with the names of 2.4; raises `Inconclusive`."""
+    path = filled(probe.target.record.path, "paymentId", paid.challenge.payment_id)
+    answer = await probe.send("GET", path)
+    record = shown(answer.body, "payment_id")
+    if answer.status != 200 or record is None:
+        raise Inconclusive(f"the payment record cannot be read: {answer.summary}")
+    return record
 
 
 # --- of a deposit ------------------------------------------------------------------------

@@ -1,4 +1,8 @@
-"""Finds values in JSON documents; places are JSON pointers."""
+"""Finds values in JSON documents; places are JSON pointers.
+
+The specification does not say where a service shows a stored payment, or a session: it may be
+anywhere in an answer, and its names may be written in camelCase.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -34,6 +38,20 @@ def walk(body: Any) -> Iterator[tuple[str, Any]]:
                 else ()
             )
         ]
+
+
+def shown(body: Any, *names: str) -> dict[str, Any] | None:
+    """Return the first object that has these fields, with names in snake_case; None without one."""
+    for _, value in walk(body):
+        named = {snake(name): each for name, each in value.items()} if type(value) is dict else {}
+        if named.keys() >= {*names}:
+            return named
+    return None
+
+
+def snake(name: str) -> str:
+    """Return a field's name in snake_case."""
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name)
 
 
 def begins(value: Any, prefix: str) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.suite.check import PATIENCE_S, Baseline, Check
+from x402sim.suite.check import COMES_WITH, HOW_TO_PROVIDE, PATIENCE_S, Check
 from x402sim.suite.probe import CENT_BASE
 from x402sim.suite.setting import Setting
 
@@ -51,6 +51,8 @@ class Plan:
     """What it would sign for if everything fitted."""
     left_out: Mapping[str, str] = field(default_factory=dict)
     """The cases that do not fit, by their names, and why."""
+    notes: tuple[str, ...] = ()
+    """What to tell the user besides."""
 
 
 def costs(file: Path) -> dict[str, Cost]:
@@ -68,13 +70,13 @@ def make_plan(
     requests_before: int = 0,
 ) -> Plan:
     """Return the plan of a run in which a protected request costs `price_base`."""
-    runnable = [case for case in checks if not is_left(setting, case)]
+    runnable = [case for case in checks if not why_left(setting, case)]
     spends = setting.options.payer is not None and setting.control is None
     taken, left = _fit(setting, runnable, price_base) if spends else (runnable, [])
     paid, needs_base = taken if spends else [], _signs_base(setting, runnable, price_base)
     begun = [case for case in taken if is_patient_enough(setting, case)]
     requests = requests_before + sum(_cost(measured, case).requests for case in begun)
-    gap_s = max(round_trip_s, 1 / setting.options.wire.rate if setting.options.wire.rate else 0)
+    gap_s = max(round_trip_s, 1 / setting.options.rate if setting.options.rate else 0)
     budget_base = setting.options.budget_base
     why = (
         f"left out: everything would sign for {to_decimal(needs_base, 6)} tokens, and the budget "
@@ -140,12 +142,12 @@ def _deposits_base(setting: Setting, cases: list[Check], price_base: int) -> int
     """Return the deposits of cases, and of the baseline's sessions."""
     wanted_base = max(BASELINE_REQUESTS * price_base, to_base(setting.target.sessions.smallest, 6))
     session_base = -(-wanted_base // CENT_BASE) * CENT_BASE
-    times = BASELINE_TIMES * any(case.baseline is Baseline.SESSION for case in cases)
+    times = BASELINE_TIMES * any(case.baseline == "session" for case in cases)
     return times * session_base + sum(_deposit_base(setting, case, price_base) for case in cases)
 
 
 def _spends(case: Check) -> bool:
-    is_paid = case.baseline in (Baseline.PAYMENT, Baseline.SESSION)
+    is_paid = case.baseline in ("payment", "session")
     return is_paid or case.pays > 0 or case.deposits != "0"
 
 
@@ -166,10 +168,17 @@ def _fit(setting: Setting, cases: list[Check], price_base: int) -> tuple[list[Ch
     return [case for case in cases if case not in left], [case for case in cases if case in left]
 
 
-def is_left(setting: Setting, case: Check) -> bool:
-    """Tell whether a case cannot run: a need is missing, or the user leaves it out."""
-    is_missing = any(setting.missing(need) for need in case.needs)
-    return is_missing or case.name in setting.options.skip or case.clause in setting.target.not_kept
+def why_left(setting: Setting, case: Check) -> str:
+    """Return why a case cannot run: it is skipped, or a need is missing; empty if it can."""
+    if (reason := setting.skip.get(case.name)) is not None:
+        return reason
+    if missing := [need for need in case.needs if setting.missing(need)]:
+        implied = {each for need in missing for each in COMES_WITH.get(need, ())}
+        ways = [HOW_TO_PROVIDE[need] for need in missing if need not in implied]
+        return f"it needs {'; '.join(ways)}"
+    if (reason := setting.target.not_kept.get(case.clause)) is not None:
+        return f"the target file says that this clause is not kept: {reason}"
+    return ""
 
 
 def _cost(measured: Mapping[str, Cost], case: Check) -> Cost:

@@ -8,7 +8,7 @@ is wanted and what to do, instead of many checks that are inconclusive.
 import os
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 
 import httpx
@@ -30,9 +30,9 @@ from x402sim.suite.flags import KEY_VARIABLE
 from x402sim.suite.plan import Plan, costs, make_plan
 from x402sim.suite.probe import BAD_BODY, Probe
 from x402sim.suite.remote import CLOCKS_AGREE_S, NotReady
+from x402sim.suite.sending import why
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
-from x402sim.suite.wire import why
 
 REQUIRABLE = {
     "payments": Need.FUNDS,
@@ -50,22 +50,14 @@ SAMPLES = 3
 INIT = "python -m x402sim target init"
 SPEC_DECIMALS = 6
 """The decimals of the specification's token (2.1)."""
-BALANCE_OF = "0x70a08231"
-"""The selector of balanceOf(address)."""
 _UNTRUSTED = re.compile(r"certificate verify failed: ([^(\]]+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
-    """A run that can begin: its setting, what is known already, its plan, and what to tell."""
+async def examine(setting: Setting, checks: list[Check]) -> Plan:
+    """Look at the target before the checks; return the plan, and skip what is not in it.
 
-    setting: Setting
-    plan: Plan
-    notes: tuple[str, ...] = ()
-
-
-async def examine(setting: Setting, checks: list[Check]) -> Ready:
-    """Look at the target before the checks; raises `NotReady`."""
+    Raises `NotReady`.
+    """
     try:
         return await _examine(setting, checks)
     except (Inconclusive, Skipped) as problem:
@@ -74,11 +66,9 @@ async def examine(setting: Setting, checks: list[Check]) -> Ready:
         raise NotReady(f"{setting.base_url}: {failed.what}: {failed.actual}") from failed
 
 
-async def _examine(setting: Setting, checks: list[Check]) -> Ready:
-    options = setting.options
+async def _examine(setting: Setting, checks: list[Check]) -> Plan:
     not_apt = one_step.left_out(setting.target, [case.name for case in checks])
-    options = replace(options, skip={**not_apt, **options.skip})
-    setting = replace(setting, options=options)
+    setting.skip = {**not_apt, **setting.skip}
     _require_needs(setting)
     probe = Probe(setting)
     answer = await _first_request(probe)
@@ -93,24 +83,21 @@ async def _examine(setting: Setting, checks: list[Check]) -> Ready:
         costs(folder() / "costs.json"),
         price_base=challenge.amount_base if challenge else 0,
         round_trip_s=await _round_trip_s(probe),
-        requests_before=setting.state.pace.requests,
+        requests_before=setting.pace.requests,
     )
-    if "payments" in options.require and plan.left_out:
+    if "payments" in setting.options.require and plan.left_out:
         raise NotReady(f"--require payments: {next(iter(plan.left_out.values()))}")
-    ready = Ready(
-        setting=replace(setting, options=replace(options, skip={**plan.left_out, **options.skip})),
-        plan=plan,
-        notes=_notes(setting),
-    )
+    setting.skip |= plan.left_out
+    plan = replace(plan, notes=_notes(setting))
     pays = any(Need.FUNDS in case.needs or Need.WORLD in case.needs for case in checks)
     if challenge is None or not pays or setting.missing(Need.FUNDS):
-        return ready
+        return plan
     _require_same_time(setting, answer)
     if setting.control is None:
         await _require_money(probe, challenge, plan)
         if not plan.payments:  # nothing fits the budget, so nothing is paid
-            return ready
-    return replace(ready, notes=(*ready.notes, *await pay_once(probe, challenge)))
+            return plan
+    return replace(plan, notes=(*plan.notes, *await pay_once(probe, challenge)))
 
 
 async def _round_trip_s(probe: Probe) -> float:
@@ -335,7 +322,7 @@ async def _require_money(probe: Probe, challenge: Challenge, plan: Plan) -> None
         )
     if setting.rpc is None:
         return
-    data = BALANCE_OF + to_hex(abi.word(payer.address_bytes))[2:]
+    data = to_hex(abi.balance_of(payer.address_bytes))
     call = {"to": challenge.requirements["asset"], "data": data}
     try:
         balance_base = int(await probe.chain.call("eth_call", call, "latest"), 16)

@@ -20,7 +20,9 @@ from x402sim.report.results import NOT_JUDGED, Outcome, Result, failures
 from x402sim.spec.ground import Ground, Kind
 from x402sim.suite.check import Check, by_ground, by_id, clause_text
 from x402sim.suite.one_step import WHY_NOT
-from x402sim.suite.preflight import REQUIRABLE, Ready
+from x402sim.suite.plan import Plan
+from x402sim.suite.preflight import REQUIRABLE
+from x402sim.suite.setting import Options
 from x402sim.text.printable import printable
 
 COLUMNS = 79
@@ -70,13 +72,12 @@ def _show_ground(console: Console, ground: Ground) -> None:
             label = ""
 
 
-def announce(ready: Ready) -> None:
+def announce(options: Options, plan: Plan) -> None:
     """Print the plan of a run, before anything else is signed: what it does, and leaves out."""
     console = Console(stderr=True, highlight=False)
-    plan = ready.plan
-    payer, budget = ready.setting.options.payer, to_decimal(ready.setting.options.budget_base, 6)
+    payer, budget = options.payer, to_decimal(options.budget_base, 6)
     with unread(console):
-        for text in ready.notes:
+        for text in plan.notes:
             console.print(f"note: {_shown(text)}")
         console.print(
             f"Plan: {plan.runnable_ids} of {plan.ids} ids, about {plan.requests} requests, about "

@@ -15,7 +15,7 @@ import msgspec
 from x402sim.payer import core
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.money import to_base, to_decimal
-from x402sim.suite import one_step, redact, wire
+from x402sim.suite import one_step, redact
 from x402sim.suite.answers import (
     CURE_OF_DEPOSITS,
     CURE_OF_IDS,
@@ -29,7 +29,7 @@ from x402sim.suite.control_api import ChainView, ControlApi, eventually
 from x402sim.suite.deviations import Deviation, deviations
 from x402sim.suite.places import filled
 from x402sim.suite.scheduler import RestartFailed
-from x402sim.suite.sending import Last, answered, examine_stop, followed
+from x402sim.suite.sending import Last, answered, examine_stop, followed, why
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.suite.wallets import Wallets
@@ -51,7 +51,7 @@ class Probe:
     """One check's access to the target and its surroundings."""
 
     def __init__(self, setting: Setting, check_id: str = "") -> None:
-        self.setting, self.state, self.check_id = setting, setting.state, check_id
+        self.setting, self.check_id = setting, check_id
         self.target, self.clock = setting.target, setting.clock
         self.world = ControlApi(setting)
         self.chain = ChainView(setting)
@@ -73,7 +73,7 @@ class Probe:
         if self.setting.advance is not None:
             await self.world.advance(seconds)
         else:
-            await self.state.scheduler.waiting(self.clock.sleep(seconds))
+            await self.setting.scheduler.waiting(self.clock.sleep(seconds))
 
     async def eventually(
         self,
@@ -103,12 +103,12 @@ class Probe:
             await self.world.post("crash")
         elif self.setting.restart is not None:
             try:
-                await self.state.scheduler.restart(self.setting.restart)
+                await self.setting.scheduler.restart(self.setting.restart)
             except RestartFailed as error:
                 raise Inconclusive(f"the target was not restarted: {error}") from error
         else:
             raise Skipped("it needs a way to restart the target: give --restart COMMAND")
-        self.state.offers.clear()  # a target may forget what nobody has paid for
+        self.setting.offers.clear()  # a target may forget what nobody has paid for
 
     def observe(self, text: str) -> None:
         """Report what the target does where the specification is silent."""
@@ -146,8 +146,8 @@ class Probe:
         except (UnicodeEncodeError, httpx.InvalidURL) as error:
             what = "an id of the target that was to be sent"
             raise CheckFailed(what, "text that a header or a path can have", str(error)) from error
-        if self.state.stopped:
-            raise Inconclusive(self.state.stopped)
+        if self.setting.stopped:
+            raise Inconclusive(self.setting.stopped)
         if as_is:
             base = http.base_url.raw_path.rstrip(b"/")
             request.extensions["target"] = base + path.encode()
@@ -159,7 +159,7 @@ class Probe:
             response = await send(self.setting, request, may_retry_503=may_retry_503)
         except httpx.TransportError as error:
             return await self._broken(request, error, may_break=may_break)
-        self.state.last = Last(request, self.check_id, f"answered {response.status_code}")
+        self.setting.last = Last(request, self.check_id, f"answered {response.status_code}")
         self.last = TargetAnswer(
             self.target,
             response.status_code,
@@ -180,17 +180,17 @@ class Probe:
         self.last = TargetAnswer(self.target, 0, httpx.Headers(), "", None, show, broken)
         last = Last(request, self.check_id, f"not answered ({broken})")
         if not isinstance(error, httpx.ConnectError):
-            self.state.last = last
+            self.setting.last = last
         if not self.last.is_late:
             await examine_stop(self.setting, error)
         if may_break:
             return self.last
-        raise Inconclusive(f"{last.line} was not answered: {wire.why(error)}") from error
+        raise Inconclusive(f"{last.line} was not answered: {why(error)}") from error
 
     @property
     def usual_body(self) -> dict[str, Any]:
         """The body of a protected request: one that was accepted, or the target file's first."""
-        return self.state.body or self.target.protected.bodies[0]
+        return self.setting.body or self.target.protected.bodies[0]
 
     # --- the protected resource ------------------------------------------------------
 
@@ -234,7 +234,7 @@ class Probe:
         for other in others if headers and is_bad else ():
             again = await send(other)
             if again.has_content:
-                self.state.body = other
+                self.setting.body = other
                 return again
         return answer
 
@@ -253,9 +253,9 @@ class Probe:
 
     async def unpaid(self) -> TargetAnswer:
         """Request without proof, with an accepted body if there is one; return the answer."""
-        for body in self.target.protected.bodies if self.state.body is None else ():
+        for body in self.target.protected.bodies if self.setting.body is None else ():
             if (await self.ask(body=body)).is_offer:  # it may validate bodies first
-                self.state.body = body
+                self.setting.body = body
                 break
         return await self.ask()
 
@@ -265,13 +265,13 @@ class Probe:
         A refusal of the last seconds has brought one along, which saves a request; a `fresh` one
         is requested without proof.
         """
-        offers = self.state.offers
+        offers = self.setting.offers
         while offers and not fresh:
             since_s, answer = offers.pop()
             if self.clock.now() - since_s <= OFFER_S:
                 return read_402(answer)
         challenge = read_402(await self.unpaid())
-        self.state.seen_ids.add(challenge.payment_id)
+        self.setting.seen_ids.add(challenge.payment_id)
         return challenge
 
     def _keep_offer(self, answer: TargetAnswer) -> None:
@@ -280,9 +280,9 @@ class Probe:
             offered = read_402(answer).payment_id
         except Inconclusive:
             return
-        if offered not in self.state.seen_ids:
-            self.state.seen_ids.add(offered)
-            self.state.offers.append((self.clock.now(), answer))
+        if offered not in self.setting.seen_ids:
+            self.setting.seen_ids.add(offered)
+            self.setting.offers.append((self.clock.now(), answer))
 
     # --- payments --------------------------------------------------------------------
 
@@ -332,7 +332,7 @@ class Probe:
         is_deposit = resource.endswith(self.target.sessions.path)
         if not (receipt.may_be_receipt if is_deposit else receipt.is_receipt):
             raise Inconclusive(f"a valid payment was not settled: {receipt.summary}")
-        self.state.paid_ids.add(challenge.payment_id)
+        self.setting.paid_ids.add(challenge.payment_id)
         return Paid(challenge, header, receipt, payer)
 
     async def payer_of(self, challenge: Challenge) -> Wallet:

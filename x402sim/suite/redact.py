@@ -35,11 +35,10 @@ def exchange(
     request: httpx.Request,
     response: httpx.Response | None,
     broken: str = "",
-    secrets: tuple[str, ...] = (),
     *,
     is_play: bool = False,
 ) -> str:
-    """Return a request and its answer as text, without signatures, proofs of payment and secrets.
+    """Return a request and its answer as text, without signatures and proofs of payment.
 
     With `is_play`, a payment is also shown as it was sent. The lines of a body that is not JSON are
     indented, so that none looks like a status or a header.
@@ -53,7 +52,7 @@ def exchange(
     else:
         lines += [f"-> {response.status_code}", *_headers(response.headers)]
         lines += _body(response.content)
-    return without("\n".join(lines), secrets)
+    return "\n".join(lines)
 
 
 def without(text: str, secrets: tuple[str, ...]) -> str:

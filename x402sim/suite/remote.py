@@ -11,8 +11,8 @@ from x402sim.protocol.networks import Network
 from x402sim.rng import Rng
 from x402sim.suite.redact import cut
 from x402sim.suite.scheduler import restarting
-from x402sim.suite.setting import Options, RunState, Setting
-from x402sim.suite.wire import Pace, client, why
+from x402sim.suite.sending import client, why
+from x402sim.suite.setting import Options, Setting
 from x402sim.world.control.client import WORLD_ANSWER_BYTES, ControlClient, ControlError
 from x402sim.world.control.messages import network_of
 from x402sim.world.stages.deployment import left_ahead
@@ -35,39 +35,33 @@ async def reach(
             tell(f"x402sim: {left_ahead(options.base_url, clock.skew_s)}")
 
     async with AsyncExitStack() as stack:
-        wire = options.wire
-        http = await stack.enter_async_context(
-            client(options.base_url, wire, headers=dict(wire.headers))
-        )
+        enter, limits = stack.enter_async_context, options.limits
+        http = await enter(client(options.base_url, options, options.headers))
         clock = SkewedClock(Clock())
         control: ControlClient | None = None
         runs_target = False
-        networks = options.networks
-        rpc_url = options.rpc_url
+        networks, rpc_url = options.networks, options.rpc_url
         if options.world_url is not None:
             control_url = options.world_url.rstrip("/").removesuffix("/_sim") + "/_sim"
-            most = max(WORLD_ANSWER_BYTES, wire.limits.max_answer_bytes)
-            limits = replace(wire.limits, max_answer_bytes=most)
-            control = ControlClient(
-                await stack.enter_async_context(client(control_url, replace(wire, limits=limits)))
-            )
+            most = max(WORLD_ANSWER_BYTES, limits.max_answer_bytes)
+            large = replace(options, limits=replace(limits, max_answer_bytes=most))
+            control = ControlClient(await enter(client(control_url, large)))
             runs_target, theirs = await _meet(control, clock, options)
             stack.callback(tell_if_ahead, clock.skew_s)
             networks = {theirs.name: theirs, **networks}
             rpc_url = rpc_url or control_url.removesuffix("/_sim") + "/rpc"
 
-        restart, deadline_s = options.restart, wire.limits.deadline_s
+        restart = options.restart
         yield Setting(
             options=replace(options, networks=networks),
             http=http,
             clock=clock,
             rng=Rng(options.seed),
             control=control,
-            rpc=await stack.enter_async_context(client(rpc_url, wire)) if rpc_url else None,
+            rpc=await enter(client(rpc_url, options)) if rpc_url else None,
             advance=control.advancing(clock) if control and runs_target else None,
-            restart=restarting(restart, http, deadline_s) if restart else None,
+            restart=restarting(restart, http, limits.deadline_s) if restart else None,
             tell=tell,
-            state=RunState(pace=Pace(rate=wire.rate)),
         )
 
 
@@ -81,14 +75,12 @@ async def _meet(
     try:
         who = await control.who()
         now_s, network = who.now / 1000, network_of(who)
-    except ControlError as error:
+    except (ControlError, ValueError, OverflowError) as error:
         if isinstance(error.__cause__, httpx.TransportError):
             raise NotReady(f"{wanted}: no answer ({why(error.__cause__)})") from error
-        answer = error.answer
-        said = cut(f"{answer.status_code} {answer.text}".strip(), 80) if answer else str(error)
-        raise NotReady(f"{wanted}: /_sim/who answers {said}{hint}") from error
-    except (ValueError, OverflowError) as error:
-        raise NotReady(f"{wanted}: /_sim/who answers {cut(str(error), 80)}{hint}") from error
+        answer = error.answer if isinstance(error, ControlError) else None
+        said = f"{answer.status_code} {answer.text}".strip() if answer else str(error)
+        raise NotReady(f"{wanted}: /_sim/who answers {cut(said, 80)}{hint}") from error
     here = httpx.URL(options.base_url)
     runs_target = who.service and (here.host, here.port) == (
         control.http.base_url.host,

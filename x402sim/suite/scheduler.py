@@ -10,11 +10,33 @@ import asyncio
 from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
 from x402sim.clock import Clock
+
+
+@dataclass(slots=True)
+class Pace:
+    """How fast a run may send: what was sent, and when the next request may be."""
+
+    rate: float | None = None
+    requests: int = 0
+    free_at_s: float = 0.0
+
+    async def turn(self, clock: Clock) -> None:
+        """Return when the next request may be sent."""
+        while (wait_s := self.free_at_s - clock.now()) > 0:
+            await clock.sleep(wait_s)
+        if self.rate is not None:
+            self.free_at_s = clock.now() + 1 / self.rate
+        self.requests += 1
+
+    def hold(self, clock: Clock, seconds: float) -> None:
+        """Send nothing for some seconds."""
+        self.free_at_s = max(self.free_at_s, clock.now() + seconds)
 
 
 class RestartFailed(Exception):
@@ -33,8 +55,8 @@ class Scheduler:
             event.set()
         self.ready = asyncio.Semaphore(0)
         """Released by each check that is ready for the restart, or over."""
-        self._restarted: str | None = None
-        """Why the shared restart failed, "" if it did not; None before it."""
+        self._restarted: asyncio.Future[None] | None = None
+        """The shared restart, once it has begun."""
 
     async def waiting(self, event: Coroutine[Any, Any, object]) -> None:
         """Pass the turn on until something has happened, and take it again."""
@@ -73,14 +95,8 @@ class Scheduler:
         """Restart the target, or take part in the shared restart; raises `RestartFailed`."""
         self.ready.release()
         await self.waiting(self._may_restart.wait())
-        if self._restarted is None:
-            try:
-                await restart()
-                self._restarted = ""
-            except RestartFailed as error:
-                self._restarted = str(error)
-        if self._restarted:
-            raise RestartFailed(self._restarted)
+        self._restarted = self._restarted or asyncio.ensure_future(restart())
+        await self._restarted
 
     def share(self) -> None:
         """Begin a run: the rest is not over, and one restart serves all."""

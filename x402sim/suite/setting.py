@@ -4,20 +4,21 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
 from typing import Any
 
 import httpx
 
 from x402sim.clock import Clock
+from x402sim.http.bounded import Limits
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.crypto import Address
 from x402sim.protocol.networks import MAINNET, NETWORKS, Network
 from x402sim.rng import Rng
 from x402sim.spec.needs import Need
 from x402sim.suite import redact
-from x402sim.suite.scheduler import Scheduler
+from x402sim.suite.scheduler import Pace, Scheduler
 from x402sim.suite.target import Target
-from x402sim.suite.wire import Pace, Wire
 from x402sim.world.control.client import ControlClient
 
 
@@ -46,27 +47,51 @@ class Options:
     patient: bool = False
     restart: str | None = None
     """The command that ends and starts the target."""
-    wire: Wire = field(default_factory=Wire)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Sent to the target only, with every request."""
+    cacert: Path | None = None
+    insecure: bool = False
+    rate: float | None = None
+    """The most requests in a second."""
+    limits: Limits = field(default_factory=Limits)
+    """The limits of the target's answers; a settlement waits for a block."""
     require: tuple[str, ...] = ()
     """What must be there, or the run does not begin: see `preflight.REQUIRABLE`."""
     skip: Mapping[str, str] = field(default_factory=dict)
-    """The cases that are not run, by their `name`, and why."""
+    """The cases that the user leaves out, by their `name`, and why."""
     secrets: tuple[str, ...] = ()
     """Texts that no report shows, such as the values of the user's own headers."""
     rerun: str = ""
     """The command that repeats the run, without --only."""
 
 
-@dataclass(slots=True)
-class RunState:
-    """What the checks of one run share: the amount signed for, its pace, and what was found out."""
+@dataclass(slots=True, kw_only=True)
+class Setting:
+    """A run: its options, what reaches the target and its world, and what its checks share.
+
+    `control` reaches the control API (/_sim) of the target's world, `rpc` a node of its
+    chain. `advance` advances the target's clock, and `restart` ends and starts the
+    target, where that is possible; it raises `RestartFailed`.
+    """
+
+    options: Options = field(default_factory=Options)
+    http: httpx.AsyncClient
+    clock: Clock = field(default_factory=Clock)
+    rng: Rng = field(default_factory=Rng)
+    control: ControlClient | None = None
+    rpc: httpx.AsyncClient | None = None
+    advance: Callable[[float], Awaitable[None]] | None = None
+    restart: Callable[[], Awaitable[None]] | None = None
+    tell: Callable[[str], None] = lambda text: None
+    """Tells the user what the run waits for."""
+
+    # what its checks share
 
     signed_base: int = 0
     """The amount that the payer's own key has signed for, in base units."""
     body: dict[str, Any] | None = None
     """An accepted body of a protected request."""
-    wallets: int = 0
-    """The number of wallets drawn so far."""
+    wallets_drawn: int = 0
     baselines: dict[str, str | None] = field(default_factory=dict)
     """Each baseline that was tried: None if it was accepted, else why not."""
     offers: list[tuple[float, Any]] = field(default_factory=list)
@@ -77,7 +102,9 @@ class RunState:
     """Those that were paid."""
     scheduler: Scheduler = field(default_factory=Scheduler)
     """Lets one check act at a time."""
-    pace: Pace = field(default_factory=Pace)
+    pace: Pace = field(init=False)
+    skip: dict[str, str] = field(init=False)
+    """The cases that are not run, by their `name`, and why: the user's, and others."""
     lasting_faults: set[str] = field(default_factory=set)
     """The texts of the faults that checks which wait have injected (`ControlApi`)."""
     has_answered: bool = False
@@ -89,30 +116,9 @@ class RunState:
     malformed: dict[str, Any] = field(default_factory=dict)
     """What came of the bad requests, by their group (`suite.inputs`)."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Setting:
-    """The options of a run, what reaches the target and its world, and what its checks share.
-
-    `control` reaches the control API (/_sim) of the target's world, `rpc` a node of its
-    chain. `advance` advances the target's clock, and `restart` ends and starts the
-    target, where that is possible; it raises `RestartFailed`.
-    """
-
-    options: Options = field(default_factory=Options)
-    http: httpx.AsyncClient
-    clock: Clock
-    rng: Rng
-    control: ControlClient | None = None
-    rpc: httpx.AsyncClient | None = None
-    advance: Callable[[float], Awaitable[None]] | None = None
-    restart: Callable[[], Awaitable[None]] | None = None
-    tell: Callable[[str], None] = lambda text: None
-    """Tells the user what the run waits for."""
-    state: RunState = field(default_factory=RunState)
-
     def __post_init__(self) -> None:
         """Reject cookies, so that requests stay unauthenticated."""
+        self.pace, self.skip = Pace(self.options.rate), dict(self.options.skip)
         self.http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))
 
     @property
@@ -129,8 +135,8 @@ class Setting:
         self, request: httpx.Request, response: httpx.Response | None, broken: str = ""
     ) -> Callable[[], str]:
         """Return what renders an exchange for a report; only a world's payer is play."""
-        is_play, secrets = self.control is not None, self.options.secrets
-        return partial(redact.exchange, request, response, broken, secrets, is_play=is_play)
+        is_play = self.control is not None
+        return partial(redact.exchange, request, response, broken, is_play=is_play)
 
     def is_real_money(self, network: Network) -> bool:
         """Tell whether a network's money may be real, and nobody has allowed to pay with it.

@@ -26,7 +26,7 @@ class Wallets:
     """One check's payers; signatures of the user's own payer stay within the budget."""
 
     def __init__(self, setting: Setting, world: ControlApi) -> None:
-        self._setting, self._state, self._world = setting, setting.state, world
+        self._setting, self._world = setting, world
 
     async def payer(self, amount: str = "1000.00") -> Wallet:
         """Return a payer with funds: a new one that the world mints for, or the user's own."""
@@ -40,8 +40,8 @@ class Wallets:
 
     def stranger(self) -> Wallet:
         """Return a new wallet without any funds."""
-        self._state.wallets += 1
-        rng = self._setting.rng.stream(f"wallet {self._state.wallets}")
+        self._setting.wallets_drawn += 1
+        rng = self._setting.rng.stream(f"wallet {self._setting.wallets_drawn}")
         return Wallet(rng.randbytes(32), nonces=lambda: rng.randbytes(32))
 
     def network(self, challenge: Challenge) -> Network:
@@ -116,11 +116,11 @@ class Wallets:
         own = self._setting.options.payer
         if self._world.exists or own is None or payer.address != own.address:
             return
-        left_base = self._setting.options.budget_base - self._state.signed_base
+        left_base = self._setting.options.budget_base - self._setting.signed_base
         if auth.value > left_base:
             amount, left = to_decimal(auth.value, 6), to_decimal(left_base, 6)
             raise Skipped(f"it would sign for {amount}; the budget has {left} left: see --budget")
-        self._state.signed_base += auth.value
+        self._setting.signed_base += auth.value
 
     def expect_settled(self, answer: TargetAnswer) -> None:
         """Fail unless a valid payment was settled.
