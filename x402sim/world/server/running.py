@@ -62,7 +62,7 @@ async def _beat(parts: Parts) -> None:
     failed: str | None = None
     reorganise = _reorganiser(parts)
     try:
-        pauses = blocks.intervals(parts.blocks) if mining else itertools.repeat(LOOK_S)
+        pauses = blocks.intervals(parts.site.blocks) if mining else itertools.repeat(LOOK_S)
         for pause_s in pauses:
             await parts.clock.sleep(pause_s)
             try:
@@ -76,13 +76,13 @@ async def _beat(parts: Parts) -> None:
         raise ValueError(f"block_time_s: the intervals of {described(blocks)} have ended")
     except Exception as bug:
         log.exception("no more blocks come")
-        parts.deploy.site.tell(bug)
+        parts.site.tell(bug)
 
 
 def _reorganiser(parts: Parts) -> Callable[[], Awaitable[None]]:
     """Return what reorganises the chain before a block, if it does so by itself."""
     reorgs, chain = parts.recipe.reorgs, parts.chain
-    stream = parts.deploy.site.rng.stream("reorgs")
+    stream = parts.site.rng.stream("reorgs")
     rewinding = chain.rewinding
     depths = reorgs.depths(stream) if reorgs and rewinding else itertools.repeat(0)
 

@@ -89,7 +89,7 @@ async def _stage(
     doors["facilitator"] = lambda: Asgi(parts.facilitator_app), "http://facilitator.local"
 
     async def another_service(shares_database: bool, settings: dict[str, Any]) -> ServiceName:
-        name = parts.deploy_another(shares_database=shares_database, **settings)
+        name = parts.deploy_another(shares_database=shares_database, settings=settings)
         doors[name] = await open_door(parts.services[name].app)
         return name
 

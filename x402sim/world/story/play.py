@@ -104,7 +104,7 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
         with forgotten_awaits(file_of(scenario)) as forgotten:
             async with idle_timeout:
                 if stage.parts is not None:
-                    stage.parts.deploy.site.listen(idle_timeout.stop)
+                    stage.parts.site.listen(idle_timeout.stop)
                 await _started(scenario, live)
         if forgotten:
             raise ForgottenAwait("; ".join(forgotten))
