@@ -172,7 +172,6 @@ def scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
                 await test(rig, *args, **kwargs)
             finally:
                 await rig.http.aclose()
-                await rig.parts.http.aclose()
                 rig.service.store.close()
                 rig.parts.chain.close()
 

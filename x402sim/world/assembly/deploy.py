@@ -1,9 +1,7 @@
 """Builds one service of a world: its collaborators, and the process around them."""
 
-import ssl
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 
 import httpx
 import msgspec
@@ -12,7 +10,7 @@ from starlette.types import ASGIApp
 
 from x402sim.events import Part, ServiceEvent, ServiceName
 from x402sim.http import web
-from x402sim.http.exchange import OverClient, Request, Response, Transport
+from x402sim.http.exchange import Request, Response, Transport
 from x402sim.service.setup import Setup
 from x402sim.service.state import connected
 from x402sim.service.store import Store
@@ -22,28 +20,25 @@ from x402sim.world.transport.cache import cached
 
 
 class Deployed(msgspec.Struct, frozen=True, kw_only=True):
-    """One service of a world: its process, its application with faults, and its HTTP client.
-
-    The client is for calls that leave the world.
-    """
+    """One service of a world: its process, and its application with faults."""
 
     process: Process
     app: ASGIApp
-    http: httpx.AsyncClient
     outside: Mapping[Part, ASGIApp]
     """What it calls, with faults that crash it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ToParts(Transport):
-    """Passes each request to the link of its part; any other leaves the world."""
+    """Passes each request to the link of its part."""
 
-    links: Mapping[tuple[str, str], Transport]
-    outside: Transport
+    links: Mapping[str, Transport]
 
     def send(self, request: Request) -> Awaitable[Response]:
-        url = request.url
-        return self.links.get((url.scheme, url.host), self.outside).send(request)
+        link = self.links.get(request.url.host)
+        if link is None:
+            raise httpx.ConnectError(f"no part of this world is at {request.url.host}")
+        return link.send(request)
 
 
 def deployed(
@@ -52,11 +47,6 @@ def deployed(
     """Return a service that calls `parts`; a crash for it leaves the others alone."""
     recipe, journal, world_clock = site.recipe, site.journal, site.clock
     ids = "payment ids" if name == recipe.first else f"payment ids of {name}"
-    http = httpx.AsyncClient(
-        trust_env=False,
-        verify=certificates(),
-        timeout=None,  # noqa: S113 - the service has timeouts of its own
-    )
 
     def crash() -> None:
         process.crash()
@@ -69,11 +59,10 @@ def deployed(
     outside = {
         part: site.with_faults(part, app, paths_of(app), crash) for part, app in parts.items()
     }
-    links = {("http", host_of(part)): site.link(name, part, app) for part, app in outside.items()}
+    links = {host_of(part): site.link(name, part, app) for part, app in outside.items()}
     clock = site.clocks.get(name, site.clocks["service"])
-    to = _ToParts(links, OverClient(http))
     service = replace(
-        connected(setup, store, to, clock, site.rng.stream(ids)),
+        connected(setup, store, _ToParts(links), clock, site.rng.stream(ids)),
         record=record,
         on_bug=site.tell,
         settlement_rules=recipe.rules("settlement"),
@@ -87,13 +76,7 @@ def deployed(
         app = site.with_faults(name, process, process.paths, crash)
     if recipe.cache is not None:
         app = cached(app, recipe.cache, site.clock)
-    return Deployed(process=process, app=app, http=http, outside=outside)
-
-
-@cache
-def certificates() -> ssl.SSLContext:
-    """Return the certificates to trust; reading them takes longer than building a world."""
-    return httpx.create_ssl_context(trust_env=False)
+    return Deployed(process=process, app=app, outside=outside)
 
 
 _no_service = web.error(

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
@@ -78,11 +77,6 @@ class Parts:
     def service(self) -> Service:
         """The first service as it runs; each crash replaces it."""
         return self._first.process.service
-
-    @property
-    def http(self) -> httpx.AsyncClient:
-        """The first service's HTTP client."""
-        return self._first.http
 
     @property
     def service_app(self) -> ASGIApp:

@@ -6,8 +6,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-import httpx
-
 from x402sim import events
 from x402sim.chain.base import ChainError
 from x402sim.clock import periodic_context
@@ -43,15 +41,14 @@ async def running(parts: Parts) -> AsyncIterator[None]:
             with suppress(asyncio.CancelledError):
                 await beat
         for each in parts.services.values():
-            await close(each.process, each.http)
+            await close(each.process)
         for chain in parts.chains:
             chain.close()
 
 
-async def close(process: Process, http: httpx.AsyncClient) -> None:
-    """Stop a service, and close its client and its database."""
+async def close(process: Process) -> None:
+    """Stop a service, and close its database."""
     await process.stop()
-    await http.aclose()
     process.service.store.close()
 
 
