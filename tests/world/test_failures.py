@@ -202,6 +202,7 @@ def test_a_forgotten_await_fails_with_its_line() -> None:
             r"\(test_failures.py:\d+\): write `await`",
             run.reason,
         )
+        assert trace(run) == ()
 
 
 def test_it_is_found_in_a_task_and_in_a_variable_too() -> None:
