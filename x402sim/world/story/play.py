@@ -33,8 +33,8 @@ async def play_on(
     _begin(live, scenario, told)
     outcome, reason = await _outcome(live, scenario, place, has_invariants=has_invariants)
     stage = live.stage
-    if stage.parts is None and stage.control is not None:  # the world has a journal of its own
-        stage.links.journal.merge(await stage.control.journal(live.start_state.journal))
+    if stage.parts is None and stage.control and live.who:  # the world has a journal of its own
+        stage.links.journal.merge(await stage.control.journal(live.who.journal))
     stage.record(events.End(outcome=outcome, reason=reason))
 
 
@@ -55,8 +55,8 @@ def _begin(live: LiveWorld, scenario: Scenario, told: Mapping[str, Any]) -> None
             network=network.name,
             decimals=network.decimals,
             symbol=network.token_symbol,
-            merchant=live.start_state.pay_to,
-            token_owner=live.start_state.token_owner,
+            merchant=live.who.pay_to if live.who else None,
+            token_owner=live.who.token_owner if live.who else None,
             source=None if source == scenario.name else source,
         )
     )
