@@ -8,7 +8,6 @@ from starlette.types import ASGIApp
 from x402sim.clock import Clock, SkewedClock
 from x402sim.events import Part, ServiceName
 from x402sim.facilitator.discovery import Catalogue
-from x402sim.http import web
 from x402sim.http.exchange import Transport
 from x402sim.journal import Journal
 from x402sim.rng import Rng, Stream
@@ -114,10 +113,4 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         that is asked or asks.
         """
         self.faults.paths[name] = paths
-        return web.recorded(
-            faulty(app, name, self.faults, self.clock, crash),
-            name,
-            self.journal,
-            self.clock,
-            self.tell,
-        )
+        return faulty(app, name, self.faults, self.journal, self.clock, crash, self.tell)
