@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from inspect import isawaitable
+from inspect import isawaitable, unwrap
 from typing import Any
 
 from x402sim import events
@@ -15,7 +15,7 @@ from x402sim.world.story.idle_timeout import IdleTimeout
 from x402sim.world.story.invariants import Invariants
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.market import merchants, parts_of
-from x402sim.world.story.scenario import Scenario, file_of, place_of, source_of
+from x402sim.world.story.scenario import Scenario, file_of, source_of
 
 
 async def play_on(
@@ -118,8 +118,9 @@ def _started(scenario: Scenario, live: LiveWorld) -> Awaitable[None]:
     started: object = scenario.play(live)
     if isawaitable(started):
         return started
-    name = getattr(scenario.play, "__name__", scenario.name)
+    name, code = scenario.name, getattr(unwrap(scenario.play), "__code__", None)
+    where = f" ({tracebacks.shown(code.co_filename)}:{code.co_firstlineno})" if code else ""
     raise TypeError(
-        f"{name}{place_of(scenario)} is no story, since it returned {described(started)}: "
+        f"{name}{where} is no story, since it returned {described(started)}: "
         f"write `async def {name}(world)`"
     )
