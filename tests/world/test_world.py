@@ -155,7 +155,7 @@ def test_one_world_can_be_played_in_again_and_begins_anew() -> None:
     assert world.play(story).sha256 == world.play(story).sha256 == World(seed=3).play(story).sha256
 
 
-def first_crossings_ms(facilitator: float, seed: int = 1) -> list[int]:
+def first_crossings_s(facilitator: float, seed: int = 1) -> list[float]:
     """Return how long the first request of each of five payers takes."""
 
     async def story(world: LiveWorld) -> None:
@@ -163,18 +163,15 @@ def first_crossings_ms(facilitator: float, seed: int = 1) -> list[int]:
         await asyncio.gather(*(each.buy() for each in payers))
 
     latency = {"service": (0.05, 0.5), "facilitator": facilitator}
-    run = play(story, seed=seed, latency=latency)
-    asked = {e.event.exchange: e.at_ms for e in entries(run, events.RequestSent)}
-    answered = {e.event.exchange: e.at_ms for e in entries(run, events.AnswerReceived)}
-    return [answered[number] - asked[number] for number in range(1, 6)]
+    return play(story, seed=seed, latency=latency).steps["latency_s"].to_list()[:5]
 
 
 def test_every_payer_and_every_hop_has_its_own_random_stream() -> None:
     """More latency to the facilitator, and the payers' own links draw the same."""
-    took_ms = first_crossings_ms(0.1)
-    assert len(set(took_ms)) == 5
-    assert took_ms == first_crossings_ms(3.0)
-    assert set(took_ms).isdisjoint(first_crossings_ms(0.1, seed=2))
+    took_s = first_crossings_s(0.1)
+    assert len(set(took_s)) == 5
+    assert took_s == first_crossings_s(3.0)
+    assert set(took_s).isdisjoint(first_crossings_s(0.1, seed=2))
 
 
 def test_a_url_gives_its_own_view_too(server: LocalServer) -> None:
@@ -240,18 +237,13 @@ def test_the_journal_names_a_distribution_without_its_address() -> None:
 
 def test_each_hop_takes_its_time_both_ways() -> None:
     latency = {"service": 1.0, "facilitator": 0.25, "rpc": 3.0, "explorer": 0.125}
-    run = play(quote, latency=latency)
-    sent = {e.event.exchange: e for e in entries(run, events.RequestSent)}
-    took = {
-        (e.event.to, sent[e.event.exchange].event.path): e.at_ms - sent[e.event.exchange].at_ms
-        for e in entries(run, events.AnswerReceived)
-    }
-    assert took == {
-        ("service", "/api/perp/quote"): 2000,
-        ("service", "/api/pay"): 2000 + 6000 + 2 * 500,
-        ("rpc", "eth_call"): 6000,
-        ("facilitator", "/v2/x402/verify"): 500,
-        ("facilitator", "/v2/x402/settle"): 500,
+    took = play(quote, latency=latency).latency
+    assert dict(zip(took["path"], took["latency_s"], strict=True)) == {
+        "/api/perp/quote": 2,
+        "/api/pay": 2 + 6 + 2 * 0.5,
+        "eth_call": 6,
+        "/v2/x402/verify": 0.5,
+        "/v2/x402/settle": 0.5,
     }
 
 
@@ -286,11 +278,9 @@ def test_a_timeout_of_the_service_is_in_the_journal() -> None:
         assert (await alice.buy()).error == "Facilitator unreachable"
 
     run = play(story, latency={"facilitator": 20})
-    gave_up = entries(run, events.NoAnswer, "service")[0]
-    assert gave_up.event.reason == "given up"
-    sent = entries(run, events.RequestSent, "service")
-    begun = next(entry for entry in sent if entry.event.to == "facilitator")
-    assert gave_up.at_ms - begun.at_ms == 30_000, "as long as it waits for a verification"
+    assert entries(run, events.NoAnswer, "service")[0].event.reason == "given up"
+    lost = run.latency.query("outcome == 'lost'").iloc[0]
+    assert lost.ended_s - lost.sent_s == 30, "as long as it waits for a verification"
 
 
 # --- an application as a transport ---------------------------------------------------
