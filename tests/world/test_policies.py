@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.world.playing import found, play, played
+from tests.world.playing import play, played
 from x402sim import (
     Fault,
     LiveWorld,
@@ -33,7 +33,7 @@ LOST = Fault(victim="service", does="lose answer", path="/api/pay")
 
 def paths(run: Run) -> list[str]:
     """Return what the payer asked the service for, in order."""
-    sent = found(run, events.RequestSent)
+    sent = run.journal.events(events.RequestSent)
     return [each.path.rpartition("/")[2] for each in sent if each.to == "service"]
 
 
@@ -58,7 +58,7 @@ def test_the_answer_to_a_payer_is_lost(retry: Any, charged: int, asked: str) -> 
     run = play(story)
     assert paths(run) == asked.split()
     told = {"payer": "alice", "policy": repr(PayerPolicy(retry=retry))}
-    assert found(run, events.Note)[0].data == told
+    assert next(run.journal.events(events.Note)).data == told
 
 
 def test_after_a_final_refusal_the_payment_is_not_shown() -> None:

@@ -15,7 +15,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from tests.world.playing import entries, play, played, quote
+from tests.world.playing import play, played, quote
 from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, Settings, World, events
 from x402sim.payer.errors import PaymentFailed
 from x402sim.report.summary import checks_of
@@ -178,8 +178,8 @@ def test_a_url_gives_its_own_view_too(server: LocalServer) -> None:
     """The journal behind a URL is merged in: only what happened since, each at its time."""
     play(quote, on=server.url)
     run = play(quote, on=server.url)
-    assert len(entries(run, events.PaymentSettled, "service")) == 1
-    assert len(entries(run, events.Transfer, "chain")) == 2, "one is the mint"
+    assert len(list(run.journal.events(events.PaymentSettled))) == 1
+    assert len(list(run.journal.events(events.Transfer))) == 2, "one is the mint"
     assert [entry.seq for entry in run.journal] == list(range(len(run.journal)))
     *happened, end = run.journal
     assert isinstance(happened[0].event, events.Begin)
@@ -227,8 +227,8 @@ def test_the_journal_names_a_distribution_without_its_address() -> None:
     latency = {"service": Triangular(), "facilitator": lambda stream: 0.1, "rpc": Seeded()}
     runs = [play(quote, latency=latency) for _ in range(2)]
     assert runs[0].sha256 == runs[1].sha256
-    (begin,) = entries(runs[0], events.Begin)
-    assert begin.event.options["latency"] == (
+    (begin,) = runs[0].journal.events(events.Begin)
+    assert begin.options["latency"] == (
         "{'service': triang(0.5, loc=0.1, scale=0.2), "
         "'facilitator': test_the_journal_names_a_distribution_without_its_address.<lambda>, "
         "'rpc': Seeded(...)}"
@@ -268,8 +268,8 @@ def test_a_caller_that_times_out_gets_an_error_and_the_work_goes_on() -> None:
         assert (await alice.ask(payment_id=required.payment_id)).status == 200
 
     run = play(story, latency={"facilitator": 0.5})
-    (gave_up,) = entries(run, events.NoAnswer, "alice")
-    assert gave_up.event.reason == "timeout"
+    (gave_up,) = run.journal.events(events.NoAnswer)
+    assert (gave_up.actor, gave_up.reason) == ("alice", "timeout")
 
 
 def test_a_timeout_of_the_service_is_in_the_journal() -> None:
@@ -278,7 +278,7 @@ def test_a_timeout_of_the_service_is_in_the_journal() -> None:
         assert (await alice.buy()).error == "Facilitator unreachable"
 
     run = play(story, latency={"facilitator": 20})
-    assert entries(run, events.NoAnswer, "service")[0].event.reason == "given up"
+    assert next(run.journal.events(events.NoAnswer)).reason == "given up"
     lost = run.latency.query("outcome == 'lost'").iloc[0]
     assert lost.ended_s - lost.sent_s == 30, "as long as it waits for a verification"
 
@@ -368,7 +368,7 @@ def test_a_note_is_a_note_whatever_its_name() -> None:
 
     run = play(story)
     assert len(checks_of(run.journal)) == 1
-    assert [each.event for each in entries(run, events.Note)] == [
+    assert list(run.journal.events(events.Note)) == [
         events.Note(name=name, data={"exchange": 1, "ok": False}) for name in names
     ]
     assert run.steps.empty
@@ -498,8 +498,8 @@ def test_a_story_that_waits_forever_times_out() -> None:
     run = World().play(forlorn)
     said = "the scenario made no request for 24 hours of simulated time"
     assert (run.outcome, run.reason) == ("failed", f"TimeoutError: {said}")
-    (error,) = entries(run, events.StoryRaised)
-    assert any(line.endswith("forlorn: await asyncio.sleep(3600)") for line in error.event.trace)
+    (error,) = run.journal.events(events.StoryRaised)
+    assert any(line.endswith("forlorn: await asyncio.sleep(3600)") for line in error.trace)
 
 
 @pytest.mark.usefixtures("short_timeout")
@@ -522,7 +522,8 @@ def test_the_id_that_the_service_reads_is_the_id_in_the_journal() -> None:
         await alice.pay(asked, payment_id="pay_" + "x" * 300)
 
     run = play(story)
-    sent = [e.event.payment_id for e in entries(run, events.RequestSent) if "pay" in e.event.path]
+    asked = run.journal.events(events.RequestSent)
+    sent = [each.payment_id for each in asked if "pay" in each.path]
     assert sent[0] != "pay_other"
-    (refused,) = entries(run, events.PaymentRefused)
-    assert refused.event.payment_id == sent[1]
+    (refused,) = run.journal.events(events.PaymentRefused)
+    assert refused.payment_id == sent[1]
