@@ -69,35 +69,25 @@ class Parts:
     """The same world with another network's chain, for each further network."""
 
     @property
+    def first(self) -> Deployed:
+        """The first service, with what it calls: the first facilitator, explorer and node."""
+        return self.services[self.recipe.first]
+
+    @property
     def process(self) -> Process:
         """The first service's process."""
-        return self._first.process
+        return self.first.process
 
     @property
     def service(self) -> Service:
         """The first service as it runs; each crash replaces it."""
-        return self._first.process.service
-
-    @property
-    def service_app(self) -> ASGIApp:
-        """The first service's application, with faults."""
-        return self._first.app
-
-    @property
-    def facilitator_app(self) -> ASGIApp:
-        """The first facilitator's application, with faults."""
-        return self._first.outside[self.recipe.facilitator]
-
-    @property
-    def explorer_app(self) -> ASGIApp:
-        """The explorer's application, with faults."""
-        return self._first.outside["explorer"]
+        return self.first.process.service
 
     @property
     def rpc_app(self) -> ASGIApp:
         """The JSON-RPC of this network's node, with faults."""
         if self.network == self.service.setup.network:
-            return self._first.outside["rpc"]
+            return self.first.outside["rpc"]
         app = self.outside["rpc"]
         return self.site.with_faults("rpc", app, paths_of(app), self.process.crash)
 
@@ -105,10 +95,6 @@ class Parts:
     def chains(self) -> tuple[WorldChain, ...]:
         """The chain of every network, this one's first."""
         return (self.chain, *(each.chain for each in self.also))
-
-    @property
-    def _first(self) -> Deployed:
-        return self.services[self.recipe.first]
 
     def deploy(
         self, name: ServiceName, store: Store | None = None, secret: bytes | None = None
