@@ -246,14 +246,12 @@ def _outside(site: Site, opened: Sequence[OpenChain], index: Index) -> dict[Part
     apps: dict[Part, Starlette] = {"explorer": explorer_app(index), "rpc": opened[0].rpc_app}
 
     def facilitator(name: str, on: OpenChain) -> Facilitator:
-        clock, own = site.clocks[name], on.facilitator
-        if name != recipe.facilitator and recipe.chain.is_virtual:
-            own = site.accounts.facilitators[name].address_bytes
+        clock, own = site.clocks[name], site.accounts.facilitators[name].address_bytes
         made = Facilitator(
             chain=on.chain,
             clock=clock,
             network=on.network,
-            account=own,
+            account=on.facilitator or own,
             started_s=clock.now(),
             rules=recipe.rules("verification"),
             settings=recipe.facilitators[name],

@@ -143,7 +143,7 @@ class Recipe:
             known = names[:1] if name == self.first else names
             if settings.network is not None and settings.network not in known:
                 raise ValueError(f"{name}: {unknown('network', settings.network, known)}")
-        if self.also and self.chain.kind == "node":
+        if self.also and not self.chain.is_virtual:
             raise ValueError(f"networks: {self.chain.name} is one network, not several")
 
     @property
@@ -172,7 +172,7 @@ class Recipe:
     @property
     def is_persistent(self) -> bool:
         """Whether the database or the chain outlives the world, so that ids must never repeat."""
-        return self.file is not None or self.chain.is_persistent
+        return self.file is not None or not self.chain.is_virtual
 
     def rules(self, table: str) -> Any:
         """Return one of `TABLES` without the rules this recipe leaves out; raises `KeyError`."""
