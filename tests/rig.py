@@ -122,7 +122,7 @@ class ServiceRig(Buyer):
         recipe = Recipe(network=TESTNET, seed=1, file=file, services={"service": settings})
         self.parts: Parts = build(recipe, self.clock, link)
         self.service = self.parts.service
-        wire = link("payer", "service", self.parts.service_app)
+        wire = link("payer", "service", self.parts.first.app)
         self.http = httpx.AsyncClient(transport=wire, base_url="http://service.test")
         self.alice, self.bob = self.parts.accounts[:2]
 
@@ -172,7 +172,6 @@ def scene(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
                 await test(rig, *args, **kwargs)
             finally:
                 await rig.http.aclose()
-                await rig.parts.http.aclose()
                 rig.service.store.close()
                 rig.parts.chain.close()
 

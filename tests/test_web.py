@@ -18,11 +18,13 @@ from x402sim.http.web import (
     application,
     parse,
     read_body,
-    recorded,
 )
 from x402sim.journal import Journal
 from x402sim.protocol.messages import SessionRequest
 from x402sim.protocol.refusals import RequestError
+from x402sim.rng import Rng
+from x402sim.world.transport.faults import Faults
+from x402sim.world.transport.middleware import faulty
 
 SECRET = "the secret of line 42"
 
@@ -197,6 +199,11 @@ def test_an_application_may_have_handlers_of_its_own():
 # --- the journal ---------------------------------------------------------------------
 
 
+def recorded(app, journal, clock):
+    faults = Faults(Rng(1).stream("faults"))
+    return faulty(app, "service", faults, journal, clock, lambda: None, lambda _: None)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -209,7 +216,7 @@ def test_an_application_may_have_handlers_of_its_own():
 def test_an_exchange_is_one_event(method, path, status, caplog):
     journal, clock = Journal(), Clock(lambda: 1_700_000_000.5)
     with caplog.at_level(logging.CRITICAL, logger="x402sim"):
-        ask(method, path, recorded(application(ROUTES), "service", journal, clock))
+        ask(method, path, recorded(application(ROUTES), journal, clock))
     assert len(journal) == 1
     (entry,) = journal
     assert entry.at_ms == 1_700_000_000_500
@@ -225,7 +232,7 @@ def test_recording_changes_nothing_in_the_answer_and_counts_it_once():
             await send({"type": "http.response.body", "body": part, "more_body": part != b"c"})
 
     journal = Journal()
-    response = ask("GET", "/", recorded(pieces, "service", journal, Clock()))
+    response = ask("GET", "/", recorded(pieces, journal, Clock()))
     assert (response.status_code, response.content) == (200, b"abc")
     assert response.headers.raw == [(b"a", b"b")]
     assert len(journal) == 1
@@ -237,6 +244,6 @@ def test_other_asgi_scopes_pass_unrecorded():
     async def app(scope, receive, send) -> None:
         seen.append(scope["type"])
 
-    asyncio.run(recorded(app, "service", journal, Clock())({"type": "lifespan"}, None, None))
+    asyncio.run(recorded(app, journal, Clock())({"type": "lifespan"}, None, None))
     assert seen == ["lifespan"]
     assert len(journal) == 0

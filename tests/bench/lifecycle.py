@@ -99,7 +99,7 @@ class Place:
         return _repeated(live)
 
     def asgi(self) -> Work:
-        asgi = Asgi(self.parts.service_app)
+        asgi = Asgi(self.parts.first.app)
         urls = {at: Url.of(httpx.URL(URL + at)) for at in (PAY, QUOTE)}
 
         async def post(path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
@@ -110,7 +110,7 @@ class Place:
         return _repeated(lambda: self._live(post))
 
     def httpx(self) -> Work:
-        asgi = Asgi(self.parts.service_app)
+        asgi = Asgi(self.parts.first.app)
         client = httpx.AsyncClient(transport=asgi, base_url=URL, trust_env=False)
 
         async def post(path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:

@@ -53,7 +53,6 @@ def debits() -> Iterator[tuple[Work, Work]]:
 
             yield cpu(ours), cpu(raw)
         runner.run(rig.http.aclose())
-        runner.run(rig.parts.http.aclose())
         rig.service.store.close()
 
 

@@ -48,7 +48,6 @@ async def town(file: Path | None = None) -> AsyncIterator["Town"]:
     try:
         yield Town(parts)
     finally:
-        await parts.http.aclose()
         parts.service.store.close()
         parts.chain.close()
 

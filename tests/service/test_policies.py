@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.world import playing
-from tests.world.playing import Story, found, played, standard_payment
+from tests.world.playing import Story, played, standard_payment
 from x402sim import Fault, LiveWorld, Payer, Run, Settings, World, events
 from x402sim.events import Note
 from x402sim.policies import (
@@ -47,7 +47,7 @@ def play(story: Story, **policy: Any) -> Run:
 
 def settlement_of(run: Run) -> list[str]:
     """Return what the service asked the facilitator, in order."""
-    sent = found(run, events.RequestSent)
+    sent = run.journal.events(events.RequestSent)
     return [each.path.rpartition("/")[2] for each in sent if each.to == "facilitator"]
 
 

@@ -155,9 +155,8 @@ def judged(*faults: str, part: str = "") -> dict[str, Result]:
     checks = [each for each in all_checks() if each.name in apt and part in each.name]
 
     def opens(parts: Parts) -> None:
-        facilitator = httpx.AsyncClient(
-            transport=Asgi(parts.facilitator_app), base_url="http://there", timeout=90
-        )
+        wire = Asgi(parts.first.outside[parts.recipe.facilitator])
+        facilitator = httpx.AsyncClient(transport=wire, base_url="http://there", timeout=90)
         pay_to = checksum(parts.service.setup.pay_to)
         parts.process._app = Toyshop(facilitator, pay_to, *faults).app
 

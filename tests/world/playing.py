@@ -1,4 +1,4 @@
-"""Plays stories whose asserts must hold, and finds what happened in them."""
+"""Plays stories whose asserts must hold."""
 
 import functools
 import inspect
@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from x402sim import Answer, LiveWorld, Run, World
-from x402sim.events import Event
 from x402sim.protocol.header import authorization_of
 from x402sim.protocol.messages import decode, encode
 from x402sim.protocol.x402 import RequirementsV1, encode_payment
@@ -56,16 +55,6 @@ def played(stage: str = "", **wanted: Any) -> Callable[[Callable[..., Awaitable[
         return run
 
     return decorate
-
-
-def entries(run: Run, kind: type[Event], actor: str | None = None) -> list[Any]:
-    """Return the entries of one kind of event, of any actor or of this one."""
-    return [e for e in run.journal if isinstance(e.event, kind) and actor in (None, e.event.actor)]
-
-
-def found(run: Run, kind: type[Event]) -> list[Any]:
-    """Return the events of one kind."""
-    return [entry.event for entry in entries(run, kind)]
 
 
 def standard_payment(required: Answer, header: str) -> str:

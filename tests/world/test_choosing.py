@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.world.playing import found, play, played
+from tests.world.playing import play, played
 from x402sim import Fault, LiveWorld, Payer, Settings, events
 from x402sim.payer.policies.choosing import Choose
 from x402sim.policies import (
@@ -58,7 +58,7 @@ def test_a_payer_buys_where_a_rule_sends_it() -> None:
         assert await world.balance(seen["a"].pay_to) == 20_000
 
     run = play(story, service={"a": Settings(quote_price="0.02"), "b": Settings()})
-    assert [each.actor for each in found(run, events.PaymentSettled)] == ["b", "a", "b"]
+    assert [each.actor for each in run.journal.events(events.PaymentSettled)] == ["b", "a", "b"]
 
 
 @played(service={name: Settings() for name in "abc"})
@@ -115,7 +115,7 @@ def test_a_population_buys_by_a_rule() -> None:
         )
 
     run = play(story, service={"dear": Settings(quote_price="0.09"), "cheap": Settings()})
-    sold = found(run, events.PaymentSettled)
+    sold = run.journal.events(events.PaymentSettled)
     assert sorted(each.actor for each in sold) == ["cheap"] * 3 + ["dear"] * 3
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.serve.driver import ORDER, QUOTE
-from tests.world.playing import found, play, played, standard_payment
+from tests.world.playing import play, played, standard_payment
 from x402sim import LiveWorld, Payer, Settings, World, events
 from x402sim.backends import Reorgs
 from x402sim.policies import PayerPolicy, ServeConfirmed, ServicePolicy
@@ -130,7 +130,7 @@ def test_a_chain_reorganises_by_itself_as_often_and_as_deep_as_drawn() -> None:
 
     reorgs = Reorgs(0.2, deeper=0.5)
     run = World(seed=1, block_time_s=5, reorgs=reorgs).play(idle).raise_for_failure()
-    depths = [each.depth for each in found(run, events.ChainReorganised)]
+    depths = [each.depth for each in run.journal.events(events.ChainReorganised)]
     assert 150 < len(depths) < 250, "of 1,000 blocks"
     assert sum(depths) / len(depths) == pytest.approx(2, rel=0.25)
     again = World(seed=1, block_time_s=5, reorgs=reorgs).play(idle)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.report.stories import skipped
-from tests.world.playing import found, quote
+from tests.world.playing import quote
 from x402sim import Fault, LiveWorld, Run, Settings, World
 from x402sim.events import NoAnswer, StoryRaised
 from x402sim.policies import ServicePolicy
@@ -40,7 +40,7 @@ async def grouped(world: LiveWorld) -> None:
 
 
 def trace(run: Run) -> tuple[str, ...]:
-    (raised,) = found(run, StoryRaised)
+    (raised,) = run.journal.events(StoryRaised)
     return raised.trace
 
 
@@ -202,6 +202,7 @@ def test_a_forgotten_await_fails_with_its_line() -> None:
             r"\(test_failures.py:\d+\): write `await`",
             run.reason,
         )
+        assert trace(run) == ()
 
 
 def test_it_is_found_in_a_task_and_in_a_variable_too() -> None:
@@ -263,7 +264,7 @@ def test_a_fault_of_the_story_is_in_the_journal_and_not_on_stderr(
     virtual: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = World(on=virtual).play(broken_node)
-    assert {each.to for each in found(run, NoAnswer)} >= {"explorer"}
+    assert {each.to for each in run.journal.events(NoAnswer)} >= {"explorer"}
     assert caplog.records == []
 
 

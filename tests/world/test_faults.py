@@ -12,7 +12,7 @@ import httpx
 import msgspec
 import pytest
 
-from tests.world.playing import entries, found, play, played
+from tests.world.playing import play, played
 from x402sim import Fault, LiveWorld, LocalServer, PaymentAuth, PaymentFailed, World, events
 from x402sim.protocol.header import Spelling
 from x402sim.rng import Rng
@@ -276,7 +276,7 @@ def test_a_crash_breaks_requests_in_flight_and_repeats_none(on: str) -> None:
         assert len(await world.transfers(alice)) == 1
 
     run = play(story, on)
-    assert len(entries(run, events.PaymentSettled)) == 1
+    assert len(list(run.journal.of(events.PaymentSettled))) == 1
 
 
 def test_background_work_begins_anew_and_only_once(virtual: str) -> None:
@@ -286,9 +286,7 @@ def test_background_work_begins_anew_and_only_once(virtual: str) -> None:
             await world.crash()
         await world.advance(901)
 
-    run = play(story, virtual)
-    start_ms = entries(run, events.Begin)[0].at_ms
-    ran_s = [(e.at_ms - start_ms) / 1000 for e in entries(run, events.IndexerRan)]
+    ran_s = play(story, virtual).backlog["t_s"].to_list()
     assert ran_s == [403, 703, 1003], "every 300 s since the last of three starts"
 
 
@@ -363,7 +361,7 @@ def test_a_fault_may_be_a_function_of_the_request(virtual: str) -> None:
         assert (await alice.buy()).status == 200
 
     run = play(story, virtual)
-    (note,) = found(run, events.Note)
+    (note,) = run.journal.events(events.Note)
     assert note.data == {"rule": "every_second_settlement.rule"}
 
 

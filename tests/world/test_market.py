@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.world.playing import entries, found, play, played
+from tests.world.playing import play, played
 from x402sim import Fault, LiveWorld, Payer, Settings, World, events
 from x402sim.backends import ExplorerSettings, FacilitatorSettings
 
@@ -38,10 +38,10 @@ def test_each_service_has_its_price_its_merchant_and_its_database(virtual: str) 
     run = play(story, virtual, service=SHOPS, facilitator=DESKS)
     assert set(run.steps["payer"]) == {"alice"}
     assert {"dear", "cheap"} < set(run.transfers["to"])
-    asked = found(run, events.RequestSent)
+    asked = run.journal.events(events.RequestSent)
     settled = {(each.actor, each.to) for each in asked if each.path.endswith("/settle")}
     assert settled == {("dear", "fast"), ("cheap", "slow")}
-    senders = {each.sender for each in found(run, events.TransactionMined)}
+    senders = {each.sender for each in run.journal.events(events.TransactionMined)}
     assert len(senders) == 3, "the token's owner, and each facilitator"
 
 
@@ -73,7 +73,7 @@ def test_the_beginning_says_what_differs() -> None:
 
     explorer = ExplorerSettings(lag_s=5)
     run = World(service=SHOPS, facilitator=DESKS, explorer=explorer, seed=3).play(story)
-    (begin,) = found(run, events.Begin)
+    (begin,) = run.journal.events(events.Begin)
     assert begin.options == {
         "service": "{'dear': Settings(quote_price='0.05'), "
         "'cheap': Settings(quote_price='0.02', facilitator='slow')}",
@@ -92,7 +92,8 @@ def test_the_order_of_the_services_does_not_change_what_one_draws() -> None:
 
     def indexed_ms(*names: str) -> list[int]:
         run = World(service={name: Settings() for name in names}).play(story)
-        return [each.at_ms for each in entries(run, events.IndexerRan, "b")]
+        ran = run.journal.of(events.IndexerRan)
+        return [each.at_ms for each in ran if each.event.actor == "b"]
 
     assert indexed_ms("a", "b") == indexed_ms("b") == indexed_ms("c", "b", "a") != []
 
@@ -104,7 +105,7 @@ def test_a_facilitator_that_does_not_simulate_pays_for_refusals() -> None:
 
     def gas(simulates: bool) -> int:
         run = play(story, facilitator=FacilitatorSettings(simulates=simulates))
-        mined = found(run, events.TransactionMined)
+        mined = run.journal.events(events.TransactionMined)
         return sum(each.gas for each in mined if each.revert_reason is not None)
 
     assert gas(True) == 0

@@ -9,11 +9,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from x402sim import Fault
 from x402sim.clock import Clock
 from x402sim.http.web import MAX_BODY_BYTES
+from x402sim.journal import Journal
 from x402sim.rng import Rng
 from x402sim.world.transport.faults import Faults
 from x402sim.world.transport.middleware import ABORT, faulty
 
-SCOPE: Scope = {"type": "http", "path": "/api/pay", "query_string": b"", "headers": []}
+SCOPE: Scope = {
+    "type": "http",
+    "method": "POST",
+    "path": "/api/pay",
+    "query_string": b"",
+    "headers": [],
+}
 GONE: Message = {"type": "http.disconnect"}
 
 
@@ -52,7 +59,8 @@ def asked(app: ASGIApp, messages: list[Message], **wanted: Any) -> tuple[list[Me
         answer.append({"aborted": how})
 
     scope = {**SCOPE, ABORT: abort}
-    asyncio.run(faulty(app, "service", faults, Clock(), lambda: None)(scope, receive, send))
+    struck = faulty(app, "service", faults, Journal(), Clock(), lambda: None, lambda _: None)
+    asyncio.run(struck(scope, receive, send))
     return answer, faults
 
 

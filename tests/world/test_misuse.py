@@ -231,11 +231,11 @@ def test_a_file_that_shadows_a_dependency_is_named_and_does_not_hang(tmp_path: P
     file = tmp_path / "h2.py"
     file.write_text(
         "from x402sim import World\n\n\nasync def story(world):\n    await world.payer('alice')\n\n\n"
-        "print(World().play(story).outcome)\n"
+        "print(World(on='tcp').play(story).reason)\n"
     )
     done = subprocess.run([sys.executable, file], capture_output=True, text=True, timeout=60)
     assert re.search(
-        r"h2.py plays a world while httpcore/.*imports it.*Rename the file", done.stderr
+        r"h2.py plays a world while httpcore/.*imports it.*Rename the file", done.stdout
     )
 
 

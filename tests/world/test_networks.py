@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pytest
@@ -30,7 +32,6 @@ from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.control.client import ControlClient
 from x402sim.world.server.listen import Listen
 from x402sim.world.stages.deployment import Deployment
-from x402sim.world.story.start_state import StartState
 
 OWN = Network("my-net", 4711, b"\xab" * 20, "My Dollar", "MYD", "3", 18)
 TWO = Network("two-digits", 31337, b"\xcd" * 20, "Cents", "CENT", "1", 2)
@@ -151,7 +152,8 @@ def test_a_world_whose_answers_cannot_be_read_is_no_world(answer: bytes) -> None
     async def ask() -> None:
         transport = httpx.MockTransport(lambda _: httpx.Response(200, content=answer))
         async with httpx.AsyncClient(transport=transport, base_url="http://world") as http:
-            await StartState.seen_by(ControlClient(http))
+            told: Any = {"control": ControlClient(http), "network": TWO}
+            await LiveWorld.on(SimpleNamespace(parts=None, first="service", **told))
 
     with pytest.raises(ConnectionError, match="answer to 'who' cannot be read: "):
         asyncio.run(ask())

@@ -5,8 +5,8 @@ from itertools import islice, pairwise
 
 import pytest
 
-from tests.world.playing import entries, found, play
-from x402sim import LiveWorld, Run, Settings, World, events
+from tests.world.playing import play
+from x402sim import LiveWorld, Run, Settings, World
 from x402sim.backends import FixedBlocks, JitteredBlocks, PoissonBlocks
 from x402sim.rng import Rng
 from x402sim.world.chains.block_times import BlockTimes
@@ -22,15 +22,8 @@ async def one_session(world: LiveWorld) -> None:
 
 def refund_delay_s(run: Run) -> float:
     """Return the seconds from the end of the session to its refund."""
-    (refunded,) = entries(run, events.SessionRefunded)
-    (opened,) = found(run, events.SessionOpened)
-    return (refunded.at_ms - opened.expires_ms) / 1000
-
-
-def at_s(run: Run, kind: type[events.Event]) -> list[float]:
-    """Return the seconds from the beginning to each event of a kind."""
-    start_ms = next(iter(run.journal)).at_ms
-    return [(entry.at_ms - start_ms) / 1000 for entry in entries(run, kind)]
+    (refunded,) = run.sessions.query("event == 'refunded'").itertuples()
+    return round(refunded.t_s - refunded.expires_s, 3)
 
 
 @pytest.mark.parametrize(
@@ -64,8 +57,8 @@ def test_a_setting_pins_the_phase() -> None:
     assert refund_delay_s(pinned.play(one_session)) in (5, 10, 15)
     shifted = World(service=Settings(phase=3), block_time_s=FixedBlocks(5, phase=0))
     run = shifted.play(one_session)
-    assert [seconds % 10 for seconds in at_s(run, events.SessionsExpired)] == [3]
-    assert at_s(run, events.IndexerRan)[0] == 3
+    assert [t_s % 10 for t_s in run.sessions.query("event == 'expired'")["t_s"]] == [3]
+    assert run.backlog["t_s"][0] == 3
 
 
 def test_the_indexer_runs_once_in_each_interval_wherever_it_begins() -> None:
@@ -74,7 +67,7 @@ def test_the_indexer_runs_once_in_each_interval_wherever_it_begins() -> None:
 
     firsts = set()
     for seed in range(5):
-        ran = at_s(play(story, seed=seed), events.IndexerRan)
+        ran = play(story, seed=seed).backlog["t_s"].to_list()
         assert len(ran) == 4
         assert {round(after - before) for before, after in pairwise(ran)} == {300}
         firsts.add(ran[0])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.world.playing import found, play, played
+from tests.world.playing import play, played
 from x402sim import (
     Fault,
     LiveWorld,
@@ -38,7 +38,7 @@ FINAL = Fault(victim="service", does="answer", path="/api/pay", status=402, body
 
 def paths(run: Run) -> list[str]:
     """Return what the payer asked the service for, in order."""
-    sent = found(run, events.RequestSent)
+    sent = run.journal.events(events.RequestSent)
     return [each.path.rpartition("/")[2] for each in sent if each.to == "service"]
 
 
@@ -74,7 +74,7 @@ def test_how_an_order_is_paid(
     sent = {each.authorization for each in found(run, events.RequestSent) if each.actor == "alice"}
     assert len(sent - {None}) == signed
     told = {"payer": "alice", "policy": repr(PayerPolicy(retry=retry))}
-    assert found(run, events.Note)[0].data == told
+    assert next(run.journal.events(events.Note)).data == told
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.world.playing import entries, play
+from tests.world.playing import play
 from x402sim import Fault, LiveWorld, Payer, Settings
 from x402sim.events import Note
 from x402sim.population import At, Buy, Every, Poisson, Session
@@ -26,7 +26,7 @@ def came(n: int, seed: int = 0, **options: object) -> list[tuple[float, Note]]:
 
     run = play(story, seed=seed)
     start_ms = next(iter(run.journal)).at_ms
-    return [((entry.at_ms - start_ms) / 1000, entry.event) for entry in entries(run, Note)]
+    return [((entry.at_ms - start_ms) / 1000, entry.event) for entry in run.journal.of(Note)]
 
 
 def visits(n: int, **options: object) -> list[tuple[float, str]]:

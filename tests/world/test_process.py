@@ -10,9 +10,8 @@ import pytest
 from tests.world.playing import play, played
 from x402sim import TESTNET, Answer, Fault, LiveWorld, Settings
 from x402sim.service.entitlements import Entitlements
-from x402sim.world.assembly.hooks import Hooks
 from x402sim.world.assembly.process import RESTART_S
-from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.assembly.recipe import Hooks, Recipe
 from x402sim.world.loop import run_virtual
 from x402sim.world.stages.in_process import InProcess
 from x402sim.world.story.payer import Payer

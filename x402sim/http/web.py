@@ -18,11 +18,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route, Router
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from x402sim.clock import Clock
-from x402sim.events import AnswerSent, Part, clipped
-from x402sim.journal import Journal
 from x402sim.protocol.messages import BadMessage, ErrorBody, decode, encode
 from x402sim.protocol.refusals import RequestError, status_of
 from x402sim.spec.decisions import Decisions
@@ -286,42 +283,3 @@ async def _on_storage_error(request: Request, raised: Any) -> Response:
 async def _on_bug(request: Request, raised: Any) -> Response:
     log.error("%s %s failed", request.method, request.url.path, exc_info=raised)
     return error(500, RequestError.INTERNAL.text)
-
-
-def recorded(
-    app: ASGIApp,
-    part: Part,
-    journal: Journal,
-    clock: Clock,
-    on_bug: Callable[[Exception], None] = lambda bug: None,
-) -> ASGIApp:
-    """Return `app`, which records each answer in the journal: method, path and status.
-
-    `on_bug` is told what the application raises, after it has answered 500.
-    """
-
-    async def record(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await app(scope, receive, send)
-            return
-
-        def send_and_record(message: Message) -> Awaitable[None]:
-            if message["type"] == "http.response.start":
-                journal.record(
-                    clock.now_ms(),
-                    AnswerSent(
-                        actor=part,
-                        method=scope["method"],
-                        path=clipped(scope["path"]),
-                        status=message["status"],
-                    ),
-                )
-            return send(message)
-
-        try:
-            await app(scope, receive, send_and_record)
-        except Exception as bug:
-            on_bug(bug)
-            raise
-
-    return record

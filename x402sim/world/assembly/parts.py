@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import httpx
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
@@ -24,17 +23,16 @@ from x402sim.facilitator.engine import Facilitator
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import Network
-from x402sim.rng import Stream
+from x402sim.service.setup import Setup
 from x402sim.service.state import Service
 from x402sim.service.store import Store
 from x402sim.spec.needs import Need
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.chain_recorder import ChainRecorder
-from x402sim.world.assembly.deploy import Deploy, Deployed, MakeLink, plain_link
+from x402sim.world.assembly.deploy import Deployed, deployed, host_of
 from x402sim.world.assembly.process import Process, paths_of
 from x402sim.world.assembly.recipe import Recipe
-from x402sim.world.assembly.site import Site
-from x402sim.world.chains.accounts import Accounts
+from x402sim.world.assembly.site import MakeLink, Site, plain_link
 from x402sim.world.chains.backend import ChainRequest, OpenChain
 from x402sim.world.chains.gas_prices import gas_price_wei
 from x402sim.world.transport.faults import Faults
@@ -48,6 +46,7 @@ SERVICE_OFFERS = frozenset({Need.SESSIONS, Need.AGENTS, Need.LLMS, Need.RECORD, 
 class Parts:
     """One world: its state and its ASGI applications."""
 
+    site: Site
     clock: Clock
     journal: Journal
     network: Network
@@ -56,63 +55,71 @@ class Parts:
     clocks: Mapping[str, SkewedClock]
     faults: Faults
     index: Index
+    """That of the network's explorer."""
     accounts: tuple[Wallet, ...]
     offers: frozenset[Need]
     """The needs that this world meets, in real or virtual time."""
     recipe: Recipe
-    blocks: Stream
-    """Draws when blocks come."""
-    deploy: Deploy
     services: dict[ServiceName, Deployed]
     """The services by name; the first is the one that payers use unless they are sent away."""
-
     catalogue: Catalogue
-    """What the first facilitator lists."""
-    rpc_app: ASGIApp
-    """The node's JSON-RPC, with faults."""
+    outside: Mapping[Part, Starlette]
+    """What a service on this network calls, without faults."""
     also: "tuple[Parts, ...]" = ()
     """The same world with another network's chain, for each further network."""
 
     @property
+    def first(self) -> Deployed:
+        """The first service, with what it calls: the first facilitator, explorer and node."""
+        return self.services[self.recipe.first]
+
+    @property
     def process(self) -> Process:
         """The first service's process."""
-        return self._first.process
+        return self.first.process
 
     @property
     def service(self) -> Service:
         """The first service as it runs; each crash replaces it."""
-        return self._first.process.service
+        return self.first.process.service
 
     @property
-    def http(self) -> httpx.AsyncClient:
-        """The first service's HTTP client."""
-        return self._first.http
-
-    @property
-    def service_app(self) -> ASGIApp:
-        """The first service's application, with faults."""
-        return self._first.app
-
-    @property
-    def facilitator_app(self) -> ASGIApp:
-        """The first facilitator's application, with faults."""
-        return self._first.outside[self.recipe.facilitator]
-
-    @property
-    def explorer_app(self) -> ASGIApp:
-        """The explorer's application, with faults."""
-        return self._first.outside["explorer"]
+    def rpc_app(self) -> ASGIApp:
+        """The JSON-RPC of this network's node, with faults."""
+        if self.network == self.service.setup.network:
+            return self.first.outside["rpc"]
+        app = self.outside["rpc"]
+        return self.site.with_faults("rpc", app, paths_of(app), self.process.crash)
 
     @property
     def chains(self) -> tuple[Chain, ...]:
         """The chain of every network, this one's first."""
         return (self.chain, *(each.chain for each in self.also))
 
-    @property
-    def _first(self) -> Deployed:
-        return self.services[self.recipe.first]
+    def deploy(
+        self, name: ServiceName, store: Store | None = None, secret: bytes | None = None
+    ) -> None:
+        """Add a service of the recipe, with its own merchant and server wallet.
 
-    def deploy_another(self, *, shares_database: bool = False, **settings: Any) -> ServiceName:
+        The first has the world's database and id secret, any other has its own.
+        """
+        recipe, site = self.recipe, self.site
+        settings = recipe.services[name]
+        setup = Setup(
+            private_key=site.keys.secret("service" if store else f"service {name}"),
+            secret=secret or site.rng.secret(f"ids of {name}"),
+            facilitator_url=f"http://{host_of(settings.facilitator or recipe.facilitator)}",
+            explorer_url=f"http://{host_of('explorer')}",
+            rpc_url=f"http://{host_of('rpc')}",
+            network=self.network,
+            settings=settings,
+        )
+        self._add(name, recipe.hooks.setup(setup), store or Store())
+
+    def _add(self, name: ServiceName, setup: Setup, store: Store) -> None:
+        self.services[name] = deployed(self.site, name, setup, store, self.outside)
+
+    def deploy_another(self, *, shares_database: bool, settings: dict[str, Any]) -> ServiceName:
         """Start another service with the first one's merchant and wallet; return its name.
 
         `settings` differ from the first one's. One that shares the database has its id secret,
@@ -123,10 +130,15 @@ class Parts:
         names = (service_name(number) for number in range(2, MOST_SERVICES + 1))
         name = next(each for each in names if each not in self.services)
         network = settings.get("network") or self.network.name
-        on = {each.network.name: each.deploy for each in (self, *self.also)}
+        on = {each.network.name: each for each in (self, *self.also)}
         if network not in on:
             raise ValueError(unknown("network", network, on))
-        self.services[name] = on[network].copy(name, self.service, shares_database, settings)
+        there, first = on[network], self.service
+        changed = replace(first.setup.settings, **settings)
+        setup = replace(first.setup, network=there.network, settings=changed)
+        if not shares_database:
+            setup = replace(setup, secret=self.site.rng.secret(f"ids of {name}"))
+        there._add(name, setup, first.store if shares_database else Store())
         self.services[name].process.start_background()
         return name
 
@@ -142,77 +154,53 @@ def build(
     Raises `sqlite3.Error` or `ChainError` if the file or the chain cannot be used.
     """
     journal = Journal(JOURNAL_LIMIT) if journal is None else journal
-    site = Site.of(recipe, clock or Clock(), journal)
-    accounts = Accounts.drawn(
-        site.keys, recipe.facilitators, mnemonic=recipe.mnemonic, count=recipe.account_count
-    )
+    site = Site.of(recipe, clock or Clock(), link, journal)
     store = Store(recipe.file)
     secret = store.secret("ids", site.rng.secret("ids"))
-    opened, *further = _open_chains(site, accounts, store, secret)
-    catalogue = Catalogue(site.clocks["facilitator"])
-    around = _around(site, [opened, *further], accounts, catalogue, link)
-    services = {recipe.first: around[opened.network.name].service(recipe.first, store, secret)}
+    opened = _open_chains(site, store, secret)
+    services: dict[ServiceName, Deployed] = {}
+    on = {each.network.name: _parts(site, each, opened, services) for each in opened}
+    first, *further = on.values()
+    first.deploy(recipe.first, store, secret)
     for name, settings in recipe.services.items():
-        if name not in services:
-            services[name] = around[settings.network or opened.network.name].service(name)
-    blocks = site.rng.stream("blocks")
+        if name != recipe.first:
+            on[settings.network or first.network.name].deploy(name)
+    return replace(first, also=tuple(further))
+
+
+def _parts(
+    site: Site, on: OpenChain, opened: Sequence[OpenChain], services: dict[ServiceName, Deployed]
+) -> Parts:
+    """Return the parts as they are on one network; the services are still to be added."""
+    recipe, explorer = site.recipe, site.recipe.explorer
+    index = Index(on.chain, site.clocks["explorer"], explorer.lag_s, explorer.interval_s)
+    name = None if on is opened[0] else on.network.name
     offers = WORLD_OFFERS | (SERVICE_OFFERS if recipe.has_service else frozenset())
-
-    def on(chain: OpenChain) -> Parts:
-        """Return the parts as they are on one network."""
-        deploy = around[chain.network.name]
-        first, named = services[recipe.first], None
-        rpc_app = first.outside["rpc"]
-        if chain is not opened:
-            named, paths = chain.network.name, paths_of(chain.rpc_app)
-            rpc_app = site.with_faults("rpc", chain.rpc_app, paths, first.process.crash)
-        return Parts(
-            clock=site.clock,
-            journal=journal,
-            network=chain.network,
-            chain=chain.chain,
-            watch=ChainRecorder(chain.chain, journal, site.clock, named),
-            clocks=site.clocks,
-            faults=site.faults,
-            index=deploy.index,
-            accounts=accounts.funded,
-            offers=chain.offers | offers,
-            recipe=recipe,
-            blocks=blocks,
-            deploy=deploy,
-            services=services,
-            catalogue=catalogue,
-            rpc_app=rpc_app,
-        )
-
-    return replace(on(opened), also=tuple(map(on, further)))
+    return Parts(
+        site=site,
+        clock=site.clock,
+        journal=site.journal,
+        network=on.network,
+        chain=on.chain,
+        watch=ChainRecorder(on.chain, site.journal, site.clock, name),
+        clocks=site.clocks,
+        faults=site.faults,
+        index=index,
+        accounts=site.accounts.funded,
+        offers=on.offers | offers,
+        recipe=recipe,
+        services=services,
+        catalogue=site.catalogue,
+        outside=_outside(site, [on, *(each for each in opened if each is not on)], index),
+    )
 
 
-def _around(
-    site: Site,
-    opened: Sequence[OpenChain],
-    accounts: Accounts,
-    catalogue: Catalogue,
-    link: MakeLink,
-) -> dict[str, Deploy]:
-    """Return for each network what deploys services on it."""
-    found, explorer = {}, site.recipe.explorer
-    for on in opened:
-        index = Index(on.chain, site.clocks["explorer"], explorer.lag_s, explorer.interval_s)
-        in_order = [on, *(each for each in opened if each is not on)]
-        outside = _outside(site, in_order, accounts, index, catalogue)
-        found[on.network.name] = Deploy(
-            site=site, network=on.network, index=index, parts=outside, link=link
-        )
-    return found
-
-
-def _open_chains(site: Site, accounts: Accounts, store: Store, secret: bytes) -> list[OpenChain]:
+def _open_chains(site: Site, store: Store, secret: bytes) -> list[OpenChain]:
     """Open the chain of every network; if one cannot be opened, nothing stays open."""
     opened: list[OpenChain] = []
     try:
         for network in (site.recipe.network, *site.recipe.also):
-            opened.append(_open_chain(site, accounts, store, secret, network))
+            opened.append(_open_chain(site, store, secret, network))
     except BaseException:
         store.close()
         for each in opened:
@@ -221,9 +209,7 @@ def _open_chains(site: Site, accounts: Accounts, store: Store, secret: bytes) ->
     return opened
 
 
-def _open_chain(
-    site: Site, accounts: Accounts, store: Store, secret: bytes, network: Network
-) -> OpenChain:
+def _open_chain(site: Site, store: Store, secret: bytes, network: Network) -> OpenChain:
     """Open a network's chain, and advance the world's clock to its newest block.
 
     The file of a further network's is FILE.NAME.chain.
@@ -238,7 +224,7 @@ def _open_chain(
         ChainRequest(
             network=network,
             clock=chain_clock,
-            accounts=accounts,
+            accounts=site.accounts,
             secret=secret,
             has_payments=is_first and store.counts()["payments"] > 0,
             file=file,
@@ -254,26 +240,18 @@ def _open_chain(
     return opened
 
 
-def _outside(
-    site: Site,
-    opened: Sequence[OpenChain],
-    accounts: Accounts,
-    index: Index,
-    catalogue: Catalogue,
-) -> dict[Part, Starlette]:
-    """Return the applications that a service calls, without faults."""
+def _outside(site: Site, opened: Sequence[OpenChain], index: Index) -> dict[Part, Starlette]:
+    """Return the applications that a service calls, without faults; on the first of the chains."""
     recipe = site.recipe
     apps: dict[Part, Starlette] = {"explorer": explorer_app(index), "rpc": opened[0].rpc_app}
 
     def facilitator(name: str, on: OpenChain) -> Facilitator:
-        clock, own = site.clocks[name], on.facilitator
-        if name != recipe.facilitator and recipe.chain.is_virtual:
-            own = accounts.facilitators[name].address_bytes
+        clock, own = site.clocks[name], site.accounts.facilitators[name].address_bytes
         made = Facilitator(
             chain=on.chain,
             clock=clock,
             network=on.network,
-            account=own,
+            account=on.facilitator or own,
             started_s=clock.now(),
             rules=recipe.rules("verification"),
             settings=recipe.facilitators[name],
@@ -281,7 +259,7 @@ def _outside(
         return recipe.hooks.facilitator(made)
 
     for name in recipe.facilitators:
-        listed = catalogue if name == recipe.facilitator else None
+        listed = site.catalogue if name == recipe.facilitator else None
         each_chain = (facilitator(name, each) for each in opened)
         apps[name] = facilitator_app(*each_chain, catalogue=listed)
     return apps

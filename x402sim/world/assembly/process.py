@@ -17,7 +17,7 @@ from x402sim.clock import periodic_context
 from x402sim.service.app import service_app
 from x402sim.service.background import Phases, in_step, run_background
 from x402sim.service.state import Service, restarted
-from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
+from x402sim.world.assembly.recipe import Hooks
 from x402sim.world.transport.middleware import ABORT
 
 T = TypeVar("T")
@@ -33,7 +33,12 @@ class Process:
     first start, as if it had been running already; a restart begins every interval anew.
     """
 
-    def __init__(self, service: Service, hooks: Hooks = NO_HOOKS, phases: Phases = in_step) -> None:
+    def __init__(
+        self,
+        service: Service,
+        hooks: Hooks = Hooks(),  # noqa: B008 - frozen, without state
+        phases: Phases = in_step,
+    ) -> None:
         self._plain, self._hooks, self._phases = service, hooks, phases
         self._load()
         self.crashes = 0

@@ -1,20 +1,24 @@
 """The configuration of a world, as data; `parts` builds it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from starlette.types import ASGIApp
 
 from x402sim.chain.ledger.token_rules import CANCEL, RECEIVE, TRANSFER
 from x402sim.events import OUTSIDE, Part, ServiceName
 from x402sim.explorer.settings import ExplorerSettings
+from x402sim.facilitator.engine import Facilitator
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import FRESHNESS, SETTLEMENT, VERIFICATION, without
 from x402sim.service.settings import Settings
+from x402sim.service.setup import Setup
+from x402sim.service.state import Service
 from x402sim.text.arguments import require_kind
 from x402sim.text.suggest import unknown
-from x402sim.world.assembly.hooks import NO_HOOKS, Hooks
 from x402sim.world.chains.accounts import ACCOUNTS, MOST_ACCOUNTS
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.block_times import BlockTimes, FixedBlocks
@@ -24,6 +28,7 @@ from x402sim.world.chains.reorgs import Reorganises
 from x402sim.world.transport.cache import SharedCache
 from x402sim.world.transport.latency import Latency, constant
 
+Changed = TypeVar("Changed")
 TOKEN_TABLES: dict[str, Any] = {"transfer": TRANSFER, "receive": RECEIVE, "cancel": CANCEL}
 TABLES: dict[str, Any] = {
     "settlement": SETTLEMENT,
@@ -32,6 +37,28 @@ TABLES: dict[str, Any] = {
     **TOKEN_TABLES,
 }
 """The rule tables from which a rule can be left out."""
+
+
+def _unchanged(part: Changed) -> Changed:
+    return part
+
+
+def _no_middleware(_: Service, app: ASGIApp) -> ASGIApp:
+    return app
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """A function for each part of a world that can be changed: it gets the part, and returns one.
+
+    `service` and `app` run at each start of the service, also after a crash, and lose what they
+    hold in memory. `app` wraps the ASGI application of the service.
+    """
+
+    setup: Callable[[Setup], Setup] = _unchanged
+    service: Callable[[Service], Service] = _unchanged
+    app: Callable[[Service, ASGIApp], ASGIApp] = _no_middleware
+    facilitator: Callable[[Facilitator], Facilitator] = _unchanged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,8 +110,7 @@ class Recipe:
     """The latency of messages, by who receives them: a part, or its kind; by default none."""
     journal: Path | None = None
     """The file of the journal of stories; None keeps it in memory."""
-    hooks: Hooks = NO_HOOKS
-    """Functions that change the settings, the service, its application or the facilitator."""
+    hooks: Hooks = Hooks()
 
     def __post_init__(self) -> None:
         _ = self.blocks  # an impossible block time is refused here
@@ -117,7 +143,7 @@ class Recipe:
             known = names[:1] if name == self.first else names
             if settings.network is not None and settings.network not in known:
                 raise ValueError(f"{name}: {unknown('network', settings.network, known)}")
-        if self.also and self.chain.kind == "node":
+        if self.also and not self.chain.is_virtual:
             raise ValueError(f"networks: {self.chain.name} is one network, not several")
 
     @property
@@ -146,7 +172,7 @@ class Recipe:
     @property
     def is_persistent(self) -> bool:
         """Whether the database or the chain outlives the world, so that ids must never repeat."""
-        return self.file is not None or self.chain.is_persistent
+        return self.file is not None or not self.chain.is_virtual
 
     def rules(self, table: str) -> Any:
         """Return one of `TABLES` without the rules this recipe leaves out; raises `KeyError`."""

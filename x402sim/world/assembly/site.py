@@ -7,17 +7,29 @@ from starlette.types import ASGIApp
 
 from x402sim.clock import Clock, SkewedClock
 from x402sim.events import Part, ServiceName
-from x402sim.http import web
+from x402sim.facilitator.discovery import Catalogue
+from x402sim.http.exchange import Transport
 from x402sim.journal import Journal
-from x402sim.rng import Rng
+from x402sim.rng import Rng, Stream
 from x402sim.service.background import Phases
 from x402sim.service.settings import Settings
 from x402sim.world.assembly.recipe import Recipe
+from x402sim.world.chains.accounts import Accounts
 from x402sim.world.transport.faults import Faults
+from x402sim.world.transport.link import Asgi
 from x402sim.world.transport.middleware import faulty
 
 ACTORS = ("service", "facilitator", "explorer", "chain")
 """The actors whose clocks can be skewed; others have names of their own."""
+
+
+MakeLink = Callable[[ServiceName, Part, ASGIApp], Transport]
+"""Makes a service's link to one part ("facilitator", "explorer", "rpc") from its application."""
+
+
+def plain_link(_: str, __: str, app: ASGIApp) -> Transport:
+    """Return a link without faults and without latency."""
+    return Asgi(app)
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,14 +44,20 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     """Draws values that must never repeat, so it is unseeded if something outlives the world."""
     keys: Rng
     """Draws the keys, which depend on the seed in every world."""
+    blocks: Stream
+    """Draws when blocks come, on every network."""
+    accounts: Accounts
+    catalogue: Catalogue
+    """What the first facilitator lists."""
+    link: MakeLink
     first_bug: list[Exception] = msgspec.field(default_factory=list)
     """The first exception that a part of the world did not expect, such as one of a policy."""
     on_bug: list[Callable[[Exception], None]] = msgspec.field(default_factory=list)
 
     @classmethod
-    def of(cls, recipe: Recipe, clock: Clock, journal: Journal) -> "Site":
+    def of(cls, recipe: Recipe, clock: Clock, link: MakeLink, journal: Journal) -> "Site":
         """Return the site of a world; each service and facilitator has a clock of its own."""
-        rng = Rng(None if recipe.is_persistent else recipe.seed)
+        rng, keys = Rng(None if recipe.is_persistent else recipe.seed), Rng(recipe.seed or 0)
         clocks = {actor: SkewedClock(clock) for actor in ACTORS}
         clocks[recipe.first], clocks[recipe.facilitator] = clocks["service"], clocks["facilitator"]
         for name in (*recipe.services, *recipe.facilitators):
@@ -51,7 +69,13 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
             journal=journal,
             faults=Faults(rng.stream("faults"), clock.now),
             rng=rng,
-            keys=Rng(recipe.seed or 0),
+            keys=keys,
+            blocks=rng.stream("blocks"),
+            accounts=Accounts.drawn(
+                keys, recipe.facilitators, mnemonic=recipe.mnemonic, count=recipe.account_count
+            ),
+            catalogue=Catalogue(clocks["facilitator"]),
+            link=link,
         )
 
     def phases(self, name: ServiceName, settings: Settings) -> Phases:
@@ -89,10 +113,4 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         that is asked or asks.
         """
         self.faults.paths[name] = paths
-        return web.recorded(
-            faulty(app, name, self.faults, self.clock, crash),
-            name,
-            self.journal,
-            self.clock,
-            self.tell,
-        )
+        return faulty(app, name, self.faults, self.journal, self.clock, crash, self.tell)

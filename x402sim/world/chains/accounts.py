@@ -25,7 +25,7 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
     """The phrase of the funded accounts; None if they are drawn from the seed."""
     owner: Wallet
     facilitators: Mapping[str, Wallet]
-    """The facilitators by name; the first is the one that an existing node's key stands for."""
+    """The facilitators by name."""
     held_wei: Mapping[str, int]
     """The native balances of those facilitators that have no plenty."""
 
@@ -60,11 +60,6 @@ class Accounts(msgspec.Struct, frozen=True, kw_only=True):
                 if settings.native is not None
             },
         )
-
-    @property
-    def facilitator(self) -> Wallet:
-        """The first facilitator."""
-        return next(iter(self.facilitators.values()))
 
     @property
     def origin(self) -> bytes:

@@ -22,7 +22,6 @@ class Anvil:
     program: Path | None = None
     kind = name = "anvil"
     is_virtual = True
-    is_persistent = False
 
     def open(self, request: ChainRequest) -> OpenChain:
         """Start the node and install the token; raises `ChainError`."""
@@ -57,7 +56,6 @@ class Anvil:
         return OpenChain(
             chain=chain,
             network=network,
-            facilitator=accounts.facilitator.address_bytes,
             rpc_app=node_rpc_app(chain, may_write=request.unlocked),
             offers=frozenset(
                 {Need.FUNDS, Need.OBSERVE_CHAIN, Need.CONTROL_CHAIN, Need.CLOCK},

@@ -1,7 +1,7 @@
 """The interface of chain backends.
 
-A backend declares its capabilities: `is_virtual` and `is_persistent` before it is opened,
-`OpenChain.offers` afterwards. No other code depends on which backend it is.
+A backend declares its capabilities: `is_virtual` before it is opened, `OpenChain.offers`
+afterwards. No other code depends on which backend it is.
 """
 
 from collections.abc import Callable
@@ -53,10 +53,10 @@ class OpenChain(msgspec.Struct, frozen=True, kw_only=True):
     chain: Chain
     network: Network
     """The network, with the address of the token on this chain."""
-    facilitator: Address
-    """The facilitator's account, which submits settlements."""
     rpc_app: Starlette
     offers: frozenset[Need]
+    facilitator: Address | None = None
+    """The account that submits the settlements of every facilitator; None if each has its own."""
 
 
 def require_all_rules(request: ChainRequest) -> None:
@@ -79,11 +79,10 @@ class ChainBackend(Protocol):
 
     @property
     def is_virtual(self) -> bool:
-        """Whether its blocks follow the world's clock, which virtual time requires."""
+        """Whether its blocks follow the world's clock, which virtual time requires.
 
-    @property
-    def is_persistent(self) -> bool:
-        """Whether it outlives the world, so that keys and ids must never repeat."""
+        If not, it is an existing node, which outlives the world: keys and ids must never repeat.
+        """
 
     def open(self, request: ChainRequest) -> OpenChain:
         """Open the chain; blocks until it is ready.

@@ -24,7 +24,6 @@ class Ledger:
 
     kind = name = "ledger"
     is_virtual = True
-    is_persistent = False
 
     def open(self, request: ChainRequest) -> OpenChain:
         """Open the chain; raises `ChainError` and `sqlite3.Error` for its file."""
@@ -47,7 +46,6 @@ class Ledger:
         return OpenChain(
             chain=chain,
             network=request.network,
-            facilitator=accounts.facilitator.address_bytes,
             rpc_app=rpc_app(chain, keys=keys, unlocked=request.unlocked),
             offers=_OFFERS,
         )

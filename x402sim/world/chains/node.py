@@ -35,7 +35,6 @@ class Node:
     keys: tuple[str, ...] = ()
     kind = "node"
     is_virtual = False
-    is_persistent = True
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)

@@ -1,9 +1,11 @@
 """A whole world on a socket, in a thread of this process, for tests and notebooks."""
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
+from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +19,6 @@ from x402sim.protocol.networks import TESTNET, Network, network_named
 from x402sim.report.page import Shown
 from x402sim.service.settings import Settings
 from x402sim.text.arguments import explained
-from x402sim.world.assembly.deploy import certificates
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.accounts import ACCOUNTS
@@ -33,6 +34,12 @@ from x402sim.world.transport.faults import Fault
 
 T = TypeVar("T")
 TIMEOUT_S = 30.0
+
+
+@cache
+def certificates() -> ssl.SSLContext:
+    """Return the certificates to trust; reading them takes longer than building a world."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 @explained

@@ -33,14 +33,13 @@ def world_app(parts: Parts, listen: Listen, watch: Watch | None = None) -> ASGIA
     world = Development(Context.of(parts), Recorder(parts))
     rpc = {each.network.name: _rpc(each, listen, world) for each in (parts, *parts.also)}
     mounted: dict[str, ASGIApp] = {
-        "/facilitator": parts.facilitator_app,
-        "/explorer": parts.explorer_app,
+        "/facilitator": parts.first.outside[parts.recipe.facilitator],
+        "/explorer": parts.first.outside["explorer"],
         "/rpc": rpc[parts.network.name],
         "/_sim": own_programs_only(_control(world, listen, watch), listen, listen.allow_origins),
     }
     first_page: ASGIApp = _HOME if parts.recipe.has_service else RedirectResponse(PATH)
-
-    service_app = parts.service_app
+    service_app = parts.first.app
 
     def app(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         path: str = scope["path"]

@@ -6,8 +6,6 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
-import httpx
-
 from x402sim import events
 from x402sim.chain.base import ChainError
 from x402sim.clock import periodic_context
@@ -43,15 +41,14 @@ async def running(parts: Parts) -> AsyncIterator[None]:
             with suppress(asyncio.CancelledError):
                 await beat
         for each in parts.services.values():
-            await close(each.process, each.http)
+            await close(each.process)
         for chain in parts.chains:
             chain.close()
 
 
-async def close(process: Process, http: httpx.AsyncClient) -> None:
-    """Stop a service, and close its client and its database."""
+async def close(process: Process) -> None:
+    """Stop a service, and close its database."""
     await process.stop()
-    await http.aclose()
     process.service.store.close()
 
 
@@ -62,7 +59,7 @@ async def _beat(parts: Parts) -> None:
     failed: str | None = None
     reorganise = _reorganiser(parts)
     try:
-        pauses = blocks.intervals(parts.blocks) if controls else itertools.repeat(LOOK_S)
+        pauses = blocks.intervals(parts.site.blocks) if controls else itertools.repeat(LOOK_S)
         for pause_s in pauses:
             await parts.clock.sleep(pause_s)
             try:
@@ -76,13 +73,13 @@ async def _beat(parts: Parts) -> None:
         raise ValueError(f"block_time_s: the intervals of {described(blocks)} have ended")
     except Exception as bug:
         log.exception("no more blocks come")
-        parts.deploy.site.tell(bug)
+        parts.site.tell(bug)
 
 
 def _reorganiser(parts: Parts) -> Callable[[], Awaitable[None]]:
     """Return what reorganises the chain before a block, if it does so by itself."""
     reorgs, chain = parts.recipe.reorgs, parts.chain
-    stream = parts.deploy.site.rng.stream("reorgs")
+    stream = parts.site.rng.stream("reorgs")
     controls = chain.controls
     depths = reorgs.depths(stream) if reorgs and controls else itertools.repeat(0)
 

@@ -60,7 +60,7 @@ def phrase_of(
     existing node, drawn ones: on a public node anybody could take what the known accounts receive.
     A database keeps the accounts that it was begun with.
     """
-    if mnemonic is not None or seed is not None or chain.is_persistent:
+    if mnemonic is not None or seed is not None or not chain.is_virtual:
         return mnemonic
     begun = begun_with(chain_file(file)) if file else None
     return None if begun is not None and len(begun) == _WITHOUT_ACCOUNTS else KNOWN

@@ -70,6 +70,7 @@ async def serve_alone(
     try:
         await server.serve(sockets=[sock])
     finally:
-        await close(process, http)
+        await close(process)
+        await http.aclose()
         if log:
             log.close()

@@ -86,10 +86,11 @@ async def _stage(
     doors: dict[Part, Door] = {
         name: await open_door(each.app) for name, each in parts.services.items()
     }
-    doors["facilitator"] = lambda: Asgi(parts.facilitator_app), "http://facilitator.local"
+    facilitator = parts.first.outside[recipe.facilitator]
+    doors["facilitator"] = lambda: Asgi(facilitator), "http://facilitator.local"
 
     async def another_service(shares_database: bool, settings: dict[str, Any]) -> ServiceName:
-        name = parts.deploy_another(shares_database=shares_database, **settings)
+        name = parts.deploy_another(shares_database=shares_database, settings=settings)
         doors[name] = await open_door(parts.services[name].app)
         return name
 

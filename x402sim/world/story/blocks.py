@@ -45,14 +45,14 @@ def call_on_block(parts: Parts | None, hook: OnBlock) -> None:
         try:
             await started
         except Exception as error:  # noqa: BLE001 - the user's own code: the story is told
-            parts.deploy.site.tell(error)
+            parts.site.tell(error)
 
     def told(block: Block) -> None:
         seen = NewBlock(block.number, block.timestamp_s, tuple(map(to_hex, block.tx_hashes)))
         try:
             started = hook(seen)
         except Exception as error:  # noqa: BLE001 - as above
-            parts.deploy.site.tell(error)
+            parts.site.tell(error)
             return
         if isawaitable(started):
             task = asyncio.create_task(finish(started), name="a story's hook of a block")

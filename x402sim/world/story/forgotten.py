@@ -11,13 +11,32 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from types import CoroutineType, FrameType
 from typing import Any
 
 from x402sim.text import tracebacks
 
 _CALLED_BY_PYTHON = "_warn_unawaited_coroutine"
-_found: ContextVar[list[str] | None] = ContextVar("forgotten coroutines", default=None)
+
+
+@dataclass(slots=True)
+class _Search:
+    """What was found in a block; the line is told if it is in `file`."""
+
+    file: str
+    found: list[str] = field(default_factory=list)
+
+    def note(self, name: str) -> None:
+        """Note a coroutine, with the newest line of the file in which Python is."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename != self.file:
+            frame = frame.f_back
+        where = f" ({tracebacks.shown(self.file)}:{frame.f_lineno})" if frame else ""
+        self.found.append(f"coroutine {name!r} was never awaited{where}")
+
+
+_search: ContextVar[_Search | None] = ContextVar("forgotten coroutines", default=None)
 
 
 class ForgottenAwait(RuntimeError):
@@ -26,32 +45,29 @@ class ForgottenAwait(RuntimeError):
 
 @contextmanager
 def forgotten_awaits(file: str) -> Iterator[list[str]]:
-    """Find the coroutines that are never awaited in a block; after it, the list names them.
+    """Find the coroutines that are never awaited in a block; after it, the list has each.
 
     `file` is where the story is written: the line is told if it is in there. If the block raises,
     the exception has a note of them, since it may follow from that.
     """
     _wrap()
-    found: list[str] = []
-    told: list[str] = []
-    token = _found.set(found)
+    search = _Search(file)
+    token = _search.set(search)
     try:
-        yield told
+        yield search.found
     except Exception as error:
-        placed = [_placed(each, file) for each in found]
-        _let_go(error)  # where that happens is not where it was forgotten
-        told.extend(_told([*placed, *(_placed(each, "") for each in found[len(placed) :])]))
-        if told:
-            error.add_note("; ".join(told))
+        search.file = ""  # where it is discarded from now on is not where it was forgotten
+        _let_go(error)
+        if search.found:
+            error.add_note(named(search.found))
         raise
     finally:
-        _found.reset(token)
-    told.extend(_told([_placed(each, file) for each in found]))
+        _search.reset(token)
 
 
-def _told(placed: list[str]) -> list[str]:
-    """Return what was found; the last one says what to do."""
-    return [*placed[:-1], f"{placed[-1]}: write `await`"] if placed else []
+def named(found: list[str]) -> str:
+    """Name what was found, and say what to do."""
+    return "; ".join(found) + ": write `await`"
 
 
 def _let_go(error: BaseException) -> None:
@@ -76,30 +92,10 @@ def _wrap() -> None:
         return
 
     def note(coroutine: "CoroutineType[Any, Any, Any]") -> None:
-        found = _found.get()
-        if found is None:
+        search = _search.get()
+        if search is None:
             original(coroutine)
         else:
-            found.append(f"coroutine {coroutine.__qualname__!r} was never awaited{_frames()}")
+            search.note(coroutine.__qualname__)
 
     setattr(warnings, _CALLED_BY_PYTHON, note)
-
-
-def _frames() -> str:
-    """Return where Python is, from the newest frame: "\\0FILE:LINE\\0FILE:LINE"."""
-    frame: FrameType | None = sys._getframe(2)
-    lines = []
-    while frame is not None:
-        lines.append(f"\0{frame.f_code.co_filename}:{frame.f_lineno}")
-        frame = frame.f_back
-    return "".join(lines)
-
-
-def _placed(noted: str, file: str) -> str:
-    """Return what was noted, with the newest line in this file."""
-    text, *frames = noted.split("\0")
-    for each in frames:
-        where, _, line = each.rpartition(":")
-        if where == file:
-            return f"{text} ({tracebacks.shown(file)}:{line})"
-    return text

@@ -19,7 +19,8 @@ from x402sim.rng import Stream
 from x402sim.text.arguments import FromZero, WholeAboveZero, explained, require_kind
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
-from x402sim.world.control.messages import Transfer
+from x402sim.world.control.client import ControlError
+from x402sim.world.control.messages import Transfer, Who
 from x402sim.world.stages.stage import OpenStage, on
 from x402sim.world.story import market, serialize
 from x402sim.world.story.answers import Answer
@@ -28,7 +29,6 @@ from x402sim.world.story.orders import Spending
 from x402sim.world.story.payer import Payer
 from x402sim.world.story.population import Arrivals, Behaviour, Buy, Population, play_population
 from x402sim.world.story.scenario import require_clause
-from x402sim.world.story.start_state import StartState
 from x402sim.world.transport.faults import Fault, FaultRule
 
 FACILITATOR = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}
@@ -40,17 +40,35 @@ class LiveWorld:
     `network` is the network whose token pays, `stage` the open stage.
     """
 
-    def __init__(self, stage: OpenStage, start_state: StartState) -> None:
-        self.stage, self.network, self.start_state = stage, stage.network, start_state
+    def __init__(self, stage: OpenStage) -> None:
+        self.stage, self.network = stage, stage.network
+        self.who: Who | None = None
+        """What the control API said of the world before the story; None without one."""
         self._names: set[str] = set()
+        self._held_base: dict[str, int] = {}
+        """What the merchants had before, by address."""
+        self._moved: frozenset[str] = frozenset()
+        """The transactions that had transferred tokens."""
 
     @classmethod
     async def on(cls, stage: OpenStage) -> "LiveWorld":
-        """Return the live world on an open stage; transfers and earnings count from now."""
-        control = stage.control
+        """Return the live world on an open stage; transfers and earnings count from now.
+
+        Raises `ConnectionError` if its control API refuses, or if its answer cannot be read.
+        """
+        live, control = cls(stage), stage.control
+        if control is None:
+            return live
         _, *others = market.merchants(stage, "").values()
-        start_state = await StartState.seen_by(control, others) if control else StartState()
-        return cls(stage, start_state)
+        try:
+            live.who = await control.who()
+            accounts = [live.who.pay_to, *others]
+            held = await control.balances(accounts)
+            live._moved = frozenset(each.tx_hash for each in await control.transfers())
+        except ControlError as wrong:
+            raise ConnectionError(str(wrong)) from wrong
+        live._held_base = dict(zip(accounts, held, strict=True))
+        return live
 
     # --- who is there, and what time it is -------------------------------------------
 
@@ -62,7 +80,7 @@ class LiveWorld:
     @property
     def merchant(self) -> str:
         """The merchant's address (2.1/pay-to), of the first service."""
-        return str(self.start_state.pay_to)
+        return str(self.who and self.who.pay_to)
 
     def rng(self, name: str) -> Stream:
         """Return a random stream for the scenario, seeded with the world's seed and `name`."""
@@ -261,7 +279,7 @@ class LiveWorld:
 
     @asynccontextmanager
     async def _between(self, on: bytes, off: bytes) -> AsyncIterator[None]:
-        owner = str(self.start_state.token_owner)
+        owner = str(self.who and self.who.token_owner)
         await self.stage.transact(owner, to_hex(on))
         try:
             yield
@@ -315,8 +333,7 @@ class LiveWorld:
         Raises `ValueError` for the name of no service.
         """
         of = sorted(market.accounts(self.stage, self.merchant, service))
-        before = self.start_state.held_base
-        return sum([await self.balance(each) - before.get(each, 0) for each in of])
+        return sum([await self.balance(each) - self._held_base.get(each, 0) for each in of])
 
     @explained
     async def transfers(
@@ -327,7 +344,7 @@ class LiveWorld:
         return [
             each
             for each in found
-            if each.tx_hash not in self.start_state.tx_hashes
+            if each.tx_hash not in self._moved
             and each.sender != checksum(ZERO_ADDRESS)
             and (sender is None or each.sender == sender.address)
             and (to is None or each.to == to.address)

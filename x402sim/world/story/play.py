@@ -1,47 +1,40 @@
 """Plays a story: records its beginning, its errors and its outcome."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from inspect import isawaitable
-
-import msgspec
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import isawaitable, unwrap
+from typing import Any
 
 from x402sim import events
 from x402sim.report.summary import checks_of
 from x402sim.text import tracebacks
 from x402sim.text.printable import described
 from x402sim.text.times import duration
-from x402sim.world.story.forgotten import ForgottenAwait, forgotten_awaits
+from x402sim.world.story.forgotten import ForgottenAwait, forgotten_awaits, named
 from x402sim.world.story.idle_timeout import IdleTimeout
 from x402sim.world.story.invariants import Invariants
 from x402sim.world.story.live import LiveWorld
 from x402sim.world.story.market import merchants, parts_of
-from x402sim.world.story.scenario import Scenario, file_of, place_of, source_of
+from x402sim.world.story.scenario import Scenario, file_of, source_of
 
 
-class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """The description of a world in the journal's first event."""
+async def play_on(
+    live: LiveWorld,
+    scenario: Scenario,
+    place: str,
+    told: Mapping[str, Any],
+    *,
+    has_invariants: bool,
+) -> None:
+    """Play a scenario in a live world; the journal holds all of it, from `begin` to `end`.
 
-    seed: int
-    on: str
-    chain: str | None
-    """The chain's name; None for the default."""
-    options: dict[str, str]
-    has_invariants: bool
-
-    @property
-    def place(self) -> str:
-        """Stage and chain, for a sentence."""
-        return self.on if self.chain is None else f"{self.on} on {self.chain}"
-
-
-async def play_on(live: LiveWorld, scenario: Scenario, description: Description) -> None:
-    """Play a scenario in a live world; the journal holds all of it, from `begin` to `end`."""
-    _begin(live, scenario, description)
-    outcome, reason = await _outcome(live, scenario, description)
+    `place` names stage and chain; `told` is what the first event has of the world's options.
+    """
+    _begin(live, scenario, told)
+    outcome, reason = await _outcome(live, scenario, place, has_invariants=has_invariants)
     stage = live.stage
-    if stage.parts is None and stage.control is not None:  # the world has a journal of its own
-        stage.links.journal.merge(await stage.control.journal(live.start_state.journal))
+    if stage.parts is None and stage.control and live.who:  # the world has a journal of its own
+        stage.links.journal.merge(await stage.control.journal(live.who.journal))
     stage.record(events.End(outcome=outcome, reason=reason))
 
 
@@ -51,21 +44,19 @@ def how_far(live: LiveWorld) -> Callable[[], str]:
     return lambda: f"{duration(clock.now_s() - began_s)} of its time, {journal.length:,} events"
 
 
-def _begin(live: LiveWorld, scenario: Scenario, description: Description) -> None:
+def _begin(live: LiveWorld, scenario: Scenario, told: Mapping[str, Any]) -> None:
     network, source = live.network, source_of(scenario)
     live.stage.record(
         events.Begin(
+            **told,
             scenario=scenario.name,
             title=scenario.title,
-            seed=description.seed,
             start_ms=live.clock.now_ms(),
             network=network.name,
             decimals=network.decimals,
             symbol=network.token_symbol,
-            chain=description.chain,
-            options=description.options,
-            merchant=live.start_state.pay_to,
-            token_owner=live.start_state.token_owner,
+            merchant=live.who.pay_to if live.who else None,
+            token_owner=live.who.token_owner if live.who else None,
             source=None if source == scenario.name else source,
         )
     )
@@ -75,13 +66,13 @@ def _begin(live: LiveWorld, scenario: Scenario, description: Description) -> Non
 
 
 async def _outcome(
-    live: LiveWorld, scenario: Scenario, description: Description
+    live: LiveWorld, scenario: Scenario, place: str, *, has_invariants: bool
 ) -> tuple[events.Outcome, str]:
     """Play the story, or skip it if the stage lacks a need; return outcome and reason."""
     missing = [need.meaning for need in scenario.needs if need not in live.stage.offers]
     if missing:
-        return "skipped", f"{description.place} does not offer {', '.join(missing)}"
-    error = await _error(live, scenario, has_invariants=description.has_invariants)
+        return "skipped", f"{place} does not offer {', '.join(missing)}"
+    error = await _error(live, scenario, has_invariants=has_invariants)
     if error is not None:
         return "failed", error
     checks = checks_of(live.stage.links.journal)
@@ -104,10 +95,10 @@ async def _error(live: LiveWorld, scenario: Scenario, *, has_invariants: bool) -
         with forgotten_awaits(file_of(scenario)) as forgotten:
             async with idle_timeout:
                 if stage.parts is not None:
-                    stage.parts.deploy.site.listen(idle_timeout.stop)
+                    stage.parts.site.listen(idle_timeout.stop)
                 await _started(scenario, live)
         if forgotten:
-            raise ForgottenAwait("; ".join(forgotten))
+            raise ForgottenAwait(named(forgotten))
     except asyncio.CancelledError as interrupt:  # Ctrl-C: the journal says where the story was
         trace = tracebacks.lines(interrupt, skip=__file__)
         live.stage.record(events.StoryRaised(trace=trace))
@@ -127,8 +118,9 @@ def _started(scenario: Scenario, live: LiveWorld) -> Awaitable[None]:
     started: object = scenario.play(live)
     if isawaitable(started):
         return started
-    name = getattr(scenario.play, "__name__", scenario.name)
+    name, code = scenario.name, getattr(unwrap(scenario.play), "__code__", None)
+    where = f" ({tracebacks.shown(code.co_filename)}:{code.co_firstlineno})" if code else ""
     raise TypeError(
-        f"{name}{place_of(scenario)} is no story, since it returned {described(started)}: "
+        f"{name}{where} is no story, since it returned {described(started)}: "
         f"write `async def {name}(world)`"
     )

@@ -14,7 +14,6 @@ from x402sim.chain.ledger.token_rules import CLAUSES as TOKEN_CLAUSES
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
-from x402sim.text.tracebacks import shown
 
 
 class NoScenario(ValueError):
@@ -101,12 +100,6 @@ def file_of(scenario: Scenario) -> str:
     """Return the path of the file in which a story is written; empty if it is no function."""
     code = getattr(inspect.unwrap(scenario.play), "__code__", None)
     return code.co_filename if code else ""
-
-
-def place_of(scenario: Scenario) -> str:
-    """Return where a story is written, " (study.py:12)"; empty if it is no function."""
-    code = getattr(inspect.unwrap(scenario.play), "__code__", None)
-    return f" ({shown(code.co_filename)}:{code.co_firstlineno})" if code else ""
 
 
 def source_of(scenario: Scenario) -> str:

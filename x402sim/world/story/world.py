@@ -38,7 +38,7 @@ from x402sim.world.story.configure import (
     services_of,
 )
 from x402sim.world.story.live import LiveWorld
-from x402sim.world.story.play import Description, how_far, play_on
+from x402sim.world.story.play import how_far, play_on
 from x402sim.world.story.scenario import Scenario, Story, find, scenario_of
 from x402sim.world.transport.cache import SharedCache
 from x402sim.world.transport.latency import LatencySpec, latency_of
@@ -180,9 +180,9 @@ class World:
         ) | ({} if invariants else {"invariants": "False"})
         self._network = None if network is None else first
         chain_name = None if self.chain == DEFAULT_CHAIN else self.chain.name
-        self._description = Description(
-            seed=seed, on=self.on.name, chain=chain_name, options=options, has_invariants=invariants
-        )
+        self._place = self.on.name if chain_name is None else f"{self.on.name} on {chain_name}"
+        self._told = {"seed": seed, "chain": chain_name, "options": options}
+        self._has_invariants = invariants
 
     def play(self, scenario: Scenario | Story | str, *, progress: bool = True) -> Run:
         """Play a scenario, the shipped scenario of this name, or any `async def name(world)`.
@@ -221,7 +221,13 @@ class World:
                 told = telling(scenario.name, how_far(live)) if is_told else nullcontext()
                 try:
                     with told:
-                        await play_on(live, scenario, self._description)
+                        await play_on(
+                            live,
+                            scenario,
+                            self._place,
+                            self._told,
+                            has_invariants=self._has_invariants,
+                        )
                     journal, ahead_s = stage.links.journal, stage.ahead_s()
                     return Run(journal=journal, on=self.on.name, real_s=elapsed(), ahead_s=ahead_s)
                 finally:

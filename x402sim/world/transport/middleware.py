@@ -1,4 +1,4 @@
-"""ASGI middleware that injects faults in front of a part, in-process and over TCP.
+"""ASGI middleware in front of a part, in-process and over TCP: it injects faults, and records.
 
 `Fault` tells what it can do to a request or its answer. No fault strikes a request that
 is cut off, or longer than any part reads: it passes as it comes.
@@ -12,8 +12,9 @@ from typing import assert_never
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
-from x402sim.events import Part
+from x402sim.events import AnswerSent, Part, clipped
 from x402sim.http.web import CONNECTION, MAX_BODY_BYTES
+from x402sim.journal import Journal
 from x402sim.world.transport.faults import Fault, Faults, value_of
 
 ABORT = "x402sim.abort"
@@ -26,15 +27,34 @@ def faulty(
     app: ASGIApp,
     victim: Part,
     faults: Faults,
+    journal: Journal,
     clock: Clock,
     crash: Callable[[], None],
+    on_bug: Callable[[Exception], None],
 ) -> ASGIApp:
-    """Return `app` with the fault middleware around it; `crash` kills the service it is for."""
+    """Return `app` with faults, which records each answer: method, path and status.
 
-    def middleware(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
-        if scope["type"] != "http" or faults.is_empty:
-            return app(scope, receive, send)
-        return struck(scope, receive, send)
+    `crash` kills the service that it is for. `on_bug` is told what the application raises, after it
+    has answered 500.
+    """
+
+    async def middleware(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+
+        def send_and_record(message: Message) -> Awaitable[None]:
+            if message["type"] == "http.response.start":
+                method, path, status = scope["method"], clipped(scope["path"]), message["status"]
+                answer = AnswerSent(actor=victim, method=method, path=path, status=status)
+                journal.record(clock.now_ms(), answer)
+            return send(message)
+
+        try:
+            await (app if faults.is_empty else struck)(scope, receive, send_and_record)
+        except Exception as bug:
+            on_bug(bug)
+            raise
 
     async def struck(scope: Scope, receive: Receive, send: Send) -> None:
         messages, body = await _received(receive)
