@@ -9,7 +9,7 @@ import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -99,36 +99,24 @@ _STORAGE_FAILURES = {getattr(sqlite3, f"SQLITE_{name}") for name in _FAILURES.sp
 """The primary result codes of SQLite that tell of the disk or of another program."""
 
 
-class Connection(Protocol):
-    """What a server knows of the connection that a request came on."""
+class Connection:
+    """What a server knows of the connection that a request came on; of another server, nothing."""
 
     def is_closed(self) -> bool:
         """Tell whether the client has closed it; if not, what is written next leaves at once.
 
         It looks at the socket itself, as the event loop may not have looked yet.
         """
+        return False
 
     def is_answered(self) -> bool:
         """Tell whether the whole answer was written to it."""
+        return True
 
 
 CONNECTION = "x402sim.connection"
 """The ASGI scope's key of the `Connection`. Only this package's servers set it."""
-
-
-class _Unknown:
-    """The connection of another server, which says nothing of it."""
-
-    def is_closed(self) -> bool:
-        """Assume that the client waits."""
-        return False
-
-    def is_answered(self) -> bool:
-        """Assume that the client has the answer."""
-        return True
-
-
-UNKNOWN: Connection = _Unknown()
+UNKNOWN = Connection()
 
 
 def connection(request: Request) -> Connection:

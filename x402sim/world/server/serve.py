@@ -132,11 +132,8 @@ async def serve(
 
 def _log_of(parts: Parts, ready: Ready, form: Form, requests: Requests) -> Log:
     """Return the log of a world, which names its accounts as the ready message numbers them."""
-    network = parts.network
     named = {each.address.lower(): f"account {n}" for n, each in enumerate(ready.accounts)}
-    names = Names(
-        {ready.pay_to.lower(): "merchant", **named}, network.token_symbol, network.decimals
-    )
+    names = Names({ready.pay_to.lower(): "merchant", **named}, parts.network)
     return Log(form, names, requests, parts.clock.offset_s)
 
 
