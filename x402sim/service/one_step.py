@@ -153,7 +153,7 @@ def _keep(service: Service, paid: OneStep, named: tuple[str, bytes], content: Re
 def _receipt(service: Service, paid: OneStep) -> Mapping[str, str]:
     """Return the header that tells of the settlement of a payment."""
     stored = service.store.payments.get(paid.settlement.payment_id)
-    tx_hash = stored.record.tx_hash if stored else None
+    tx_hash = stored.tx_hash if stored else None
     return _told(service, paid, Settlement(success=True, transaction=tx_hash or ""))
 
 
