@@ -22,7 +22,7 @@ from tests.crash.judge import (
     judge_session,
     judge_transfers,
 )
-from tests.crash.ledger import Ledger, Transfer, balance, explorer_confirms, read_ledger
+from tests.crash.ledger import Ledger, Transfer, explorer_confirms, read_ledger
 from tests.crash.load import access, expect, send
 from tests.crash.memory import Attempt, Memory
 from tests.serve.driver import PRICE
@@ -248,7 +248,7 @@ def _balances(deployment: Deployment, payers: set[str]) -> list[str]:
     began = {each["address"].lower(): int(each["balance"]) for each in deployment.began}
     for _ in range(RESENDS):
         before = read_ledger(deployment)
-        now = {payer: balance(deployment, payer) for payer in payers}
+        now = {payer: deployment.world.balance(payer) for payer in payers}
         if read_ledger(deployment) == before:
             return [
                 wrong

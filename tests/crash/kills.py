@@ -40,8 +40,8 @@ def kill_under_load(deployment: Deployment, phase: Phase, luck: random.Random) -
         case Phase.CHAIN:
             _await_write(deployment.chain_file)
         case Phase.MEMPOOL:
-            deployment.control("mining", automine=False)
-            _await(lambda: deployment.state()["chain"]["waiting"], "a transfer waits")
+            deployment.world.sim("mining", automine=False)
+            _await(lambda: deployment.world.state()["chain"]["waiting"], "a transfer waits")
             time.sleep(luck.uniform(0, 0.05))
         case _:
             time.sleep(luck.uniform(0, 0.1))
