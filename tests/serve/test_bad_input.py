@@ -165,7 +165,7 @@ def test_a_command_out_of_range_is_refused(server):
         answer = server.http.post(f"/_sim/{path}", json=body)
         assert refusal(answer)[0] == status, (path, body)
         assert len(answer.text) < 2000
-    for since in ("-1", "1e3", "x", "", "1.5", "²", "9" * 5000):
+    for since in ("-1", "x", "", "1.5", "²", "9" * 5000):
         for path in ("journal", "ui/events"):
             answer = server.http.get(f"/_sim/{path}", params={"since": since})
             assert refusal(answer) == (400, "Invalid query"), since

@@ -9,7 +9,6 @@ import sqlite3
 
 import msgspec
 from msgspec.structs import replace
-from starlette.requests import Request
 
 from x402sim.chain.base import Call, ChainError, Mining, Rewinding
 from x402sim.http.web import Refused, bad_body
@@ -51,14 +50,6 @@ class Context(msgspec.Struct, frozen=True):
                 return replace(self, parts=each)
         known = [each.network.name for each in self.networks]
         raise Refused(400, "Unknown network", unknown("network", network, known))
-
-
-def number_in(request: Request, name: str) -> int:
-    """Return a number of a request's query, 0 by default; raises `Refused` 400."""
-    text = request.query_params.get(name, "0")
-    if not text.isdecimal() or len(text) > 18:
-        raise Refused(400, "Invalid query", f"{name}: expected a number, got {text[:40]!r}")
-    return int(text)
 
 
 def require_service(parts: Parts, action: str) -> None:
