@@ -1,7 +1,7 @@
 """`python -m tests.campaign`: every campaign, one after another, with its table.
 
-Random worlds without and with an adversary, real crashes, and the long tests at their full length,
-those with hostile input among them. Exit code 1: one of them found a violation.
+Random worlds without and with an adversary, and the long tests at their full length: real crashes
+and hostile input among them. Exit code 1: one of them found a violation.
 """
 
 import argparse
@@ -14,8 +14,9 @@ from x402sim.clock import stopwatch
 FULL_LENGTH = "X402SIM_FULL_LENGTH"
 """The variable of the environment with which the long tests do all that they can."""
 SEED = "X402SIM_SEED"
-"""The variable with the seed of the tests with hostile input."""
+"""The variable with the seed of the tests that draw: crashes and hostile input."""
 LONG = [
+    "tests/crash/test_crash.py",
     "tests/crash/test_hangups.py",
     "tests/evm/test_behaviour.py",
     "tests/evm/test_equality.py",
@@ -32,7 +33,7 @@ def at_length(usual: int, full: int) -> int:
 
 
 def seed(usual: int) -> int:
-    """Return the seed of the tests with hostile input."""
+    """Return the seed of a test that draws."""
     return int(os.environ.get(SEED, usual))
 
 
@@ -43,7 +44,6 @@ def commands(given: argparse.Namespace) -> list[list[str]]:
     return [
         worlds,
         [*worlds, "--adversary"],
-        ["tests.crash", "--cycles", str(given.cycles), *seed],
         ["pytest", "-n", "auto", "-m", "thorough or not thorough", "-rP", *LONG],
     ]
 
@@ -54,7 +54,6 @@ def main() -> int:
     parser.add_argument(
         "--runs", type=int, default=10_000, help="worlds of each kind (%(default)s)"
     )
-    parser.add_argument("--cycles", type=int, default=100, help="crashes of each (%(default)s)")
     parser.add_argument("--seed", type=int, help="by default each draws or has its own")
     given, done, full = parser.parse_args(), [], os.environ | {FULL_LENGTH: "1"}
     if given.seed is not None:
