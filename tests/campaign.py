@@ -37,17 +37,6 @@ def seed(usual: int) -> int:
     return int(os.environ.get(SEED, usual))
 
 
-def commands(given: argparse.Namespace) -> list[list[str]]:
-    """Return the modules to run, with their arguments."""
-    seed = [] if given.seed is None else ["--seed", str(given.seed)]
-    worlds = ["tests.explore", "--runs", str(given.runs), *seed]
-    return [
-        worlds,
-        [*worlds, "--adversary"],
-        ["pytest", "-n", "auto", "-m", "thorough or not thorough", "-rP", *LONG],
-    ]
-
-
 def main() -> int:
     """Run the campaigns; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.campaign", description=__doc__)
@@ -56,9 +45,12 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, help="by default each draws or has its own")
     given, done, full = parser.parse_args(), [], os.environ | {FULL_LENGTH: "1"}
+    worlds = ["tests.explore", "--runs", str(given.runs)]
     if given.seed is not None:
         full[SEED] = str(given.seed)
-    for command in commands(given):
+        worlds += ["--seed", str(given.seed)]
+    long = ["pytest", "-n", "auto", "-m", "thorough or not thorough", "-rP", *LONG]
+    for command in (worlds, [*worlds, "--adversary"], long):
         print(f"\n== python -m {' '.join(command)}\n", flush=True)
         elapsed = stopwatch()
         code = subprocess.run([sys.executable, "-m", *command], env=full).returncode

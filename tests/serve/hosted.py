@@ -15,15 +15,15 @@ class hosted(Server):  # noqa: N801 - it is called as `started` is
     """A server in a thread of this process; the options are those of `LocalServer`."""
 
     def __init__(self, **options: Any) -> None:
-        self._local = LocalServer(**options).start()
-        World.__init__(self, msgspec.to_builtins(self._local.info))
+        self.local = LocalServer(**options).start()
+        World.__init__(self, msgspec.to_builtins(self.local.info))
 
     def stop(self, number: int = signal.SIGINT) -> None:
-        self._local.stop()
+        self.local.stop()
 
     def close(self) -> None:
         self.http.close()
-        self._local.stop()
+        self.local.stop()
 
 
 def gives_up(*args: str, says: str) -> str:
