@@ -6,6 +6,8 @@ control.
 
 import asyncio
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 from msgspec.structs import replace
@@ -67,6 +69,12 @@ def merchant(parts: Parts) -> Address:
     return parts.accounts[-1].address_bytes
 
 
+def named(parts: Parts) -> dict[str, str]:
+    """Return the names of the merchant and of the accounts, by address in lower case."""
+    accounts = {each.address.lower(): f"account {n}" for n, each in enumerate(parts.accounts)}
+    return {"0x" + merchant(parts).hex(): "merchant", **accounts}
+
+
 def mining(parts: Parts) -> Mining:
     """Return the chain's mining; raises `ChainError` if it offers none."""
     offered = parts.chain.mining
@@ -89,18 +97,19 @@ def rewinding(parts: Parts) -> Rewinding:
     return offered
 
 
-async def mine_now(parts: Parts) -> None:
-    """With a block time, mine a block now; otherwise transactions are mined already."""
-    if parts.recipe.block_time_s is not None:
-        await mining(parts).mine()
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Refuse the body (400) if something in it cannot be read; the `ValueError` says why."""
+    try:
+        yield
+    except ValueError as wrong:
+        raise bad_body(str(wrong)) from wrong
 
 
 def account_of(text: str) -> Address:
     """Return an account's address; raises `Refused` 400."""
-    try:
+    with refusing():
         return parse_address(text)
-    except ValueError as error:
-        raise bad_body(str(error)) from error
 
 
 async def balance_of(parts: Parts, account: Address) -> int:

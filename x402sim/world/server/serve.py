@@ -19,7 +19,7 @@ from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
 from x402sim.world.chains.ledger import chain_file
-from x402sim.world.control.context import Context, merchant
+from x402sim.world.control.context import Context, merchant, named
 from x402sim.world.control.look import accounts, token_info
 from x402sim.world.control.messages import OnNetwork, Ready
 from x402sim.world.server.http import Server
@@ -119,7 +119,8 @@ async def serve(
         parts.catalogue.own = partial(_sold, parts, url)
     requests = Requests(parts.journal, parts.clock)
     watch = Watch(parts.journal, requests)
-    log = _log_of(parts, message, form, requests) if form else None
+    names = Names(named(parts), parts.network)
+    log = Log(form, names, requests, parts.clock.offset_s) if form else None
     app = requests.around(world_app(parts, listen, watch))
     server = Server(app, lambda: on_start(server, message), on_stop=watch.stop, tls=listen.tls)
     try:
@@ -128,13 +129,6 @@ async def serve(
     finally:
         if log:
             log.close()
-
-
-def _log_of(parts: Parts, ready: Ready, form: Form, requests: Requests) -> Log:
-    """Return the log of a world, which names its accounts as the ready message numbers them."""
-    named = {each.address.lower(): f"account {n}" for n, each in enumerate(ready.accounts)}
-    names = Names({ready.pay_to.lower(): "merchant", **named}, parts.network)
-    return Log(form, names, requests, parts.clock.offset_s)
 
 
 def run(main: Any) -> None:

@@ -130,7 +130,7 @@ class Invariants:
         about += _at_stake(self._quote_price(event.to))
         if not is_paid:
             yield SERVED_IF_PAID, STANDS, f"none by {about}"
-        is_kept = event.payment_id is not None and store.answers.is_kept(event.payment_id)
+        is_kept = event.payment_id is not None and store.served.is_kept(event.payment_id)
         if first is not None and not (is_kept and first is store):  # there, it is that order again
             yield ORDER_ONCE, "one order", about
 

@@ -21,7 +21,7 @@ from x402sim.report.page import FILES, alone, of_journal, read, tables
 from x402sim.version import VERSION
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.site import ACTORS
-from x402sim.world.control.context import merchant
+from x402sim.world.control.context import named
 from x402sim.world.transport.faults import FaultKind
 from x402sim.world.ui.pay import Pay, pay
 from x402sim.world.ui.play import Play, play, playable
@@ -142,7 +142,6 @@ async def _file(name: str, _: Request) -> Response:
 def of_world(parts: Parts) -> dict[str, Any]:
     """Return the words for a world that runs."""
     network = parts.service.setup.network
-    accounts = {each.address.lower(): f"account {n}" for n, each in enumerate(parts.accounts)}
     return tables() | {
         "live": True,
         "version": VERSION,
@@ -150,7 +149,7 @@ def of_world(parts: Parts) -> dict[str, Any]:
         "service": parts.recipe.has_service,
         "symbol": network.token_symbol,
         "decimals": network.decimals,
-        "names": {"0x" + merchant(parts).hex(): "merchant", **accounts},
+        "names": named(parts),
         "victims": parts.faults.paths,
         "actors": ACTORS,
         "faults": DOES,
