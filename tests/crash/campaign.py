@@ -23,12 +23,12 @@ from tests.crash.kills import (
     kill_in_start,
     kill_resumed,
     kill_under_load,
+    wait_for,
 )
 from tests.crash.load import Payer
 from tests.crash.memory import Memory
 
 CYCLES_OF_A_WORLD = 10
-PATIENCE_S = 60
 FAULTS: tuple[dict[str, Any], ...] = (
     {"victim": "facilitator", "does": "lose answer", "path": "/settle", "times": 2},
     {
@@ -124,11 +124,8 @@ def _load_and_kill(
     threads = [threading.Thread(target=_act_until_killed, args=(act, problems)) for act in acts]
     for thread in threads:
         thread.start()
-    end = time.monotonic() + PATIENCE_S
     try:
-        while _receipts(memories) < enough and not problems:
-            assert time.monotonic() < end, f"no {enough} receipts in {PATIENCE_S} s"
-            time.sleep(0.002)
+        wait_for(lambda: _receipts(memories) >= enough or problems, f"{enough} receipts")
         figures.did[_killed(phase)] += 1
         kill_under_load(deployment, phase, luck)
     finally:
@@ -190,7 +187,4 @@ def _bring_to_rest(deployment: Deployment, figures: Figures, is_done: Callable[[
         deployment.await_ready()
     else:
         deployment.world.sim("clock/advance", seconds=0)
-    end = time.monotonic() + PATIENCE_S
-    while not is_done():
-        assert time.monotonic() < end, f"it did not come to rest in {PATIENCE_S} s"
-        time.sleep(0.1)
+    wait_for(is_done, "it comes to rest", 0.1)
