@@ -32,7 +32,7 @@ from x402sim.world.server.log_lines import (
     as_json,
     as_text,
 )
-from x402sim.world.server.requests import Request, Requests, settles
+from x402sim.world.transport.requests import Request, Requests, settles
 
 MAX_WAITING = 10_000
 """The requests that wait to be written; the log leaves out what comes while the reader is slow."""

@@ -27,8 +27,8 @@ from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.log import Form, Log
 from x402sim.world.server.log_lines import Names
 from x402sim.world.server.mount import world_app
-from x402sim.world.server.requests import Requests
 from x402sim.world.server.running import running
+from x402sim.world.transport.requests import Requests
 from x402sim.world.ui.watch import Watch
 
 _WITHOUT_ACCOUNTS = 3

@@ -23,8 +23,8 @@ from x402sim.world.assembly.process import Process
 from x402sim.world.server.http import Server
 from x402sim.world.server.log import Form, Log
 from x402sim.world.server.log_lines import Names
-from x402sim.world.server.requests import Requests
 from x402sim.world.server.running import close
+from x402sim.world.transport.requests import Requests
 
 
 def open_service(

@@ -13,7 +13,7 @@ import msgspec
 
 from x402sim.clock import Clock
 from x402sim.journal import Entry, Journal, line
-from x402sim.world.server.requests import Headers, Request, Requests
+from x402sim.world.transport.requests import Headers, Request, Requests
 
 SHOWN = ("/api/", "/facilitator")
 """Where the paths of the requests begin that are shown."""
