@@ -31,4 +31,4 @@ def explorer_app(index: Index) -> Starlette:
         return page.answer(request, INDEX, {}, media_type="text/plain")
 
     routes = [route for dialect in DIALECTS for route in dialect.routes(index)]
-    return web.application([Route("/", listed, methods=["GET"]), *routes])
+    return web.Application([Route("/", listed, methods=["GET"]), *routes])

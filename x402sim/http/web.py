@@ -17,7 +17,7 @@ from starlette.datastructures import URL
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
@@ -31,6 +31,7 @@ MAX_BODY_BYTES = 1 << 20
 _NONE: Mapping[str, str] = {}
 _DEFAULT = Decisions()
 _NO_STORE, _JSON = (b"cache-control", b"no-store"), (b"content-type", b"application/json")
+Handler = Callable[[Request, Any], Awaitable[Response]]
 log = logging.getLogger("x402sim")
 
 
@@ -188,37 +189,27 @@ def _too_large() -> Refused:
     return refused(RequestError.BODY_TOO_LARGE, f"at most {MAX_BODY_BYTES} bytes are read")
 
 
-def application(
-    routes: Sequence[BaseRoute],
-    handlers: dict[type[Exception], Callable[[Request, Any], Awaitable[Response]]] | None = None,
-) -> Starlette:
-    """Return an ASGI application in which every error is a JSON body."""
-    app = _Application(
-        routes=routes,
-        exception_handlers={
+class Application(Starlette):
+    """An ASGI application in which every error is a JSON body.
+
+    It finds the routes without parameters at once, by path and method. Any other request takes the
+    long way, through Starlette's layers; the answers are the same.
+    """
+
+    def __init__(
+        self, routes: Sequence[BaseRoute], handlers: Mapping[type[Exception], Handler] | None = None
+    ) -> None:
+        ours = {
             Refused: _on_refused,
             HTTPException: _on_http_exception,
             ClientDisconnect: _on_disconnect,
             sqlite3.Error: _on_storage_error,
             Exception: _on_bug,
-            **(handlers or {}),
-        },
-    )
-    router: Router = app.router
-    router.redirect_slashes = False  # a path that is not served is a 404, never a redirect
-    return app
-
-
-class _Application(Starlette):
-    """An application that finds the routes without parameters at once, by path and method.
-
-    Any other request takes the long way, through Starlette's layers; the answers are the same.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+        }
+        super().__init__(routes=routes, exception_handlers={**ours, **(handlers or {})})
+        self.router.redirect_slashes = False  # a path that is not served is a 404, never a redirect
         self._direct: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {}
-        for route in self.routes:
+        for route in routes:
             if isinstance(route, Route) and "{" not in route.path:
                 for method in route.methods or ():
                     self._direct.setdefault((route.path, method), route.endpoint)

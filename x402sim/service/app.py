@@ -151,7 +151,7 @@ def service_app(service: Service) -> Starlette:
     def route(path: str, handler: Handler, method: str = "GET") -> Route:
         return Route(path, partial(handler, service), methods=[method])
 
-    return web.application(
+    return web.Application(
         [
             route(QUOTE, perp_quote, "POST"),
             route(MARKET, perp_market),

@@ -107,7 +107,7 @@ def control_app(
         return PlainTextResponse(usage())
 
     routes = [route(*key, *action) for key, action in ACTIONS.items()]
-    return web.application(
+    return web.Application(
         [Route("/", index, methods=["GET"]), *routes, *pages], {ChainError: _on_chain_error}
     )
 

@@ -127,7 +127,7 @@ def saved_page(journal: Journal, title: str, watch: Watch) -> Starlette:
         return RedirectResponse(PATH)
 
     routes = routes_of(watch, lambda: of_journal(journal, title), lambda _: None)
-    return web.application([Route("/", to_page), Mount("/_sim", routes=routes)])
+    return web.Application([Route("/", to_page), Mount("/_sim", routes=routes)])
 
 
 async def home(request: Request) -> Response:
