@@ -5,12 +5,10 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import uvicorn
 
-from x402sim.chain.ledger.operation_log import begun_with
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.discovery import Item
@@ -18,7 +16,6 @@ from x402sim.protocol.phrase import KNOWN
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
-from x402sim.world.chains.ledger import chain_file
 from x402sim.world.control.context import Context, merchant, named
 from x402sim.world.control.look import accounts, token_info
 from x402sim.world.control.messages import OnNetwork, Ready
@@ -30,9 +27,6 @@ from x402sim.world.server.mount import world_app
 from x402sim.world.server.running import running
 from x402sim.world.transport.requests import Requests
 from x402sim.world.ui.watch import Watch
-
-_WITHOUT_ACCOUNTS = 3
-"""The number of a genesis's arguments in a file whose accounts were drawn."""
 
 
 def open_world(
@@ -51,19 +45,14 @@ def open_world(
         raise
 
 
-def phrase_of(
-    mnemonic: str | None, *, seed: int | None, chain: ChainBackend, file: Path | None
-) -> str | None:
+def phrase_of(mnemonic: str | None, *, seed: int | None, chain: ChainBackend) -> str | None:
     """Return the phrase of a server's accounts; None if they are drawn from the seed.
 
     Without one, the accounts are those that users of anvil and Hardhat know; with a seed, and on an
     existing node, drawn ones: on a public node anybody could take what the known accounts receive.
-    A database keeps the accounts that it was begun with.
     """
-    if mnemonic is not None or seed is not None or chain.is_persistent:
-        return mnemonic
-    begun = begun_with(chain_file(file)) if file else None
-    return None if begun is not None and len(begun) == _WITHOUT_ACCOUNTS else KNOWN
+    is_said = mnemonic is not None or seed is not None or chain.is_persistent
+    return mnemonic if is_said else KNOWN
 
 
 async def ready_message(parts: Parts, listen: Listen, url: str) -> Ready:
