@@ -1,7 +1,7 @@
 """`python -m tests.campaign`: every campaign, one after another, with its table.
 
-Random worlds without and with an adversary, real crashes, hostile input, and the long tests at
-their full length. Exit code 1: one of them found a violation.
+Random worlds without and with an adversary, and the long tests at their full length: real crashes
+and hostile input among them. Exit code 1: one of them found a violation.
 """
 
 import argparse
@@ -13,10 +13,15 @@ from x402sim.clock import stopwatch
 
 FULL_LENGTH = "X402SIM_FULL_LENGTH"
 """The variable of the environment with which the long tests do all that they can."""
+SEED = "X402SIM_SEED"
+"""The variable with the seed of the tests that draw: crashes and hostile input."""
 LONG = [
+    "tests/crash/test_crash.py",
     "tests/crash/test_hangups.py",
     "tests/evm/test_behaviour.py",
     "tests/evm/test_equality.py",
+    "tests/hostile/test_campaign.py",
+    "tests/hostile/test_decoders.py",
     "tests/mutants/test_mutants.py",
     "tests/suite/test_types.py",
 ]
@@ -27,17 +32,9 @@ def at_length(usual: int, full: int) -> int:
     return full if FULL_LENGTH in os.environ else usual
 
 
-def commands(given: argparse.Namespace) -> list[list[str]]:
-    """Return the modules to run, with their arguments."""
-    seed = [] if given.seed is None else ["--seed", str(given.seed)]
-    worlds = ["tests.explore", "--runs", str(given.runs), *seed]
-    return [
-        worlds,
-        [*worlds, "--adversary"],
-        ["tests.crash", "--cycles", str(given.cycles), *seed],
-        ["tests.hostile", "--requests", str(given.requests), *seed],
-        ["pytest", "-n", "auto", "-m", "thorough", *LONG],
-    ]
+def seed(usual: int) -> int:
+    """Return the seed of a test that draws."""
+    return int(os.environ.get(SEED, usual))
 
 
 def main() -> int:
@@ -46,15 +43,17 @@ def main() -> int:
     parser.add_argument(
         "--runs", type=int, default=10_000, help="worlds of each kind (%(default)s)"
     )
-    parser.add_argument("--cycles", type=int, default=100, help="crashes of each (%(default)s)")
-    parser.add_argument("--requests", type=int, default=20_000, help="hostile (%(default)s)")
     parser.add_argument("--seed", type=int, help="by default each draws or has its own")
-    done = []
-    for command in commands(parser.parse_args()):
+    given, done, full = parser.parse_args(), [], os.environ | {FULL_LENGTH: "1"}
+    worlds = ["tests.explore", "--runs", str(given.runs)]
+    if given.seed is not None:
+        full[SEED] = str(given.seed)
+        worlds += ["--seed", str(given.seed)]
+    long = ["pytest", "-n", "auto", "-m", "thorough or not thorough", "-rP", *LONG]
+    for command in (worlds, [*worlds, "--adversary"], long):
         print(f"\n== python -m {' '.join(command)}\n", flush=True)
         elapsed = stopwatch()
-        env = os.environ | {FULL_LENGTH: "1"}
-        code = subprocess.run([sys.executable, "-m", *command], env=env).returncode
+        code = subprocess.run([sys.executable, "-m", *command], env=full).returncode
         verdict = "clean" if code == 0 else f"violations (exit code {code})"
         done.append(f"{elapsed():6.0f} s  {verdict:<12}  python -m {' '.join(command)}")
     print("\n".join(["\n== in all\n", *done]))

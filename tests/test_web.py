@@ -13,9 +13,9 @@ from x402sim.clock import Clock
 from x402sim.events import AnswerSent
 from x402sim.http.web import (
     MAX_BODY_BYTES,
+    Application,
     Refused,
     answer,
-    application,
     parse,
     read_body,
 )
@@ -62,7 +62,7 @@ def ask(method: str, path: str, app=None, **sent) -> httpx.Response:
     """Return the application's answer to one request."""
 
     async def exchange() -> httpx.Response:
-        transport = httpx.ASGITransport(app or application(ROUTES), raise_app_exceptions=False)
+        transport = httpx.ASGITransport(app or Application(ROUTES), raise_app_exceptions=False)
         async with httpx.AsyncClient(transport=transport, base_url="http://kit") as http:
             return await http.request(method, path, **sent)
 
@@ -140,7 +140,7 @@ def ask_raw(message: dict, *headers: tuple[bytes, bytes]) -> int:
             statuses.append(message["status"])
 
     scope = {"type": "http", "method": "POST", "path": "/size", "query_string": b""}
-    asyncio.run(application(ROUTES)(scope | {"headers": headers}, receive, send))
+    asyncio.run(Application(ROUTES)(scope | {"headers": headers}, receive, send))
     return statuses[0]
 
 
@@ -191,7 +191,7 @@ def test_an_application_may_have_handlers_of_its_own():
     async def brew(_: Request) -> Response:
         raise Brew
 
-    app = application([Route("/brew", brew)], {Brew: teapot})
+    app = Application([Route("/brew", brew)], {Brew: teapot})
     response = ask("GET", "/brew", app)
     assert (response.status_code, response.json()) == (418, {"error": "Brew"})
 
@@ -216,7 +216,7 @@ def recorded(app, journal, clock):
 def test_an_exchange_is_one_event(method, path, status, caplog):
     journal, clock = Journal(), Clock(lambda: 1_700_000_000.5)
     with caplog.at_level(logging.CRITICAL, logger="x402sim"):
-        ask(method, path, recorded(application(ROUTES), journal, clock))
+        ask(method, path, recorded(Application(ROUTES), journal, clock))
     assert len(journal) == 1
     (entry,) = journal
     assert entry.at_ms == 1_700_000_000_500

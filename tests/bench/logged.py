@@ -19,7 +19,7 @@ from tests.serve.driver import PAY, QUOTE, Server, header
 from x402sim.cli import main as serve
 from x402sim.payer.core import proofs, settlement
 from x402sim.world.server.log import Log
-from x402sim.world.server.requests import Look, Requests
+from x402sim.world.transport.requests import Requests
 
 ASLEEP_S = 0.001
 """How long after its answer a server has done what a request caused."""
@@ -92,22 +92,16 @@ def _main_thread_s(pid: int) -> float:
 
 def main() -> None:
     """Serve; log the requests that say so; print how many were rendered, and the CPU seconds it took."""
-    looks: list[Look] = []
-    add, around, pass_on = Requests.add, Requests.around, Log._pass_on
+    around, pass_on = Requests.around, Log._pass_on
     count, rendered_s = 0, 0.0
 
-    def added(requests: Requests, look: Look) -> None:
-        if not look.for_payments:  # the page's, which stays
-            looks.append(look)
-        add(requests, look)
-
     def chosen(requests: Requests, app: ASGIApp) -> ASGIApp:
-        told, all_of = around(requests, app), requests._looks
-        others = tuple(each for each in all_of if each not in looks)
+        told, ended, alone = around(requests, app), requests._on_ended, requests._on_alone
 
         async def one(scope: Scope, receive: Receive, send: Send) -> None:
-            requests._wants_all = (b"log", b"on") in scope["headers"]
-            requests._looks = all_of if requests._wants_all else others
+            is_logged = (b"log", b"on") in scope["headers"]
+            requests._on_ended = ended if is_logged else ended[:-1]  # the page's stays
+            requests._on_alone = alone if is_logged else []
             await told(scope, receive, send)
 
         return one
@@ -123,7 +117,7 @@ def main() -> None:
         clock = time.pthread_getcpuclockid(log._thread.ident or 0)
         print(json.dumps([count, rendered_s + time.clock_gettime(clock)]), flush=True)
 
-    Requests.add, Requests.around = added, chosen  # type: ignore[method-assign]
+    Requests.around = chosen  # type: ignore[method-assign]
     Log._pass_on = passed_on  # type: ignore[method-assign]
     serve()
 

@@ -11,9 +11,10 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
-from typing import Any
+from http.server import BaseHTTPRequestHandler
+from typing import Any, cast
 
 PATIENCE_S = 30.0
 """After this long a reader that has not gone is held for ever, as far as a test can tell."""
@@ -142,62 +143,48 @@ SAMPLE = ("endless_body", "gzip_bomb", "charset_bomb", "endless_headers", "slow_
 """Habits of every kind: the size, the pace, the form, redirects."""
 
 
-class _Handler(socketserver.StreamRequestHandler):
-    def handle(self) -> None:
-        try:
-            while self._answer():
-                pass
-        except OSError:
-            return  # the reader has gone
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
 
-    def _answer(self) -> bool:
-        line = self.rfile.readline(10_000)
-        if not line.strip():
-            return False
-        headers, length = {}, 0
-        while (field := self.rfile.readline(100_000).strip()) != b"":
-            name, _, value = field.decode("latin-1").partition(":")
-            headers[name.lower()] = value.strip()
-        length = int(headers.get("content-length", 0))
-        body = self.rfile.read(length)
-        path = line.split()[1].decode("latin-1")
+    def handle(self) -> None:
+        with suppress(OSError):  # the reader has gone
+            super().handle()
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        path, server = self.path, cast(Any, self.server)
         if path.startswith("http://"):  # it is asked as a proxy
             path = "/" + path.split("/", 3)[3]
-        server: Any = self.server
         server.seen.append((path, headers, body))
         time.sleep(server.pause_s)
         _, habit, status, *_ = [*path.split("?")[0].split("/"), "", ""]
-        if habit == "pays":  # an honest 402, at any path below
-            return self._write(json.dumps(wanted(path)).encode(), 402)
-        if habit == "away":
-            target = f"Location: {server.away}/leaked"
-            self.wfile.write(head(int(status), target, "Content-Length: 0"))
-            return True
-        if habit == "hops":
-            if status == "0":
-                return self._write(b'{"honest": true}', 200)
-            target = f"Location: /hops/{int(status) - 1}/x"
-            self.wfile.write(head(307, target, "Content-Length: 0"))
-            return True
         if habit == "seller":  # takes the payment, then has a habit or sends the payer elsewhere
-            if status == "pay":
-                return self._write(json.dumps(RECEIPT).encode(), 200)
-            if "x-payment-id" not in headers:
-                return self._write(json.dumps(wanted(path)).encode(), 402)
-            if status in HABITS:
-                HABITS[status](200, self.wfile.write)
-                return False
-            self.wfile.write(head(307, f"Location: {server.away}/leaked", "Content-Length: 0"))
-            return True
-        if habit not in HABITS:
-            return self._write(b'{"honest": true}', 200)
-        code = 307 if habit in REDIRECTS else int(status)
-        HABITS[habit](code, self.wfile.write)
-        return False
+            if status == "pay" or "x-payment-id" not in headers:
+                habit = "pay" if status == "pay" else "pays"
+            else:
+                habit, status = (status, "200") if status in HABITS else ("away", "307")
+        if habit == "pays":  # an honest 402, at any path below
+            self._write(402, json.dumps(wanted(path)).encode())
+        elif habit == "pay":
+            self._write(200, json.dumps(RECEIPT).encode())
+        elif habit == "hops" and status != "0":
+            self._write(307, b"", f"Location: /hops/{int(status) - 1}/x")
+        elif habit == "away":
+            self._write(int(status), b"", f"Location: {server.away}/leaked")
+        elif habit in HABITS:
+            self.close_connection = True
+            HABITS[habit](307 if habit in REDIRECTS else int(status), self.wfile.write)
+        else:
+            self._write(200, b'{"honest": true}')
 
-    def _write(self, body: bytes, status: int) -> bool:
-        self.wfile.write(head(status, f"Content-Length: {len(body)}") + body)
-        return True
+    do_POST = do_GET  # noqa: N815 - so named by its base
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+    def _write(self, status: int, body: bytes, *lines: str) -> None:
+        whole(body, *lines)(status, self.wfile.write)
 
 
 class Server(socketserver.ThreadingTCPServer):

@@ -7,14 +7,10 @@ paid by a transfer that is seen later.
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from tests.crash.deployment import Deployment
 from tests.crash.judge import (
-    PaymentSeen,
-    SessionSeen,
     judge_balance,
     judge_payment,
     judge_payment_id,
@@ -22,7 +18,7 @@ from tests.crash.judge import (
     judge_session,
     judge_transfers,
 )
-from tests.crash.ledger import Ledger, Transfer, balance, explorer_confirms, read_ledger
+from tests.crash.ledger import explorer_confirms, read_ledger
 from tests.crash.load import access, expect, send
 from tests.crash.memory import Attempt, Memory
 from tests.serve.driver import PRICE
@@ -45,13 +41,6 @@ class Audit:
     """Charges whose payer got access only by sending the header again."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    has_access: bool
-    session: dict[str, Any] | None
-    record: dict[str, Any] | None
-
-
 def audit(
     deployment: Deployment,
     memories: list[Memory],
@@ -65,39 +54,36 @@ def audit(
     nothing may be open any more.
     """
     before = read_ledger(deployment)
-    answers = {attempt.payment_id: answer for attempt, _, answer in _asked(deployment, memories)}
+    attempts = look(deployment, memories)
     after = read_ledger(deployment)
-    good = set() if is_over else _send_what_was_charged(deployment, memories, answers, after)
-    payments = [
-        PaymentSeen(
-            attempt=attempt,
-            charges=after.charges.get(attempt.nonce, []),
-            has_access=answers[attempt.payment_id].has_access,
-            record=answers[attempt.payment_id].record,
-            is_header_good=attempt.nonce in good,
-        )
-        for memory in memories
-        for attempt in memory.attempts
-    ]
-    sessions = _sessions(payments, answers, read_ledger(deployment))
+    for attempt in attempts:
+        attempt.charges = after.charges.get(attempt.nonce, [])
+        attempt.is_good = False
+    if not is_over:
+        _send_what_was_charged(deployment, memories)
+    sessions, last = [each for each in attempts if each.view], read_ledger(deployment)
+    for each in sessions:
+        tx_hash = each.view.get("refundTxHash")
+        each.refund = last.by_hash(tx_hash) if tx_hash else []
     refunds = [each for each in before.transfers if each.sender == deployment.wallet]
+    payers = {each.payer for each in attempts}
+    sent = [each for each in before.transfers if each.sender in payers]
     return Audit(
         violations=[
-            *_judged(payments, sessions, is_over=is_over),
+            *_judged(attempts, sessions, is_over=is_over),
             *judge_refunds(sessions, refunds, is_over=is_over),
-            *judge_transfers(payments, _sent_by_payers(payments, before)),
-            *_unconfirmed(deployment, payments, confirmed),
-            *_balances(deployment, {each.attempt.payer for each in payments}),
+            *judge_transfers(attempts, sent),
+            *_unconfirmed(deployment, attempts, confirmed),
+            *_balances(deployment, payers),
             *_complaints(deployment, memories),
         ],
-        did=_counted(memories, payments) + Counter(sessions=len(sessions), refunds=len(refunds)),
-        resent=len(good),
+        did=_counted(memories, attempts) + Counter(sessions=len(sessions), refunds=len(refunds)),
+        resent=sum(each.is_good for each in attempts),
     )
 
 
-def _counted(memories: list[Memory], payments: list[PaymentSeen]) -> Counter[str]:
-    attempts = [each.attempt for each in payments]
-    charges = sum(bool(each.charges) for each in payments)
+def _counted(memories: list[Memory], attempts: list[Attempt]) -> Counter[str]:
+    charges = sum(bool(each.charges) for each in attempts)
     return Counter(
         {
             "headers signed": len(attempts),
@@ -114,54 +100,45 @@ def _counted(memories: list[Memory], payments: list[PaymentSeen]) -> Counter[str
 
 def are_refunded(deployment: Deployment, memories: list[Memory]) -> bool:
     """Tell whether every session that should have ended is paid back."""
-    return not any(
-        answer.session and _is_owed(attempt, answer.session)
-        for attempt, _, answer in _asked(deployment, memories)
-    )
+    return not any(_is_owed(each) for each in look(deployment, memories))
 
 
 def is_quiet(deployment: Deployment, memories: list[Memory]) -> bool:
     """Tell whether no refund is owed and no payment is pending."""
-    return are_refunded(deployment, memories) and not any(
-        answer.record and answer.record["status"] == "pending"
-        for *_, answer in _asked(deployment, memories)
+    return not any(
+        _is_owed(each) or each.record.get("status") == "pending"
+        for each in look(deployment, memories)
     )
 
 
-def _asked(
-    deployment: Deployment, memories: list[Memory]
-) -> Iterator[tuple[Attempt, Memory, _Answer]]:
-    """Ask the service about each header that was signed."""
+def look(deployment: Deployment, memories: list[Memory]) -> list[Attempt]:
+    """Ask the service about each header that was signed; return them all."""
+    found = [(each, memory) for memory in memories for each in memory.attempts]
+    for attempt, memory in found:
+        _ask(deployment, attempt, memory)
+    return [attempt for attempt, _ in found]
+
+
+def _send_what_was_charged(deployment: Deployment, memories: list[Memory]) -> None:
+    """Ask again about what was charged and gives no access; first send its header again."""
     for memory in memories:
         for attempt in memory.attempts:
-            yield attempt, memory, _ask(deployment, attempt, memory)
+            if attempt.charges and not attempt.has_access:
+                if not attempt.is_left_alone:
+                    attempt.is_good = _send_until_decided(deployment, attempt, memory)
+                _ask(deployment, attempt, memory)
 
 
-def _send_what_was_charged(
-    deployment: Deployment, memories: list[Memory], answers: dict[str, _Answer], ledger: Ledger
-) -> set[str]:
-    """Ask again about what was charged and gives no access; first send its header again.
-
-    Renews `answers`. Returns the nonces of the headers that were sent and not refused for good.
-    """
-    good = set()
-    for memory in memories:
-        for attempt in memory.attempts:
-            is_charged = attempt.nonce in ledger.charges
-            if is_charged and not answers[attempt.payment_id].has_access:
-                if not attempt.is_left_alone and _send_until_decided(deployment, attempt, memory):
-                    good.add(attempt.nonce)
-                answers[attempt.payment_id] = _ask(deployment, attempt, memory)
-    return good
+def _is_owed(deposit: Attempt) -> bool:
+    match deposit.view:
+        case {"status": "active"}:
+            return bool(deposit.session_body["duration"] < 60)
+        case {"status": "expired", "remaining": rest}:
+            return bool(int(rest))
+    return False
 
 
-def _is_owed(deposit: Attempt, view: dict[str, Any]) -> bool:
-    if view["status"] == "active":
-        return bool(deposit.session_body["duration"] < 60)
-    return bool(view["status"] == "expired" and int(view["remaining"]))
-
-
-def _ask(deployment: Deployment, attempt: Attempt, memory: Memory) -> _Answer:
+def _ask(deployment: Deployment, attempt: Attempt, memory: Memory) -> None:
     """Ask for the record, then for what was paid for.
 
     A pending payment may be settled between the two: whoever's record is settled has access after.
@@ -169,11 +146,11 @@ def _ask(deployment: Deployment, attempt: Attempt, memory: Memory) -> _Answer:
     http = deployment.service
     found = http.get(f"/api/payments/{attempt.payment_id}")
     expect(found, {200, 404}, "a payment record", memory)
-    record = found.json() if found.status_code == 200 else None
+    attempt.record = found.json() if found.status_code == 200 else {}
     answer = access(http, attempt)
     expect(answer, {200, CREATED, 402}, "an audited payment id", memory)
-    session = answer.json() if answer.status_code == CREATED else None
-    return _Answer(answer.status_code in (200, CREATED), session, record)
+    attempt.view = answer.json() if answer.status_code == CREATED else {}
+    attempt.has_access = answer.status_code in (200, CREATED)
 
 
 def _send_until_decided(deployment: Deployment, attempt: Attempt, memory: Memory) -> bool:
@@ -190,52 +167,30 @@ def _send_until_decided(deployment: Deployment, attempt: Attempt, memory: Memory
     return True
 
 
-def _sessions(
-    payments: list[PaymentSeen], answers: dict[str, _Answer], ledger: Ledger
-) -> list[SessionSeen]:
-    found = []
-    for each in payments:
-        view = answers[each.attempt.payment_id].session
-        if view is not None:
-            tx_hash = view.get("refundTxHash")
-            refund = ledger.by_hash(tx_hash) if tx_hash else []
-            found.append(SessionSeen(deposit=each.attempt, view=view, refund=refund))
-    return found
-
-
-def _judged(
-    payments: list[PaymentSeen], sessions: list[SessionSeen], *, is_over: bool
-) -> list[str]:
-    by_id: dict[str, list[PaymentSeen]] = defaultdict(list)
-    for each in payments:
-        by_id[each.attempt.payment_id].append(each)
-    wrong = [w for each in payments for w in judge_payment(each, is_over=is_over)]
+def _judged(attempts: list[Attempt], sessions: list[Attempt], *, is_over: bool) -> list[str]:
+    by_id: dict[str, list[Attempt]] = defaultdict(list)
+    for each in attempts:
+        by_id[each.payment_id].append(each)
+    wrong = [w for each in attempts for w in judge_payment(each, is_over=is_over)]
     wrong += [w for each in by_id.values() for w in judge_payment_id(each)]
-    for session in sessions:
-        wrong += judge_session(session, price=PRICE, is_over=is_over)
-        session.deposit.released = max(session.deposit.released, int(session.view["released"]))
+    for each in sessions:
+        wrong += judge_session(each, price=PRICE, is_over=is_over)
+        each.released = max(each.released, int(each.view["released"]))
     return wrong
-
-
-def _sent_by_payers(payments: list[PaymentSeen], ledger: Ledger) -> list[Transfer]:
-    payers = {each.attempt.payer for each in payments}
-    return [each for each in ledger.transfers if each.sender in payers]
 
 
 def _complaints(deployment: Deployment, memories: list[Memory]) -> list[str]:
     """Return what was complained about since the last audit."""
-    said = [*deployment.complaints, *(each for memory in memories for each in memory.complaints)]
-    deployment.complaints.clear()
-    for memory in memories:
-        memory.complaints.clear()
+    said = []
+    for each in (deployment, *memories):
+        said += each.complaints
+        each.complaints.clear()
     return said
 
 
-def _unconfirmed(
-    deployment: Deployment, payments: list[PaymentSeen], confirmed: set[str]
-) -> list[str]:
+def _unconfirmed(deployment: Deployment, attempts: list[Attempt], confirmed: set[str]) -> list[str]:
     wrong = []
-    for tx_hash in {each.attempt.receipt for each in payments} - confirmed - {None}:
+    for tx_hash in {each.receipt for each in attempts} - confirmed - {None}:
         if explorer_confirms(deployment, tx_hash):
             confirmed.add(tx_hash)
         else:
@@ -248,7 +203,7 @@ def _balances(deployment: Deployment, payers: set[str]) -> list[str]:
     began = {each["address"].lower(): int(each["balance"]) for each in deployment.began}
     for _ in range(RESENDS):
         before = read_ledger(deployment)
-        now = {payer: balance(deployment, payer) for payer in payers}
+        now = {payer: deployment.world.balance(payer) for payer in payers}
         if read_ledger(deployment) == before:
             return [
                 wrong

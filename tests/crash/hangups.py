@@ -5,7 +5,7 @@ it orders something else, so that an answer which is given again differs from a 
 the end the ledger is compared with the answers that each client got. `test_hangups.py` runs it.
 """
 
-import asyncio
+import json
 import random
 import select
 import socket
@@ -13,10 +13,11 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
 
 import httpx
 
@@ -38,6 +39,7 @@ from x402sim.protocol.x402 import (
 PATIENT_S = 30.0
 ORDER_S = 600.0
 """The most seconds of one order: a service that does not start again ends the run."""
+BROKEN = (OSError, HTTPException)
 
 
 @dataclass(slots=True)
@@ -142,14 +144,14 @@ def run(
         deployment.await_ready()
         if settles_in_s:
             slow = {"does": "delay request", "seconds": settles_in_s, "times": None}
-            deployment.control("faults", victim="facilitator", path="/settle", **slow)
+            deployment.world.sim("faults", victim="facilitator", path="/settle", **slow)
         tally, luck, stop = Tally(), random.Random(seed), threading.Event()
         killer = threading.Thread(target=_kill, args=(deployment, kills, tally, luck, stop))
         killer.start()
         try:
             twin = deployment.spawn_twin() if is_twin else None
             load = _Load(deployment, tally, timeout_s, luck, versions, twin)
-            asyncio.run(load.play(orders, clients, stop))
+            load.play(orders, clients, stop)
         finally:
             stop.set()
             killer.join()
@@ -186,60 +188,50 @@ class _Load:
     versions: tuple[Version, ...]
     twin: httpx.URL | None
 
-    def __post_init__(self) -> None:
-        accounts = self.deployment.ready["accounts"][:PAYERS]
-        self._wallets = [Wallet(each["privateKey"]) for each in accounts]
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-        self._http = httpx.AsyncClient(timeout=None, trust_env=False, limits=limits)
-
-    async def play(self, orders: int, clients: int, stop: threading.Event) -> None:
+    def play(self, orders: int, clients: int, stop: threading.Event) -> None:
         """Play orders, several clients at once, and as many more as it takes until `stop`."""
-        left = iter(range(orders))
+        accounts = self.deployment.world.ready["accounts"][:PAYERS]
+        wallets, left = [Wallet(each["privateKey"]) for each in accounts], iter(range(orders))
 
-        async def client() -> None:
+        def client() -> None:
             while next(left, None) is not None or not stop.is_set():
-                order = self._sign(await self._patiently({}))
+                order = self._sign(self._patiently({}), self.luck.choice(wallets))
                 self.tally.orders.append(order)
-                try:
-                    async with asyncio.timeout(ORDER_S):
-                        await self._pay(order)
-                except TimeoutError as endless:
-                    raise AssertionError(f"an order does not end: {order}") from endless
+                self._pay(order)
 
-        async with self._http:
-            await asyncio.gather(*(client() for _ in range(clients)))
-            for order in self.tally.orders:
-                answer = await self._patiently(proofs(order.payment_id))
-                order.has_access = answer.status_code == 200
+        with ThreadPoolExecutor(clients) as pool:
+            for each in [pool.submit(client) for _ in range(clients)]:
+                each.result()
+        for order in self.tally.orders:
+            order.has_access = self._patiently(proofs(order.payment_id)).status_code == 200
 
-    def _sign(self, required: httpx.Response) -> Order:
+    def _sign(self, required: httpx.Response, wallet: Wallet) -> Order:
         """Sign what a 402 asks for, in one of the versions."""
         version: Version = self.luck.choice(self.versions)
         standard = read_standard(required, version)
         assert standard is not None
-        offer = choose(standard, TESTNET)
-        wallet, now_s = self.luck.choice(self._wallets), int(time.time())
-        auth, text = sign(offer, wallet, TESTNET, now_s)
-        nonce = to_hex(auth.nonce)
+        auth, text = sign(choose(standard, TESTNET), wallet, TESTNET, int(time.time()))
         payment_id = required.json()["paymentId"]
-        return Order(version, nonce, {PAYMENT_HEADERS[version]: text}, payment_id)
+        return Order(version, to_hex(auth.nonce), {PAYMENT_HEADERS[version]: text}, payment_id)
 
-    async def _pay(self, order: Order) -> None:
+    def _pay(self, order: Order) -> None:
         """Send the same header until an answer ends it, each time with a little more patience.
 
         Who has named its payment asks for the answer once more: a kill may have come between.
         """
+        end = time.monotonic() + ORDER_S
         while True:
+            assert time.monotonic() < end, f"an order does not end: {order}"
             timeout_s = min(PATIENT_S, self.timeout_s * 1.3**order.timeouts)
             order.sent += 1
             try:
-                answer = await self._send(order.header, timeout_s, 1 + order.sent % 999)
+                answer = self._send(order.header, timeout_s, 1 + order.sent % 999)
             except TimeoutError:
                 order.timeouts += 1
                 continue
-            except httpx.TransportError:
+            except BROKEN:
                 order.cut += 1
-                await asyncio.sleep(self.luck.uniform(0.05, 0.3))  # so that nobody is always late
+                time.sleep(self.luck.uniform(0.05, 0.3))  # so that nobody is always late
                 continue
             if answer.status_code == 200:
                 receipt = answer.headers[RESPONSE_HEADERS[order.version]]
@@ -251,50 +243,31 @@ class _Load:
             if answer.status_code == 402 and said.get("final") is not False:
                 order.refusal = str(said.get("reason") or said["error"])
                 return
-            await asyncio.sleep(0.1)
+            time.sleep(0.1)
 
-    async def _patiently(self, headers: dict[str, str]) -> httpx.Response:
+    def _patiently(self, headers: dict[str, str]) -> httpx.Response:
         while True:
-            try:
-                return await self._send(headers, PATIENT_S)
-            except (TimeoutError, httpx.TransportError):
-                await asyncio.sleep(0.05)
+            with suppress(*BROKEN):
+                return self._send(headers, PATIENT_S)
+            time.sleep(0.05)
 
-    async def _send(
+    def _send(
         self, headers: dict[str, str], timeout_s: float, leverage: int = 10
     ) -> httpx.Response:
         """Ask for a quote on a connection of its own, and hang up when the time is over.
 
-        An answer that has arrived by then is returned: its client did not lose it.
+        Its sending side is shut down then, which the service sees. An answer that has arrived by
+        then is returned: its client did not lose it.
         """
         killed = self.deployment.service.base_url
-        url = self.luck.choice((killed, self.twin or killed)).join(QUOTE)
-        order = ORDER | {"leverage": leverage}
-        sockets: list[socket.socket] = []
-        is_answered = False
-
-        async def progress(event: str, of: dict[str, Any]) -> None:
-            nonlocal is_answered
-            if event == "connection.connect_tcp.complete":
-                sockets.append(of["return_value"].get_extra_info("socket"))
-            is_answered |= event == "http11.receive_response_headers.complete"
-
-        more: dict[str, Any] = {"extensions": {"trace": progress}}
-        asking = asyncio.ensure_future(self._http.post(url, json=order, headers=headers, **more))
-        await asyncio.wait([asking], timeout=timeout_s)
-        for _ in range(5):  # turns in which the client parses what it has received
-            await asyncio.sleep(0)
-        if not (is_answered or asking.done()) and _hang_up(sockets):
-            asking.cancel()
-            await asyncio.wait([asking])
-        if asking.cancelled():
-            raise TimeoutError
-        return await asking
-
-
-def _hang_up(sockets: list[socket.socket]) -> bool:
-    """Shut down the sending side, which the service sees; tell whether no answer had arrived."""
-    for each in sockets:
-        with suppress(OSError):  # the service has closed it
-            each.shutdown(socket.SHUT_WR)
-    return not any(select.select(sockets, [], [], 0))
+        url, body = self.luck.choice((killed, self.twin or killed)), ORDER | {"leverage": leverage}
+        asking = HTTPConnection(url.host, url.port, timeout=PATIENT_S)
+        with closing(asking):
+            asking.request("POST", QUOTE, json.dumps(body), headers)
+            if not select.select([asking.sock], [], [], timeout_s)[0]:
+                with suppress(OSError):  # the service has closed it
+                    asking.sock.shutdown(socket.SHUT_WR)
+                if not select.select([asking.sock], [], [], 0)[0]:
+                    raise TimeoutError
+            answer = asking.getresponse()
+            return httpx.Response(answer.status, headers=answer.getheaders(), content=answer.read())

@@ -1,4 +1,4 @@
-"""What must hold after every crash, as pure functions of what was seen.
+"""What must hold after every crash, as pure functions of what was attempt.
 
 Written from the ledger and the answers alone, apart from the service's code:
 
@@ -13,60 +13,33 @@ Written from the ledger and the answers alone, apart from the service's code:
 """
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
 
 from tests.crash.ledger import Transfer
 from tests.crash.memory import Attempt
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaymentSeen:
-    """One header, as the ledger and the service show it after a restart."""
-
-    attempt: Attempt
-    charges: list[Transfer]
-    """The transfers on the ledger that used this authorization."""
-    has_access: bool
-    record: dict[str, Any] | None
-    """The answer of GET /api/payments/{id}; None if there is no record."""
-    is_header_good: bool
-    """Whether the header, sent again, was answered with a receipt or may be sent once more."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSeen:
-    """The session of a paid deposit, as the service shows it after a restart."""
-
-    deposit: Attempt
-    view: dict[str, Any]
-    refund: list[Transfer]
-    """The transfers of the transaction that the session names as its refund."""
-
-
-def judge_payment(seen: PaymentSeen, *, is_over: bool) -> list[str]:
+def judge_payment(attempt: Attempt, *, is_over: bool) -> list[str]:
     """Judge one header; at the end (`is_over`) nothing may be left undecided."""
-    attempt, wrong = seen.attempt, []
-    is_charged = bool(seen.charges)
-    record = seen.record or {}
-    if len(seen.charges) > 1:
-        wrong.append(f"charged {len(seen.charges)} times")
-    for charge in seen.charges:
-        if (charge.sender, charge.to, charge.amount) != _wanted(attempt):
+    wrong, is_charged, record = [], bool(attempt.charges), attempt.record
+    if len(attempt.charges) > 1:
+        wrong.append(f"charged {len(attempt.charges)} times")
+    wanted = attempt.payer, attempt.pay_to, attempt.amount
+    for charge in attempt.charges:
+        if (charge.sender, charge.to, charge.amount) != wanted:
             wrong.append(f"charged otherwise than signed: {charge}")
-    if is_charged and not seen.has_access:
+    if is_charged and not attempt.has_access:
         if is_over:
             wrong.append("charged, and no access at the end")
         elif attempt.is_left_alone and record.get("status") != "pending":
             wrong.append(f"charged, no access, and its record is {record}")
-        elif not attempt.is_left_alone and not seen.is_header_good:
+        elif not attempt.is_left_alone and not attempt.is_good:
             wrong.append("charged, no access, and its header is refused for good")
     if attempt.receipt:
-        if not seen.has_access:
+        if not attempt.has_access:
             wrong.append("its receipt is not served any more")
         if record.get("status") != "settled" or record.get("tx_hash") != attempt.receipt:
             wrong.append(f"its receipt names {attempt.receipt}, its record is {record}")
-        if attempt.receipt not in [charge.tx_hash for charge in seen.charges]:
+        if attempt.receipt not in [charge.tx_hash for charge in attempt.charges]:
             wrong.append("its receipt names a transaction that did not charge it")
     if attempt.is_final and is_charged:
         wrong.append("refused as final, and charged")
@@ -75,9 +48,9 @@ def judge_payment(seen: PaymentSeen, *, is_over: bool) -> list[str]:
     return [f"payment {attempt.payment_id[:14]} nonce {attempt.nonce[:10]}: {w}" for w in wrong]
 
 
-def judge_payment_id(seen: list[PaymentSeen]) -> list[str]:
+def judge_payment_id(seen: list[Attempt]) -> list[str]:
     """Judge all headers that were signed for one payment id."""
-    wrong, payment_id = [], seen[0].attempt.payment_id
+    wrong, payment_id = [], seen[0].payment_id
     charged = [each for each in seen if each.charges]
     if len(charged) > 1:
         wrong.append(f"{len(charged)} headers were charged for one payment id")
@@ -86,9 +59,9 @@ def judge_payment_id(seen: list[PaymentSeen]) -> list[str]:
     return [f"payment id {payment_id[:14]}: {w}" for w in wrong]
 
 
-def judge_session(seen: SessionSeen, *, price: int, is_over: bool) -> list[str]:
+def judge_session(deposit: Attempt, *, price: int, is_over: bool) -> list[str]:
     """Judge one session; at the end every session that has ended is refunded."""
-    deposit, view, wrong = seen.deposit, seen.view, []
+    view, wrong = deposit.view, []
     released, rest = int(view["released"]), int(view["remaining"])
     if int(view["deposited"]) != deposit.amount or released + rest != deposit.amount:
         wrong.append(f"{deposit.amount} were deposited, the session says {view}")
@@ -96,7 +69,7 @@ def judge_session(seen: SessionSeen, *, price: int, is_over: bool) -> list[str]:
     most = (deposit.spent + deposit.unanswered) * price
     if not least <= released <= most:
         wrong.append(f"released {released}, but it served {least} to {most}")
-    refunds = [(each.to, each.amount) for each in seen.refund]
+    refunds = [(each.to, each.amount) for each in deposit.refund]
     match view["status"]:
         case "refunded" if refunds != [(deposit.payer, rest)]:
             wrong.append(f"it says refunded, its refund is {refunds}, the rest is {rest}")
@@ -108,11 +81,11 @@ def judge_session(seen: SessionSeen, *, price: int, is_over: bool) -> list[str]:
 
 
 def judge_refunds(
-    sessions: list[SessionSeen], paid_back: list[Transfer], *, is_over: bool
+    sessions: list[Attempt], paid_back: list[Transfer], *, is_over: bool
 ) -> list[str]:
     """Judge all transfers out of the server wallet: each is the refund of one ended session."""
     owed = Counter(
-        (seen.deposit.payer, int(seen.view["remaining"]))
+        (seen.payer, int(seen.view["remaining"]))
         for seen in sessions
         if seen.view["status"] != "active" and int(seen.view["remaining"])
     )
@@ -137,11 +110,7 @@ def judge_balance(account: str, *, before: int, now: int, moves: list[Transfer])
     return [] if now == wanted else [f"payer {account} has {now}, its transfers leave {wanted}"]
 
 
-def judge_transfers(seen: list[PaymentSeen], sent: list[Transfer]) -> list[str]:
+def judge_transfers(seen: list[Attempt], sent: list[Transfer]) -> list[str]:
     """Judge all transfers of the payers: each belongs to a header that was signed."""
     known = {charge.tx_hash for each in seen for charge in each.charges}
     return [f"a transfer that nobody signed: {each}" for each in sent if each.tx_hash not in known]
-
-
-def _wanted(attempt: Attempt) -> tuple[str, str, int]:
-    return attempt.payer, attempt.pay_to, attempt.amount

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.crash.deployment import Command, Deployment
 
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 class Phase(Enum):
@@ -35,13 +35,12 @@ UNDER_LOAD = (Phase.LOAD, Phase.FILE, Phase.CHAIN, Phase.CHAIN, Phase.MEMPOOL)
 def kill_under_load(deployment: Deployment, phase: Phase, luck: random.Random) -> None:
     """Kill a process that payers are using."""
     match phase:
-        case Phase.FILE:
-            _await_write(deployment.file)
-        case Phase.CHAIN:
-            _await_write(deployment.chain_file)
+        case Phase.FILE | Phase.CHAIN:
+            file = deployment.file if phase is Phase.FILE else deployment.chain_file
+            assert _is_written(file, within_s=PATIENCE_S), f"{file.name} was not written"
         case Phase.MEMPOOL:
-            deployment.control("mining", automine=False)
-            _await(lambda: deployment.state()["chain"]["waiting"], "a transfer waits")
+            deployment.world.sim("mining", automine=False)
+            wait_for(lambda: deployment.world.state()["chain"]["waiting"], "a transfer waits")
             time.sleep(luck.uniform(0, 0.05))
         case _:
             time.sleep(luck.uniform(0, 0.1))
@@ -52,7 +51,7 @@ def kill_first_start(deployment: Deployment, phase: Phase) -> None:
     """Start on files that do not exist yet, and kill as one of them appears."""
     awaited = deployment.file if phase is Phase.FIRST_FILE else deployment.chain_file
     deployment.spawn()
-    _await(awaited.exists, f"{awaited.name} appears")
+    wait_for(awaited.exists, f"{awaited.name} appears")
     deployment.kill()
 
 
@@ -87,11 +86,6 @@ def first_phases(command: Command) -> list[Phase]:
     return [Phase.FIRST_FILE]
 
 
-def _await_write(file: Path) -> None:
-    """Return as soon as a database is written."""
-    assert _is_written(file, within_s=PATIENCE_S), f"{file.name} was not written"
-
-
 def _is_written(file: Path, *, within_s: float) -> bool:
     """Return True as soon as a database is written: its log changes size or time."""
     log = file.with_name(file.name + "-wal")
@@ -109,8 +103,9 @@ def _stamp(file: Path) -> tuple[int, int]:
     return 0, 0
 
 
-def _await(happened: Callable[[], object], what: str) -> None:
+def wait_for(happened: Callable[[], object], what: str, pause_s: float = 0.001) -> None:
+    """Return when something has happened; raises `AssertionError` if it does not."""
     end = time.monotonic() + PATIENCE_S
     while not happened():
         assert time.monotonic() < end, f"not in {PATIENCE_S} s: {what}"
-        time.sleep(0.001)
+        time.sleep(pause_s)

@@ -27,7 +27,7 @@ class Payer:
         self, deployment: Deployment, number: int, memory: Memory, luck: random.Random
     ) -> None:
         self._http = deployment.service
-        self._wallet = Wallet(deployment.ready["accounts"][number]["privateKey"])
+        self._wallet = Wallet(deployment.world.ready["accounts"][number]["privateKey"])
         self._memory = memory
         self._luck = luck
         self._actions: list[Callable[[], None]] = [

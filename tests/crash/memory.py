@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tests.crash.ledger import Transfer
+
 Resource = Literal["quote", "deposit"]
 
 
@@ -33,6 +35,19 @@ class Attempt:
     """The most that the service ever said to have released, in base units."""
     is_active: bool = True
     """Whether the session may still pay, as far as the payer knows."""
+
+    # what the newest audit has seen
+    charges: list[Transfer] = field(default_factory=list)
+    """The transfers on the ledger that used this authorization."""
+    has_access: bool = False
+    record: dict[str, Any] = field(default_factory=dict)
+    """The answer of GET /api/payments/{id}; empty if there is no record."""
+    is_good: bool = False
+    """Whether the header, sent again, was answered with a receipt or may be sent once more."""
+    view: dict[str, Any] = field(default_factory=dict)
+    """The session of a paid deposit, as the service shows it."""
+    refund: list[Transfer] = field(default_factory=list)
+    """The transfers of the transaction that the session names as its refund."""
 
     @property
     def is_open(self) -> bool:

@@ -8,8 +8,6 @@ from dataclasses import replace
 import pytest
 
 from tests.crash.judge import (
-    PaymentSeen,
-    SessionSeen,
     judge_balance,
     judge_payment,
     judge_payment_id,
@@ -25,30 +23,22 @@ PAID = Transfer("0xpayer", "0xmerchant", PRICE, "0xpaid")
 BACK = Transfer("0xwallet", "0xpayer", 20_000, "0xback")
 
 
-def attempt(**known: object) -> Attempt:
+def payment(**known: object) -> Attempt:
+    """A payment that was answered, and is as it should be."""
     return Attempt(
         **{
             "payer": "0xpayer", "pay_to": "0xmerchant", "amount": PRICE, "nonce": "0x01",
             "payment_id": "pay_1", "resource": "quote", "body": {}, "receipt": "0xpaid",
+            "charges": [PAID], "has_access": True,
+            "record": {"status": "settled", "tx_hash": "0xpaid"},
         } | known
     )  # fmt: skip
 
 
-def payment(**seen: object) -> PaymentSeen:
-    """A payment that was answered, and is as it should be."""
-    return PaymentSeen(
-        **{
-            "attempt": attempt(), "charges": [PAID], "has_access": True,
-            "record": {"status": "settled", "tx_hash": "0xpaid"}, "is_header_good": False,
-        } | seen
-    )  # fmt: skip
-
-
-def session(refund: list[Transfer] | None = None, **view: object) -> SessionSeen:
+def session(refund: list[Transfer] | None = None, **view: object) -> Attempt:
     """A session of 30000 that served one request and was refunded."""
-    deposit = attempt(resource="deposit", amount=30_000, spent=1, session_body={"duration": 1})
-    return SessionSeen(
-        deposit=deposit,
+    return payment(
+        resource="deposit", amount=30_000, spent=1, session_body={"duration": 1},
         view={
             "sessionId": "session_1", "deposited": "30000", "released": "10000",
             "remaining": "20000", "status": "refunded",
@@ -57,14 +47,13 @@ def session(refund: list[Transfer] | None = None, **view: object) -> SessionSeen
     )  # fmt: skip
 
 
-UNANSWERED = attempt(receipt=None)
-LEFT_ALONE = attempt(receipt=None, nonce="0x02", sent=1)
-REFUSED = attempt(receipt=None, is_final=True)
+LEFT_ALONE = {"receipt": None, "nonce": "0x02", "sent": 1}
+REFUSED = {"receipt": None, "is_final": True}
 MOVES = [PAID, BACK]
-OPEN = {"attempt": UNANSWERED, "record": {"status": "pending"}}
+OPEN = {"receipt": None, "record": {"status": "pending"}}
 
 
-def end_of(deposit: SessionSeen, *, is_over: bool = True) -> list[str]:
+def end_of(deposit: Attempt, *, is_over: bool = True) -> list[str]:
     return judge_session(deposit, price=PRICE, is_over=is_over)
 
 
@@ -72,10 +61,10 @@ def of_payment(*, is_over: bool = False, **seen: object) -> list[str]:
     return judge_payment(payment(**seen), is_over=is_over)
 
 
-def said_more() -> SessionSeen:
+def said_more() -> Attempt:
     """A session that once said to have released more than it says now."""
     seen = session()
-    seen.deposit.unanswered, seen.deposit.released = 5, 20_000
+    seen.unanswered, seen.released = 5, 20_000
     return seen
 
 
@@ -86,13 +75,13 @@ def said_more() -> SessionSeen:
         (of_payment(charges=[replace(PAID, amount=1)]), "charged otherwise than signed"),
         (of_payment(charges=[replace(PAID, to="0xthief")]), "charged otherwise than signed"),
         (of_payment(**OPEN, has_access=False), "its header is refused for good"),
-        (of_payment(attempt=LEFT_ALONE, has_access=False, record=None), "its record is {}"),
+        (of_payment(**LEFT_ALONE, has_access=False, record={}), "its record is {}"),
         (of_payment(has_access=False), "its receipt is not served any more"),
-        (of_payment(record=None), "its record is {}"),
+        (of_payment(record={}), "its record is {}"),
         (of_payment(record={"status": "settled", "tx_hash": "0xother"}), "its record is"),
         (of_payment(charges=[]), "a transaction that did not charge it"),
-        (of_payment(attempt=REFUSED), "refused as final, and charged"),
-        (of_payment(**OPEN, has_access=False, is_header_good=True, is_over=True), "no access at"),
+        (of_payment(**REFUSED), "refused as final, and charged"),
+        (of_payment(**OPEN, has_access=False, is_good=True, is_over=True), "no access at"),
         (of_payment(**OPEN, charges=[], has_access=False, is_over=True), "still pending"),
         (judge_payment_id([payment(), payment()]), "2 headers were charged"),
         (judge_payment_id([payment(charges=[])]), "no money moved"),

@@ -57,7 +57,7 @@ def nobody(it: Any, *args: Any) -> list[Any]:
 
 def under_the_old_name(it: Any, attempt: int, tx_hash: str, *args: Any, **more: Any) -> None:
     """Keep the transaction that the record was settled with."""
-    it.inner.set_block(attempt, it.inner.attempt(attempt).record.tx_hash, *args, **more)
+    it.inner.set_block(attempt, it.inner.attempt(attempt).tx_hash, *args, **more)
 
 
 def refused_at_first(recipe: Recipe) -> Recipe:

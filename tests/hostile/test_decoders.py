@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
@@ -11,6 +10,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
+from tests.campaign import at_length
 from tests.hostile.values import anything, messages, texts
 from tests.rig import ServiceRig
 from tests.strategies import (
@@ -44,9 +44,7 @@ KINDS = [
     *sorted({*_structs(kinds), *_structs(cronos), *_structs(control_messages)}, key=str),
     *ACTION_KINDS,
 ]
-EXAMPLES = int(os.environ.get("X402SIM_DECODER_EXAMPLES", "10"))
-"""How many examples each decoder gets; `python -m tests.hostile` gives more."""
-DRAWN = settings(max_examples=EXAMPLES)
+DRAWN = settings(max_examples=at_length(10, 100))
 SLOW = settings(DRAWN, suppress_health_check=[HealthCheck.too_slow])
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 

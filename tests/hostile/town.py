@@ -157,32 +157,34 @@ class Town(Buyer):
         ]
 
     def _control(self) -> list[Sent]:
-        address = self.alice.address
-        messages: dict[str, Any] = {
-            "faucet": {"address": address, "amount": "1.00"},
-            "clock/advance": {"seconds": 1},
-            "clock/skew": {"actor": "service", "seconds": 1},
-            "mine": {"blocks": 1},
-            "mining": {"automine": True},
-            "reorg": {"depth": 1},
-            "revert": {"snapshot": 1},
-            "balances": {"accounts": [address]},
-            "send": {"from": address, "to": address, "data": "0x"},
-            "faults": {"victim": "facilitator", "does": "lose answer", "times": 1},
-            "explorer/lag": {"seconds": 1},
-            "force-revert": {"calls": 1},
-            "indexer/run": {},
-            "snapshot": {},
-            "wallet": {"owner": address},
-            "drop": {},
-        }
+        fault = {"victim": "facilitator", "does": "lose answer", "times": 1}
+        sent = CONTROL | {"/_sim/faults": fault}
         reading = ("accounts", "state", "who", "transfers", "faults", "journal?since=0")
         return [
-            *(request("control", "POST", f"/_sim/{name}", each) for name, each in messages.items()),
+            *(request("control", "POST", path, each) for path, each in sent.items()),
             *(request("control", "GET", f"/_sim/{name}") for name in reading),
         ]
 
 
+_SOMEBODY = "0x" + "11" * 20
+CONTROL: dict[str, Any] = {
+    "/_sim/faucet": {"address": _SOMEBODY, "amount": "1.00"},
+    "/_sim/clock/advance": {"seconds": 1},
+    "/_sim/clock/skew": {"actor": "service", "seconds": 1},
+    "/_sim/mine": {"blocks": 1},
+    "/_sim/mining": {"automine": True},
+    "/_sim/reorg": {"depth": 1},
+    "/_sim/revert": {"snapshot": 1},
+    "/_sim/balances": {"accounts": [_SOMEBODY]},
+    "/_sim/send": {"from": _SOMEBODY, "to": _SOMEBODY, "data": "0x"},
+    "/_sim/explorer/lag": {"seconds": 1},
+    "/_sim/force-revert": {"calls": 1},
+    "/_sim/indexer/run": {},
+    "/_sim/snapshot": {},
+    "/_sim/wallet": {"owner": _SOMEBODY},
+    "/_sim/drop": {},
+}
+"""A message that each command of the control API takes, but for that of a fault."""
 _OUTCOMES = (
     "/explorer/api?module=transaction&action=getstatus&txhash=",
     "/explorer/api/v1/transaction/getStatus?txHash=",

@@ -77,9 +77,6 @@ def control() -> str:
         (f"`{method} /_sim{path}`", (action.__doc__ or "").splitlines()[0], _taken(method, kind))
         for (method, path), (action, kind) in ACTIONS.items()
     ]
-    rows.append(
-        ("`GET /_sim/journal`", "What happened, and what was done here, as NDJSON.", "`since`")
-    )
     about = """`x402sim serve` has it at `/_sim`; a GET of that shows this list. A POST takes JSON, and a GET
 takes its fields in the query."""
     return f"# Control API\n\n{about}\n\n{table(('action', 'what it does', 'takes'), rows)}"

@@ -144,5 +144,5 @@ async def mixed_up(last: list[str], service: Service, request: Request, serve: S
     stored = service.store.payments.get(last[0])
     if reply.status != 200 or stored is None:
         return reply
-    shown = {"paymentId": last[0], "txHash": str(stored.record.tx_hash)}
+    shown = {"paymentId": last[0], "txHash": str(stored.tx_hash)}
     return answer(200, {**reply.json, **shown})

@@ -52,7 +52,7 @@ def deposits(change: Callable[[Answer], Answer]) -> Change:
         body = reply.json
         if reply.status == 200 and "txHash" in (body or {}):
             stored = service.store.payments.get(body["paymentId"])
-            is_deposit = stored is not None and stored.record.resource_url == SESSIONS
+            is_deposit = stored is not None and stored.resource_url == SESSIONS
             return change(reply) if is_deposit else reply
         return change(reply) if "sessionId" in (body or {}) else reply
 

@@ -29,7 +29,7 @@ def ids_are_alike(key: Callable[[str], str]) -> Change:
         known: dict[str, str] = {}  # it outlives a crash, as a database does
 
         def insert_pending(it: Any, claim: Any) -> Any:
-            known[key(claim.record.payment_id)] = claim.record.payment_id
+            known[key(claim.payment_id)] = claim.payment_id
             return it.inner.insert_pending(claim)
 
         def grants(it: Any, payment_id: str, resource: str) -> bool:
@@ -73,10 +73,10 @@ gate("issued-id-opens", "5/stored-records",
 def pending_opens(it: Any, payment_id: str, resource: str) -> bool:
     """A payment opens while its settlement is still unknown."""
     stored = it.inner.get(payment_id)
-    if stored is None or stored.record.resource_url != resource:
+    if stored is None or stored.resource_url != resource:
         return False
-    is_unknown = stored.record.status == "pending" and stored.may_move
-    return is_unknown or stored.record.status == "settled"
+    is_unknown = stored.status == "pending" and stored.may_move
+    return is_unknown or stored.status == "settled"
 
 
 @gate.defect(
@@ -90,7 +90,7 @@ def claim_opens(it: Any, claim: Any) -> Any:
     claimed = it.inner.insert_pending(claim)
     if claimed is not None:
         now_ms = it.service.clock.now_ms()
-        paid = Entitlement(claim.record.payment_id, claim.record.resource_url, "", now_ms)
+        paid = Entitlement(claim.payment_id, claim.resource_url, "", now_ms)
         it.service.entitlements.add(paid)
     return claimed
 

@@ -129,8 +129,8 @@ def asked_afterwards(recipe: Recipe) -> Recipe:
 
     def insert_pending(it: Any, claim: Any) -> Any:
         """Note which nonce a service claims."""
-        if claim.authorization is not None:
-            claimed.add((it.service.setup.secret, claim.authorization.nonce))
+        if claim.nonce is not None:
+            claimed.add((it.service.setup.secret, claim.nonce))
         return it.inner.insert_pending(claim)
 
     async def nonce_state(it: Any, authorizer: Any, nonce: bytes) -> Any:

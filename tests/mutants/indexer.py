@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import msgspec
-
 from tests.mutants.change import Service, setting
 from tests.mutants.middleware import answers
 from tests.mutants.mutant import Kind, into
@@ -25,11 +23,10 @@ async def as_recorded(service: Service, tx_hash: str, block_number: int) -> OnCh
     """Return the transaction that a record needs to be complete, in any block."""
     payment_id = service.store.payments.paid_by(tx_hash)
     stored = service.store.payments.get(payment_id) if payment_id else None
-    if stored is None or stored.authorization is None:
+    if stored is None or stored.payer is None or stored.nonce is None:
         return None
-    claimed, record = stored.authorization, stored.record
-    moved = (claimed.payer, parse_address(record.to_address), int(record.amount))
-    used = (claimed.payer, claimed.nonce)
+    moved = (stored.payer, parse_address(stored.to_address), int(stored.amount))
+    used = (stored.payer, stored.nonce)
     return OnChain(block_number=block_number, succeeded=True, transfers=(moved,), used=(used,))
 
 
@@ -150,13 +147,13 @@ class StatusIsIndexed(Wrapper):
 
     def get(self, payment_id: str) -> Any:
         stored = self.inner.get(payment_id)
-        if stored is None or stored.record.block_number is None:
+        if stored is None or stored.block_number is None:
             return stored
-        return altered(stored, record=msgspec.structs.replace(stored.record, status="indexed"))
+        return altered(stored, status="indexed")
 
     def grants(self, payment_id: str, resource: str) -> bool:
         stored = self.get(payment_id)
-        is_indexed = stored is not None and stored.record.status == "indexed"
+        is_indexed = stored is not None and stored.status == "indexed"
         return not is_indexed and bool(self.inner.grants(payment_id, resource))
 
     def update_reputation(self, reputation: Reputation) -> None:

@@ -69,7 +69,7 @@ class SessionsInMemory(Wrapper):
     def _is_known(self, session_id: str) -> bool:
         found = self.inner.get(session_id)
         deposit = found and self.service.store.payments.get(found.payment_id)
-        return bool(deposit and deposit.record.timestamp > self._begun_ms)
+        return bool(deposit and deposit.timestamp > self._begun_ms)
 
 
 class ForgetsTheEarlier(Wrapper):
@@ -77,7 +77,7 @@ class ForgetsTheEarlier(Wrapper):
 
     def unindexed(self, limit: int) -> Any:
         first = self.__dict__.setdefault("first", self.service.clock.now_ms())
-        return [each for each in self.inner.unindexed(limit) if each.record.timestamp >= first]
+        return [each for each in self.inner.unindexed(limit) if each.timestamp >= first]
 
 
 class GrantsWhatIsPending(Wrapper):
@@ -85,7 +85,7 @@ class GrantsWhatIsPending(Wrapper):
 
     def grants(self, payment_id: str, resource: str) -> bool:
         stored = self.inner.get(payment_id)
-        return stored is not None and bool(stored.record.resource_url == resource)
+        return stored is not None and bool(stored.resource_url == resource)
 
 
 def after_a_restart(**wrappers: Any) -> Change:
@@ -122,16 +122,16 @@ class KnowsThePayer(Wrapper):
 
     def mark_settled(self, attempt: int, *of: Any) -> bool:
         is_settled: bool = self.inner.mark_settled(attempt, *of)
-        record = self.inner.attempt(attempt).record
-        self.paid = {*self.paid, (record.from_address, record.resource_url)}
+        stored = self.inner.attempt(attempt)
+        self.paid = {*self.paid, (stored.from_address, stored.resource_url)}
         return is_settled
 
     paid: set[tuple[str, str]] = set()
 
     def grants(self, payment_id: str, resource: str) -> bool:
         stored = self.inner.get(payment_id)
-        is_settled = stored is not None and stored.record.status == "settled"
-        if is_settled and (stored.record.from_address, resource) in self.paid:
+        is_settled = stored is not None and stored.status == "settled"
+        if is_settled and (stored.from_address, resource) in self.paid:
             return True
         return bool(self.inner.grants(payment_id, resource))
 
@@ -148,7 +148,7 @@ def forgets(recipe: Recipe) -> Recipe:
     def grants(it: Any, payment_id: str, *of: Any) -> bool:
         stored, now_ms = it.service.store.payments.get(payment_id), it.service.clock.now_ms()
         if stored is not None:
-            served_ms.setdefault(payment_id, stored.record.timestamp)
+            served_ms.setdefault(payment_id, stored.timestamp)
         age_ms = now_ms - served_ms.get(payment_id, now_ms)
         return age_ms < FORGETS_MS and bool(it.inner.grants(payment_id, *of))
 
@@ -223,12 +223,12 @@ async def one_payment_a_payer(
     """A payer's second payment replaces the first, whose id grants nothing more."""
     payment_id = request.headers.get("x-payment-id", "")
     shown = service.store.payments.get(payment_id)
-    if request.path == QUOTE and shown and newest.get(shown.record.from_address) != payment_id:
+    if request.path == QUOTE and shown and newest.get(shown.from_address) != payment_id:
         return await serve(request.having(x_payment_id=None))
     reply = await serve(request)
     paid = service.store.payments.get(request.field("paymentId"))
     if request.path == PAY and reply.status == 200 and paid is not None:
-        newest[paid.record.from_address] = paid.record.payment_id
+        newest[paid.from_address] = paid.payment_id
     return reply
 
 

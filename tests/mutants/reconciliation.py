@@ -132,8 +132,7 @@ reconciliation("internal-error-is-a-failure", "kit/3/pending-resolved",
 async def nobody_asks(it: Any, authorizer: Any, nonce: bytes) -> Any:
     """Nobody asks the chain: a payment whose answer was lost stays pending."""
     for pending in it.service.store.payments.pending(math.inf, 10**6):
-        claimed = pending.authorization
-        if pending.seen_unused and claimed and claimed.nonce == nonce:
+        if pending.seen_unused and pending.nonce == nonce:
             raise Unavailable("nobody asks the chain")
     return await it.inner.nonce_state(authorizer, nonce)
 

@@ -89,10 +89,10 @@ def another(budgets: Budgets, reply: Answer) -> Answer:
 async def any_payment(service: Service, budgets: Budgets, asked: Request, reply: Answer) -> Answer:
     """Open a session with the budget of the 402, if its payment id has paid for anything."""
     stored = service.store.payments.get(asked.headers["x-payment-id"])
-    if reply.status != 402 or stored is None or stored.record.status != "settled":
+    if reply.status != 402 or stored is None or stored.status != "settled":
         return reply
     amount = reply.json["paymentRequirements"]["maxAmountRequired"]
-    session_id = f"session_{len(budgets)}_{stored.record.payment_id}"
+    session_id = f"session_{len(budgets)}_{stored.payment_id}"
     return answer(201, budgets.open(session_id, int(amount)))
 
 

@@ -83,6 +83,12 @@ class Running:
         """Return the next line of stdout; "" at its end."""
         return self._lines.get(timeout=timeout_s)
 
+    def first_line(self) -> str:
+        """Return the line with which it is ready."""
+        line = self.line()
+        assert line, f"it did not start: {self.errors()}"
+        return line
+
     def rest(self) -> list[str]:
         """Return the lines of stdout that were not read yet, once the process has ended."""
         self._reader.join(STOP_S)
@@ -113,31 +119,12 @@ class Running:
         self._errors.close()
 
 
-class Server(Running):
-    """A world that is ready, and an httpx client for it."""
+class World:
+    """A world that is ready, by its ready line, and an httpx client for it."""
 
-    def __init__(self, *args: str, program: Sequence[str] = X402SIM) -> None:
-        super().__init__("serve", "--port", "0", "--json", *args, program=program)
-        try:
-            first = self.line()
-            assert first, f"it did not start: {self.errors()}"
-            self.ready: dict[str, Any] = json.loads(first)
-        except BaseException:
-            self.close()
-            raise
-        self.http = client(self.ready["service"])
-
-    def close(self) -> None:
-        if hasattr(self, "http"):
-            self.http.close()
-        super().close()
-
-    def stop(self, number: int = signal.SIGINT) -> None:
-        """Stop it as a person does, and see that it ends well."""
-        code = self.end(number)
-        errors = self.errors()
-        assert "Traceback" not in errors, errors
-        assert (code, self.rest()) == (0, []), errors
+    def __init__(self, ready: dict[str, Any]) -> None:
+        self.ready = ready
+        self.http = client(ready["rpc"].removesuffix("/rpc"))
 
     @property
     def address(self) -> tuple[str, int]:
@@ -146,7 +133,7 @@ class Server(Running):
 
     # --- control ---------------------------------------------------------------------
 
-    def sim(self, path: str, **arguments: Any) -> Any:
+    def sim(self, path: str, /, **arguments: Any) -> Any:
         """Send a command to the control API; it must work."""
         answer = self.http.post(f"/_sim/{path}", json=arguments)
         assert answer.status_code == 200, answer.text
@@ -180,6 +167,7 @@ class Server(Running):
     # --- the chain -------------------------------------------------------------------
 
     def rpc(self, method: str, *params: Any) -> Any:
+        """Return the result of a call of JSON-RPC."""
         call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         answer = self.http.post("/rpc", json=call).json()
         assert "result" in answer, answer
@@ -199,12 +187,16 @@ class Server(Running):
         self, sender: str | None = None, to: str | None = None
     ) -> list[tuple[str, str, int]]:
         """Return the Transfer events there ever were: (from, to, base units), lower-case."""
-        topics = [to_hex(abi.TRANSFER_EVENT), _topic(sender), _topic(to)]
-        wanted = {"address": self.ready["asset"], "fromBlock": "0x0", "topics": topics}
         return [
             ("0x" + log["topics"][1][26:], "0x" + log["topics"][2][26:], int(log["data"], 16))
-            for log in self.rpc("eth_getLogs", wanted)
+            for log in self.logs(abi.TRANSFER_EVENT, _topic(sender), _topic(to))
         ]
+
+    def logs(self, event: bytes, *indexed: str | None) -> list[dict[str, Any]]:
+        """Return the token's logs of an event."""
+        topics = [to_hex(event), *indexed]
+        wanted = {"address": self.ready["asset"], "fromBlock": "0x0", "topics": topics}
+        return self.rpc("eth_getLogs", wanted)
 
     def assert_money_is_conserved(self, minted_base: int = 0) -> None:
         """What everybody has together is what was ever made, and that is the supply."""
@@ -213,6 +205,29 @@ class Server(Running):
         known |= {party for move in moves for party in move[:2]} | {self.ready["payTo"].lower()}
         together = sum(self.balance(account) for account in known)
         assert together == self.view(abi.TOTAL_SUPPLY) == 10 * 1_000_000_000 + minted_base
+
+
+class Server(Running, World):
+    """A world in a process."""
+
+    def __init__(self, *args: str, program: Sequence[str] = X402SIM) -> None:
+        super().__init__("serve", "--port", "0", "--json", *args, program=program)
+        try:
+            World.__init__(self, json.loads(self.first_line()))
+        except BaseException:
+            super().close()
+            raise
+
+    def close(self) -> None:
+        self.http.close()
+        super().close()
+
+    def stop(self, number: int = signal.SIGINT) -> None:
+        """Stop it as a person does, and see that it ends well."""
+        code = self.end(number)
+        errors = self.errors()
+        assert "Traceback" not in errors, errors
+        assert (code, self.rest()) == (0, []), errors
 
 
 def client(url: str) -> httpx.Client:
@@ -237,7 +252,7 @@ def started(*args: str) -> Iterator[Server]:
 class Payer:
     """A wallet, and the requests of one payment, each on its own."""
 
-    server: Server
+    server: World
     wallet: Wallet
 
     @property

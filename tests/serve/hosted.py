@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from tests.cli.runner import assert_misuse, run
-from tests.serve.driver import Server, client
+from tests.serve.driver import Server, World
 from x402sim import Decisions, LocalServer
 from x402sim.protocol.refusals import Refusal, RequestError, status_of
 
@@ -15,16 +15,15 @@ class hosted(Server):  # noqa: N801 - it is called as `started` is
     """A server in a thread of this process; the options are those of `LocalServer`."""
 
     def __init__(self, **options: Any) -> None:
-        self._local = LocalServer(**options).start()
-        self.ready = msgspec.to_builtins(self._local.info)
-        self.http = client(self._local.url)
+        self.local = LocalServer(**options).start()
+        World.__init__(self, msgspec.to_builtins(self.local.info))
 
     def stop(self, number: int = signal.SIGINT) -> None:
-        self._local.stop()
+        self.local.stop()
 
     def close(self) -> None:
         self.http.close()
-        self._local.stop()
+        self.local.stop()
 
 
 def gives_up(*args: str, says: str) -> str:

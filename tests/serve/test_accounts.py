@@ -1,7 +1,6 @@
 """The funded accounts of `serve`: those everybody knows, those of a phrase, and those of a seed."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from eth_account import Account
@@ -11,10 +10,7 @@ from tests.evm import find
 from tests.serve.hosted import hosted
 from x402sim import LocalServer
 from x402sim.chain.base import ChainError
-from x402sim.protocol.networks import TESTNET
 from x402sim.protocol.phrase import KNOWN, keys_of
-from x402sim.world.assembly.parts import build
-from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.anvil import Anvil
 
 FIRST = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
@@ -54,24 +50,13 @@ def addresses(file: Path, **more: str | int) -> list[str]:
         return [wallet.address for wallet in server.wallets]
 
 
-def begun(**recipe: Any) -> list[str]:
-    """Begin a world as every earlier version did; return its accounts."""
-    parts = build(Recipe(network=TESTNET, **recipe))
-    parts.service.store.close()
-    parts.chain.close()
-    return [wallet.address for wallet in parts.accounts]
-
-
-def test_a_file_keeps_the_accounts_that_it_was_begun_with(tmp_path: Path) -> None:
-    old, new = tmp_path / "old.db", tmp_path / "new.db"
-    assert begun(file=old) == addresses(old) == addresses(old) == begun(seed=0)
-    assert addresses(new)[0] == addresses(new)[0] == FIRST
-    other = {"mnemonic": OTHER}
-    for file, more in ((old, other), (new, other), (new, {"accounts": 3}), (new, {"seed": 0})):
+def test_a_file_of_other_accounts_is_refused(tmp_path: Path) -> None:
+    known, seeded = tmp_path / "known.db", tmp_path / "seeded.db"
+    assert addresses(known)[0] == addresses(known)[0] == FIRST
+    for more in ({"mnemonic": OTHER}, {"accounts": 3}, {"seed": 0}):
         with pytest.raises(ChainError, match="made with other accounts"):
-            addresses(file, **more)
-    assert addresses(tmp_path / "seeded.db", seed=3) == addresses(tmp_path / "seeded.db", seed=3)
-    assert addresses(tmp_path / "seeded.db", seed=3) == begun(seed=3)
+            addresses(known, **more)
+    assert addresses(seeded, seed=3) == addresses(seeded, seed=3)
 
 
 def test_anvil_names_the_accounts_and_signs_for_them() -> None:

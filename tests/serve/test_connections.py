@@ -56,7 +56,7 @@ def application(server: "Running") -> Starlette:
         server.begun.set()
         return answer
 
-    return web.application(
+    return web.Application(
         [
             Route("/size", size, methods=["POST"]),
             Route("/early", early, methods=["POST"]),

@@ -21,9 +21,9 @@ from x402sim import Journal, LocalServer, Settings, World
 from x402sim.clock import Clock
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.report.page import FILES
-from x402sim.world.server.requests import Requests
 from x402sim.world.story.scenario import shipped_names
 from x402sim.world.transport.faults import FaultKind
+from x402sim.world.transport.requests import Requests
 from x402sim.world.ui.app import DOES
 from x402sim.world.ui.watch import MAX_BODY, MOST_BYTES, Watch
 

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
+from tests.serve.driver import Server
+from tests.serve.hosted import hosted
 from tests.strategies import requirements
 from x402sim import LocalServer
 from x402sim.events import Transfer
@@ -24,16 +25,19 @@ MERCHANT = "0x" + "77" * 20
 PRICE = 10_000
 
 
+def several(**more: Any) -> hosted:
+    return hosted(network=[FIRST.name, SECOND.name], **more)
+
+
 @pytest.fixture
-def server() -> Iterator[LocalServer]:
-    with LocalServer(network=["base-sepolia", "base"]) as running:
+def server() -> Iterator[Server]:
+    with several() as running:
         yield running
 
 
-def settle(server: LocalServer, name: str, version: x402.Version = 2) -> dict[str, Any]:
+def settle(server: Server, name: str, version: x402.Version = 2) -> dict[str, Any]:
     """Let the facilitator settle a payment of account 0 on a network, and return its answer."""
-    network, now_s = NETWORKS[name], server.clock.now_s()
-    wallet = server.wallets[0]
+    network, wallet, now_s = NETWORKS[name], server.account().wallet, server.now_s()
     asked = requirements(network=name, pay_to=MERCHANT, asset=checksum(network.asset))
     wanted: x402.AnyRequirements = x402.requirements_v2(asked, network)
     if version == 1:
@@ -45,41 +49,35 @@ def settle(server: LocalServer, name: str, version: x402.Version = 2) -> dict[st
         "paymentPayload": json.loads(x402.from_base64(payment)),
         "paymentRequirements": json.loads(encode(wanted)),
     }
-    answer: dict[str, Any] = httpx.post(server.facilitator_url + "/settle", json=body).json()
+    answer: dict[str, Any] = server.http.post("/facilitator/settle", json=body).json()
     return answer
 
 
-def sim(server: LocalServer, path: str, network: str = "", **asked: Any) -> Any:
-    params = {"network": network} if network else {}
-    answer = httpx.post(f"{server.control_url}/{path}", json=asked, params=params)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
-def balances(server: LocalServer) -> list[str]:
+def balances(server: Server) -> list[str]:
     """Return what the merchant has on each network."""
-    return [sim(server, "balances", each.name, accounts=[MERCHANT])[0] for each in (FIRST, SECOND)]
+    return [
+        server.sim(f"balances?network={each.name}", accounts=[MERCHANT])[0]
+        for each in (FIRST, SECOND)
+    ]
 
 
-def test_it_says_what_it_has(server: LocalServer) -> None:
-    kinds = httpx.get(server.facilitator_url + "/supported").json()["kinds"]
+def test_it_says_what_it_has(server: Server) -> None:
+    kinds = server.http.get("/facilitator/supported").json()["kinds"]
     assert [each["network"] for each in kinds] == [
         "base-sepolia", "eip155:84532", "base", "eip155:8453",
     ]  # fmt: skip
-    for each in server.info.networks:
+    for each in server.ready["networks"]:
         asked = {"jsonrpc": "2.0", "id": 1, "method": "eth_chainId", "params": []}
-        answer = httpx.post(each.rpc, json=asked).json()
-        assert int(answer["result"], 16) == each.chain_id == NETWORKS[each.network].chain_id
-        state = httpx.get(f"{server.control_url}/state", params={"network": each.network}).json()
-        assert state["chain"]["chainId"] == each.chain_id
-    unknown = httpx.get(f"{server.control_url}/state", params={"network": "bas"})
+        answer = server.http.post(each["rpc"], json=asked).json()
+        assert int(answer["result"], 16) == each["chainId"] == NETWORKS[each["network"]].chain_id
+        state = server.http.get("/_sim/state", params={"network": each["network"]}).json()
+        assert state["chain"]["chainId"] == each["chainId"]
+    unknown = server.http.get("/_sim/state", params={"network": "bas"})
     assert (unknown.status_code, "did you mean 'base'" in unknown.text) == (400, True)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_payment_moves_money_on_its_network_only(
-    server: LocalServer, version: x402.Version
-) -> None:
+def test_a_payment_moves_money_on_its_network_only(server: Server, version: x402.Version) -> None:
     told = settle(server, "base", version)
     assert (told["success"], told["network"]) == (True, x402.network_name(version, SECOND))
     assert balances(server) == ["0", str(PRICE)]
@@ -90,10 +88,10 @@ def test_a_payment_moves_money_on_its_network_only(
 
 
 def test_what_happens_on_a_further_chain_carries_its_network() -> None:
-    with LocalServer(network=["base-sepolia", "base"]) as server:
+    with several() as server:
         assert settle(server, "base")["success"]
         assert settle(server, "base-sepolia")["success"]
-        journal = server.parts.journal  # type: ignore[union-attr]
+        journal = server.local.journal
         told = [entry.event for entry in journal if isinstance(entry.event, Transfer)]
         assert [each.actor for each in told[-2:]] == ["chain base", "chain"]
     moved = transfers(journal)
@@ -104,25 +102,25 @@ def test_what_happens_on_a_further_chain_carries_its_network() -> None:
     assert "base" in set(transactions(journal)["network"])
 
 
-def test_time_snapshots_and_reset_are_of_the_whole_world(server: LocalServer) -> None:
-    held = sim(server, "snapshot")["snapshot"]
+def test_time_snapshots_and_reset_are_of_the_whole_world(server: Server) -> None:
+    held = server.sim("snapshot")["snapshot"]
     assert settle(server, "base")["success"]
-    sim(server, "revert", snapshot=held)
+    server.sim("revert", snapshot=held)
     assert balances(server) == ["0", "0"]
     server.advance(1000)
     times = [
-        httpx.get(f"{server.control_url}/state?network={each}").json()["chain"]["timestamp"]
+        server.http.get(f"/_sim/state?network={each}").json()["chain"]["timestamp"]
         for each in (FIRST.name, SECOND.name)
     ]
-    assert all(abs(each - server.clock.now_s()) <= 2 for each in times), "a block at the new time"
+    assert all(abs(each - server.now_s()) <= 2 for each in times), "a block at the new time"
     assert settle(server, "base")["success"]
-    sim(server, "reset")
+    server.sim("reset")
     assert balances(server) == ["0", "0"]
 
 
 def test_each_chain_is_kept_in_a_file_of_its_own(tmp_path: Path) -> None:
     for expected in (PRICE, 2 * PRICE):
-        with LocalServer(network=["base-sepolia", "base"], file=tmp_path / "w.db") as server:
+        with several(file=tmp_path / "w.db") as server:
             assert settle(server, "base")["success"]
             assert balances(server) == ["0", str(expected)]
     assert (tmp_path / "w.db.base.chain").exists()

@@ -211,7 +211,7 @@ async def test_a_session_pays_for_nothing_while_its_deposit_is_undone(rig: Servi
     assert stored is not None
     assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 200
     await indexer.run(rig.service)
-    await rig.parts.chain.reorg(1, drop=[Hash(from_hex(str(stored.record.tx_hash), 32))])
+    await rig.parts.chain.reorg(1, drop=[Hash(from_hex(str(stored.tx_hash), 32))])
     await indexer.run(rig.service)
     assert (await rig.ask(x_session_id=session["sessionId"])).status_code == 402
     await submit(rig, stored.header)
@@ -298,7 +298,7 @@ async def test_only_the_moves_of_the_table_are_made(rig: ServiceRig, status: str
         move()
         now = payments.attempt(attempt)
         is_legal = status in states.before(states.PAYMENT, then)
-        assert (now and now.record.status) == (then if is_legal else status)
+        assert (now and now.status) == (then if is_legal else status)
 
 
 @scene
@@ -309,7 +309,7 @@ async def test_a_move_that_another_process_has_made_is_no_error(rig: ServiceRig)
     told: list[Any] = []
     service = replace(rig.service, record=told.append)
     assert not grant.grant(service, stored, "0x1")
-    assert rig.service.store.payments.get(stored.record.payment_id) == stored
+    assert rig.service.store.payments.get(stored.payment_id) == stored
     for _ in range(2):
         grant.suspend(service, stored)
     for _ in range(2):

@@ -151,7 +151,7 @@ def test_when_the_claim_is_written(
         def look(request: Any) -> None:
             if request.victim == "facilitator":
                 stored = parts.service.store.payments.get(required.payment_id)
-                seen.append(stored.record.status if stored else None)
+                seen.append(stored.status if stored else None)
 
         await world.fault(look)
         assert (await alice.pay(required)).status == 200

@@ -40,17 +40,16 @@ def test_the_counts_follow_every_move_of_a_payment(seed: int) -> None:
         attempt, payment_id = rng.choice(payments)
         stored = store.payments.attempt(attempt)
         assert stored is not None
-        record = stored.record
         match rng.randrange(5):
-            case 0 if record.status == "settled":
+            case 0 if stored.status == "settled":
                 store.payments.set_block(attempt, "0x1", 5, is_deep=rng.random() < 0.5)
             case 1:
-                store.served.mark(payment_id, record.resource_url)
-            case 2 if record.status == "settled":
+                store.served.mark(payment_id, stored.resource_url)
+            case 2 if stored.status == "settled":
                 store.payments.undo(attempt)
-            case 3 if record.status == "pending":
+            case 3 if stored.status == "pending":
                 store.payments.mark_settled(attempt, "0x2", None)
-            case 4 if record.status != "failed" and rng.random() < 0.1:
+            case 4 if stored.status != "failed" and rng.random() < 0.1:
                 store.payments.fail(attempt, 1)
             case _:
                 continue

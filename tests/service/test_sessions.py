@@ -47,6 +47,24 @@ async def test_one_deposit_makes_one_session_whatever_is_repeated(rig: ServiceRi
     assert quote.status_code == 402, "a deposit is not a quote"
 
 
+@pytest.mark.clause("3/deposit-makes-session", "4.1/store-settled")
+@scene
+async def test_a_deposit_is_settled_with_its_session_or_not_at_all(rig: ServiceRig) -> None:
+    required = await rig.ask_session("0.05", 60)
+    header = rig.sign(required)
+    rig.service.store.execute(
+        "CREATE TEMP TRIGGER fails BEFORE INSERT ON main.sessions "
+        "BEGIN SELECT RAISE(ABORT, 'no session'); END"
+    )
+    assert (await rig.pay(required, header)).status_code == 500
+    assert rig.service.store.payments.unresolved() == 1
+    rig.service.store.execute("DROP TRIGGER fails")
+    assert (await rig.pay(required, header)).status_code == 200
+    paid = {"x_payment_id": required.json()["paymentId"]}
+    assert (await rig.ask_session("0.05", 60, **paid)).status_code == 201
+    assert rig.transfers() == 1
+
+
 @pytest.mark.clause("3/refund-once")
 @scene
 async def test_sweeps_at_once_refund_once_and_the_token_itself_refuses_a_second_refund(

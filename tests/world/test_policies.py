@@ -71,7 +71,11 @@ def test_how_an_order_is_paid(
 
     run = play(story)
     assert paths(run) == asked.split()
-    sent = {each.authorization for each in found(run, events.RequestSent) if each.actor == "alice"}
+    sent = {
+        each.authorization
+        for each in run.journal.events(events.RequestSent)
+        if each.actor == "alice"
+    }
     assert len(sent - {None}) == signed
     told = {"payer": "alice", "policy": repr(PayerPolicy(retry=retry))}
     assert next(run.journal.events(events.Note)).data == told

@@ -462,7 +462,7 @@ def test_two_transfers_for_one_payment_are_seen(monkeypatch: pytest.MonkeyPatch)
 
     def insert_pending(stored: PaymentRecords, wanted: Stored) -> Stored | None:
         """Forget earlier attempts, as a service without a record would."""
-        stored._db.execute("DELETE FROM payments WHERE payment_id = ?", wanted.record.payment_id)
+        stored._db.execute("DELETE FROM payments WHERE payment_id = ?", wanted.payment_id)
         return honest(stored, wanted)
 
     async def story(world: LiveWorld) -> None:

@@ -181,7 +181,7 @@ def serve(
             network=first,
             also=tuple(also),
             seed=seed,
-            mnemonic=server.phrase_of(mnemonic, seed=seed, chain=backend, file=db),
+            mnemonic=server.phrase_of(mnemonic, seed=seed, chain=backend),
             account_count=accounts,
             file=db,
             unlocked=listen.is_local,

@@ -40,7 +40,7 @@ def explorer_app(index: Index) -> Starlette:
         return Route(path, asked, methods=["GET", "POST"])
 
     routes = [route(*each) for dialect in DIALECTS for each in dialect.ANSWERS.items()]
-    return web.application([Route("/", listed, methods=["GET"]), *routes])
+    return web.Application([Route("/", listed, methods=["GET"]), *routes])
 
 
 async def _fields_of(request: Request) -> Fields:

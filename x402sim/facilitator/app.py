@@ -32,7 +32,7 @@ def facilitator_app(
     async def index(_: Request) -> Response:
         return PlainTextResponse("\n".join(dialect.INDEX for dialect in DIALECTS))
 
-    return web.application(
+    return web.Application(
         [
             Route("/", index, methods=["GET"]),
             *standard.routes((facilitator, *others), catalogue),

@@ -9,7 +9,7 @@ import logging
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -17,7 +17,7 @@ from starlette.datastructures import URL
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import BaseRoute, Route
 from starlette.types import Receive, Scope, Send
 
 from x402sim.protocol.messages import BadMessage, ErrorBody, decode, encode
@@ -28,6 +28,7 @@ MAX_BODY_BYTES = 1 << 20
 _NONE: Mapping[str, str] = {}
 _DEFAULT = Decisions()
 _NO_STORE, _JSON = (b"cache-control", b"no-store"), (b"content-type", b"application/json")
+Handler = Callable[[Request, Any], Awaitable[Response]]
 log = logging.getLogger("x402sim")
 
 
@@ -96,36 +97,24 @@ _STORAGE_FAILURES = {getattr(sqlite3, f"SQLITE_{name}") for name in _FAILURES.sp
 """The primary result codes of SQLite that tell of the disk or of another program."""
 
 
-class Connection(Protocol):
-    """What a server knows of the connection that a request came on."""
+class Connection:
+    """What a server knows of the connection that a request came on; of another server, nothing."""
 
     def is_closed(self) -> bool:
         """Tell whether the client has closed it; if not, what is written next leaves at once.
 
         It looks at the socket itself, as the event loop may not have looked yet.
         """
+        return False
 
     def is_answered(self) -> bool:
         """Tell whether the whole answer was written to it."""
+        return True
 
 
 CONNECTION = "x402sim.connection"
 """The ASGI scope's key of the `Connection`. Only this package's servers set it."""
-
-
-class _Unknown:
-    """The connection of another server, which says nothing of it."""
-
-    def is_closed(self) -> bool:
-        """Assume that the client waits."""
-        return False
-
-    def is_answered(self) -> bool:
-        """Assume that the client has the answer."""
-        return True
-
-
-UNKNOWN: Connection = _Unknown()
+UNKNOWN = Connection()
 
 
 def connection(request: Request) -> Connection:
@@ -197,37 +186,27 @@ def _too_large() -> Refused:
     return refused(RequestError.BODY_TOO_LARGE, f"at most {MAX_BODY_BYTES} bytes are read")
 
 
-def application(
-    routes: Sequence[BaseRoute],
-    handlers: dict[type[Exception], Callable[[Request, Any], Awaitable[Response]]] | None = None,
-) -> Starlette:
-    """Return an ASGI application in which every error is a JSON body."""
-    app = _Application(
-        routes=routes,
-        exception_handlers={
+class Application(Starlette):
+    """An ASGI application in which every error is a JSON body.
+
+    It finds the routes without parameters at once, by path and method. Any other request takes the
+    long way, through Starlette's layers; the answers are the same.
+    """
+
+    def __init__(
+        self, routes: Sequence[BaseRoute], handlers: Mapping[type[Exception], Handler] | None = None
+    ) -> None:
+        ours = {
             Refused: _on_refused,
             HTTPException: _on_http_exception,
             ClientDisconnect: _on_disconnect,
             sqlite3.Error: _on_storage_error,
             Exception: _on_bug,
-            **(handlers or {}),
-        },
-    )
-    router: Router = app.router
-    router.redirect_slashes = False  # a path that is not served is a 404, never a redirect
-    return app
-
-
-class _Application(Starlette):
-    """An application that finds the routes without parameters at once, by path and method.
-
-    Any other request takes the long way, through Starlette's layers; the answers are the same.
-    """
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+        }
+        super().__init__(routes=routes, exception_handlers={**ours, **(handlers or {})})
+        self.router.redirect_slashes = False  # a path that is not served is a 404, never a redirect
         self._direct: dict[tuple[str, str], Callable[[Request], Awaitable[Response]]] = {}
-        for route in self.routes:
+        for route in routes:
             if isinstance(route, Route) and "{" not in route.path:
                 for method in route.methods or ():
                     self._direct.setdefault((route.path, method), route.endpoint)

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -17,6 +18,7 @@ from x402sim.http import web
 from x402sim.protocol.messages import (
     AgentList,
     ErrorBody,
+    PaymentRecord,
     QuoteRequest,
     SessionRequest,
     SettlementRequest,
@@ -126,7 +128,7 @@ async def show_payment(service: Service, request: Request) -> Response:
     stored = service.store.payments.shown(request.path_params["payment_id"])
     if stored is None:
         raise web.refused(RequestError.UNKNOWN_PAYMENT)
-    return web.answer(stored.record)
+    return web.answer(msgspec.convert(stored, PaymentRecord, from_attributes=True))
 
 
 async def list_agents(service: Service, request: Request) -> Response:
@@ -149,7 +151,7 @@ def service_app(service: Service) -> Starlette:
     def route(path: str, handler: Handler, method: str = "GET") -> Route:
         return Route(path, partial(handler, service), methods=[method])
 
-    return web.application(
+    return web.Application(
         [
             route(QUOTE, perp_quote, "POST"),
             route(MARKET, perp_market),

@@ -10,14 +10,14 @@ import msgspec
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.differences import times
 from x402sim.protocol.header import PresentedPayment
-from x402sim.protocol.messages import PaymentRecord, PaymentRequirements
+from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.money import MAX_STORED
 from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
 from x402sim.protocol.rules import Presented, Rules, first_broken
 from x402sim.service.issue import IssuedTerms
 from x402sim.service.reconcile import follow_chain
 from x402sim.service.state import Service
-from x402sim.service.store.payment_records import ClaimedAuthorization, Stored
+from x402sim.service.store.payment_records import Stored
 from x402sim.service.upstream.calls import Unavailable
 
 MAX_ATTEMPTS = 8
@@ -73,7 +73,7 @@ def claim(service: Service, attempt: Attempt, *, seen_unused: bool) -> Stored:
     402 is paid in one step and in two, or if another process on this database was faster.
     """
     payment, issued, auth = attempt.payment, attempt.issued, attempt.payment.authorization
-    record = PaymentRecord(
+    new = Stored(
         payment_id=attempt.payment_id,
         tx_hash=None,
         from_address=checksum(auth.from_) if auth else "",
@@ -83,11 +83,9 @@ def claim(service: Service, attempt: Attempt, *, seen_unused: bool) -> Stored:
         status="pending",
         block_number=None,
         timestamp=service.clock.now_ms(),
-    )
-    until_s = min(payment.valid_before, MAX_STORED)
-    new = Stored(
-        record=record,
-        authorization=ClaimedAuthorization(auth.from_, auth.nonce, until_s) if auth else None,
+        payer=auth.from_ if auth else None,
+        nonce=auth.nonce if auth else None,
+        valid_before_s=min(payment.valid_before, MAX_STORED) if auth else None,
         header=payment.text,
         duration=attempt.terms.duration,
         offered_id=attempt.offered_id,
@@ -104,7 +102,7 @@ def claim(service: Service, attempt: Attempt, *, seen_unused: bool) -> Stored:
 def _require_unclaimed(service: Service, attempt: Attempt) -> None:
     """Raise `SettlementRefused` if another process on this database has just claimed it."""
     sent = service.store.payments.attempts(attempt.payment_id)
-    if any(_is_same(attempt, each) and each.record.status != "failed" for each in sent):
+    if any(_is_same(attempt, each) and each.status != "failed" for each in sent):
         raise SettlementRefused(Refusal.PENDING, "another request with it is being settled")
 
 
@@ -139,10 +137,10 @@ async def _earlier_attempt(
     `SettlementRefused` if the id is used, or if another header may still be paid.
     """
     payments, same = service.store.payments, None
-    if any(stored.record.status == "settled" for stored in earlier):
+    if any(stored.status == "settled" for stored in earlier):
         raise SettlementRefused(Refusal.ALREADY_SETTLED)
     for stored in earlier:
-        is_same, has_failed = _is_same(attempt, stored), stored.record.status == "failed"
+        is_same, has_failed = _is_same(attempt, stored), stored.status == "failed"
         if has_failed and not is_same:
             continue
         finding = await follow_chain(service, stored)
@@ -180,12 +178,12 @@ def _resumed(service: Service, attempt: Attempt, earlier: Stored) -> Stored:
 
 def _is_same(attempt: Attempt, stored: Stored) -> bool:
     """Tell whether a header holds the authorization of an earlier attempt."""
-    auth, claimed = attempt.payment.authorization, stored.authorization
+    auth = attempt.payment.authorization
     if stored.header == attempt.payment.text:
         return True
-    if auth is None or claimed is None or not attempt.can_pay:
+    if auth is None or not attempt.can_pay:
         return False
-    return (auth.from_, auth.nonce) == (claimed.payer, claimed.nonce)
+    return (auth.from_, auth.nonce) == (stored.payer, stored.nonce)
 
 
 async def _is_unused(service: Service, attempt: Attempt) -> bool:

@@ -23,9 +23,9 @@ def grant(service: Service, stored: Stored, tx_hash: str) -> bool:
     (3/deposit-makes-session). False if another process on this database has settled it, or if
     the control API restored an older one meanwhile, which has no such payment.
     """
-    record, now_ms = stored.record, service.clock.now_ms()
-    payment_id, payer, amount = record.payment_id, record.from_address, int(record.amount)
-    resource, session = record.resource_url, None
+    now_ms, session = service.clock.now_ms(), None
+    payment_id, payer, amount = stored.payment_id, stored.from_address, int(stored.amount)
+    resource = stored.resource_url
     if resource == SESSIONS:
         unit_ms = service.settings.decisions.duration_unit_s * 1000
         expires_ms = now_ms + stored.duration * unit_ms
@@ -53,7 +53,7 @@ def grant(service: Service, stored: Stored, tx_hash: str) -> bool:
 
 def suspend(service: Service, stored: Stored) -> None:
     """End access while the chain has undone a transfer that it may still make."""
-    payment_id = stored.record.payment_id
+    payment_id = stored.payment_id
     service.entitlements.remove(payment_id)
     if service.store.payments.undo(stored.attempt):
         service.record(events.PaymentUndone(payment_id=payment_id))
@@ -64,7 +64,7 @@ def revoke(service: Service, stored: Stored, height: int) -> None:
 
     A chain of this height says so.
     """
-    payment_id = stored.record.payment_id
+    payment_id = stored.payment_id
     is_news = service.store.payments.fail(stored.attempt, height)
     if not service.store.payments.is_paid_otherwise(stored):
         service.entitlements.remove(payment_id)

@@ -79,11 +79,11 @@ async def _index(service: Service, listed: Stored) -> Result:
 
     If the explorer does not show that the transaction made the payment, the chain decides.
     """
-    async with service.locks.hold(listed.record.payment_id):
+    async with service.locks.hold(listed.payment_id):
         stored = service.store.payments.now(listed)
-        if stored is None or stored.record.status != "settled":
+        if stored is None or stored.status != "settled":
             return "unknown"
-        tx_hash = str(stored.record.tx_hash)
+        tx_hash = str(stored.tx_hash)
         try:
             found = await service.explorer.transaction(tx_hash)
         except Unavailable as error:
@@ -105,7 +105,7 @@ async def _decide(service: Service, stored: Stored, *, is_mined: bool) -> Result
     if answer.finding is Finding.UNKNOWN:
         return "unanswered" if is_mined else "unknown"
     if not is_mined:
-        is_as_recorded = answer.use is not None and answer.use.tx_hash == stored.record.tx_hash
+        is_as_recorded = answer.use is not None and answer.use.tx_hash == stored.tx_hash
         if answer.finding is Finding.NOT_YET or is_as_recorded:
             return "unknown"
     follow(service, stored, answer)
@@ -114,10 +114,10 @@ async def _decide(service: Service, stored: Stored, *, is_mined: bool) -> Result
 
 async def _look_again(service: Service, listed: Stored, height: int) -> bool:
     """Look again at a payment that has a block, or has failed; tell whether its status changes."""
-    status, payments = listed.record.status, service.store.payments
-    async with service.locks.hold(listed.record.payment_id):
+    status, payments = listed.status, service.store.payments
+    async with service.locks.hold(listed.payment_id):
         stored = payments.now(listed)
-        if stored is None or stored.record.status != status:
+        if stored is None or stored.status != status:
             return False
         if status == "settled" and not await _is_undone(service, stored, height):
             return False
@@ -131,7 +131,7 @@ async def _look_again(service: Service, listed: Stored, height: int) -> bool:
 
 async def _is_undone(service: Service, stored: Stored, height: int) -> bool:
     """Tell whether the node does not show a payment's transaction; store how deep it is."""
-    tx_hash = str(stored.record.tx_hash)
+    tx_hash = str(stored.tx_hash)
     try:
         found = await service.rpc.transaction(tx_hash)
     except Unavailable as error:
@@ -140,6 +140,6 @@ async def _is_undone(service: Service, stored: Stored, height: int) -> bool:
     if found is None or not pays_for(found, stored):
         return True
     deep = is_deep(service, found.block_number, height)
-    if deep or found.block_number != stored.record.block_number:
+    if deep or found.block_number != stored.block_number:
         set_block(service, stored, tx_hash, found.block_number, is_deep=deep)
     return False

@@ -100,7 +100,7 @@ def answer_once(service: Service, paid: OneStep, content: Response, connection: 
     if payment_id in service.answering or not served.begin(payment_id):
         if not service.settings.decisions.authorization_once:
             return
-        is_kept = paid.named is not None and service.store.answers.get(paid.named[0]) is not None
+        is_kept = paid.named is not None and served.kept(paid.named[0]) is not None
         if served.is_marked(payment_id) and not is_kept:  # who sends it again gets what is kept
             again = SettlementRefused(Refusal.ALREADY_SETTLED, "this authorization has been served")
         else:
@@ -142,7 +142,7 @@ def _keep(service: Service, paid: OneStep, named: tuple[str, bytes], content: Re
     sold, now_s = (paid.settlement.payment_id, paid.resource), service.clock.now_s()
     until_s = max(min(paid.valid_before, MAX_STORED), now_s + service.settings.max_timeout_s)
     try:
-        service.store.answers.keep(identifier, answer, sold, until_s, now_s)
+        service.store.served.keep(identifier, answer, sold, until_s, now_s)
     except sqlite3.OperationalError as failure:  # it can be served, and not asked for again
         log.warning("%s: the answer is not kept: %s", paid.resource, failure)
 
@@ -153,7 +153,7 @@ def _keep(service: Service, paid: OneStep, named: tuple[str, bytes], content: Re
 def _receipt(service: Service, paid: OneStep) -> Mapping[str, str]:
     """Return the header that tells of the settlement of a payment."""
     stored = service.store.payments.get(paid.settlement.payment_id)
-    tx_hash = stored.record.tx_hash if stored else None
+    tx_hash = stored.tx_hash if stored else None
     return _told(service, paid, Settlement(success=True, transaction=tx_hash or ""))
 
 

@@ -52,7 +52,7 @@ async def pay(
     attempt = await validate(service, request, offered_id)  # step 1
     async with service.locks.hold(request.payment_id):
         stored, is_unused = await check(service, attempt)
-        if stored is not None and stored.record.status == "settled":
+        if stored is not None and stored.status == "settled":
             return stored_receipt(service, request.payment_id)
         try:
             if policy.claim.claims_before("verify"):
@@ -186,10 +186,10 @@ def stored_receipt(service: Service, payment_id: str) -> Receipt:
     stored = service.store.payments.get(payment_id)
     if stored is None:
         raise gone()
-    return receipt(stored, str(stored.record.tx_hash))
+    return receipt(stored, str(stored.tx_hash))
 
 
 def receipt(stored: Stored, tx_hash: str) -> Receipt:
     """Step 7: return the transaction hash (4.1/receipt)."""
-    payment_id, at_ms = stored.record.payment_id, stored.record.timestamp
+    payment_id, at_ms = stored.payment_id, stored.timestamp
     return Receipt(success=True, payment_id=payment_id, tx_hash=tx_hash, timestamp=at_ms)

@@ -58,9 +58,7 @@ async def can_pay(service: Service, session_id: str, amount_base: int) -> bool:
 def _is_claimed(service: Service, payment_id: str, resource: str) -> bool:
     """Tell whether a header that can pay was presented, and may still be settled."""
     return service.presented.get(payment_id) == resource or any(
-        stored.can_pay
-        and stored.record.status == "pending"
-        and stored.record.resource_url == resource
+        stored.can_pay and stored.status == "pending" and stored.resource_url == resource
         for stored in service.store.payments.attempts(payment_id)
     )
 

@@ -13,12 +13,11 @@ import msgspec
 from x402sim import events
 from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.header import present
-from x402sim.protocol.messages import PaymentRecord
 from x402sim.protocol.refusals import Finding
 from x402sim.service.grant import grant, revoke, suspend
 from x402sim.service.state import Service
 from x402sim.service.store.database import Wait, after_failure
-from x402sim.service.store.payment_records import ClaimedAuthorization, Stored
+from x402sim.service.store.payment_records import Stored
 from x402sim.service.upstream.calls import OutcomeUnknown, Unavailable
 from x402sim.service.upstream.facilitator import Moved, NotMoved
 from x402sim.service.upstream.rpc import NonceUse, OnChain
@@ -41,20 +40,20 @@ async def ask_chain(service: Service, stored: Stored) -> ChainAnswer:
     It can never be paid if the nonce is unused in a block whose time is past validBefore, was
     cancelled, or paid for something else: also if another header with the same nonce has paid.
     """
-    claimed = stored.authorization
-    if claimed is None:
+    payer, nonce, until_s = stored.payer, stored.nonce, stored.valid_before_s
+    if payer is None or nonce is None or until_s is None:
         return ChainAnswer(Finding.UNKNOWN)
     try:
-        state = await service.rpc.nonce_state(claimed.payer, claimed.nonce)
+        state = await service.rpc.nonce_state(payer, nonce)
     except Unavailable:
         return ChainAnswer(Finding.UNKNOWN)
     if not state.is_used:
-        is_too_late = state.head_s >= claimed.valid_before_s
+        is_too_late = state.head_s >= until_s
         finding = Finding.NEVER if is_too_late else Finding.NOT_YET
         return ChainAnswer(finding, height=state.height)
     if state.use is None:
         return ChainAnswer(Finding.UNKNOWN)
-    is_paid = _pays_for(state.use, stored, claimed)
+    is_paid = _pays_for(state.use, stored)
     return ChainAnswer(Finding.PAID if is_paid else Finding.NEVER, state.use, state.height)
 
 
@@ -76,7 +75,7 @@ def follow(service: Service, listed: Stored, answer: ChainAnswer) -> None:
     stored = service.store.payments.now(listed)
     if stored is None:
         return
-    status = stored.record.status
+    status = stored.status
     match answer.finding:
         case Finding.PAID:
             if answer.use is not None:
@@ -107,9 +106,9 @@ async def reconcile(service: Service) -> int:
     waits: dict[int | str, Wait] = {}
     try:
         for due in payments.pending(service.clock.now(), AT_MOST):
-            async with service.locks.hold(due.record.payment_id):
+            async with service.locks.hold(due.payment_id):
                 stored = payments.now(due)
-                if stored is None or stored.record.status != "pending":
+                if stored is None or stored.status != "pending":
                     continue
                 payment = Unresolved(service, stored, in_background=True)
                 await settings.policy.lost_answer.resolve(payment)
@@ -147,7 +146,7 @@ class Unresolved:
         """
         service = self._service
         stored = service.store.payments.now(self._listed)
-        terms = service.issuer.read(stored.record.payment_id) if stored else None
+        terms = service.issuer.read(stored.payment_id) if stored else None
         if stored is None or terms is None:
             return self.finding
         if not stored.may_move:
@@ -180,11 +179,8 @@ class Unresolved:
 
 def pays_for(mined: OnChain, stored: Stored) -> bool:
     """Tell whether a transaction used this payment's authorization and made its transfer."""
-    claimed, record = stored.authorization, stored.record
-    if claimed is None:
-        return False
-    is_used = (claimed.payer, claimed.nonce) in mined.used
-    return mined.succeeded and is_used and _transfer(record, claimed) in mined.transfers
+    is_used = (stored.payer, stored.nonce) in mined.used
+    return mined.succeeded and is_used and _transfer(stored) in mined.transfers
 
 
 def is_deep(service: Service, block_number: int, height: int) -> bool:
@@ -194,17 +190,17 @@ def is_deep(service: Service, block_number: int, height: int) -> bool:
 
 def _paid_by(service: Service, stored: Stored, use: NonceUse, height: int) -> None:
     """Store which transaction made a payment, and grant it if that is news."""
-    payment_id, payments = stored.record.payment_id, service.store.payments
-    if stored.record.status == "failed" and payments.is_claimed_otherwise(stored):
+    payment_id, payments = stored.payment_id, service.store.payments
+    if stored.status == "failed" and payments.is_claimed_otherwise(stored):
         return  # it was presented again meanwhile: that attempt gets the payment
-    if stored.record.status != "settled":
+    if stored.status != "settled":
         if not payments.is_paid_otherwise(stored):
             grant(service, stored, use.tx_hash)
-        elif stored.record.status == "pending":
+        elif stored.status == "pending":
             payments.fail(stored.attempt, height)
             service.record(events.PaidAgain(payment_id=payment_id, tx_hash=use.tx_hash))
         return
-    if use.tx_hash != stored.record.tx_hash:
+    if use.tx_hash != stored.tx_hash:
         service.record(events.TransactionReplaced(payment_id=payment_id, tx_hash=use.tx_hash))
     deep = is_deep(service, use.block_number, height)
     set_block(service, stored, use.tx_hash, use.block_number, is_deep=deep)
@@ -214,23 +210,21 @@ def set_block(
     service: Service, stored: Stored, tx_hash: str, block_number: int, *, is_deep: bool
 ) -> None:
     """Complete a settled record with its block (8/indexer-query)."""
-    record = stored.record
     service.store.payments.set_block(stored.attempt, tx_hash, block_number, is_deep=is_deep)
-    if block_number != record.block_number:
-        service.record(events.PaymentIndexed(payment_id=record.payment_id, block=block_number))
+    if block_number != stored.block_number:
+        service.record(events.PaymentIndexed(payment_id=stored.payment_id, block=block_number))
 
 
-def _pays_for(use: NonceUse, stored: Stored, claimed: ClaimedAuthorization) -> bool:
+def _pays_for(use: NonceUse, stored: Stored) -> bool:
     """Tell whether a nonce's use paid for this payment, and not for something before it.
 
     Before the facilitator has settled it, that takes a header that can pay, and a chain that has
     said that the nonce was unused: without either, nothing of it was settled.
     """
-    record = stored.record
-    is_ours = record.status == "settled" or (stored.can_pay and stored.seen_unused)
-    return is_ours and not use.canceled and _transfer(record, claimed) in use.transfers
+    is_ours = stored.status == "settled" or (stored.can_pay and stored.seen_unused)
+    return is_ours and not use.canceled and _transfer(stored) in use.transfers
 
 
-def _transfer(record: PaymentRecord, claimed: ClaimedAuthorization) -> tuple[Address, Address, int]:
+def _transfer(stored: Stored) -> tuple[Address | None, Address, int]:
     """Return the transfer that a payment demands: from, to, base units."""
-    return claimed.payer, parse_address(record.to_address), int(record.amount)
+    return stored.payer, parse_address(stored.to_address), int(stored.amount)

@@ -187,7 +187,7 @@ async def _is_undone(service: Service, payment_id: str) -> bool:
     """Tell whether the chain has undone a deposit; raises `Unavailable` if it does not say."""
     async with service.locks.hold(payment_id):
         stored = service.store.payments.get(payment_id)
-        if stored is None or stored.record.status != "settled":
+        if stored is None or stored.status != "settled":
             return True
         finding = await follow_chain(service, stored)
     if finding is Finding.UNKNOWN:

@@ -104,7 +104,7 @@ def _named(
     if payment.identifier is None:
         return None
     digest = sha256(f"{resource}\n{text}".encode()).digest()
-    kept = service.store.answers.get(payment.identifier)
+    kept = service.store.served.kept(payment.identifier)
     if kept is None:
         return payment.identifier, digest
     if kept.digest != digest:

@@ -8,7 +8,7 @@ file is an older copy.
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -110,22 +110,6 @@ class OperationLog:
             told = self._database.execute("UPDATE chain SET operations = ?", (number,))
             if not told.rowcount:
                 self._database.execute("INSERT INTO chain VALUES (?)", (number,))
-
-
-def begun_with(file: Path) -> list[Any] | None:
-    """Return the arguments of the genesis that a file logs; None if it has none, or is locked."""
-    if not file.exists():
-        return None
-    try:
-        read_only = f"{file.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(read_only, uri=True, timeout=0.5)) as db:
-            row = db.execute("SELECT op FROM operations ORDER BY seq LIMIT 1").fetchone()
-    except sqlite3.Error:
-        return None  # opening it says what is wrong
-    if row is None:
-        return None
-    operation: Operation = msgspec.msgpack.decode(row[0])
-    return operation[2]
 
 
 @contextmanager

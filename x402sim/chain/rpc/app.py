@@ -24,7 +24,7 @@ from x402sim.chain.ledger.machine import KEPT_STATES
 from x402sim.chain.rpc.context import DEVELOP, RpcContext
 from x402sim.chain.rpc.jsonrpc import error, is_id, result, why_invalid
 from x402sim.chain.rpc.methods import METHODS, Method
-from x402sim.http.web import answer, application, read_body
+from x402sim.http.web import Application, answer, read_body
 from x402sim.protocol.crypto import PrivateKey, to_hex
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.rpc_values import BadParams, Json, shown
@@ -172,4 +172,4 @@ def rpc_app(chain: LedgerChain, *, keys: Sequence[bytes] = (), unlocked: bool = 
         reply = await _answer(asked, await read_body(request))
         return Response(status_code=204) if reply is None else answer(reply)
 
-    return application([Route("/", rpc, methods=["GET", "POST"])])
+    return Application([Route("/", rpc, methods=["GET", "POST"])])

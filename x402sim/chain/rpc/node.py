@@ -14,7 +14,7 @@ from x402sim.chain.base import ChainError
 from x402sim.chain.node.evm_chain import EvmChain
 from x402sim.chain.rpc import jsonrpc
 from x402sim.chain.rpc.methods import READS
-from x402sim.http.web import answer, application, read_body
+from x402sim.http.web import Application, answer, read_body
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.rpc_values import shown
 
@@ -50,4 +50,4 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
             return answer(jsonrpc.error(None, NODE_GONE, str(gone)))
         return Response(forwarded, media_type="application/json")
 
-    return application([Route("/", rpc, methods=["GET", "POST"])])
+    return Application([Route("/", rpc, methods=["GET", "POST"])])

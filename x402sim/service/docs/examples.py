@@ -1,7 +1,7 @@
 """A valid example of each message, for the OpenAPI document.
 
 Examples are wire messages themselves, so they cannot differ from what the service reads
-and sends.
+and sends; what is sold is what it sells.
 """
 
 import msgspec
@@ -14,9 +14,11 @@ from x402sim.protocol.header import encode_header
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import offers
+from x402sim.service import quotes
 from x402sim.service.agents import agent
 from x402sim.service.docs.schemas import Json
 from x402sim.service.issue import AGENTS, MARKET, QUOTE, SESSIONS, asked
+from x402sim.service.settings import Settings
 from x402sim.spec.decisions import Decisions
 
 PAYMENT_ID = "pay_" + "k3W7r2M5x4Qa6tZd" * 3 + "h2N5v7Cb-9_x"
@@ -28,28 +30,19 @@ _TIME_MS = 1_767_225_600_000
 
 
 def examples_of(decisions: Decisions, price_base: int, network: Network) -> Json:
-    """Return one valid example of each message, by the name of its schema."""
+    """Return one valid example of each message, by the name of its schema, and of each 402."""
+    side, deposit_base = decisions.sides[0], 10**network.decimals
+    required = _required(QUOTE, price_base, network)
+    order = messages.QuoteRequest(pair="BTC-USD", side=side, leverage=10, size_usd=1000)
     examples = {
-        **_payment_examples(price_base, network),
-        **_quote_examples(decisions, price_base),
-        **_session_examples(decisions, price_base, network.decimals),
-    }
-    return {name: plain(message) for name, message in examples.items()}
-
-
-def _payment_examples(price_base: int, network: Network) -> dict[str, msgspec.Struct]:
-    """Return the payments required, and how that of a quote goes on."""
-    quote = _required(QUOTE, price_base, network)
-    sent_back = replace(quote.payment_requirements, description=msgspec.UNSET)
-    return {
-        "PaymentRequired": quote,
-        "DepositRequired": _required(SESSIONS, 10**network.decimals, network),
+        "PaymentRequired": required,
+        "DepositRequired": _required(SESSIONS, deposit_base, network),
         "MarketRequired": _required(MARKET, price_base, network),
         "AgentsRequired": _required(AGENTS, price_base, network),
         "SettlementRequest": messages.SettlementRequest(
             payment_id=PAYMENT_ID,
             payment_header=_payment_header(network, price_base),
-            payment_requirements=sent_back,
+            payment_requirements=replace(required.payment_requirements, description=msgspec.UNSET),
         ),
         "Receipt": messages.Receipt(
             success=True, payment_id=PAYMENT_ID, tx_hash=_TX_HASH, timestamp=_TIME_MS
@@ -65,43 +58,15 @@ def _payment_examples(price_base: int, network: Network) -> dict[str, msgspec.St
             block_number=None,
             timestamp=_TIME_MS,
         ),
-    }
-
-
-def _quote_examples(decisions: Decisions, price_base: int) -> dict[str, msgspec.Struct]:
-    """Return what is sold: a quote, and the agent that sells it."""
-    return {
-        "QuoteRequest": messages.QuoteRequest(
-            pair="BTC-USD", side=decisions.sides[0], leverage=10, size_usd=1000
-        ),
-        "Quote": messages.Quote(
-            pair="BTC-USD",
-            entry_price=64210.5,
-            liquidation_price=58110.5,
-            funding_rate=0.0001,
-            best_venue="Meridian",
-        ),
-        "Market": messages.Market(
-            market=[
-                messages.MarketPair(
-                    pair="BTC-USD", price=64210.5, funding_rate=0.0001, best_venue="Meridian"
-                )
-            ]
-        ),
+        "QuoteRequest": order,
+        "Quote": quotes.quote(Settings(decisions=decisions), order),
+        "Market": quotes.market(),
         "Agent": agent(price_base, _PAY_TO, reputation=12),
-    }
-
-
-def _session_examples(
-    decisions: Decisions, price_base: int, decimals: int
-) -> dict[str, msgspec.Struct]:
-    """Return a session of 1.00 token and an hour, of which one quote has been paid."""
-    deposit_base = 10**decimals
-    return {
         "SessionRequest": messages.SessionRequest(
-            max_spend=to_decimal(deposit_base, decimals), duration=3600 // decisions.duration_unit_s
+            max_spend=to_decimal(deposit_base, network.decimals),
+            duration=3600 // decisions.duration_unit_s,
         ),
-        "SessionView": messages.SessionView(
+        "SessionView": messages.SessionView(  # of an hour, of which one quote has been paid
             session_id=SESSION_ID,
             deposited=str(deposit_base),
             released=str(price_base),
@@ -110,6 +75,8 @@ def _session_examples(
             status="active",
         ),
     }
+    plain: Json = msgspec.to_builtins(examples)
+    return plain
 
 
 def _required(resource: str, amount_base: int, network: Network) -> messages.PaymentRequired:
@@ -126,9 +93,3 @@ def _payment_header(network: Network, amount_base: int) -> str:
     payer, to, now_s = parse_address(_PAYER), parse_address(_PAY_TO), _TIME_MS // 1000
     auth = Authorization(payer, to, amount_base, now_s - 60, now_s + 300, nonce=bytes(32))
     return encode_header(auth, bytes(65), network)
-
-
-def plain(message: msgspec.Struct) -> Json:
-    """Return a message as it is on the wire, in plain dictionaries."""
-    plain: Json = msgspec.to_builtins(message)
-    return plain

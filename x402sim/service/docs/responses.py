@@ -6,10 +6,13 @@ of the decisions in force.
 
 from typing import Any
 
+import msgspec
+
 from x402sim.protocol.messages import ErrorBody
 from x402sim.protocol.refusals import Refusal, RequestError, is_final, status_of
 from x402sim.protocol.x402 import PAYMENT_HEADERS, RESPONSE_HEADERS
-from x402sim.service.docs.examples import PAYMENT_ID, SESSION_ID, plain
+from x402sim.service.docs.examples import PAYMENT_ID, SESSION_ID
+from x402sim.service.docs.pages import decision_named, in_force
 from x402sim.service.docs.schemas import Json
 from x402sim.spec.decisions import Decisions
 
@@ -24,10 +27,45 @@ def object_of(**properties: Json) -> Json:
     return {"type": "object", "properties": properties, "required": list(properties)}
 
 
-def body(schema: str, examples: Json) -> Json:
-    """Return a request body with this schema and its example."""
-    media = {"schema": ref(schema), "example": examples[schema]}
-    return {"required": True, "content": {"application/json": media}}
+class Told(msgspec.Struct, frozen=True):
+    """What the document tells of a service: its decisions, price and network, and examples."""
+
+    decisions: Decisions
+    price: str
+    network: str
+    examples: Json
+
+    def body(self, name: str) -> Json:
+        """Return a request body with the schema and the example of this name."""
+        media = {"schema": ref(name), "example": self.examples[name]}
+        return {"required": True, "content": {"application/json": media}}
+
+    def answer(
+        self, description: str, name: str, *, status: int = 200, example: str | None = None
+    ) -> Json:
+        """Return a response, by its status, with the schema of this name, and its example."""
+        return answer(description, ref(name), self.examples[example or name], status=status)
+
+    def errors(self, *named: Refusal | RequestError) -> Json:
+        """Return one response a status, with the text and an example of each error it has."""
+        found: dict[str, list[Refusal | RequestError]] = {}
+        for error in named:
+            found.setdefault(str(status_of(error, self.decisions)), []).append(error)
+        return {status: _response(group) for status, group in sorted(found.items())}
+
+    def payment_required(self, example: str) -> Json:
+        """Return the 402 of section 2.2, and what answers a short session if that differs."""
+        required = self.answer(_REQUIRED, "PaymentRequired", status=402, example=example)
+        if self.decisions.short_session_status == 402:
+            return required
+        return required | self.errors(RequestError.SESSION_CANNOT_PAY)
+
+    def decided(self, *slugs: str) -> str:
+        """Return what the service does where the specification is silent, a line a decision."""
+        return "\n".join(
+            f"- {d.question} {in_force(d, self.decisions)} (decision {d.id})."
+            for d in map(decision_named, slugs)
+        )
 
 
 def answer(
@@ -41,25 +79,6 @@ def answer(
     """Return a response, by its status."""
     content = {"schema": schema} | ({} if example is None else {"example": example})
     return {str(status): {"description": description, "content": {media: content}}}
-
-
-# --- errors --------------------------------------------------------------------------
-
-
-def errors(decisions: Decisions, *named: Refusal | RequestError) -> Json:
-    """Return one response a status, with the text and an example of each error it has."""
-    found: dict[str, list[Refusal | RequestError]] = {}
-    for error in named:
-        found.setdefault(str(status_of(error, decisions)), []).append(error)
-    return {status: _response(group) for status, group in sorted(found.items())}
-
-
-def payment_required(decisions: Decisions, example: Json) -> Json:
-    """Return the 402 of section 2.2, and what answers a session that is short if that differs."""
-    required = answer(_REQUIRED, ref("PaymentRequired"), example, status=402)
-    if decisions.short_session_status == 402:
-        return required
-    return required | errors(decisions, RequestError.SESSION_CANNOT_PAY)
 
 
 _REQUIRED = (
@@ -81,7 +100,7 @@ def _response(group: list[Refusal | RequestError]) -> Json:
             body = ErrorBody(error=error.text, reason=error.example)
         told.append(f"`{error.text}`{section}: {about}")
         name = error.text.lower().replace(" ", "-")
-        examples[name] = {"summary": error.text, "value": plain(body)}
+        examples[name] = {"summary": error.text, "value": msgspec.to_builtins(body)}
     media = {"schema": ref("ErrorBody"), "examples": examples}
     return {"description": " ".join(told), "content": {"application/json": media}}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from x402sim.service.store.database import Database
 from x402sim.service.store.payment_records import PaymentRecords
-from x402sim.service.store.served import Answers, Processes, Served
+from x402sim.service.store.served import Processes, Served
 from x402sim.service.store.session_budgets import SessionBudgets
 
 
@@ -24,7 +24,6 @@ class Store(Database):
         self.payments = PaymentRecords(self, self.sessions)
         self._processes = Processes(file)
         self.served = Served(self, self._processes)
-        self.answers = Answers(self, self.served)
 
     def secret(self, name: str, new: bytes) -> bytes:
         """Return the stored secret of this name; store `new` first if there is none."""

@@ -9,8 +9,7 @@ Clauses: 2.4/record, 2.4/block-null, 3/record-outlives-cache, 4.1/store-settled,
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-from msgspec.structs import astuple, replace
+from msgspec.structs import fields, replace
 
 from x402sim.protocol import states
 from x402sim.protocol.crypto import Address
@@ -20,45 +19,37 @@ from x402sim.service.store.database import Database
 from x402sim.service.store.session_budgets import NewSession, SessionBudgets
 
 
-class ClaimedAuthorization(msgspec.Struct, frozen=True):
-    """The authorization that a payment claims: whose, which nonce (32 bytes), Unix seconds."""
+class Stored(PaymentRecord, frozen=True, kw_only=True):
+    """One attempt to pay as the database has it: its record, and what is kept beside it.
 
-    payer: Address
-    nonce: bytes
-    valid_before_s: int
-
-
-class Stored(msgspec.Struct, frozen=True, kw_only=True):
-    """The record of one attempt to pay, and what the service keeps beside it.
-
-    `authorization` is None if the header cannot be read. `can_pay`: it makes the required transfer,
-    so it can be claimed once only. `seen_unused`: the chain has said that it was not used yet.
-    `may_move`: an earlier request had it settled, and nobody has said since that no money has
-    moved. `offered_id` is the payment id of the 402 that a payment in one step answers, if its
-    payer has shown it. `wait_s` are the seconds that it has waited, while it is pending, since the
-    last look (0 if nobody has looked), and `failed_at` is the height of the chain that failed it.
+    `payer`, `nonce` (32 bytes) and `valid_before_s` are the authorization that it claims: None if
+    the header cannot be read. `can_pay`: it makes the required transfer, so it can be claimed once
+    only. `seen_unused`: the chain has said that it was not used yet. `may_move`: an earlier request
+    had it settled, and nobody has said since that no money has moved. `offered_id` is the payment
+    id of the 402 that a payment in one step answers, if its payer has shown it. `wait_s` are the
+    seconds that it has waited, while it is pending, since the last look (0 if nobody has looked),
+    and `failed_at` is the height of the chain that failed it.
     """
 
-    attempt: int = 0
-    """Its number in the database, or 0 before it is there."""
-    record: PaymentRecord
-    authorization: ClaimedAuthorization | None
+    payer: Address | None
+    nonce: bytes | None
+    valid_before_s: int | None
     header: str
     duration: int
     offered_id: str | None
     can_pay: bool
     seen_unused: bool
+    attempt: int = 0
+    """Its number in the database, or 0 before it is there."""
     may_move: bool = False
     wait_s: float = 0.0
     failed_at: int | None = None
 
 
-_RECORD = PaymentRecord.__struct_fields__
-_CLAIMED = ClaimedAuthorization.__struct_fields__
-_FLAGS = ("can_pay", "seen_unused")
-_CLAIM = (*_RECORD, *_CLAIMED, *_FLAGS, "header", "duration", "offered_id")
+_READ = Stored.__struct_fields__
+_CLAIM = tuple(each.name for each in fields(Stored) if each.required)
 """The columns that a claim writes."""
-_READ = (*_CLAIM, "attempt", "may_move", "wait_s", "failed_at")
+_FLAGS = ("can_pay", "seen_unused", "may_move")
 _OFFERED = _CLAIM.index("offered_id") + 1
 _RIVAL = (
     "FROM payments WHERE (payment_id = ?{offered} OR offered_id = ?1) AND can_pay "
@@ -74,20 +65,17 @@ _SETTLE = (
     "UPDATE payments SET status = 'settled', tx_hash = ?, block_number = NULL, may_move = 1, "
     f"is_deep = 0 WHERE attempt = ? AND status IN {states.before(states.PAYMENT, 'settled')}"
 )
-_NO_AUTH = (None, None, None)
 _SELECT = f"SELECT {', '.join(_READ)} FROM payments WHERE "
 
 
 def _stored(row: Sequence[Any]) -> Stored:
     found = dict(zip(_READ, row, strict=True))
-    record = PaymentRecord(**{name: found.pop(name) for name in _RECORD})
-    claimed = ClaimedAuthorization(*(found.pop(name) for name in _CLAIMED))
-    found |= {name: bool(found[name]) for name in (*_FLAGS, "may_move")}
-    return Stored(record=record, authorization=claimed if claimed.nonce else None, **found)
+    found |= {name: bool(found[name]) for name in _FLAGS}
+    return Stored(**found)
 
 
 def _rank(stored: Stored) -> tuple[int, int]:
-    return ("failed", "pending", "settled").index(stored.record.status), stored.attempt
+    return ("failed", "pending", "settled").index(stored.status), stored.attempt
 
 
 class PaymentRecords:
@@ -123,7 +111,7 @@ class PaymentRecords:
     def now(self, stored: Stored) -> Stored | None:
         """Return an attempt as it is now; None if an older database was restored meanwhile."""
         found = self.attempt(stored.attempt)
-        return found if found and found.record.payment_id == stored.record.payment_id else None
+        return found if found and found.payment_id == stored.payment_id else None
 
     def answer_to(self, offered_id: str) -> str | None:
         """Return the id of a payment in one step that answers this 402: the settled, or newest."""
@@ -174,9 +162,7 @@ class PaymentRecords:
 
         Its block is null until the indexer finds it (2.4/block-null).
         """
-        nonce = astuple(new.authorization) if new.authorization else _NO_AUTH
-        kept = new.can_pay, new.seen_unused, new.header, new.duration, new.offered_id
-        done = self._db.execute(_INSERT, *astuple(new.record), *nonce, *kept)
+        done = self._db.execute(_INSERT, *(getattr(new, name) for name in _CLAIM))
         return replace(new, attempt=done.lastrowid) if done.rowcount else None
 
     def rival(self, payment_id: str, offered_id: str | None) -> str | None:
@@ -246,19 +232,16 @@ class PaymentRecords:
 
     def is_paid_otherwise(self, stored: Stored) -> bool:
         """Tell whether another attempt has settled the same payment id."""
-        settled = self._settled(stored.record.payment_id)
+        settled = self._settled(stored.payment_id)
         return settled is not None and settled != stored.attempt
 
     def is_claimed_otherwise(self, stored: Stored) -> bool:
         """Tell whether another attempt, for this payment id or another, has the authorization."""
-        claimed = stored.authorization
-        if claimed is None:
-            return False
         sql = (
             "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? AND attempt != ? "
             "AND status != 'failed' AND can_pay"
         )
-        return self._db.one(sql, claimed.payer, claimed.nonce, stored.attempt) is not None
+        return self._db.one(sql, stored.payer, stored.nonce, stored.attempt) is not None
 
     def _settled(self, payment_id: str) -> int | None:
         sql = "SELECT attempt FROM payments WHERE payment_id = ? AND status = 'settled'"

@@ -60,8 +60,16 @@ class Processes:
             return None
 
 
+class KeptAnswer(msgspec.Struct, frozen=True):
+    """An answer as it was written, head and body, and the digest of the payment it answered."""
+
+    digest: bytes
+    headers: list[tuple[bytes, bytes]]
+    body: bytes
+
+
 class Served:
-    """The marks of served payments in the database."""
+    """The marks of served payments in the database, and the kept answers by their names."""
 
     def __init__(self, database: Database, processes: Processes) -> None:
         self._db, self._own = database, processes.own
@@ -92,22 +100,9 @@ class Served:
             own = "DELETE FROM answering WHERE payment_id = ? AND process = ?"
             self._db.execute(own, payment_id, self._own)
 
+    # --- the kept answers ---------------------------------------------------------------
 
-class KeptAnswer(msgspec.Struct, frozen=True):
-    """An answer as it was written, head and body, and the digest of the payment it answered."""
-
-    digest: bytes
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
-
-
-class Answers:
-    """The kept answers in the database, by the id of their payment."""
-
-    def __init__(self, database: Database, served: Served) -> None:
-        self._db, self._served = database, served
-
-    def get(self, identifier: str) -> KeptAnswer | None:
+    def kept(self, identifier: str) -> KeptAnswer | None:
         """Return the answer that is kept under an id, if there is one."""
         row: Any = self._db.one("SELECT answer FROM answers WHERE identifier = ?", identifier)
         return msgspec.msgpack.decode(row[0], type=KeptAnswer) if row else None
@@ -128,4 +123,4 @@ class Answers:
             self._db.execute("DELETE FROM answers WHERE until_s < ?", now_s)
             row = identifier, sold[0], msgspec.msgpack.encode(answer), until_s
             self._db.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?)", *row)
-            self._served.mark(*sold)
+            self.mark(*sold)

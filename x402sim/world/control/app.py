@@ -19,7 +19,7 @@ from x402sim.chain.base import ChainError, ChainUnavailable
 from x402sim.http import web
 from x402sim.http.web import Refused
 from x402sim.world.control import chain, look, money, parts
-from x402sim.world.control.context import Context, number_in
+from x402sim.world.control.context import Context
 from x402sim.world.control.recorder import Recorder
 
 Action = Callable[..., Awaitable[Any]]
@@ -67,9 +67,10 @@ ACTIONS: dict[tuple[str, str], tuple[Action, Any]] = {
         ("POST", "/crash", parts.crash),
         ("POST", "/force-revert", chain.force_revert),
         ("POST", "/drop", chain.drop),
+        ("GET", "/journal", look.journal),
     )
 }
-"""Every action except the journal, which is NDJSON, and the kind of message that it takes."""
+"""Every action, and the kind of message that it takes."""
 
 
 def control_app(
@@ -98,28 +99,16 @@ def control_app(
             done = await action(context.on(network) if network else context, **given)
             if recorder is not None and method == "POST":
                 recorder.done(path, given)
-            return web.answer(done)
+            return done if isinstance(done, Response) else web.answer(done)
 
         return Route(path, endpoint, methods=[method])
-
-    async def journal(request: Request) -> Response:
-        """Answer the journal as NDJSON: its header, and the entries from ?since=SEQ on."""
-        require_token(request, token)
-        entries = context.parts.journal.ndjson(number_in(request, "since"))
-        return Response(entries, media_type="application/x-ndjson")
 
     async def index(_: Request) -> Response:
         return PlainTextResponse(usage())
 
     routes = [route(*key, *action) for key, action in ACTIONS.items()]
-    return web.application(
-        [
-            Route("/", index, methods=["GET"]),
-            Route("/journal", journal, methods=["GET"]),
-            *routes,
-            *pages,
-        ],
-        {ChainError: _on_chain_error, ChainUnavailable: _on_chain_unavailable},
+    return web.Application(
+        [Route("/", index, methods=["GET"]), *routes, *pages], {ChainError: _on_chain_error}
     )
 
 
@@ -129,8 +118,6 @@ def usage() -> str:
         f"{method:4} /_sim{path:<18} {(action.__doc__ or '').splitlines()[0]}"
         for (method, path), (action, _) in ACTIONS.items()
     ]
-    told = "What happened, and what was done here, as NDJSON; ?since=SEQ skips the rest."
-    lines.append(f"GET  /_sim{'/journal':<18} {told}")
     return "\n".join(lines) + "\n"
 
 
@@ -148,8 +135,6 @@ def has_token(authorization: str, token: str | None) -> bool:
 
 
 async def _on_chain_error(_: Request, error: Any) -> Response:
+    if isinstance(error, ChainUnavailable):
+        return web.error(503, "Chain unavailable", str(error))
     return web.error(409, "The chain refused", str(error))
-
-
-async def _on_chain_unavailable(_: Request, error: Any) -> Response:
-    return web.error(503, "Chain unavailable", str(error))

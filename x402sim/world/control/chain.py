@@ -4,9 +4,9 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from x402sim.http.web import Refused, bad_body
+from x402sim.http.web import Refused
 from x402sim.protocol.crypto import Hash, from_hex
-from x402sim.world.control.context import Context, Saved, mining, rewinding
+from x402sim.world.control.context import Context, Saved, mining, refusing, rewinding
 
 
 async def mine(context: Context, blocks: Annotated[int, Meta(ge=1, le=1000)] = 1) -> Any:
@@ -27,10 +27,8 @@ async def reorg(
 
     Their transactions are mined again, except those in "drop".
     """
-    try:
+    with refusing():
         lost = [Hash(from_hex(text, 32)) for text in drop]
-    except ValueError as error:
-        raise bad_body(str(error)) from error
     await rewinding(context.parts).reorg(depth, lost)
     return {"height": await context.parts.chain.height()}
 

@@ -6,10 +6,11 @@ control.
 
 import asyncio
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import msgspec
 from msgspec.structs import replace
-from starlette.requests import Request
 
 from x402sim.chain.base import Call, ChainError, Controls
 from x402sim.http.web import Refused, bad_body
@@ -53,14 +54,6 @@ class Context(msgspec.Struct, frozen=True):
         raise Refused(400, "Unknown network", unknown("network", network, known))
 
 
-def number_in(request: Request, name: str) -> int:
-    """Return a number of a request's query, 0 by default; raises `Refused` 400."""
-    text = request.query_params.get(name, "0")
-    if not text.isdecimal() or len(text) > 18:
-        raise Refused(400, "Invalid query", f"{name}: expected a number, got {text[:40]!r}")
-    return int(text)
-
-
 def require_service(parts: Parts, action: str) -> None:
     """Raise `Refused` (409) in a world without a service of its own, which the action is about."""
     if not parts.recipe.has_service:
@@ -74,6 +67,12 @@ def merchant(parts: Parts) -> Address:
     if parts.recipe.has_service:
         return parts.service.setup.pay_to
     return parts.accounts[-1].address_bytes
+
+
+def named(parts: Parts) -> dict[str, str]:
+    """Return the names of the merchant and of the accounts, by address in lower case."""
+    accounts = {each.address.lower(): f"account {n}" for n, each in enumerate(parts.accounts)}
+    return {"0x" + merchant(parts).hex(): "merchant", **accounts}
 
 
 def mining(parts: Parts) -> Controls:
@@ -98,18 +97,19 @@ def rewinding(parts: Parts) -> Controls:
     return offered
 
 
-async def mine_now(parts: Parts) -> None:
-    """With a block time, mine a block now; otherwise transactions are mined already."""
-    if parts.recipe.block_time_s is not None:
-        await mining(parts).mine()
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Refuse the body (400) if something in it cannot be read; the `ValueError` says why."""
+    try:
+        yield
+    except ValueError as wrong:
+        raise bad_body(str(wrong)) from wrong
 
 
 def account_of(text: str) -> Address:
     """Return an account's address; raises `Refused` 400."""
-    try:
+    with refusing():
         return parse_address(text)
-    except ValueError as error:
-        raise bad_body(str(error)) from error
 
 
 async def balance_of(parts: Parts, account: Address) -> int:

@@ -1,6 +1,9 @@
 """Actions that read: the world's description, its accounts and its state."""
 
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import Meta
+from starlette.responses import Response
 
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.networks import Network
@@ -54,6 +57,12 @@ async def queries(context: Context, since: int = 0) -> Any:
     made = context.parts.index.queries
     later = (each for each in made if each.at_ms >= since)
     return [ExplorerQuery(tx_hash=to_hex(each.tx_hash), at=each.at_ms) for each in later]
+
+
+async def journal(context: Context, since: Annotated[int, Meta(ge=0)] = 0) -> Any:
+    """What happened, and what was done here, as NDJSON; ?since=SEQ skips the rest."""
+    entries = context.parts.journal.ndjson(since)
+    return Response(entries, media_type="application/x-ndjson")
 
 
 async def state(context: Context) -> Any:

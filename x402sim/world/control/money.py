@@ -10,7 +10,15 @@ from x402sim.http.web import bad_body
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, checksum, to_hex
 from x402sim.protocol.money import MAX_STORED, to_base
-from x402sim.world.control.context import Context, account_of, balance_of, mine_now, rewinding
+from x402sim.world.assembly.parts import Parts
+from x402sim.world.control.context import (
+    Context,
+    account_of,
+    balance_of,
+    mining,
+    refusing,
+    rewinding,
+)
 from x402sim.world.control.messages import Sent, Transfer
 
 MAX_MINTED = 1_000_000_000
@@ -25,15 +33,19 @@ async def faucet(context: Context, address: str, amount: str = "100.00") -> Any:
     parts = context.parts
     account = account_of(address)
     decimals = parts.network.decimals
-    try:
+    with refusing():
         amount_base = to_base(amount, decimals)
-    except ValueError as error:
-        raise bad_body(str(error)) from error
     if not 0 < amount_base <= max(MAX_STORED, MAX_MINTED * 10**decimals):
         raise bad_body(f"cannot mint {amount_base} base units")
     await parts.chain.fund(account, amount_base)
-    await mine_now(parts)
+    await _mine(parts)
     return {"address": address, "balance": str(await balance_of(parts, account))}
+
+
+async def _mine(parts: Parts) -> None:
+    """With a block time, mine a block now; otherwise transactions are mined already."""
+    if parts.recipe.block_time_s is not None:
+        await mining(parts).mine()
 
 
 async def wallet(context: Context, owner: str) -> Any:
@@ -82,14 +94,12 @@ async def send(context: Context, sender: str, to: str, data: str = "0x") -> Any:
     """
     parts = context.parts
     chain = parts.chain
-    try:
+    with refusing():
         call = Call(account_of(sender), account_of(to), bytes.fromhex(data.removeprefix("0x")))
-    except ValueError as error:
-        raise bad_body(str(error)) from error
     if not await chain.native_balance(call.sender):
         await rewinding(parts).set_native_balance(call.sender, PLENTY_WEI)
     sent = await chain.send(call)
-    await mine_now(parts)
+    await _mine(parts)
     receipt = await chain.receipt(sent)
     reason = receipt.revert_reason if receipt else None
     return Sent(

@@ -19,11 +19,11 @@ from uvicorn.protocols.http.httptools_impl import (
 from x402sim.http import web
 
 
-class Cycle(RequestResponseCycle):
+class Cycle(RequestResponseCycle, web.Connection):
     """A request whose answer leaves in one write, head and first part of the body.
 
     The head is checked as a whole: uvicorn searches each header on its own, and one with an offer
-    of payments is long. For the application it is its `web.Connection`.
+    of payments is long.
     """
 
     _head = b""

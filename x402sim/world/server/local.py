@@ -84,7 +84,7 @@ class LocalServer:
             also=tuple(networks[1:]),
             services={"service": service or Settings(phase=0)},
             seed=seed,
-            mnemonic=phrase_of(mnemonic, seed=seed, chain=backend, file=database),
+            mnemonic=phrase_of(mnemonic, seed=seed, chain=backend),
             account_count=accounts,
             file=database,
             block_time_s=block_time_s,

@@ -32,7 +32,7 @@ from x402sim.world.server.log_lines import (
     as_json,
     as_text,
 )
-from x402sim.world.server.requests import Look, Request, Requests, settles
+from x402sim.world.transport.requests import Request, Requests, settles
 
 MAX_WAITING = 10_000
 """The requests that wait to be written; the log leaves out what comes while the reader is slow."""
@@ -110,13 +110,11 @@ class Log:
         self._is_writing = False
         self._thread = threading.Thread(target=self._write, name="x402sim log", daemon=True)
         self._thread.start()
-        requests.add(
-            Look(
-                self._append,
-                lambda entry: self._append((real_now(), entry)),
-                reads=self._used,
-                wants_bodies=form.is_verbose,
-            )
+        requests.tell_all(
+            self._append,
+            lambda entry: self._append((real_now(), entry)),
+            reads=self._used,
+            wants_bodies=form.is_verbose,
         )
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ import msgspec
 
 from x402sim import events
 from x402sim.protocol.money import to_decimal
+from x402sim.protocol.networks import Network
 from x402sim.text.printable import printable
 from x402sim.text.times import readable
 
@@ -33,8 +34,8 @@ class Names:
     """How accounts and amounts are written."""
 
     accounts: Mapping[str, str]
-    symbol: str
-    decimals: int
+    """The names, by address in lower case."""
+    network: Network
 
     def of(self, address: str) -> str:
         """Return an account's name, or its address in short."""
@@ -42,7 +43,7 @@ class Names:
 
     def amount(self, base: int | str) -> str:
         """Return an amount of base units with the token's symbol."""
-        return f"{to_decimal(int(base), self.decimals)} {self.symbol}"
+        return f"{to_decimal(int(base), self.network.decimals)} {self.network.token_symbol}"
 
 
 class Line(msgspec.Struct, omit_defaults=True, rename="camel"):
@@ -98,7 +99,8 @@ def _payment(event: Any, _: Names) -> str:
 
 
 def _debited(event: events.SessionDebited, names: Names) -> str:
-    part, spent = to_decimal(event.amount_base, names.decimals), names.amount(event.released_base)
+    part = to_decimal(event.amount_base, names.network.decimals)
+    spent = names.amount(event.released_base)
     return f"session {short(event.session_id)} spends {part}, {spent} in all"
 
 

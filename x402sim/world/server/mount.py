@@ -81,7 +81,7 @@ def _readable(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     )
 
 
-_HOME = web.application([Route("/", home)])
+_HOME = web.Application([Route("/", home)])
 
 
 def _is_of_a_browser(scope: Scope) -> bool:

@@ -5,12 +5,10 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import uvicorn
 
-from x402sim.chain.ledger.operation_log import begun_with
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.discovery import Item
@@ -18,8 +16,7 @@ from x402sim.protocol.phrase import KNOWN
 from x402sim.world.assembly.parts import Parts, build
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.backend import ChainBackend
-from x402sim.world.chains.ledger import chain_file
-from x402sim.world.control.context import Context, merchant
+from x402sim.world.control.context import Context, merchant, named
 from x402sim.world.control.look import accounts, token_info
 from x402sim.world.control.messages import OnNetwork, Ready
 from x402sim.world.server.http import Server
@@ -27,12 +24,9 @@ from x402sim.world.server.listen import Listen, base_url, listening_socket
 from x402sim.world.server.log import Form, Log
 from x402sim.world.server.log_lines import Names
 from x402sim.world.server.mount import world_app
-from x402sim.world.server.requests import Requests
 from x402sim.world.server.running import running
+from x402sim.world.transport.requests import Requests
 from x402sim.world.ui.watch import Watch
-
-_WITHOUT_ACCOUNTS = 3
-"""The number of a genesis's arguments in a file whose accounts were drawn."""
 
 
 def open_world(
@@ -51,19 +45,14 @@ def open_world(
         raise
 
 
-def phrase_of(
-    mnemonic: str | None, *, seed: int | None, chain: ChainBackend, file: Path | None
-) -> str | None:
+def phrase_of(mnemonic: str | None, *, seed: int | None, chain: ChainBackend) -> str | None:
     """Return the phrase of a server's accounts; None if they are drawn from the seed.
 
     Without one, the accounts are those that users of anvil and Hardhat know; with a seed, and on an
     existing node, drawn ones: on a public node anybody could take what the known accounts receive.
-    A database keeps the accounts that it was begun with.
     """
-    if mnemonic is not None or seed is not None or not chain.is_virtual:
-        return mnemonic
-    begun = begun_with(chain_file(file)) if file else None
-    return None if begun is not None and len(begun) == _WITHOUT_ACCOUNTS else KNOWN
+    is_said = mnemonic is not None or seed is not None or not chain.is_virtual
+    return mnemonic if is_said else KNOWN
 
 
 async def ready_message(parts: Parts, listen: Listen, url: str) -> Ready:
@@ -119,7 +108,8 @@ async def serve(
         parts.catalogue.own = partial(_sold, parts, url)
     requests = Requests(parts.journal, parts.clock)
     watch = Watch(parts.journal, requests)
-    log = _log_of(parts, message, form, requests) if form else None
+    names = Names(named(parts), parts.network)
+    log = Log(form, names, requests, parts.clock.offset_s) if form else None
     app = requests.around(world_app(parts, listen, watch))
     server = Server(app, lambda: on_start(server, message), on_stop=watch.stop, tls=listen.tls)
     try:
@@ -128,16 +118,6 @@ async def serve(
     finally:
         if log:
             log.close()
-
-
-def _log_of(parts: Parts, ready: Ready, form: Form, requests: Requests) -> Log:
-    """Return the log of a world, which names its accounts as the ready message numbers them."""
-    network = parts.network
-    named = {each.address.lower(): f"account {n}" for n, each in enumerate(ready.accounts)}
-    names = Names(
-        {ready.pay_to.lower(): "merchant", **named}, network.token_symbol, network.decimals
-    )
-    return Log(form, names, requests, parts.clock.offset_s)
 
 
 def run(main: Any) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import uvicorn
+from starlette.types import ASGIApp
 
 from x402sim.clock import Clock
 from x402sim.events import ServiceEvent
@@ -22,8 +23,8 @@ from x402sim.world.assembly.process import Process
 from x402sim.world.server.http import Server
 from x402sim.world.server.log import Form, Log
 from x402sim.world.server.log_lines import Names
-from x402sim.world.server.requests import Requests
 from x402sim.world.server.running import close
+from x402sim.world.transport.requests import Requests
 
 
 def open_service(
@@ -60,12 +61,13 @@ async def serve_alone(
 
     It is silent unless the form of a log is given; `journal` is what the service records to.
     """
-    requests = Requests(journal, Clock())
-    setup = process.service.setup
-    network, merchant = setup.network, {to_hex(setup.pay_to): "merchant"}
-    names = Names(merchant, network.token_symbol, network.decimals)
-    log = Log(form, names, requests) if form else None
-    server = Server(requests.around(process), lambda: on_start(server))
+    app: ASGIApp = process
+    log, setup = None, process.service.setup
+    if form:
+        requests = Requests(journal, Clock())
+        names = Names({to_hex(setup.pay_to): "merchant"}, setup.network)
+        app, log = requests.around(process), Log(form, names, requests)
+    server = Server(app, lambda: on_start(server))
     process.start_background()
     try:
         await server.serve(sockets=[sock])

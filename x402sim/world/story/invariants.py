@@ -130,7 +130,7 @@ class Invariants:
         about += _at_stake(self._quote_price(event.to))
         if not is_paid:
             yield SERVED_IF_PAID, STANDS, f"none by {about}"
-        is_kept = event.payment_id is not None and store.answers.is_kept(event.payment_id)
+        is_kept = event.payment_id is not None and store.served.is_kept(event.payment_id)
         if first is not None and not (is_kept and first is store):  # there, it is that order again
             yield ORDER_ONCE, "one order", about
 
@@ -221,10 +221,10 @@ class Invariants:
         stored = self._store(event.actor).payments.get(event.payment_id)
         if stored is None:
             return
-        moved, record = list(self._moved.get(_packed(event.tx_hash), ())), stored.record
-        wanted = record.from_address.lower(), record.to_address.lower(), int(record.amount)
+        moved = list(self._moved.get(_packed(event.tx_hash), ()))
+        wanted = stored.from_address.lower(), stored.to_address.lower(), int(stored.amount)
         if wanted not in moved:
-            found = f"{moved} for {record.payment_id}{_at_stake(wanted[2])}"
+            found = f"{moved} for {stored.payment_id}{_at_stake(wanted[2])}"
             yield GRANTED_IF_PAID, f"a transfer of {wanted}", found
 
     def _store(self, service: events.ServiceName) -> Store:

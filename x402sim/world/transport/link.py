@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Scope
 from x402sim.clock import Clock
 from x402sim.events import AnswerReceived, ExchangeEvent, NoAnswer, Part, RequestSent, clipped
 from x402sim.http.exchange import Headers, Request, Response, Transport, plain, within
-from x402sim.http.web import CONNECTION
+from x402sim.http.web import CONNECTION, Connection
 from x402sim.journal import Journal
 from x402sim.protocol.header import read_versioned
 from x402sim.protocol.messages import BadMessage, decode
@@ -57,8 +57,8 @@ class Asgi(Transport):
         return await exchange.answered
 
 
-class _Exchange:
-    """One request and its answer, as the application sees them: a `Connection` to its caller."""
+class _Exchange(Connection):
+    """One request and its answer, as the application sees them: the connection to its caller."""
 
     def __init__(self, request: Request, answered: "asyncio.Future[Response]") -> None:
         self._request, self.answered = request, answered

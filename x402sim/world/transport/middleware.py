@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock
 from x402sim.events import AnswerSent, Part, clipped
-from x402sim.http.web import CONNECTION, MAX_BODY_BYTES
+from x402sim.http.web import CONNECTION, MAX_BODY_BYTES, Connection
 from x402sim.journal import Journal
 from x402sim.world.transport.faults import Fault, Faults, value_of
 
@@ -76,14 +76,10 @@ def faulty(
 
 
 @dataclass(frozen=True, slots=True)
-class _Buffered:
+class _Buffered(Connection):
     """The connection to a fault, which breaks while the answer is written, or takes it all."""
 
     is_heard: bool
-
-    def is_closed(self) -> bool:
-        """Always False: it is there until the answer is written."""
-        return False
 
     def is_answered(self) -> bool:
         """Tell whether somebody gets the answer."""

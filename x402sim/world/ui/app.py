@@ -5,8 +5,10 @@ The files are for everybody who may reach the control API; all else needs its to
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+from msgspec import Meta
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response, StreamingResponse
@@ -19,7 +21,7 @@ from x402sim.report.page import FILES, alone, of_journal, read, tables
 from x402sim.version import VERSION
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.site import ACTORS
-from x402sim.world.control.context import merchant, number_in
+from x402sim.world.control.context import named
 from x402sim.world.transport.faults import FaultKind
 from x402sim.world.ui.pay import Pay, pay
 from x402sim.world.ui.play import Play, play, playable
@@ -49,6 +51,13 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """What a reader of the stream has: the journal before this entry, exchanges to this number."""
+
+    since: Annotated[int, Meta(ge=0)] = 0
+    after: Annotated[int, Meta(ge=0)] = 0
 
 
 def page_of(parts: Parts, watch: Watch, allow: Callable[[Request], None]) -> list[Route]:
@@ -99,10 +108,9 @@ def routes_of(
 
     async def stream(request: Request) -> Response:
         allow(request)
-        since, after = (number_in(request, name) for name in ("since", "after"))
-        return StreamingResponse(
-            watch.stream(since, after), media_type="text/event-stream", headers=HEADERS
-        )
+        seen: _Seen = web.parse_query(request, _Seen)
+        told = watch.stream(seen.since, seen.after)
+        return StreamingResponse(told, media_type="text/event-stream", headers=HEADERS)
 
     return [
         Route("/ui", partial(_file, "index.html")),
@@ -119,7 +127,7 @@ def saved_page(journal: Journal, title: str, watch: Watch) -> Starlette:
         return RedirectResponse(PATH)
 
     routes = routes_of(watch, lambda: of_journal(journal, title), lambda _: None)
-    return web.application([Route("/", to_page), Mount("/_sim", routes=routes)])
+    return web.Application([Route("/", to_page), Mount("/_sim", routes=routes)])
 
 
 async def home(request: Request) -> Response:
@@ -134,7 +142,6 @@ async def _file(name: str, _: Request) -> Response:
 def of_world(parts: Parts) -> dict[str, Any]:
     """Return the words for a world that runs."""
     network = parts.service.setup.network
-    accounts = {each.address.lower(): f"account {n}" for n, each in enumerate(parts.accounts)}
     return tables() | {
         "live": True,
         "version": VERSION,
@@ -142,7 +149,7 @@ def of_world(parts: Parts) -> dict[str, Any]:
         "service": parts.recipe.has_service,
         "symbol": network.token_symbol,
         "decimals": network.decimals,
-        "names": {"0x" + merchant(parts).hex(): "merchant", **accounts},
+        "names": named(parts),
         "victims": parts.faults.paths,
         "actors": ACTORS,
         "faults": DOES,

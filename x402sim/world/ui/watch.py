@@ -13,7 +13,7 @@ import msgspec
 
 from x402sim.clock import Clock
 from x402sim.journal import Entry, Journal, line
-from x402sim.world.server.requests import Headers, Look, Request, Requests
+from x402sim.world.transport.requests import Headers, Request, Requests
 
 SHOWN = ("/api/", "/facilitator")
 """Where the paths of the requests begin that are shown."""
@@ -37,7 +37,7 @@ class Watch:
     def __init__(self, journal: Journal, requests: Requests | None = None) -> None:
         self._journal, self._requests = journal, requests
         if requests:
-            requests.add(Look(self._ended, lambda _: None, for_payments=True))
+            requests.tell_payments(self._ended)
         self._real = Clock()
         self._started_ms = self._real.now_ms()
         self._wakes: set[asyncio.Event] = set()

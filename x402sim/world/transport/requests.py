@@ -6,7 +6,6 @@ its context: a request and all that it causes run in one.
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import lru_cache
 
 import msgspec
@@ -58,23 +57,7 @@ class Request(msgspec.Struct, gc=False):
     seen: tuple[int, ...] = ()
     """The numbers of the journal's entries that it caused, if it is whole."""
     read: tuple[Event, ...] = ()
-    """Those of their events that somebody reads (`Look.reads`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """Who is told of requests as they end, and of entries outside of all requests.
-
-    It is told of all requests, with their bodies if it `wants_bodies`; or, if it is
-    `for_payments`, of payments only, unless `Requests.readers` look now.
-    """
-
-    ended: Callable[[Request], object]
-    alone: Callable[[Entry], object]
-    reads: Collection[type[Event]] = ()
-    """The kinds of events that are kept with a request."""
-    wants_bodies: bool = False
-    for_payments: bool = False
+    """Those of their events that somebody reads (`Requests.tell_all`)."""
 
 
 class Requests:
@@ -82,21 +65,34 @@ class Requests:
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal, self._now = journal, clock.now
-        self._looks: tuple[Look, ...] = ()
+        self._on_ended = list[Callable[[Request], object]]()
+        self._on_alone = list[Callable[[Entry], object]]()
         self.readers = 0
         """How many look at whole requests now."""
         self._read = frozenset[type[Event]]()
-        self._wants_all = self._wants_bodies = self._wants_payments = False
+        self._wants_bodies = self._wants_payments = False
+        journal.listeners.append(self._on_entry)
 
-    def add(self, look: Look) -> None:
-        """Begin to tell somebody."""
-        if not self._looks:
-            self._journal.listeners.append(self._on_entry)
-        self._looks = (*self._looks, look)
-        self._read |= frozenset(look.reads)
-        self._wants_all |= not look.for_payments
-        self._wants_bodies |= look.wants_bodies
-        self._wants_payments |= look.for_payments
+    def tell_all(
+        self,
+        ended: Callable[[Request], object],
+        alone: Callable[[Entry], object],
+        *,
+        reads: Collection[type[Event]],
+        wants_bodies: bool,
+    ) -> None:
+        """Begin to tell of all requests as they end, and of entries outside of all requests.
+
+        `reads` are the kinds of events that are kept with a request.
+        """
+        self._on_ended.append(ended)
+        self._on_alone.append(alone)
+        self._read, self._wants_bodies = frozenset(reads), wants_bodies
+
+    def tell_payments(self, ended: Callable[[Request], object]) -> None:
+        """Begin to tell of whole requests: payments, and all others while there are `readers`."""
+        self._on_ended.append(ended)
+        self._wants_payments = True
 
     def _on_entry(self, entry: Entry) -> None:
         request = _current.get()
@@ -106,8 +102,8 @@ class Requests:
             if type(event := entry.event) in self._read:
                 request.read += (event,)
         else:
-            for look in self._looks:
-                look.alone(entry)
+            for alone in self._on_alone:
+                alone(entry)
 
     def around(self, app: ASGIApp) -> ASGIApp:
         """Return `app`, whose requests are told."""
@@ -121,7 +117,7 @@ class Requests:
                     proofs += (header,)
             is_payment = self._wants_payments and (bool(proofs) or settles(scope["path"]))
             is_whole = is_payment or self._wants_bodies or self.readers > 0
-            if is_whole or self._wants_all:
+            if is_whole or self._on_alone:
                 return self._tell(app, scope, receive, send, is_whole, proofs)
             return app(scope, receive, send)
 
@@ -175,8 +171,8 @@ class Requests:
         finally:
             _current.reset(token)
             request.ended = real_now()
-            for look in self._looks:
-                look.ended(request)
+            for ended in self._on_ended:
+                ended(request)
 
 
 @lru_cache(maxsize=1024)
