@@ -1,4 +1,4 @@
-"""A JSON-RPC node over HTTP.
+"""A JSON-RPC node, reached through web3; the only file that imports web3.
 
 Every request has a timeout. A slow, unreachable or malformed answer is a `ChainError`.
 """
@@ -6,11 +6,13 @@ Every request has a timeout. A slow, unreachable or malformed answer is a `Chain
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-import httpx
-import msgspec
+import requests
+from web3 import HTTPProvider
+from web3.types import RPCEndpoint
 
 from x402sim.chain import reverts
 from x402sim.chain.base import ChainError, Reverted
@@ -26,7 +28,7 @@ class NodeGone(ChainError):
 
 
 class JsonRpcNode:
-    """A JSON-RPC node; its answers are plain JSON.
+    """A JSON-RPC node behind web3's HTTP provider; its answers are plain JSON.
 
     Requests are made in threads, at most `parallel` at a time; with 1, in order. With 0 there are
     no threads: each request blocks the process, so that simulations are deterministic.
@@ -36,11 +38,10 @@ class JsonRpcNode:
         parts = urlsplit(url)
         self.name = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
         """The node without path and password, which are often secret."""
-        self._url = url
-        self._http = httpx.Client(
-            timeout=timeout_s,
-            headers={"content-type": "application/json"},
-            trust_env=parts.hostname not in ("127.0.0.1", "localhost"),  # no proxy
+        self._url, self._session = url, requests.Session()
+        self._session.trust_env = parts.hostname not in ("127.0.0.1", "localhost")  # no proxy
+        self._provider = HTTPProvider(
+            url, {"timeout": timeout_s}, self._session, exception_retry_configuration=None
         )
         self._threads = (
             ThreadPoolExecutor(parallel, thread_name_prefix="x402sim-node") if parallel else None
@@ -52,12 +53,12 @@ class JsonRpcNode:
 
     async def ask_all(self, *questions: Question) -> list[Any]:
         """Return the results of several methods, asked in one batch; raises as `ask`."""
-        asked = [_request(number, *question) for number, question in enumerate(questions)]
-        answers = await self._in_thread(self._json, "a batch", asked)
+        asked = [(RPCEndpoint(method), parameters) for method, *parameters in questions]
+        send = partial(self._provider.make_batch_request, asked)
+        answers = await self._in_thread(self._send, "a batch", send)
         if not isinstance(answers, list):
             raise ChainError(f"{self.name} answered a batch with {shown(answers)}")
-        by_id = {answer.get("id"): answer for answer in answers if isinstance(answer, dict)}
-        return [_result(by_id.get(number)) for number in range(len(asked))]
+        return [_result(answer) for answer in answers]
 
     async def read(self, into: Callable[[Any], T], method: str, *parameters: Any) -> T:
         """Return a method's result, parsed by `into`; raises `ChainError` if that fails."""
@@ -72,27 +73,25 @@ class JsonRpcNode:
 
     async def forward(self, body: bytes) -> bytes:
         """Return the node's answer to a JSON-RPC request unchanged; raises `NodeGone`."""
-        return (await self._in_thread(self._post, "a request", body)).content
+
+        def post() -> bytes:
+            how = self._provider.get_request_kwargs()
+            return self._session.post(self._url, body, **how).content
+
+        return await self._in_thread(self._send, "a request", post)
 
     def ask_now(self, method: str, *parameters: Any) -> Any:
         """Call a method as `ask` does, and block until the answer arrives."""
-        return _result(self._json(method, _request(0, method, *parameters)))
+        send = partial(self._provider.make_request, RPCEndpoint(method), parameters)
+        return _result(self._send(method, send))
 
-    def _json(self, what: str, asked: Any) -> Any:
-        answer = self._post(what, msgspec.json.encode(asked))
+    def _send(self, what: str, send: Callable[[], T]) -> T:
         try:
-            return answer.raise_for_status().json()
-        except httpx.HTTPStatusError:
-            seen = str(answer.status_code)
-        except ValueError:
-            seen = "it answered no JSON; the URL of a JSON-RPC node is wanted"
-        raise NodeGone(f"no answer from {self.name} to {what}: {seen}")
-
-    def _post(self, what: str, body: bytes) -> httpx.Response:
-        try:
-            return self._http.post(self._url, content=body)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            seen = type(error).__name__
+            return send()
+        except (OSError, ValueError) as error:
+            seen = getattr(getattr(error, "response", None), "status_code", type(error).__name__)
+            if seen == "JSONDecodeError":
+                seen = "it answered no JSON; the URL of a JSON-RPC node is wanted"
             raise NodeGone(f"no answer from {self.name} to {what}: {seen}") from error
 
     async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
@@ -104,11 +103,7 @@ class JsonRpcNode:
         """Close the connections, once all requests are answered."""
         if self._threads is not None:
             self._threads.shutdown()
-        self._http.close()
-
-
-def _request(number: int, method: str, *parameters: Any) -> Json:
-    return {"jsonrpc": "2.0", "id": number, "method": method, "params": parameters}
+        self._session.close()
 
 
 def _result(answer: Any) -> Any:

@@ -7,13 +7,13 @@ from pathlib import Path
 from x402sim.chain.base import ChainError
 from x402sim.chain.fees import usual_gas_price
 from x402sim.spec.needs import Need
-from x402sim.world.chains.backend import ChainRequest, OpenChain, require_all_rules
+from x402sim.world.chains.backend import ChainRequest, OpenChain, require_evm
 from x402sim.world.loop import VirtualLoop
 
 
 @dataclass(frozen=True, slots=True)
 class Anvil:
-    """An anvil (Foundry's test node) on a free port.
+    """An anvil (Foundry's test node) on a free port; needs the extra `evm`.
 
     `program` is its path; by default it is searched in X402SIM_ANVIL, on PATH, and in the npm
     package @foundry-rs/anvil.
@@ -25,7 +25,7 @@ class Anvil:
 
     def open(self, request: ChainRequest) -> OpenChain:
         """Start the node and install the token; raises `ChainError`."""
-        require_all_rules(request)
+        require_evm(request)
         if request.file is not None:
             raise ChainError("--db is not supported with anvil: its chain ends with the process")
         from x402sim.chain.node.anvil import AnvilNode

@@ -5,6 +5,7 @@ afterwards. No other code depends on which backend it is.
 """
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -59,8 +60,10 @@ class OpenChain(msgspec.Struct, frozen=True, kw_only=True):
     """The account that submits the settlements of every facilitator; None if each has its own."""
 
 
-def require_all_rules(request: ChainRequest) -> None:
-    """Raise `ChainError` if the recipe leaves out rules of the token, which is a real one."""
+def require_evm(request: ChainRequest) -> None:
+    """Raise `ChainError` without web3, or if the recipe leaves out rules of the token."""
+    if find_spec("web3") is None:
+        raise ChainError("a real chain needs web3: pip install 'x402sim[evm]'")
     if request.without_token_rules:
         tables = ", ".join(table for table, _ in request.without_token_rules)
         raise ChainError(f"the rules of a real token cannot be left out: {tables}")

@@ -11,7 +11,7 @@ from x402sim.chain.fees import usual_gas_price
 from x402sim.protocol.crypto import parse_address, parse_key
 from x402sim.protocol.networks import Network
 from x402sim.spec.needs import Need
-from x402sim.world.chains.backend import ChainRequest, OpenChain, require_all_rules
+from x402sim.world.chains.backend import ChainRequest, OpenChain, require_evm
 from x402sim.world.loop import run_anywhere
 
 KEYS = "X402SIM_CHAIN_KEYS"
@@ -20,7 +20,7 @@ KEYS = "X402SIM_CHAIN_KEYS"
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Node:
-    """The JSON-RPC node at `url`.
+    """The JSON-RPC node at `url`; needs the extra `evm`.
 
     `token` is the token's address there, and its name, version and decimals are then what its
     contract says; by default the network's own. With `deploy` a new token is deployed first.
@@ -59,7 +59,7 @@ class Node:
 
     def open(self, request: ChainRequest) -> OpenChain:
         """Connect to the node, deploy the token if asked to; raises `ChainError`."""
-        require_all_rules(request)
+        require_evm(request)
         if request.has_block_time:
             raise ChainError(f"a block time cannot be set: {self.name} mines at its own pace")
         if request.gas_price is not usual_gas_price or request.accounts.held_wei:

@@ -66,7 +66,7 @@ class World:
         socket), the URL of a running service (real time), or `Deployment(url, payer_key)`.
     chain
         Chain backend: "ledger" (in memory, with Circle's token; the default), "anvil" (a real EVM
-        that is started and stopped), the URL of a JSON-RPC node (real time; keys in
+        that is started and stopped; extra `evm`), the URL of a JSON-RPC node (real time; keys in
         X402SIM_CHAIN_KEYS), `Anvil(program)`, or `Node(url, token=..., deploy=...)`.
     latency
         Latency in seconds of one message in one direction, by who receives the request:
