@@ -22,7 +22,7 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, NETWORKS, TESTNET, Network
 from x402sim.protocol.offers import offers
-from x402sim.protocol.recognize import Kind, recognize
+from x402sim.protocol.recognize import recognize
 from x402sim.protocol.x402 import (
     AnyRequirements,
     Resource,
@@ -285,13 +285,23 @@ def test_the_output_fits_in_80_columns_and_acts_on_no_terminal() -> None:
     assert BASE_SEPOLIA.name not in shown
 
 
-def test_of_a_whole_answer_it_reads_the_header_of_a_payment_or_else_the_body() -> None:
+def test_of_a_whole_answer_it_reads_the_body_that_offers_payments_and_the_headers() -> None:
     body = msgspec.json.encode(REQUIRED).decode()
     receipt = to_base64(Settlement(success=True, transaction="0xabc", network="eip155:338"))
     head = "HTTP/1.1 402 Payment Required\r\ncontent-type: application/json\r\n"
-    assert recognize(f"{head}\r\n{body}").said == json.loads(body)
+    assert decoded(f"{head}\r\n{body}").stdout == decoded(body).stdout
     paid = f"{head}Payment-Response: {receipt}\r\n\r\n"
-    assert recognize(paid + '{"quote": 1}').kind is Kind.RECEIPT
-    assert recognize(paid + body).kind is Kind.REQUIRED
-    with pytest.raises(BadMessage, match="empty"):
-        recognize(f"{head}\r\n")
+    assert decoded(paid + '{"quote": 1}').stdout.startswith("Receipt")
+    both = decoded(paid + body).stdout
+    assert both.startswith("Payment required (402)")
+    assert "\nReceipt in " in both
+    assert "the text is empty" in decoded(f"{head}\r\n").stderr
+
+
+@pytest.mark.parametrize("value", ["garbage", "W10=", ""])
+def test_a_header_that_is_wrong_beside_a_body_that_is_right_is_told(value: str) -> None:
+    body = msgspec.json.encode(REQUIRED).decode()
+    head = f"HTTP/1.1 402 Payment Required\r\nPayment-Required: {value}\r\n"
+    done = decoded(f"{head}\r\n{body}")
+    assert (done.exit_code, "Payment-Required" in done.stdout) == (1, True)
+    assert "Nothing is wrong" not in done.stdout

@@ -26,7 +26,7 @@ from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.network_file import known_networks
 from x402sim.protocol.networks import Network
-from x402sim.protocol.recognize import Kind, Recognized, recognize
+from x402sim.protocol.recognize import Kind, Recognized, messages_in, recognize
 from x402sim.protocol.ways import Dialect, Way, network_called, ways_of
 from x402sim.text.times import moment
 
@@ -64,11 +64,15 @@ def decode(
     with as_misuse():
         text = sys.stdin.read(MOST) if header == "-" else header[:MOST]
         known = known_networks(network_file)
+    first, *others = messages_in(text)
     try:
-        found = recognize(text)
+        found = recognize(first)
     except BadMessage as wrong:
         raise Misuse(f"cannot decode it: {_instead(header) or wrong}") from wrong
-    decoded = list(explain(found, known, Clock().now_s()))
+    now_s = Clock().now_s()
+    decoded = list(explain(found, known, now_s))
+    for other in others:
+        decoded += _explain_header(other, known, now_s)
     findings = [finding for each in decoded for finding in each.findings]
     if as_json:
         told = {
@@ -124,6 +128,16 @@ def explain(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iter
         yield Decoded(title, dict(_way_facts(way, known)), tuple(of_way(way, known)))
     if found.kind is Kind.SETTLEMENT and not found.shape:
         yield from _inner(found, ways[0], known, now_s)
+
+
+def _explain_header(line: str, known: Mapping[str, Network], now_s: int) -> list[Decoded]:
+    """Return the parts of a message that stands in a header, beside a body that says the same."""
+    try:
+        return list(explain(recognize(line), known, now_s))
+    except BadMessage as wrong:
+        name = line.partition(":")[0]
+        do = "Encode the JSON of the 402, or leave the header out: clients of version 2 read it."
+        return [Decoded(name, {}, (Finding(name, str(wrong), "base64 of JSON", do),))]
 
 
 def _of_header(found: Recognized) -> Iterator[Finding]:

@@ -1,7 +1,6 @@
 """Tells which message of a payment a text is: a header, a body or a receipt, of any dialect.
 
-The text may be JSON, base64 of it or 0x-hex of it, with the name of its header before it. Of a
-whole HTTP answer it is the body that offers payments, the header of a payment, or any other body.
+The text may be JSON, base64 of it or 0x-hex of it, with the name of its header before it.
 """
 
 import re
@@ -20,7 +19,7 @@ _NAMED = re.compile(r"[<>]?\s*([A-Za-z][A-Za-z0-9-]{2,40}):\s+")
 """The name of a header before its value, as `curl -v` prints it."""
 _ANSWER = re.compile(r"HTTP/[0-9.]+ [0-9]{3}.*?\r?\n\r?\n", re.S)
 """The head of an HTTP answer, as `curl -i` prints it."""
-_IN_HEAD = re.compile(r"^(?:x-)?payment-(?:required|response):\s*(.+?)\s*$", re.I | re.M)
+_IN_HEAD = re.compile(r"^(?:x-)?payment-(?:required|response):.*$", re.I | re.M)
 _WHOLE = "copy the value of the header, or the body, from its first character to its last"
 _OFFERS = re.compile(r'"(?:accepts|paymentRequirements)"\s*:')
 
@@ -60,12 +59,21 @@ class Recognized:
         return x402.RESPONSE_HEADERS[version] if version and self.kind is Kind.RECEIPT else ""
 
 
+def messages_in(text: str) -> list[str]:
+    """Return the messages in a text, which is one, or a whole HTTP answer.
+
+    Those of an answer are its body, if it offers payments, and its headers of payments; of one
+    without either, its body.
+    """
+    head = _ANSWER.match(text.lstrip())
+    if head is None:
+        return [text]
+    headers, body = _IN_HEAD.findall(head[0]), text.lstrip()[head.end() :]
+    return [body, *headers] if _OFFERS.search(body) or not headers else headers
+
+
 def recognize(text: str) -> Recognized:
     """Return which message a text is; raises `BadMessage` that says how far it could be read."""
-    if head := _ANSWER.match(text.lstrip()):
-        inside, text = _IN_HEAD.search(head[0]), text.lstrip()[head.end() :]
-        if inside and not _OFFERS.search(text):
-            text = inside[1]
     value = text.strip().strip("'\"") if not text.lstrip().startswith("{") else text.strip()
     if named := _NAMED.match(value):
         value = value[named.end() :].strip()
