@@ -6,6 +6,7 @@ rewritten without touching the mutants.
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -38,7 +39,9 @@ def decision(**values: Any) -> Change:
     """Change decisions of the service; here they may have impossible values."""
 
     def change(setup: Setup) -> Setup:
-        decisions = replace(setup.settings.decisions, **values)
+        decisions = copy(setup.settings.decisions)
+        for name, value in values.items():
+            object.__setattr__(decisions, name, value)
         return replace(setup, settings=replace(setup.settings, decisions=decisions))
 
     return on_setup(change)
