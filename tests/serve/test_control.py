@@ -140,7 +140,7 @@ def test_a_reset_and_a_revert_leave_the_block_time_as_it_is():
 
 def test_what_is_done_to_the_world_is_in_its_journal(server):
     since = len(server.journal())
-    fault = {"victim": "facilitator", "does": "lose answer", "path": "/settle"}
+    fault = {"victim": "facilitator", "does": "lose answer", "path": "/settle", "contains": ""}
     server.http.post("/_sim/faults", json=fault)
     server.account().paid()
     server.sim("faults", victim="rpc", does="refuse")

@@ -220,16 +220,28 @@ def test_a_payment_out_of_time_says_both_times(browser: Browser, server: Server)
 
 
 def test_a_fault_from_the_page_strikes_and_counts(browser: Browser, server: Server) -> None:
+    other = {
+        "victim": "facilitator",
+        "does": "lose answer",
+        "path": "/settle",
+        "contains": "nobody",
+    }
+    server.sim("faults", **other)
     browser.view("steering")
     browser.do("select", "[name=path]", "/v2/x402/settle")
     browser.do("click", "form[aria-label=Faults] button")
     browser.sees("#same", 'Fault(victim="facilitator", does="lose answer", path="/v2/x402/settle"')
     browser.sees("#faults", "0 of 1")
-    (fault,) = server.http.get("/_sim/faults").json()
+    _, fault = server.http.get("/_sim/faults").json()
     assert (fault["victim"], fault["does"], fault["times"]) == ("facilitator", "lose answer", 1)
     browser.do("click", "form[aria-label=Pay] button")
     browser.sees("#said", "200")
     browser.sees("#faults", "1 of 1")
+    counts = browser.run("return page.$eval('#faults', (it) => it.innerText)")
+    assert re.findall(r"\d of \d", counts) == ["1 of 1", "0 of 1"], (
+        "the newest first; the other spared it"
+    )
+    server.sim("faults/clear")
     assert server.account(0).transfers == 1
     browser.do("click", "form[aria-label=Time] p button")
     browser.sees("#alarm", "1 min ahead")

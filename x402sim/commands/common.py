@@ -196,7 +196,8 @@ def starting(db: Path | None, chain: str | None = None) -> Iterator[None]:
 
 
 def load_journal(file: Path) -> Journal:
-    """Return the journal in a file; raises `Misuse`."""
+    """Return the journal in a file, or in the folder of a saved run; raises `Misuse`."""
+    file = file / "journal.ndjson" if file.is_dir() else file
     try:
         return Journal.load(file.read_bytes())
     except OSError as error:

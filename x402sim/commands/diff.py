@@ -8,8 +8,10 @@ import typer
 from x402sim.commands.common import NOT_ALL_HELD, filled, load_journal
 from x402sim.report.diff import describe
 
-A = Annotated[Path, typer.Argument(metavar="A.ndjson", help="First journal.")]
-B = Annotated[Path, typer.Argument(metavar="B.ndjson", help="Second journal.")]
+A = Annotated[
+    Path, typer.Argument(metavar="A", help="First journal, or the folder of a saved run.")
+]
+B = Annotated[Path, typer.Argument(metavar="B", help="Second one.")]
 
 
 def diff(a: A, b: B) -> None:

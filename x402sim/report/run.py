@@ -186,12 +186,13 @@ class Run(Summary):
 
     @classmethod
     def load(cls, file: str | Path) -> "Run":
-        """Return the run whose journal this is, such as the `journal.ndjson` of `save`.
+        """Return the run of a journal, or of a folder in which `save` wrote its `journal.ndjson`.
 
         A journal of more than 64 MiB stays in the file, and each frame reads it anew. Raises
         `OSError`, and `ValueError` if the file is not the journal of one whole run.
         """
         path = Path(file)
+        path = path / "journal.ndjson" if path.is_dir() else path
         is_large = path.stat().st_size > _LARGE_BYTES
         run = cls(journal=Journal.open(path) if is_large else Journal.load(path.read_bytes()))
         _ = run._begin, run._end
@@ -210,8 +211,8 @@ class Run(Summary):
         return html.fragment(self)
 
     def __repr__(self) -> str:
-        ended = f"{self.outcome}, broke off" if self._broke_off else self.outcome
-        return f"Run({self.name}: {ended}, {held_of(self.journal)} checks held)"
+        broke = f", broke off by {why_failed(self)}" if self._broke_off else ""
+        return f"Run({self.name}: {self.outcome}, {held_of(self.journal)} checks held{broke})"
 
 
 def _failure(run: Run) -> Iterator[str]:

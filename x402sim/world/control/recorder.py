@@ -10,7 +10,7 @@ import msgspec
 
 from x402sim import events
 from x402sim.world.assembly.parts import Parts
-from x402sim.world.transport.faults import read_fault
+from x402sim.world.transport.faults import Fault, read_fault
 
 _EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
     "/clock/advance": lambda seconds: events.TimeAdvanced(seconds=seconds),
@@ -41,8 +41,8 @@ class Recorder:
         if path in _EVENTS:
             self._record(_EVENTS[path](**given))
 
-    def _struck(self, victim: str, does: str, path: str) -> None:
-        struck = {"victim": victim, "does": does, "path": path}
+    def _struck(self, victim: str, fault: Fault, path: str) -> None:
+        struck = {"victim": victim, "does": fault.does, "path": path, "contains": fault.contains}
         self._record(events.Note(name="fault struck", data=struck))
 
     def _record(self, event: events.StoryEvent) -> None:

@@ -199,8 +199,8 @@ class Faults:
         self._rules: list[FaultRule] = []
         self.paths: dict[str, Sequence[str]] = {}
         """The paths that each victim serves, as in its routes."""
-        self.on_strike: list[Callable[[str, str, str], None]] = []
-        """Told the victim, what a fault does to it, and the path that it strikes."""
+        self.on_strike: list[Callable[[str, Fault, str], None]] = []
+        """Told the victim, the fault, and the path that it strikes."""
 
     def add(self, fault: Fault) -> None:
         """Add a fault; earlier faults have precedence.

@@ -68,7 +68,7 @@ def faulty(
             await app(scope, _replayed(messages, receive), send)
         else:
             for tell in faults.on_strike:
-                tell(victim, fault.does, scope["path"])
+                tell(victim, fault, scope["path"])
             request = _Request(app, scope, body, receive, send)
             await _strike(fault, crash, clock, request)
 
