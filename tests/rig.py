@@ -27,9 +27,8 @@ from x402sim.world.assembly.recipe import Recipe
 START = 1_800_000_000
 QUOTE = "/api/perp/quote"
 ORDER = {"pair": "BTC-USD", "side": "long", "leverage": 10, "sizeUsd": 1000}
-Fault = Callable[
-    [httpx.Request, Callable[[], Awaitable[httpx.Response]]], Awaitable[httpx.Response]
-]
+Deliver = Callable[[], Awaitable[httpx.Response]]
+Fault = Callable[[httpx.Request, Deliver], Awaitable[httpx.Response]]
 
 
 @dataclass
@@ -194,9 +193,7 @@ def broken(rig: ServiceRig, part: str, fault: Fault) -> Iterator[None]:
 def only(path: str, fault: Fault) -> Fault:
     """Limit a fault to requests whose path ends with `path`."""
 
-    async def on(
-        request: httpx.Request, deliver: Callable[[], Awaitable[httpx.Response]]
-    ) -> httpx.Response:
+    async def on(request: httpx.Request, deliver: Deliver) -> httpx.Response:
         return await (fault(request, deliver) if request.url.path.endswith(path) else deliver())
 
     return on
@@ -206,9 +203,7 @@ def after(count: int, fault: Fault) -> Fault:
     """Return a fault that lets so many requests pass before it starts."""
     passed = 0
 
-    async def on(
-        request: httpx.Request, deliver: Callable[[], Awaitable[httpx.Response]]
-    ) -> httpx.Response:
+    async def on(request: httpx.Request, deliver: Deliver) -> httpx.Response:
         nonlocal passed
         passed += 1
         return await (deliver() if passed <= count else fault(request, deliver))

@@ -54,6 +54,7 @@ def test_the_attack_notices_a_defect(monkeypatch):
     assert any("500" in violation for violation in result.violations)
 
 
+@pytest.mark.timeout(at_length(120, 1200))
 @pytest.mark.parametrize(
     "count", [100, pytest.param(at_length(500, 2000), marks=pytest.mark.thorough)]
 )

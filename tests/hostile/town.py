@@ -25,7 +25,6 @@ from x402sim.world.server.listen import Listen
 from x402sim.world.server.mount import world_app
 
 HANG_S = 20
-PART = {"/facilitator": "facilitator", "/explorer": "explorer", "/rpc": "rpc", "/_sim": "control"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,11 +92,6 @@ async def exchange(port: int, data: bytes) -> bytes | None:
         return None
 
 
-def _can_run_beside_others(sent: Sent) -> bool:
-    """Tell whether a request changes no other's answer, as many commands of the control API do."""
-    return sent.part != "control" or sent.method == "GET"
-
-
 async def over_tcp(seed: int, count: int) -> tuple[Counter[int], list[str]]:
     """Send `count` malformed requests to a world on a socket; return the statuses, and violations."""
     async with town() as world:
@@ -115,7 +110,10 @@ async def over_tcp(seed: int, count: int) -> tuple[Counter[int], list[str]]:
 async def _attack(world: Town, port: int, seed: int, count: int) -> tuple[Counter[int], list[str]]:
     rng, statuses, violations = Random(seed), Counter[int](), list[str]()
     for begin in range(0, count, AT_ONCE):
-        working = [each for each in await world.working() if _can_run_beside_others(each)]
+        working = [
+            each for each in await world.working()
+            if each.part != "control" or each.method == "GET"  # a command changes other answers
+        ]  # fmt: skip
         batch = [malformed(rng.choice(working), rng) for _ in range(min(AT_ONCE, count - begin))]
         for data, answer in zip(
             batch, await asyncio.gather(*(exchange(port, data) for data in batch)), strict=True

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 
-import httpx
 import pytest
 
 from tests.chain.asking import Node
-from tests.serve.driver import ORDER, started
-from x402sim import LocalServer, PaymentAuth
+from tests.serve.driver import Server, started
+from tests.serve.hosted import hosted
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, parse_address, to_hex
 
@@ -22,41 +21,36 @@ def newest(node: Node) -> tuple[int, int]:
 
 
 @pytest.fixture
-def server() -> Iterator[LocalServer]:
-    with LocalServer() as running:
+def server() -> Iterator[Server]:
+    with hosted() as running:
         yield running
 
 
 @pytest.fixture
-def node(server: LocalServer) -> Node:
-    return Node(server.rpc_url)
-
-
-def buy(server: LocalServer) -> int:
-    auth = PaymentAuth(server.wallets[0], clock=server.clock)
-    return httpx.post(server.url + "/api/perp/quote", json=ORDER, auth=auth).status_code
+def node(server: Server) -> Node:
+    return Node(server.ready["rpc"])
 
 
 @pytest.mark.parametrize("prefix", ["evm", "anvil"])
-def test_a_snapshot_holds_the_whole_world(server: LocalServer, node: Node, prefix: str) -> None:
-    payer = server.wallets[0].address
+def test_a_snapshot_holds_the_whole_world(server: Server, node: Node, prefix: str) -> None:
+    payer = server.account().address
     first, saved = server.balance(payer), node.result(f"{prefix}_snapshot")
-    assert buy(server) == 200
+    server.account().paid()
     assert server.balance(payer) < first
     assert node.result(f"{prefix}_revert", saved) is True
     assert server.balance(payer) == first
-    assert httpx.get(server.url + "/_sim/state").json()["rows"]["payments"] == 0
+    assert server.state()["rows"]["payments"] == 0
     assert node.result(f"{prefix}_revert", saved) is False
-    assert buy(server) == 200
+    server.account().paid()
 
 
-def test_time_goes_on_for_all_of_the_world(server: LocalServer, node: Node) -> None:
+def test_time_goes_on_for_all_of_the_world(server: Server, node: Node) -> None:
     _, at_s = newest(node)
     assert node.result("evm_increaseTime", "0xe10") >= 3600
     assert node.result("evm_mine") == "0x0"
     _, later_s = newest(node)
-    assert at_s + 3600 <= later_s <= server.clock.now_s()
-    wanted = server.clock.now_s() + 1000
+    assert at_s + 3600 <= later_s <= server.now_s()
+    wanted = server.now_s() + 1000
     assert node.result("evm_setNextBlockTimestamp", wanted) is None
     number, _ = newest(node)  # the world's heartbeat may have mined a block, too
     node.result("hardhat_mine", "0x3", "0xa")
@@ -65,14 +59,13 @@ def test_time_goes_on_for_all_of_the_world(server: LocalServer, node: Node) -> N
     node.result("evm_mine", {"timestamp": wanted + 500, "blocks": 2})
     assert newest(node)[1] - wanted in range(500, 505)
     assert "cannot go back" in node.error("evm_setNextBlockTimestamp", at_s)["message"]
-    assert buy(server) == 200
-    journal = [entry.event for entry in server.journal]
-    assert sum(type(event).__name__ == "TimeAdvanced" for event in journal) >= 4
+    server.account().paid()
+    assert sum(each["event"] == "time advanced" for each in server.journal()) >= 4
 
 
-def test_any_account_can_be_impersonated_and_given_money(server: LocalServer, node: Node) -> None:
-    payer = server.wallets[0]
-    token, shop = server.info.asset, Address(b"\x09" * 20)
+def test_any_account_can_be_impersonated_and_given_money(server: Server, node: Node) -> None:
+    payer = server.account()
+    token, shop = server.ready["asset"], Address(b"\x09" * 20)
     node.result("hardhat_setBalance", NOBODY, hex(5 * ETHER))
     assert int(node.result("eth_getBalance", NOBODY), 16) == 5 * ETHER
     paid = abi.transfer(parse_address(NOBODY), 700)

@@ -30,6 +30,7 @@ from tests.rig import (
 )
 from tests.service.standard import MARKET, QUOTE, changed, set_up, sign, told
 from x402sim import Wallet
+from x402sim.http.web import Connection
 from x402sim.payer.core import settlement
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.identifiers import PAYMENT_IDENTIFIER
@@ -662,13 +663,10 @@ async def test_two_processes_that_resolve_a_payment_at_once_settle_it_once(
 
 
 @dataclass
-class On:
+class On(Connection):
     """An open connection: whether its client got its answer."""
 
     answered: bool = True
-
-    def is_closed(self) -> bool:
-        return False
 
     def is_answered(self) -> bool:
         return self.answered

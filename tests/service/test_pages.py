@@ -60,14 +60,6 @@ def walk(node):
             yield from walk(child)
 
 
-def resolve(api: dict, ref: str):
-    assert ref.startswith("#/")
-    at = api
-    for key in ref[2:].split("/"):
-        at = at[key]
-    return at
-
-
 def example_402(api: dict) -> dict:
     responses = api["paths"]["/api/perp/quote"]["post"]["responses"]
     return responses["402"]["content"]["application/json"]["example"]
@@ -171,7 +163,6 @@ async def test_the_openapi_document_has_every_route_of_the_service(rig):
 def test_it_is_valid_every_reference_resolves_and_every_schema_is_used(choices):
     api = document(choices)
     refs = {node["$ref"] for node in walk(api) if isinstance(node, dict) and "$ref" in node}
-    assert all(resolve(api, ref) for ref in refs)
     assert {f"#/components/schemas/{name}" for name in api["components"]["schemas"]} <= refs
     from openapi_spec_validator import validate  # compiles grammars for two seconds
 

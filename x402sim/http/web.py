@@ -134,24 +134,20 @@ def header(request: Request, name: bytes) -> str | None:
 def url_of(request: Request) -> str:
     """Return the whole URL of a request to a route without parameters, but not its query."""
     scope = request.scope
-    host, server = _first(scope, b"host"), scope.get("server")
+    host, server = header(request, b"host"), scope.get("server")
     return _origin(scope["scheme"], server and tuple(server), host) + str(scope["path"])
 
 
-def _first(scope: Scope, wanted: bytes) -> bytes | None:
-    return dict(reversed(scope["headers"])).get(wanted)
-
-
 @lru_cache(maxsize=8)  # a host may be long, and there are few
-def _origin(scheme: str, server: tuple[str, int] | None, host: bytes | None) -> str:
-    headers = [] if host is None else [(b"host", host)]
+def _origin(scheme: str, server: tuple[str, int] | None, host: str | None) -> str:
+    headers = [] if host is None else [(b"host", host.encode("latin-1"))]
     return str(URL(scope={"scheme": scheme, "server": server, "headers": headers, "path": ""}))
 
 
 async def read_body(request: Request) -> bytes:
     """Return the request's body; raises `Refused` 413 as soon as it passes 1 MiB."""
-    announced = _first(request.scope, b"content-length") or b""
-    if announced.isdigit() and (len(announced) > 18 or int(announced) > MAX_BODY_BYTES):
+    announced = header(request, b"content-length") or ""
+    if announced.isdecimal() and (len(announced) > 18 or int(announced) > MAX_BODY_BYTES):
         raise _too_large()
     parts, size, is_whole = [], 0, False
     while not is_whole:

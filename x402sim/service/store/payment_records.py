@@ -255,11 +255,11 @@ class PaymentRecords:
 
         Clause 8/indexer-batch: at most `limit` of them.
         """
-        return self._found(
+        newest = (
             "block_number IS NULL AND status = 'settled' "
-            "ORDER BY timestamp DESC, attempt DESC LIMIT ?",
-            limit,
+            "ORDER BY timestamp DESC, attempt DESC LIMIT ?"
         )
+        return self._found(newest, limit)
 
     def shallow(self, limit: int) -> list[Stored]:
         """Return settled payments whose block is not deep enough yet, oldest first."""
@@ -280,10 +280,8 @@ class PaymentRecords:
 
     def backlog(self) -> int:
         """Return how many settled records have no block yet."""
-        count: int = self._db.one(
-            "SELECT count(*) FROM payments WHERE block_number IS NULL AND status = 'settled'"
-        )[0]
-        return count
+        sql = "SELECT count(*) FROM payments WHERE block_number IS NULL AND status = 'settled'"
+        return int(self._db.one(sql)[0])
 
     def set_block(
         self, attempt: int, tx_hash: str, block_number: int, *, is_deep: bool = False

@@ -6,7 +6,7 @@ from msgspec import Meta
 
 from x402sim.http.web import Refused
 from x402sim.protocol.crypto import Hash, from_hex
-from x402sim.world.control.context import Context, Saved, mining, refusing, rewinding
+from x402sim.world.control.context import Context, Saved, mining, read, rewinding
 
 
 async def mine(context: Context, blocks: Annotated[int, Meta(ge=1, le=1000)] = 1) -> Any:
@@ -27,8 +27,7 @@ async def reorg(
 
     Their transactions are mined again, except those in "drop".
     """
-    with refusing():
-        lost = [Hash(from_hex(text, 32)) for text in drop]
+    lost = [Hash(read(from_hex, text, 32)) for text in drop]
     await rewinding(context.parts).reorg(depth, lost)
     return {"height": await context.parts.chain.height()}
 

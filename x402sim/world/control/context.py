@@ -6,8 +6,8 @@ control.
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -15,10 +15,12 @@ from msgspec.structs import replace
 from x402sim.chain.base import Call, ChainError, Controls
 from x402sim.http.web import Refused, bad_body
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, parse_address
+from x402sim.protocol.crypto import Address
 from x402sim.service.entitlements import Entitlement
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
+
+Read = TypeVar("Read")
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -97,19 +99,12 @@ def rewinding(parts: Parts) -> Controls:
     return offered
 
 
-@contextmanager
-def refusing() -> Iterator[None]:
-    """Refuse the body (400) if something in it cannot be read; the `ValueError` says why."""
+def read(parse: Callable[..., Read], *given: Any) -> Read:
+    """Return what a function reads in a body; raises `Refused` 400 for its `ValueError`."""
     try:
-        yield
+        return parse(*given)
     except ValueError as wrong:
         raise bad_body(str(wrong)) from wrong
-
-
-def account_of(text: str) -> Address:
-    """Return an account's address; raises `Refused` 400."""
-    with refusing():
-        return parse_address(text)
 
 
 async def balance_of(parts: Parts, account: Address) -> int:

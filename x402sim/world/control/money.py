@@ -8,17 +8,10 @@ from x402sim.chain.fees import PLENTY_WEI
 from x402sim.chain.reverts import cause
 from x402sim.http.web import bad_body
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, checksum, to_hex
+from x402sim.protocol.crypto import Address, checksum, parse_address, to_hex
 from x402sim.protocol.money import MAX_STORED, to_base
 from x402sim.world.assembly.parts import Parts
-from x402sim.world.control.context import (
-    Context,
-    account_of,
-    balance_of,
-    mining,
-    refusing,
-    rewinding,
-)
+from x402sim.world.control.context import Context, balance_of, mining, read, rewinding
 from x402sim.world.control.messages import Sent, Transfer
 
 MAX_MINTED = 1_000_000_000
@@ -31,10 +24,9 @@ async def faucet(context: Context, address: str, amount: str = "100.00") -> Any:
     The transaction is mined before the answer, whatever the block time.
     """
     parts = context.parts
-    account = account_of(address)
+    account = read(parse_address, address)
     decimals = parts.network.decimals
-    with refusing():
-        amount_base = to_base(amount, decimals)
+    amount_base = read(to_base, amount, decimals)
     if not 0 < amount_base <= max(MAX_STORED, MAX_MINTED * 10**decimals):
         raise bad_body(f"cannot mint {amount_base} base units")
     await parts.chain.fund(account, amount_base)
@@ -50,7 +42,7 @@ async def _mine(parts: Parts) -> None:
 
 async def wallet(context: Context, owner: str) -> Any:
     """Make a wallet that is a contract, if it is not there yet: {"owner": "0x…"}."""
-    account = account_of(owner)
+    account = read(parse_address, owner)
     made, slots = contract.wallet_address(account), contract.wallet_storage(account)
     await rewinding(context.parts).set_code(made, contract.wallet_code(), slots)
     return {"address": checksum(made)}
@@ -58,13 +50,13 @@ async def wallet(context: Context, owner: str) -> Any:
 
 async def balances(context: Context, accounts: tuple[str, ...]) -> Any:
     """Read balances in base units: {"accounts": ["0x…"]}."""
-    wanted = [account_of(account) for account in accounts]
+    wanted = [read(parse_address, account) for account in accounts]
     return [str(await balance_of(context.parts, account)) for account in wanted]
 
 
 async def transfers(context: Context, account: str = "") -> Any:
     """List the token's transfers, oldest first: ?account=0x… from or to this account only."""
-    party = (bytes(12) + account_of(account),) if account else ()
+    party = (bytes(12) + read(parse_address, account),) if account else ()
     found = await _transfers(context, party)
     if party:
         received = await _transfers(context, (), party)
@@ -94,8 +86,8 @@ async def send(context: Context, sender: str, to: str, data: str = "0x") -> Any:
     """
     parts = context.parts
     chain = parts.chain
-    with refusing():
-        call = Call(account_of(sender), account_of(to), bytes.fromhex(data.removeprefix("0x")))
+    accounts = read(parse_address, sender), read(parse_address, to)
+    call = Call(*accounts, read(bytes.fromhex, data.removeprefix("0x")))
     if not await chain.native_balance(call.sender):
         await rewinding(parts).set_native_balance(call.sender, PLENTY_WEI)
     sent = await chain.send(call)

@@ -13,7 +13,7 @@ from x402sim.service.reconcile import reconcile
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.process import Process
-from x402sim.world.control.context import Context, mining, refusing, require_service
+from x402sim.world.control.context import Context, mining, read, require_service
 from x402sim.world.transport.faults import read_fault
 
 LATEST_S = 221_845_392_000
@@ -83,11 +83,10 @@ async def faults(context: Context) -> Any:
 
 async def add_fault(context: Context, fault: Any) -> Any:
     """Inject a fault: {"victim": "facilitator", "does": "lose answer", "path": "/settle"}."""
-    with refusing():
-        new = read_fault(fault)
-        if new.victim in context.parts.services or new.does in ("crash before", "crash after"):
-            require_service(context.parts, f'"{new.does}" of "{new.victim}"')
-        context.parts.faults.add(new)
+    new = read(read_fault, fault)
+    if new.victim in context.parts.services or new.does in ("crash before", "crash after"):
+        require_service(context.parts, f'"{new.does}" of "{new.victim}"')
+    read(context.parts.faults.add, new)
     return {"standing": len(context.parts.faults.standing())}
 
 
