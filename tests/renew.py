@@ -42,7 +42,7 @@ GENERATED = {
     ),
     "gas": Generated("tables of gas", 1, "x402sim/chain/ledger/gas_*.json", "-m tests.evm.measure"),
     "costs": Generated(
-        "what each check costs", 1, "conformance/costs.json", "-m tests.suite.costs"
+        "what each check costs", 2.5, "conformance/costs.json", "-m tests.suite.costs"
     ),
     "demands": Generated(
         "the page of demands", 0.1, "conformance/demands.md", "-m tests.suite.demands"

@@ -64,11 +64,11 @@ WITH_A_KEY = {
 def test_the_costs_are_those_of_the_checks_there_are() -> None:
     checks = all_checks()
     measured = costs(folder() / "costs.json")
-    assert set(measured) <= {case.name for case in checks}, "run python -m tests.suite.costs"
+    assert set(measured) <= {case.name for case in checks}, "run python -m tests.renew --only costs"
     rare = {Need.CLOCK, Need.RESTART, Need.RECORD, Need.SESSION_VIEW}
     usual = [case for case in checks if not case.waits and rare.isdisjoint(case.needs)]
     left = {case.name for case in usual} - set(measured) - WITH_A_KEY
-    assert not left, "run python -m tests.suite.costs"
+    assert not left, "run python -m tests.renew --only costs"
     assert sum(cost.requests for cost in measured.values()) < 1750, "a run is a burden"
 
 
