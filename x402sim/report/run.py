@@ -97,7 +97,7 @@ class Run(Summary):
 
     real_s: float | None = None
     ahead_s: float = 0.0
-    _labels: dict[str, Any] = field(default_factory=dict)
+    _labels: dict[str, Any] = field(default_factory=dict, hash=False)
     """The first columns of every frame, the same in each row; see `label`."""
     _is_partial: bool = False
 
