@@ -100,13 +100,18 @@ def table_of(points: Sequence[Point], work: Work) -> bytes:
 
     Raises `TypeError` for a column of several types.
     """
-    parts = list(map(_rows, points))
-    table = joined(parts)
-    owners = [each for each, part in zip(points, parts, strict=True) for _ in range(part.num_rows)]
-    lines = [each.error and work.replay.replace("{seed}", str(each.seed)) for each in owners]
-    told = {"error": [each.error for each in owners], "trace": [each.trace for each in owners]}
-    for name, texts in (told | {"replay": lines}).items():
-        table = table.append_column(name, pa.array(texts, pa.string()))
+    plain = [each for each in points if not isinstance(each.result, pa.Table)]
+    rows = [each.result or {} for each in plain]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    try:
+        parts = [(pa.table({name: [row.get(name) for row in rows] for name in names}), plain)]
+    except pa.ArrowInvalid as error:
+        raise TypeError(f"a column has values of several types: {error}") from error
+    parts = parts if plain else []
+    for each in points:
+        if isinstance(each.result, pa.Table):
+            parts.append((each.result, [each] * each.result.num_rows))
+    table = joined([_own_columns(part, owners, work.replay) for part, owners in parts])
     for number, (name, label) in enumerate(work.labels.items()):
         table = table.add_column(number, name, pa.array([label] * table.num_rows))
     failed = frozenset(each.seed for each in points if each.error)
@@ -118,13 +123,16 @@ def table_of(points: Sequence[Point], work: Work) -> bytes:
     return file.getvalue()
 
 
-def _rows(point: Point) -> Any:
-    """Return the rows of a point: its seed, and the columns of its results."""
-    if isinstance(point.result, pa.Table):
-        seeds = pa.array([point.seed] * point.result.num_rows, pa.int64())
-        return point.result.add_column(0, "seed", seeds)
-    results = {name: [value] for name, value in (point.result or {}).items()}
-    return pa.table({"seed": pa.array([point.seed], pa.int64()), **results})
+def _own_columns(table: Any, points: Sequence[Point], replay: str) -> Any:
+    """Return a table with a sweep's own columns, given the point of each row."""
+    lines = [replay.replace("{seed}", str(each.seed)) if each.error else None for each in points]
+    return pa.table({
+        "seed": pa.array([each.seed for each in points], pa.int64()),
+        **{name: table.column(name) for name in table.column_names},
+        "error": pa.array([each.error for each in points], pa.string()),
+        "trace": pa.array([each.trace for each in points], pa.string()),
+        "replay": pa.array(lines, pa.string()),
+    })  # fmt: skip
 
 
 def joined(parts: Sequence[Any]) -> Any:

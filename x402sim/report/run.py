@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -197,7 +198,7 @@ class Run(Summary):
         _ = run._begin, run._end
         return run
 
-    @property
+    @cached_property
     def _broke_off(self) -> bool:
         """Whether the scenario raised, so that the journal has a part of it only."""
         return any(True for _ in self.journal.of(StoryRaised))
