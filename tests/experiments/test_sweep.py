@@ -18,7 +18,7 @@ from x402sim.experiments.drive import Batches, Task
 from x402sim.experiments.folder import MANIFEST
 from x402sim.experiments.grid import cells
 from x402sim.experiments.sweep import SweepFailed
-from x402sim.experiments.worker import Work
+from x402sim.experiments.tables import Work
 
 RATES = {"rate": [1.0, 4.0]}
 

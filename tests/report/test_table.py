@@ -39,3 +39,4 @@ def test_a_frame_cannot_be_set() -> None:
 def test_a_run_that_is_pickled_keeps_its_labels() -> None:
     labelled = run("lost").label(policy="naive")
     assert pickle.loads(pickle.dumps(labelled)).checks.equals(labelled.checks)
+    assert len({labelled, labelled, run("lost")}) == 2, "a run has a hash, too"

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from x402sim.experiments.executors import Pool
-from x402sim.experiments.worker import Work, lost, run
+from x402sim.experiments.tables import Work
+from x402sim.experiments.worker import lost, run
 
 _MOST_FAILURES = 3
 """How often the workers may die before any task is done."""

@@ -41,8 +41,9 @@ def frame_of(
     """Return the rows of the wanted points; `wanted` are the seeds of each cell, by its key."""
     numbers = {cell.key: number for number, cell in enumerate(cells)}
     positions = {key: {seed: at for at, seed in enumerate(seeds)} for key, seeds in wanted.items()}
-    owners: dict[tuple[str, int], Done] = {}  # of each point the first table, if it can be, without
-    for are_failed in (True, False):  # a failure
+    # A point that did not fail counts more than one that did; of equals, the first counts.
+    owners: dict[tuple[str, int], Done] = {}
+    for are_failed in (True, False):
         for done in reversed(tables):
             seeds = done.failed if are_failed else {*done.seeds} - done.failed
             owners |= {(done.cell, seed): done for seed in seeds}

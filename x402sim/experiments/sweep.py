@@ -103,8 +103,8 @@ def play(
     from x402sim.experiments.executors import pool_of
     from x402sim.experiments.folder import Folder, name_of
     from x402sim.experiments.frame import frame_of
-    from x402sim.experiments.tables import decoded
-    from x402sim.experiments.worker import Work, pickled
+    from x402sim.experiments.tables import Work, decoded
+    from x402sim.experiments.worker import pickled
     from x402sim.report.progress import Bar
 
     require_fit(experiment, found)

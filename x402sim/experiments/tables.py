@@ -22,10 +22,16 @@ _META = b"x402sim sweep"
 _SCALARS = str, int, float, bool, Decimal, date, type(None)
 
 
-class _Meta(msgspec.Struct):
-    cell: str
-    seeds: list[int]
-    failed: list[int]
+class Work(msgspec.Struct, frozen=True):
+    """A cell on its way to a worker: its name, its labels, and its pickled values.
+
+    `replay` is the line that plays a point again, with "{seed}" in the place of its seed.
+    """
+
+    key: str
+    labels: dict[str, Label]
+    values: bytes
+    replay: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +44,13 @@ class Point:
     trace: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The table of one task, and which points of which cell it has."""
+class Done(msgspec.Struct, omit_defaults=True):
+    """Which points of which cell a task has played, and its table, which has that as metadata."""
 
-    table: Any
     cell: str
     seeds: tuple[int, ...]
     failed: frozenset[int]
+    table: Any = None
 
 
 def result_of(returned: Any, parameters: Sequence[str]) -> "dict[str, Any] | pa.Table":
@@ -90,35 +95,44 @@ def _scalar(name: str, value: Any) -> Any:
     return value
 
 
-def table_of(points: Sequence[Point], key: str, labels: dict[str, Label], replay: str) -> bytes:
+def table_of(points: Sequence[Point], work: Work) -> bytes:
     """Return the table of one task as a Parquet file.
 
-    `replay` is the line of those that failed, with "{seed}" in the place of the seed. Raises
-    `TypeError` for a column of several types.
+    Raises `TypeError` for a column of several types.
     """
-    parts = list(map(_rows, points))
-    table = joined(parts)
-    owners = [each for each, part in zip(points, parts, strict=True) for _ in range(part.num_rows)]
-    lines = [replay.replace("{seed}", str(each.seed)) if each.error else None for each in owners]
-    told = {"error": [each.error for each in owners], "trace": [each.trace for each in owners]}
-    for name, texts in (told | {"replay": lines}).items():
-        table = table.append_column(name, pa.array(texts, pa.string()))
-    for number, (name, label) in enumerate(labels.items()):
+    plain = [each for each in points if not isinstance(each.result, pa.Table)]
+    rows = [each.result or {} for each in plain]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    try:
+        parts = [(pa.table({name: [row.get(name) for row in rows] for name in names}), plain)]
+    except pa.ArrowInvalid as error:
+        raise TypeError(f"a column has values of several types: {error}") from error
+    parts = parts if plain else []
+    for each in points:
+        if isinstance(each.result, pa.Table):
+            parts.append((each.result, [each] * each.result.num_rows))
+    table = joined([_own_columns(part, owners, work.replay) for part, owners in parts])
+    for number, (name, label) in enumerate(work.labels.items()):
         table = table.add_column(number, name, pa.array([label] * table.num_rows))
-    meta = _Meta(key, [each.seed for each in points], [e.seed for e in points if e.error])
-    table = table.replace_schema_metadata({_META: msgspec.json.encode(meta)})
+    failed = frozenset(each.seed for each in points if each.error)
+    done = Done(work.key, tuple(each.seed for each in points), failed)
+    meta = msgspec.json.encode(done, order="deterministic")
+    table = table.replace_schema_metadata({_META: meta})
     file = io.BytesIO()
     pq.write_table(table, file)
     return file.getvalue()
 
 
-def _rows(point: Point) -> Any:
-    """Return the rows of a point: its seed, and the columns of its results."""
-    if isinstance(point.result, pa.Table):
-        seeds = pa.array([point.seed] * point.result.num_rows, pa.int64())
-        return point.result.add_column(0, "seed", seeds)
-    results = {name: [value] for name, value in (point.result or {}).items()}
-    return pa.table({"seed": pa.array([point.seed], pa.int64()), **results})
+def _own_columns(table: Any, points: Sequence[Point], replay: str) -> Any:
+    """Return a table with a sweep's own columns, given the point of each row."""
+    lines = [replay.replace("{seed}", str(each.seed)) if each.error else None for each in points]
+    return pa.table({
+        "seed": pa.array([each.seed for each in points], pa.int64()),
+        **{name: table.column(name) for name in table.column_names},
+        "error": pa.array([each.error for each in points], pa.string()),
+        "trace": pa.array([each.trace for each in points], pa.string()),
+        "replay": pa.array(lines, pa.string()),
+    })  # fmt: skip
 
 
 def joined(parts: Sequence[Any]) -> Any:
@@ -144,5 +158,6 @@ def decoded(parquet: bytes) -> Done | None:
     raw = (table.schema.metadata or {}).get(_META)
     if raw is None:
         return None
-    meta = msgspec.json.decode(raw, type=_Meta)
-    return Done(table, meta.cell, tuple(meta.seeds), frozenset(meta.failed))
+    done = msgspec.json.decode(raw, type=Done)
+    done.table = table
+    return done

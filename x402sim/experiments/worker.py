@@ -21,11 +21,9 @@ from types import CodeType
 from typing import Any, ClassVar
 
 import cloudpickle
-import msgspec
 
 from x402sim.clock import stopwatch
-from x402sim.experiments.grid import Label
-from x402sim.experiments.tables import Point, result_of, table_of
+from x402sim.experiments.tables import Point, Work, result_of, table_of
 from x402sim.report.run import RunFailed, failed_runs
 from x402sim.report.summary import checks_of
 from x402sim.text import tracebacks
@@ -41,18 +39,6 @@ class _Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no typ
         {CodeType: lambda code: (marshal.loads, (marshal.dumps(code),))},
         cloudpickle.CloudPickler.dispatch_table,
     )
-
-
-class Work(msgspec.Struct, frozen=True):
-    """A cell on its way to a worker: its name, its labels, and its pickled values.
-
-    `replay` is the line that plays a point again, with "{seed}" in the place of its seed.
-    """
-
-    key: str
-    labels: dict[str, Label]
-    values: bytes
-    replay: str
 
 
 def pickled(value: Any, experiment: Callable[..., Any]) -> bytes:
@@ -108,8 +94,7 @@ def run(experiment: bytes, work: Work, seeds: Sequence[int]) -> tuple[float, byt
             points.append(Point(seed, _played(function, values, seed)))
         except Exception as error:  # noqa: BLE001 - recorded, and raised at the end of the sweep
             points.append(_failed(error, seed, file))
-    table = table_of(points, work.key, work.labels, work.replay)
-    return elapsed(), table
+    return elapsed(), table_of(points, work)
 
 
 def _played(experiment: Any, values: dict[str, Any], seed: int) -> Any:
@@ -154,4 +139,4 @@ def lost(work: Work, seeds: Sequence[int], error: BaseException) -> bytes:
     """Return the table of points whose worker died, or could not return the results."""
     told, trace = tracebacks.summary(error), "\n".join(tracebacks.lines(error))
     points = [Point(seed, None, told, trace) for seed in seeds]
-    return table_of(points, work.key, work.labels, work.replay)
+    return table_of(points, work)

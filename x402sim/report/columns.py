@@ -75,23 +75,16 @@ class Table(dict[str, Any]):
     def _has_texts(self, name: str) -> bool:
         return name in texts_of(name_of(self._kind))
 
-    def those(self, name: str, is_wanted: Callable[[Any], bool]) -> Any:
-        """Return of each event whether a text of it is wanted; each text is judged once."""
-        texts = self.texts.all
-        judged = np.zeros(len(texts), "bool")
-        numbers = pd.unique(self[name])
-        judged[numbers] = [is_wanted(texts[number]) for number in numbers.tolist()]
-        return judged[self[name]]
-
-    def told(self, name: str, tell: Callable[[Any], Any]) -> Any:
-        """Return what a function tells of a column's texts, each of which it is told once.
-
-        An array of objects.
-        """
+    def told(self, name: str, tell: Callable[[Any], Any], dtype: str = "object") -> Any:
+        """Return what a function tells of a column's texts, each of which it is told once."""
         texts, numbers = self.texts.all, pd.unique(self[name])
-        told = np.empty(len(texts), "object")
-        told[numbers] = objects([tell(texts[number]) for number in numbers.tolist()])
+        told = np.zeros(len(texts), dtype)
+        told[numbers] = [tell(texts[number]) for number in numbers.tolist()]
         return told[self[name]]
+
+    def those(self, name: str, is_wanted: Callable[[Any], bool]) -> Any:
+        """Return of each event whether a text of it is wanted."""
+        return self.told(name, is_wanted, "bool")
 
     def arrow(self, name: str) -> pa.Array:
         """Return a column as an Arrow array."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 
 from x402sim.events import AnswerReceived, NoAnswer, RequestSent
@@ -67,12 +68,9 @@ class Exchanges:
             reading.journal, RequestSent, AnswerReceived, NoAnswer
         )
         numbers = np.concatenate([self._answers["exchange"], self._losses["exchange"]])
-        order = np.argsort(numbers, kind="stable")
-        place = np.searchsorted(numbers, self.sent["exchange"], side="right", sorter=order) - 1
-        ends = np.append(order, -1)[place]
-        found = np.append(numbers, -1)[ends] == self.sent["exchange"]
-        self._ends = np.where(found, ends, -1)
-
+        ends = pd.Series(np.arange(len(numbers)), numbers)
+        ends = ends[~ends.index.duplicated(keep="last")]
+        self._ends = ends.reindex(self.sent["exchange"], fill_value=-1).to_numpy()
         self.ended = Table(AnswerReceived, self.sent.texts, self._ended)
         """The fields of an answer, of what ended each request; of a loss, `seq` and `at_ms`."""
 

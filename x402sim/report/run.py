@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -97,7 +98,7 @@ class Run(Summary):
 
     real_s: float | None = None
     ahead_s: float = 0.0
-    _labels: dict[str, Any] = field(default_factory=dict)
+    _labels: dict[str, Any] = field(default_factory=dict, hash=False)
     """The first columns of every frame, the same in each row; see `label`."""
     _is_partial: bool = False
 
@@ -198,7 +199,7 @@ class Run(Summary):
         _ = run._begin, run._end
         return run
 
-    @property
+    @cached_property
     def _broke_off(self) -> bool:
         """Whether the scenario raised, so that the journal has a part of it only."""
         return any(True for _ in self.journal.of(StoryRaised))
