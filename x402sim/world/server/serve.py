@@ -116,7 +116,7 @@ async def serve(
     url = base_url(listen, sock)
     message = await ready_message(parts, listen, url)
     if parts.recipe.has_service:
-        parts.catalogue.own = partial(_sold, parts, url)
+        parts.site.catalogue.own = partial(_sold, parts, url)
     requests = Requests(parts.journal, parts.clock)
     watch = Watch(parts.journal, requests)
     log = _log_of(parts, message, form, requests) if form else None
