@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any, Literal, get_args
 
 import httpx
-import msgspec
 import pytest
 
 from tests.world.playing import play, played
@@ -235,23 +234,6 @@ def test_chance_is_the_seeds_and_about_as_likely_as_said() -> None:
 
     assert struck(1) == struck(1) != struck(2)
     assert 520 <= sum(struck(1)) <= 680  # 600 expected, 20 the standard deviation
-
-
-# --- what can be said wrongly --------------------------------------------------------
-
-
-def test_the_control_api_lists_what_may_still_strike(server: LocalServer) -> None:
-    url = f"{server.control_url}/faults"
-    fault = {"victim": "service", "does": "answer", "status": 418, "path": "/healthz", "times": 2}
-    assert httpx.post(url, json=fault).json() == {"standing": 1}
-    (standing,) = httpx.get(url).json()
-    assert standing == msgspec.to_builtins(Fault(**fault))
-    for _ in range(2):
-        assert httpx.get(f"{server.url}/healthz").status_code == 418
-    assert httpx.get(url).json() == []
-    httpx.post(url, json=fault)
-    assert httpx.post(f"{url}/clear").json() == {"standing": 0}
-    assert httpx.get(f"{server.url}/healthz").status_code == 200
 
 
 # --- the service dies ----------------------------------------------------------------

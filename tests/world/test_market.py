@@ -26,9 +26,7 @@ def test_each_service_has_its_price_its_merchant_and_its_database(virtual: str) 
         assert (await dear.pay(first)).status == (await cheap.pay(second)).status == 200
         assert (await cheap.ask(payment_id=second.payment_id)).status == 200
         assert (await dear.ask(payment_id=second.payment_id)).status == 402
-        assert await world.balance(second.requirements["payTo"]) == 20_000
         assert await world.earned("dear") == await world.earned("service") == 50_000
-        assert await world.earned() == 70_000
         assert (await world.run_indexer("cheap"))["matched"] == 1
         session = await cheap.open_session("0.10", duration=60)
         assert (await cheap.ask(session_id=session.body["sessionId"])).status == 200
@@ -36,8 +34,6 @@ def test_each_service_has_its_price_its_merchant_and_its_database(virtual: str) 
         assert (await cheap.session(session.body["sessionId"]))["refundTxHash"]
 
     run = play(story, virtual, service=SHOPS, facilitator=DESKS)
-    assert set(run.steps["payer"]) == {"alice"}
-    assert {"dear", "cheap"} < set(run.transfers["to"])
     asked = run.journal.events(events.RequestSent)
     settled = {(each.actor, each.to) for each in asked if each.path.endswith("/settle")}
     assert settled == {("dear", "fast"), ("cheap", "slow")}

@@ -2,25 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.world.playing import play, played
-from x402sim import TESTNET, Answer, Fault, LiveWorld, Settings
-from x402sim.service.entitlements import Entitlements
+from x402sim import Fault, LiveWorld
 from x402sim.world.assembly.process import RESTART_S
-from x402sim.world.assembly.recipe import Hooks, Recipe
-from x402sim.world.loop import run_virtual
-from x402sim.world.stages.in_process import InProcess
 from x402sim.world.story.payer import Payer
-
-
-class Open(Entitlements):
-    def grants(self, payment_id: str, resource: str, now_ms: int) -> bool:
-        return True
-
 
 SETTLE = {"victim": "facilitator", "path": "/settle"}
 LOST = {"ConnectError", "RemoteProtocolError", "ReadError"}
@@ -145,21 +134,3 @@ async def test_a_world_closes_while_the_service_restarts(world: LiveWorld) -> No
     alice = await world.payer("alice")
     await world.fault(Fault(victim="service", does="crash before"))
     assert (await alice.ask()).status is None
-
-
-def test_a_crash_does_not_undo_what_a_recipe_changes() -> None:
-    settings = Settings(quote_price="0.000007")
-    hooks = Hooks(
-        setup=lambda setup: replace(setup, settings=settings),
-        service=lambda service: replace(service, entitlements=Open(60)),
-    )
-
-    async def crashed() -> list[Answer]:
-        async with InProcess().open(Recipe(network=TESTNET, seed=1, hooks=hooks)) as stage:
-            live = await LiveWorld.on(stage)
-            await live.crash()
-            alice = await live.payer("alice")
-            return [await alice.ask(), await alice.ask(payment_id="pay_none")]
-
-    asked, served = run_virtual(crashed)
-    assert (asked.price_base, served.status) == (7, 200)

@@ -21,9 +21,7 @@ async def paid(payer: Payer, **headers: str) -> Answer:
     return await payer.send("GET", MARKET, headers=shown)
 
 
-def served(
-    cache: SharedCache, told: CacheControl | NoStore, *, on: str = "in-process", **sent: str
-) -> bool:
+def served(cache: SharedCache, told: CacheControl | NoStore, **sent: str) -> bool:
     """Tell whether Eve, who paid nothing, gets what Alice has paid for."""
     answers = []
 
@@ -34,7 +32,7 @@ def served(
         answers.append(await eve.send("GET", MARKET))
 
     settings = Settings(policy=ServicePolicy(cache=told))
-    run = World(cache=cache, service=settings, on=on).play(story)
+    run = World(cache=cache, service=settings).play(story)
     first, second = answers
     leaked = second.status == 200
     assert first.status == 200
@@ -78,11 +76,6 @@ def test_a_cache_that_obeys_leaks_what_the_headers_of_answer_and_request_allow(
 
 def test_a_cache_that_ignores_headers_leaks_all() -> None:
     assert served(NAIVE, NoStore())
-
-
-def test_it_is_the_same_over_a_socket() -> None:
-    assert served(SharedCache(), CacheControl(None), on="tcp")
-    assert not served(SharedCache(), NoStore(), on="tcp")
 
 
 MINUTE = Settings(policy=ServicePolicy(cache=CacheControl("max-age=60")))

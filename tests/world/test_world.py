@@ -1,6 +1,7 @@
 """A world to play in: what it says when it is held wrongly, and what it never lets pass."""
 
 import asyncio
+import gc
 import json
 import math
 import pickle
@@ -17,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from tests.world.playing import play, played, quote
 from x402sim import MAINNET, Decisions, Fault, LiveWorld, LocalServer, Run, Settings, World, events
+from x402sim.http.exchange import Request, Url
 from x402sim.payer.errors import PaymentFailed
 from x402sim.report.summary import checks_of
 from x402sim.rng import Rng
@@ -24,6 +26,7 @@ from x402sim.service import attempts
 from x402sim.service.store.payment_records import PaymentRecords, Stored
 from x402sim.service.store.session_budgets import SessionBudgets
 from x402sim.spec.needs import Need
+from x402sim.world.loop import run_virtual
 from x402sim.world.server.listen import Listen
 from x402sim.world.story import idle_timeout, invariants
 from x402sim.world.story.answers import Answer
@@ -314,6 +317,26 @@ def test_an_application_that_does_not_answer_breaks_the_connection(raises: bool)
 
     with pytest.raises(httpx.RemoteProtocolError):
         over_asgi(app)
+
+
+def test_a_caller_that_is_cancelled_leaves_no_exception_behind() -> None:
+    """The defect: "Future exception was never retrieved" beside a run that a user's code fails."""
+    told: list[str] = []
+
+    async def main() -> None:
+        loop, caller = asyncio.get_running_loop(), asyncio.current_task()
+        loop.set_exception_handler(lambda _, context: told.append(context["message"]))
+
+        async def app(*_: object) -> None:
+            loop.call_soon(caller.cancel)
+            raise ZeroDivisionError
+
+        with pytest.raises(asyncio.CancelledError):
+            await Asgi(app).send(Request("GET", Url.of(httpx.URL("http://app/")), []))
+        gc.collect()
+
+    run_virtual(main)
+    assert told == []
 
 
 async def moved(scope: Scope, _: Receive, send: Send) -> None:

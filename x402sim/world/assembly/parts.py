@@ -13,12 +13,11 @@ from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
 from x402sim.chain.base import Chain
-from x402sim.clock import Clock, SkewedClock
+from x402sim.clock import Clock
 from x402sim.events import MOST_SERVICES, Part, ServiceName, service_name
 from x402sim.explorer.app import explorer_app
 from x402sim.explorer.index import Index
 from x402sim.facilitator.app import facilitator_app
-from x402sim.facilitator.discovery import Catalogue
 from x402sim.facilitator.engine import Facilitator
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
@@ -52,7 +51,6 @@ class Parts:
     network: Network
     chain: Chain
     watch: ChainRecorder
-    clocks: Mapping[str, SkewedClock]
     faults: Faults
     index: Index
     """That of the network's explorer."""
@@ -62,7 +60,6 @@ class Parts:
     recipe: Recipe
     services: dict[ServiceName, Deployed]
     """The services by name; the first is the one that payers use unless they are sent away."""
-    catalogue: Catalogue
     outside: Mapping[Part, Starlette]
     """What a service on this network calls, without faults."""
     also: "tuple[Parts, ...]" = ()
@@ -183,14 +180,12 @@ def _parts(
         network=on.network,
         chain=on.chain,
         watch=ChainRecorder(on.chain, site.journal, site.clock, name),
-        clocks=site.clocks,
         faults=site.faults,
         index=index,
         accounts=site.accounts.funded,
         offers=on.offers | offers,
         recipe=recipe,
         services=services,
-        catalogue=site.catalogue,
         outside=_outside(site, [on, *(each for each in opened if each is not on)], index),
     )
 

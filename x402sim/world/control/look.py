@@ -73,7 +73,7 @@ async def state(context: Context) -> Any:
     return State(
         now=parts.clock.now_ms(),
         clock_advanced_seconds=parts.clock.offset_s,
-        skews={name: clock.skew_s for name, clock in parts.clocks.items() if clock.skew_s},
+        skews={name: clock.skew_s for name, clock in parts.site.clocks.items() if clock.skew_s},
         lag_seconds=parts.index.lag_s,
         network=parts.network.name,
         chain=ChainState(

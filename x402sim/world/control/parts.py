@@ -61,7 +61,7 @@ async def skew(
     context: Context, actor: str, seconds: Annotated[float, Meta(ge=-TEN_YEARS_S, le=TEN_YEARS_S)]
 ) -> Any:
     """Skew an actor's clock: {"actor": "service", "seconds": -30}."""
-    clocks = context.parts.clocks
+    clocks = context.parts.site.clocks
     if actor not in clocks:
         raise bad_body(unknown("actor", actor, clocks))
     if actor == "service":
@@ -97,7 +97,7 @@ async def clear(context: Context, keep: tuple[str, ...] = ()) -> Any:
     """
     parts, chain = context.parts, context.parts.chain
     parts.faults.clear(set(keep) - {""})
-    for clock in parts.clocks.values():
+    for clock in parts.site.clocks.values():
         clock.skew_s = 0.0
     parts.index.lag_s = parts.recipe.explorer.lag_s
     if chain.controls:

@@ -105,7 +105,7 @@ async def serve(
     url = base_url(listen, sock)
     message = await ready_message(parts, listen, url)
     if parts.recipe.has_service:
-        parts.catalogue.own = partial(_sold, parts, url)
+        parts.site.catalogue.own = partial(_sold, parts, url)
     requests = Requests(parts.journal, parts.clock)
     watch = Watch(parts.journal, requests)
     names = Names(named(parts), parts.network)
