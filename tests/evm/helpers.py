@@ -100,7 +100,7 @@ class OfAnvil(JsonRpc):
 
     def __init__(self, driver: ChainDriver) -> None:
         self.post = lambda body: json.loads(
-            driver.pass_on(json.dumps(body).encode(), writes="send" in body["method"])
+            driver.pass_on(json.dumps(body).encode(), writes="send" in str(body))
         )
 
 

@@ -298,7 +298,7 @@ def test_one_node_that_lags_behind_is_no_proof_of_replacement(run, town, chain, 
     tx_hash = run(chain.send(pay_call()))
     truth = between.truth
     for method in ("eth_getTransactionReceipt", "eth_getTransactionByHash"):
-        forgetful = iter([{"result": None}] * 2 * (1 + (method == "eth_getTransactionByHash")))
+        forgetful = iter([{"result": None}] * 2)
         between.rules[method] = lambda tx, m=method, f=forgetful: next(f, None) or truth(m, tx)
     assert run(chain.wait(tx_hash, 5)).succeeded
 

@@ -17,8 +17,6 @@ from x402sim.chain.base import ChainError, Reverted
 from x402sim.protocol.rpc_values import Json, read_bytes, shown
 
 T = TypeVar("T")
-Question = tuple[Any, ...]
-"""A JSON-RPC method and its parameters."""
 
 
 class NodeGone(ChainError):
@@ -50,21 +48,9 @@ class JsonRpcNode:
         """Return a method's result; raises `NodeGone`, `Reverted` and `ChainError`."""
         return await self._in_thread(self.ask_now, method, *parameters)
 
-    async def ask_all(self, *questions: Question) -> list[Any]:
-        """Return the results of several methods, asked in one batch; raises as `ask`."""
-        asked = [_request(number, *question) for number, question in enumerate(questions)]
-        answers = await self._in_thread(self._json, "a batch", asked)
-        if not isinstance(answers, list):
-            raise ChainError(f"{self.name} answered a batch with {shown(answers)}")
-        by_id = {answer.get("id"): answer for answer in answers if isinstance(answer, dict)}
-        return [_result(by_id.get(number)) for number in range(len(asked))]
-
     async def read(self, into: Callable[[Any], T], method: str, *parameters: Any) -> T:
         """Return a method's result, parsed by `into`; raises `ChainError` if that fails."""
-        return self.understand(into, method, await self.ask(method, *parameters))
-
-    def understand(self, into: Callable[[Any], T], method: str, answer: Any) -> T:
-        """Return a result, parsed by `into`; raises `ChainError` if that fails."""
+        answer = await self.ask(method, *parameters)
         try:
             return into(answer)
         except (LookupError, TypeError, ValueError) as error:
@@ -76,17 +62,15 @@ class JsonRpcNode:
 
     def ask_now(self, method: str, *parameters: Any) -> Any:
         """Call a method as `ask` does, and block until the answer arrives."""
-        return _result(self._json(method, _request(0, method, *parameters)))
-
-    def _json(self, what: str, asked: Any) -> Any:
-        answer = self._post(what, msgspec.json.encode(asked))
+        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters}
+        answer = self._post(method, msgspec.json.encode(asked))
         try:
-            return answer.raise_for_status().json()
+            return _result(answer.raise_for_status().json())
         except httpx.HTTPStatusError:
             seen = str(answer.status_code)
         except ValueError:
             seen = "it answered no JSON; the URL of a JSON-RPC node is wanted"
-        raise NodeGone(f"no answer from {self.name} to {what}: {seen}")
+        raise NodeGone(f"no answer from {self.name} to {method}: {seen}")
 
     def _post(self, what: str, body: bytes) -> httpx.Response:
         try:
@@ -105,10 +89,6 @@ class JsonRpcNode:
         if self._threads is not None:
             self._threads.shutdown()
         self._http.close()
-
-
-def _request(number: int, method: str, *parameters: Any) -> Json:
-    return {"jsonrpc": "2.0", "id": number, "method": method, "params": parameters}
 
 
 def _result(answer: Any) -> Any:
