@@ -170,14 +170,11 @@ def test_the_outcome_of_a_transaction_is_told(explorer: Explorer, path: str) -> 
     assert [each.pop("result") for each in status] == [{"status": s} for s in ("1", "0", "")]
     assert status == [{"status": "1", "message": "OK"}] * 3
     assert explorer.outcome("getstatus", bad, path)["result"]["isError"] == "1"
+    bad_hash = [explorer.outcome(each, "0x12") for each in ("gettxreceiptstatus", "getstatus")]
+    assert bad_hash == [not_ok("Invalid transaction hash")] * 2
     no_error = {"isError": "0", "errDescription": ""}
     for each in (good, UNKNOWN):
         assert explorer.outcome("getstatus", each, path)["result"] == no_error
-
-
-@pytest.mark.parametrize("action", ["gettxreceiptstatus", "getstatus"])
-def test_a_bad_hash_of_an_outcome_is_not_ok(explorer: Explorer, action: str) -> None:
-    assert explorer.outcome(action, "0x12") == not_ok("Invalid transaction hash")
 
 
 def test_cronos_says_whether_a_transaction_failed(explorer: Explorer) -> None:
