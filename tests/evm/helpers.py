@@ -91,7 +91,7 @@ class Town:
         """Return shortcuts to call a chain of this town, the same for a ledger and for anvil."""
         driver = ChainDriver(chain, self.run)
         driver.town, driver.domain = self, self.network.domain
-        driver.rpc = Rpc(chain) if isinstance(chain, LedgerChain) else OfAnvil(driver)
+        driver.rpc = Rpc(ledger=chain) if isinstance(chain, LedgerChain) else OfAnvil(driver)
         return driver
 
 
