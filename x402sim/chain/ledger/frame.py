@@ -1,5 +1,6 @@
 """One running call of the token: the contract, its state, its events and its gas."""
 
+from collections.abc import Iterable
 from typing import NoReturn, TypeVar
 
 import msgspec
@@ -8,7 +9,7 @@ from x402sim.chain.base import Call, Reverted
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.arguments import Arguments
 from x402sim.chain.ledger.state import State
-from x402sim.chain.ledger.token_rules import Spend, TokenRules
+from x402sim.chain.ledger.token_rules import Spend, without_rows
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address
 from x402sim.protocol.money import MAX_UINT256
@@ -44,10 +45,12 @@ AT_ONCE = {
 class Token:
     """The token contract: its constants, its owner, its rules and its prices."""
 
-    def __init__(self, network: Network, owner: Address, rules: TokenRules | None = None) -> None:
+    def __init__(
+        self, network: Network, owner: Address, left_out: Iterable[tuple[str, str]] = ()
+    ) -> None:
         self.network = network
         self.owner = owner
-        self.rules = rules or TokenRules()
+        self.rules = without_rows(left_out)
         self.prices = gas.prices()
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from x402sim.chain.ledger.token_rules import CANCEL, RECEIVE, TRANSFER
+from x402sim.chain.ledger.token_rules import TABLES as TOKEN_TABLES
 from x402sim.events import OUTSIDE, Part, ServiceName
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
@@ -24,7 +24,6 @@ from x402sim.world.chains.reorgs import Reorganises
 from x402sim.world.transport.cache import SharedCache
 from x402sim.world.transport.latency import Latency, constant
 
-TOKEN_TABLES: dict[str, Any] = {"transfer": TRANSFER, "receive": RECEIVE, "cancel": CANCEL}
 TABLES: dict[str, Any] = {
     "settlement": SETTLEMENT,
     "freshness": FRESHNESS,
