@@ -75,7 +75,6 @@ def test_a_transaction_of_type_0_moves_native_coin(rpc: Rpc) -> None:
         ({"key": b"\x0c" * 32}, "insufficient funds for gas * price + value: balance 0"),
         ({"to": None}, "contracts cannot be created here"),
         ({"data": b"\1" * MAX_BYTES, "gas": 29_000_000}, "oversized data: transaction size"),
-        ({"chainId": None, "gasPrice": 10**13}, "only replay-protected (EIP-155)"),
         (
             {"gas": 60_000, "accessList": [{"address": TOKEN, "storageKeys": ["0x" + "1" * 64] * 30}]},
             "intrinsic gas too low",
