@@ -22,8 +22,7 @@ from tests.chain.asking import (
 from tests.chain.helpers import LedgerDriver
 from tests.strategies import json_values
 from x402sim.chain.ledger.machine import KEPT_STATES
-from x402sim.chain.rpc.app import MAX_BATCH, rpc_app
-from x402sim.chain.rpc.methods import METHODS
+from x402sim.chain.rpc.app import MAX_BATCH, METHODS, rpc_app
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.networks import TESTNET
