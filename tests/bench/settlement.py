@@ -49,7 +49,7 @@ def settlements() -> Iterator[tuple[Work, Work]]:
             account=RELAYER.address_bytes,
             started_s=town.clock.now(),
         )
-        eth = Web3(HTTPProvider(town.anvil.url)).eth
+        eth = Web3(HTTPProvider(town.node.url)).eth
         sender, token = checksum(RELAYER.address_bytes), checksum(TOKEN)
 
         def ours(times: int) -> float:

@@ -8,12 +8,11 @@ from typing import Any
 import httpx
 
 from tests.chain import helpers
-from tests.chain.helpers import NOW_S, nonce, payment
+from tests.chain.helpers import LedgerDriver, nonce, payment
 from x402sim.chain.base import Call
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.rpc.app import rpc_app
-from x402sim.clock import Clock
-from x402sim.protocol.crypto import Hash, PrivateKey, checksum, to_hex
+from x402sim.protocol.crypto import Hash, PrivateKey, to_hex
 from x402sim.protocol.networks import TESTNET
 
 OWNER_KEY = PrivateKey(b"\x01" * 32)
@@ -21,15 +20,6 @@ OWNER, ALICE, SHOP = (each.address_bytes for each in (helpers.OWNER, helpers.ALI
 NONCE = nonce("first")
 PAYMENT = Call(OWNER, TESTNET.asset, payment())
 UNKNOWN = to_hex(b"\xee" * 32)
-BOB_KEY = b"\x0b" * 32
-BOB = checksum(PrivateKey(BOB_KEY).address)
-"""He has money for gas, beside the owner."""
-
-
-def new_ledger(**more: Any) -> LedgerChain:
-    clock = Clock(lambda: float(NOW_S))
-    money = {"balances": {ALICE: 1_000_000}, "native": {PrivateKey(BOB_KEY).address: 10**24}}
-    return LedgerChain(TESTNET, clock, owner=OWNER, **money, **more)
 
 
 class Http:
@@ -92,9 +82,9 @@ class Node(JsonRpc):
 class Rpc(JsonRpc):
     """A ledger and a way to ask it; an exception in the application fails the test."""
 
-    def __init__(self, ledger: LedgerChain, *keys: bytes) -> None:
-        self.ledger = ledger
-        self.http = Http(rpc_app(ledger, keys=keys, unlocked=bool(keys)))
+    def __init__(self, *keys: bytes, ledger: LedgerChain | None = None) -> None:
+        self.ledger = ledger or LedgerDriver().ledger
+        self.http = Http(rpc_app(self.ledger, keys=keys, unlocked=bool(keys)))
 
     def post(self, body: Any) -> Any:
         content = body if isinstance(body, bytes) else json.dumps(body).encode()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.chain.asking import OWNER_KEY, Rpc, new_ledger
+from tests.chain.asking import OWNER_KEY, Rpc
 from tests.chain.helpers import LedgerDriver
 
 
@@ -14,10 +14,10 @@ def driver() -> LedgerDriver:
 @pytest.fixture
 def rpc() -> Rpc:
     """A ledger whose accounts are locked, behind JSON-RPC."""
-    return Rpc(new_ledger())
+    return Rpc()
 
 
 @pytest.fixture
 def unlocked() -> Rpc:
     """A ledger that signs for the token's owner, behind JSON-RPC."""
-    return Rpc(new_ledger(), OWNER_KEY.secret)
+    return Rpc(OWNER_KEY.secret)

@@ -10,7 +10,6 @@ from msgspec.structs import astuple
 
 from x402sim.chain.base import Call, Chain, Reverted, TxReceipt
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import abi
@@ -91,7 +90,6 @@ class LedgerDriver(ChainDriver):
     def __init__(
         self,
         *,
-        rules: TokenRules | None = None,
         file: Path | None = None,
         now: list[float] | None = None,
     ) -> None:
@@ -104,7 +102,6 @@ class LedgerDriver(ChainDriver):
             balances={ALICE.address_bytes: START_BASE},
             native={w.address_bytes: 1000 * NATIVE_WEI for w in (RELAYER, ALICE, MALLORY, SHOP)},
             file=file,
-            rules=rules,
         )
         super().__init__(ledger)
 

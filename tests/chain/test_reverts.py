@@ -1,14 +1,12 @@
 """Revert data as text, and what the text is about."""
 
-from dataclasses import fields
-
 import pytest
 from eth_abi import encode
 from eth_utils import keccak
 from hypothesis import given, settings, strategies as st
 
 from x402sim.chain import contract
-from x402sim.chain.ledger.token_rules import TokenRules
+from x402sim.chain.ledger.token_rules import TABLES
 from x402sim.chain.reverts import Cause, cause, text_of
 from x402sim.protocol.crypto import checksum
 
@@ -72,8 +70,7 @@ def test_data_that_is_cut_short_is_no_crash(signature: str, rest: bytes):
 
 
 def test_every_refusal_of_an_authorization_has_a_cause():
-    tables = (getattr(TokenRules(), each.name) for each in fields(TokenRules))
-    refusals = {rule.refusal for table in tables for rule in table}
+    refusals = {rule.refusal for table in TABLES.values() for rule in table}
     assert {each for each in refusals if cause(each) in (Cause.OTHER, Cause.CALL)} == set()
 
 

@@ -18,12 +18,11 @@ from tests.chain.asking import (
     UNKNOWN,
     Http,
     Rpc,
-    new_ledger,
 )
+from tests.chain.helpers import LedgerDriver
 from tests.strategies import json_values
 from x402sim.chain.ledger.machine import KEPT_STATES
-from x402sim.chain.rpc.app import MAX_BATCH, rpc_app
-from x402sim.chain.rpc.methods import METHODS
+from x402sim.chain.rpc.app import MAX_BATCH, METHODS, rpc_app
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
 from x402sim.protocol.networks import TESTNET
@@ -112,7 +111,7 @@ _JUNK = _VALUES | st.dictionaries(st.sampled_from(_NAMES), _VALUES, max_size=5)
 @settings(max_examples=100, deadline=None)
 @given(method=st.sampled_from(sorted(METHODS)), params=st.lists(_JUNK, max_size=4) | _JUNK)
 def test_no_parameters_break_the_server(method: str, params: Any) -> None:
-    http = Http(rpc_app(new_ledger(), keys=[OWNER_KEY.secret], unlocked=True))
+    http = Http(rpc_app(LedgerDriver().ledger, keys=[OWNER_KEY.secret], unlocked=True))
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     response = http.post("/", content=json.dumps(body))  # also of what JSON has not
     assert response.status_code == 200

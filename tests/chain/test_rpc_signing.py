@@ -102,7 +102,7 @@ METHODS = [
 def test_nothing_is_signed_for_others_nor_by_a_locked_server(
     unlocked: Rpc, method: str, params: list[Any]
 ) -> None:
-    locked = Rpc(unlocked.ledger)
+    locked = Rpc(ledger=unlocked.ledger)
     locked.http = Http(rpc_app(locked.ledger, keys=[OWNER_KEY.secret]))
     assert locked.result("eth_accounts") == [OWNER.lower()]
     own = json.loads(json.dumps(params).replace(checksum(ALICE), OWNER))

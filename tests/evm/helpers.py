@@ -91,7 +91,7 @@ class Town:
         """Return shortcuts to call a chain of this town, the same for a ledger and for anvil."""
         driver = ChainDriver(chain, self.run)
         driver.town, driver.domain = self, self.network.domain
-        driver.rpc = Rpc(chain) if isinstance(chain, LedgerChain) else OfAnvil(driver)
+        driver.rpc = Rpc(ledger=chain) if isinstance(chain, LedgerChain) else OfAnvil(driver)
         return driver
 
 
@@ -100,7 +100,7 @@ class OfAnvil(JsonRpc):
 
     def __init__(self, driver: ChainDriver) -> None:
         self.post = lambda body: json.loads(
-            driver.pass_on(json.dumps(body).encode(), writes="send" in body["method"])
+            driver.pass_on(json.dumps(body).encode(), writes="send" in str(body))
         )
 
 

@@ -71,17 +71,6 @@ def test_an_invalid_number_of_blocks_is_refused(either: ChainDriver, blocks: int
     assert either.height() == 0
 
 
-# --- accounts and gas ----------------------------------------------------------------
-
-
-def test_the_sender_pays_the_gas_even_of_what_reverts(either: ChainDriver):
-    for data in (payment(), payment()):
-        before = either.native_balance(RELAYER.address_bytes)
-        mined = either.send(data)
-        after = either.native_balance(RELAYER.address_bytes)
-        assert before - after == mined.gas_used * GAS_PRICE_WEI
-
-
 # --- waiting for a receipt -----------------------------------------------------------
 
 

@@ -60,7 +60,7 @@ def test_storage_and_getters_are_circles_after_every_call(two: list[ChainDriver]
     written: set[int] = set()
     for flow in flows(anvil.domain):
         assert {driver.refusal(flow.data, flow.sender) for driver in two} == {None}
-        real = anvil.run(anvil.chain.node.ask_all(*asked))
+        real = anvil.rpc.results(*asked)
         ours = [*(ledger.storage(TOKEN, slot) for slot in SLOTS), *map(ledger.view, GETTERS)]
         assert [*map(to_hex, ours)] == real, flow
         written |= {n for n, word in enumerate(real[: len(SLOTS)]) if int(word, 16)}

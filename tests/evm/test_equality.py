@@ -24,7 +24,6 @@ from hypothesis.stateful import (
 from msgspec.structs import replace
 
 from tests.campaign import at_length
-from tests.chain.asking import Rpc
 from tests.chain.helpers import (
     ALICE,
     MALLORY,
@@ -234,7 +233,6 @@ class BothChains(RuleBasedStateMachine):
         self.town.begin()
         self.anvil = self.town.anvil
         self.ledger = self.town.ledger()
-        self.rpc = Rpc(self.ledger)
         self.domain = self.town.network.domain
         self.chains: tuple[Chain, Chain] = (self.anvil, self.ledger)
         self.snapshots: list[Snapshot] = []
@@ -454,8 +452,7 @@ class BothChains(RuleBasedStateMachine):
     @invariant()
     def both_are_in_the_same_state(self) -> None:
         asked = everything(self.spent)
-        real = self.town.run(self.anvil.node.ask_all(*asked))
-        ours = self.rpc.results(*asked)
+        real, ours = (self.town.driver(chain).rpc.results(*asked) for chain in self.chains)
         for question, one, other in zip(asked[1:], ours[1:], real[1:], strict=True):
             assert one == other, question
         assert comparable(ours[0]) == comparable(real[0])

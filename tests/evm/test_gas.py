@@ -13,7 +13,6 @@ from tests.evm.measure import PROXYS, TABLE, measure
 from tests.evm.refusals import refusals
 from x402sim.chain.base import Call, Reverted, TxReceipt
 from x402sim.chain.fees import GAS_PRICE_WEI
-from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Hash, checksum, to_hex
 from x402sim.protocol.networks import TESTNET
@@ -129,7 +128,5 @@ def sent_with(driver: ChainDriver, flow: Flow, limit: int) -> TxReceipt:
         "data": flow.data,
     }
     raw = Account.sign_transaction(transaction, flow.sender.private_key).raw_transaction
-    if isinstance(driver.chain, LedgerChain):
-        return driver.receipt(driver.send_signed(bytes(raw)))
-    told = driver.rpc.ask("eth_sendRawTransaction", to_hex(raw))["result"]
+    told = driver.rpc.result("eth_sendRawTransaction", to_hex(raw))
     return driver.receipt(Hash(bytes.fromhex(told[2:])))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.chain.asking import Http
+from tests.chain.asking import Http, Rpc
 from tests.chain.helpers import NOW_S, RELAYER, SHOP, LedgerDriver
 from x402sim.explorer.app import DIALECTS, explorer_app
 from x402sim.explorer.index import Index
@@ -80,19 +80,15 @@ def test_the_index_lists_an_action_of_every_dialect_that_answers(explorer: Explo
 
 @pytest.mark.clause("8/indexer-query")
 def test_a_transaction_has_its_block_number_once_it_is_mined(explorer: Explorer) -> None:
+    rpc = Rpc(ledger=explorer.ledger)
     explorer.mine()
     explorer.set_automine(False)
     tx_hash = explorer.sent()
-    tx = explorer.both("TransactionByHash", txhash=tx_hash)
-    assert tx["hash"] == tx_hash
-    assert [tx[k] for k in ("blockHash", "blockNumber", "transactionIndex")] == [None] * 3
-    assert explorer.both("TransactionReceipt", txhash=tx_hash) is None
-    explorer.mine()
-    tx = explorer.both("TransactionByHash", txhash=tx_hash)
-    assert (tx["hash"], tx["blockNumber"], tx["transactionIndex"]) == (tx_hash, "0x2", "0x0")
-    receipt = explorer.both("TransactionReceipt", txhash=tx_hash)
-    assert (receipt["transactionHash"], receipt["status"]) == (tx_hash, "0x1")
-    assert (receipt["blockNumber"], receipt["blockHash"]) == (tx["blockNumber"], tx["blockHash"])
+    for number in (None, "0x2"):
+        told = [explorer.both(name, txhash=tx_hash) for name in NAMES]
+        assert told == [rpc.result(f"eth_get{name}", tx_hash) for name in NAMES]
+        assert told[0]["blockNumber"] == number
+        explorer.mine()
 
 
 @pytest.mark.clause("8/indexer-query")
@@ -151,13 +147,13 @@ def test_an_unknown_question_is_not_ok_in_a_200(
 
 
 def test_a_block_is_told_by_number_and_tag_in_both_dialects(explorer: Explorer) -> None:
-    tx_hash = explorer.sent()
-    for tag in ("0x1", "latest"):
+    explorer.sent()
+    rpc = Rpc(ledger=explorer.ledger)
+    for tag in ("0x1", "latest", "0x2"):
         block = explorer.both("BlockByNumber", tag=tag)
-        assert (block["number"], block["transactions"]) == ("0x1", [tx_hash])
+        assert block == rpc.result("eth_getBlockByNumber", tag, False)
     whole = explorer.both("BlockByNumber", ("boolean", "txDetail"), tag="0x1")
-    assert [tx["hash"] for tx in whole["transactions"]] == [tx_hash]
-    assert explorer.both("BlockByNumber", tag="0x2") is None
+    assert whole == rpc.result("eth_getBlockByNumber", "0x1", True)
     assert explorer.etherscan("BlockByNumber", tag="first")["error"]["code"] == -32602
     refused = explorer.http.get("/api/v1/ethproxy/getBlockByNumber", params={"tag": "first"})
     assert (refused.status_code, refused.json()["error"]) == (400, "Invalid block tag")
@@ -170,14 +166,11 @@ def test_the_outcome_of_a_transaction_is_told(explorer: Explorer, path: str) -> 
     assert [each.pop("result") for each in status] == [{"status": s} for s in ("1", "0", "")]
     assert status == [{"status": "1", "message": "OK"}] * 3
     assert explorer.outcome("getstatus", bad, path)["result"]["isError"] == "1"
+    bad_hash = [explorer.outcome(each, "0x12") for each in ("gettxreceiptstatus", "getstatus")]
+    assert bad_hash == [not_ok("Invalid transaction hash")] * 2
     no_error = {"isError": "0", "errDescription": ""}
     for each in (good, UNKNOWN):
         assert explorer.outcome("getstatus", each, path)["result"] == no_error
-
-
-@pytest.mark.parametrize("action", ["gettxreceiptstatus", "getstatus"])
-def test_a_bad_hash_of_an_outcome_is_not_ok(explorer: Explorer, action: str) -> None:
-    assert explorer.outcome(action, "0x12") == not_ok("Invalid transaction hash")
 
 
 def test_cronos_says_whether_a_transaction_failed(explorer: Explorer) -> None:

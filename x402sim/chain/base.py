@@ -204,9 +204,6 @@ class Chain(Protocol):
     async def native_balance(self, account: Address) -> int:
         """Return an account's native balance in wei."""
 
-    async def account_nonce(self, account: Address) -> int:
-        """Return the number of transactions an account has sent, waiting ones included."""
-
     async def code(self, account: Address) -> bytes:
         """Return a contract's code; empty for an account without any."""
 

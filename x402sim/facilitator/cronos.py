@@ -50,6 +50,9 @@ _ERRORS = {
 """The answers of settle if the token refuses the transfer; any other cause failed on the chain."""
 
 
+_UNREAD = InvalidPayment(Invalid.HEADER)
+
+
 def routes(facilitator: Facilitator) -> list[Route]:
     """Return the routes of this dialect."""
 
@@ -70,13 +73,14 @@ def routes(facilitator: Facilitator) -> list[Route]:
         return web.answer(cronos.Supported(kinds=[kind]))
 
     async def verify(request: Request) -> Response:
-        rejected = await engine.verify(facilitator, await _asked(request))
+        asked = await _asked(request)
+        rejected = await engine.verify(facilitator, asked) if asked else _UNREAD
         reason = cronos.invalid_reason(rejected.why, rejected.value) if rejected else None
         return web.answer(cronos.VerifyAnswer(is_valid=reason is None, invalid_reason=reason))
 
     async def settle(request: Request) -> Response:
         asked = await _asked(request)
-        outcome = await engine.settle(facilitator, asked)
+        outcome = await engine.settle(facilitator, asked) if asked else _UNREAD
         if not isinstance(outcome, PendingTransfer):
             return web.answer(_settle_answer(facilitator, outcome))
         if outcome.unavailable:
@@ -91,8 +95,9 @@ def routes(facilitator: Facilitator) -> list[Route]:
     ]
 
 
-async def _asked(request: Request) -> Asked:
-    """Read the header X402-Version and the body of verify or settle; raises `Refused` 400.
+async def _asked(request: Request) -> Asked | None:
+    """Read the header X402-Version and the body of verify or settle; raises `Refused` 400. None for
+    a payment header that cannot be decoded.
 
     Decision: 2.3/version-header.
     """
@@ -106,7 +111,8 @@ async def _asked(request: Request) -> Asked:
     if body.x402_version != cronos.VERSION:
         wanted = f"wanted {cronos.VERSION}, got {body.x402_version}"
         raise web.Refused(400, "Unsupported x402Version", wanted)
-    return Asked(present(body.payment_header).signed, body.payment_requirements)
+    signed = present(body.payment_header).signed
+    return Asked(signed, body.payment_requirements) if signed else None
 
 
 def _settle_answer(

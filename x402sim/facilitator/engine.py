@@ -55,13 +55,13 @@ class Facilitator:
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """The input of verify and settle; `payment` is None if its header cannot be decoded.
+    """The input of verify and settle.
 
     `network` and `terms` are of the dialect: what it calls the network that is supported, and what
     else it demands.
     """
 
-    payment: SignedPayment | None
+    payment: SignedPayment
     requirements: RequiredPayment
     network: str | None = None
     terms: StandardTerms | None = None
@@ -115,8 +115,6 @@ async def verify(facilitator: Facilitator, asked: Asked) -> InvalidPayment | Non
     A payer that is a contract is asked whether the signature is its own. Raises `ChainUnavailable`
     if the chain does not say whether the payer is one, and the signature is no account's.
     """
-    if asked.payment is None:
-        return InvalidPayment(Invalid.HEADER)
     network = facilitator.network
     named = replace(network, name=asked.network) if asked.network is not None else network
     case = Verification(asked.payment, asked.requirements, named, asked.terms)
@@ -160,10 +158,8 @@ async def verify_and_simulate(
     Raises `ChainUnavailable`.
     """
     rejected = await verify(facilitator, asked)
-    if rejected is not None or asked.payment is None:
-        return rejected or InvalidPayment(Invalid.HEADER)
-    if not facilitator.settings.simulates_verify:
-        return None
+    if rejected is not None or not facilitator.settings.simulates_verify:
+        return rejected
     tried = await _tried(facilitator, asked.payment, facilitator.chain.call)
     return tried if isinstance(tried, NotTransferred) else None
 
@@ -177,11 +173,11 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
     not sent twice. Raises `ChainUnavailable` unless something was sent.
     """
     payment, tx_hash = asked.payment, None
-    if asked.terms is not None and payment is not None:
+    if asked.terms is not None:
         tx_hash = facilitator.pending.get(payment.authorization)
     rejected = await verify(facilitator, asked if tx_hash is None else _in_its_window(asked))
-    if rejected is not None or payment is None:
-        return rejected or InvalidPayment(Invalid.HEADER)
+    if rejected is not None:
+        return rejected
     if tx_hash is None:
         chain = facilitator.chain
         simulated = (chain.call,) if facilitator.settings.simulates else ()
@@ -200,7 +196,6 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
 def _in_its_window(asked: Asked) -> Asked:
     """Return the same request inside the window: what was sent in time may be mined later."""
     assert asked.terms is not None
-    assert asked.payment is not None
     terms = structs.replace(asked.terms, now_s=asked.payment.authorization.valid_after + 1)
     return structs.replace(asked, terms=terms)
 

@@ -46,7 +46,7 @@ def _faults(
     rival: Transaction | None,
 ) -> Iterator[str]:
     """Yield what is wrong with a transaction, and the numbers that geth names after it."""
-    who, size = checksum(signed.sender), len(signed.raw)
+    sender, size = signed.sender, len(signed.raw)
     fee, tip, limit, nonce = signed.max_fee_wei, signed.max_tip_wei, signed.gas_limit, signed.nonce
     if size > MAX_BYTES:
         yield f"oversized data: transaction size {size}, limit {MAX_BYTES}"
@@ -57,10 +57,10 @@ def _faults(
     if limit > BLOCK_GAS_LIMIT:
         yield "exceeds block gas limit"
     if tip > fee:
-        told = f"address {who}, maxPriorityFeePerGas: {tip}, maxFeePerGas: {fee}"
+        told = f"address {checksum(sender)}, maxPriorityFeePerGas: {tip}, maxFeePerGas: {fee}"
         yield f"max priority fee per gas higher than max fee per gas: {told}"
     if fee < base_fee_wei:
-        told = f"address {who}, maxFeePerGas: {fee}, baseFee: {base_fee_wei}"
+        told = f"address {checksum(sender)}, maxFeePerGas: {fee}, baseFee: {base_fee_wei}"
         yield f"max fee per gas less than block base fee: {told}"
     if limit < (least := gas.intrinsic_of(signed)):
         yield f"intrinsic gas too low: gas {limit}, minimum needed {least}"
@@ -68,12 +68,12 @@ def _faults(
         yield f"insufficient gas for floor data gas cost: gas {limit}, minimum needed {least}"
     if rival is not None and rival.hash == signed.hash:
         yield "already known"
-    following = state.account_nonces.get(signed.sender, 0)
+    following = state.account_nonces.get(sender, 0)
     if rival is None and nonce < following:
         yield f"nonce too low: next nonce {following}, tx nonce {nonce}"
     if nonce > following:
-        yield f"nonce too high: address {who}, tx: {nonce} state: {following}"
-    cost, held = limit * fee + signed.value, state.native.get(signed.sender, 0)
+        yield f"nonce too high: address {checksum(sender)}, tx: {nonce} state: {following}"
+    cost, held = limit * fee + signed.value, state.native.get(sender, 0)
     if cost > held:
         told = f"balance {held}, tx cost {cost}, overshot {cost - held}"
         yield f"insufficient funds for gas * price + value: {told}"

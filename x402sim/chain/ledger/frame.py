@@ -1,5 +1,6 @@
 """One running call of the token: the contract, its state, its events and its gas."""
 
+from collections.abc import Iterable
 from typing import NoReturn, TypeVar
 
 import msgspec
@@ -8,12 +9,13 @@ from x402sim.chain.base import Call, Reverted
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.arguments import Arguments
 from x402sim.chain.ledger.state import State
-from x402sim.chain.ledger.token_rules import Spend, TokenRules
+from x402sim.chain.ledger.token_rules import Spend, without_rows
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address
+from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.money import MAX_UINT256
 from x402sim.protocol.networks import Network
-from x402sim.protocol.rules import Rule, Rules
+from x402sim.protocol.rules import Rule
 
 Key = TypeVar("Key")
 OUT_OF_GAS = "out of gas"
@@ -44,10 +46,12 @@ AT_ONCE = {
 class Token:
     """The token contract: its constants, its owner, its rules and its prices."""
 
-    def __init__(self, network: Network, owner: Address, rules: TokenRules | None = None) -> None:
+    def __init__(
+        self, network: Network, owner: Address, left_out: Iterable[tuple[str, str]] = ()
+    ) -> None:
         self.network = network
         self.owner = owner
-        self.rules = rules or TokenRules()
+        self.rules = without_rows(left_out)
         self.prices = gas.prices()
 
 
@@ -75,11 +79,15 @@ class Frame(msgspec.Struct, gc=False):
         """Emit an event."""
         self.logs.append(((event, *[each.rjust(32, b"\0") for each in indexed]), data))
 
-    def require(self, rules: Rules[Spend, str], case: Spend) -> None:
-        """Check the rows of a table; raises `Reverted` with the reason of the first that fails."""
-        for rule in rules:
+    def require(self, table: str, auth: Authorization, digest: bytes, signature: bytes) -> None:
+        """Check the rows of a table, and charge the signature; raises `Reverted` with the reason of
+        the first row that fails.
+        """
+        case = Spend(self.state, self.call.sender, self.now_s, auth, digest, signature)
+        for rule in self.token.rules[table]:
             if not rule.holds(case):
                 self._refuse(rule, case)
+        self.proved(auth.from_, signature)
 
     def _refuse(self, rule: Rule[Spend, str], case: Spend) -> NoReturn:
         reason = rule.reason(case) or rule.refusal

@@ -6,7 +6,7 @@ disk is full, does not run and raises `ChainUnavailable`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from x402sim.chain.ledger.multicall import NO_TRANSACTIONS
 from x402sim.chain.ledger.operation_log import Operation, OperationLog
 from x402sim.chain.ledger.operations import OPERATIONS, signed_of
 from x402sim.chain.ledger.storage import word_at
-from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.clock import Clock
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, Hash
@@ -40,7 +39,8 @@ from x402sim.protocol.networks import Network
 class LedgerChain:
     """A chain in memory with one token; a `Chain` and its `Controls`.
 
-    `origin` and `accounts` say which database and which first balances its file belongs to.
+    `origin` and `accounts` say which database and which first balances its file belongs to;
+    `left_out` are rules of its token: (name of the table, clause).
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class LedgerChain:
         origin: bytes = b"",
         accounts: bytes = b"",
         has_history: bool = False,
-        rules: TokenRules | None = None,
+        left_out: Iterable[tuple[str, str]] = (),
         gas_price: Callable[[], int] = usual_gas_price,
     ) -> None:
         self.chain_id = network.chain_id
@@ -68,7 +68,7 @@ class LedgerChain:
         self._gas_price = gas_price
         self._clock = clock
         self._new_machine: Callable[[int], Machine] = lambda genesis_s: Machine(
-            Token(network, owner, rules),
+            Token(network, owner, left_out),
             genesis_s,
             balances or {},
             {owner: PLENTY_WEI, **(native or {})},

@@ -87,6 +87,14 @@ def _head(m: Multicall) -> int:
     return m.state.head.number
 
 
+def _values(m: Multicall, calls: Sequence[tuple[str, bytes]]) -> list[Any]:
+    return [_head(m), [data for _, data in m._some(True, calls)]]
+
+
+def _in_block(m: Multicall, required: bool, calls: Sequence[tuple[str, bytes]]) -> list[Any]:
+    return [_head(m), bytes(32), m._some(required, calls)]
+
+
 def _balance(m: Multicall, account: str) -> list[int]:
     return [m.state.native.get(Address(bytes.fromhex(account[2:])), 0)]
 
@@ -97,24 +105,9 @@ _FUNCTIONS: dict[bytes, tuple[tuple[str, ...], Callable[..., Sequence[Any]], tup
     for name, kinds, do, results in (
         ("aggregate3", (CALLS3,), lambda m, calls: [m._all(calls)], (RESULTS,)),
         ("tryAggregate", ("bool", CALLS), lambda m, *asked: [m._some(*asked)], (RESULTS,)),
-        (
-            "aggregate",
-            (CALLS,),
-            lambda m, calls: [_head(m), [data for _, data in m._some(True, calls)]],
-            ("uint256", "bytes[]"),
-        ),
-        (
-            "tryBlockAndAggregate",
-            ("bool", CALLS),
-            lambda m, *asked: [_head(m), bytes(32), m._some(*asked)],
-            _BLOCK,
-        ),
-        (
-            "blockAndAggregate",
-            (CALLS,),
-            lambda m, calls: [_head(m), bytes(32), m._some(True, calls)],
-            _BLOCK,
-        ),
+        ("aggregate", (CALLS,), _values, ("uint256", "bytes[]")),
+        ("tryBlockAndAggregate", ("bool", CALLS), _in_block, _BLOCK),
+        ("blockAndAggregate", (CALLS,), lambda m, calls: _in_block(m, True, calls), _BLOCK),
         ("getBlockHash", ("uint256",), lambda m, number: [m._hash(number)], ("bytes32",)),
         ("getBlockNumber", (), lambda m: [_head(m)], ("uint256",)),
         ("getCurrentBlockCoinbase", (), lambda _: [ZERO_ADDRESS], ("address",)),

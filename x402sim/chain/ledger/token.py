@@ -42,11 +42,8 @@ def _with_authorization(receive: bool, packed: bool) -> Run:
         signature = frame.any_signature(arguments, 6) if packed else arguments.signature(6)
         other = (RECEIVE_TYPEHASH,) if receive else ()
         digest = transfer_digest(auth, frame.token.network.domain, *other)
-        rules = frame.token.rules.receive if receive else frame.token.rules.transfer
         frame.looked_up = auth.from_, auth.to
-        spend = Spend(frame.state, frame.call.sender, frame.now_s, auth, digest, signature)
-        frame.require(rules, spend)
-        frame.proved(auth.from_, signature)
+        frame.require("receive" if receive else "transfer", auth, digest, signature)
         frame.use(abi.AUTHORIZATION_USED, auth.from_, auth.nonce)
         frame.move(auth.from_, auth.to, auth.value)
         return b""
@@ -62,9 +59,7 @@ def _cancel(packed: bool) -> Run:
         signature = frame.any_signature(arguments, 2) if packed else arguments.signature(2)
         digest = cancel_digest(authorizer, nonce, frame.token.network.domain)
         auth = Authorization(authorizer, ZERO_ADDRESS, 0, 0, 0, nonce)
-        spend = Spend(frame.state, frame.call.sender, frame.now_s, auth, digest, signature)
-        frame.require(frame.token.rules.cancel, spend)
-        frame.proved(authorizer, signature)
+        frame.require("cancel", auth, digest, signature)
         frame.use(abi.AUTHORIZATION_CANCELED, authorizer, nonce)
         return b""
 

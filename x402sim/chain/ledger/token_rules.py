@@ -6,7 +6,6 @@ Clauses: 5/signature-proves, 5/nonce-once, 5/window.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
 
@@ -96,9 +95,10 @@ RECEIVE: Rules[Spend, str] = (
     *TRANSFER[3:],
 )
 CANCEL: Rules[Spend, str] = (_NOT_PAUSED, _UNUSED, _SIGNED)
+TABLES: dict[str, Rules[Spend, str]] = {"transfer": TRANSFER, "receive": RECEIVE, "cancel": CANCEL}
 
 CLAUSES = (
-    *dict.fromkeys(rule.clause for table in (TRANSFER, RECEIVE, CANCEL) for rule in table),
+    *dict.fromkeys(rule.clause for table in TABLES.values() for rule in table),
     *("token/minter", "token/minter-not-blacklisted", "token/payee", "token/amount"),
     *("token/minter-allowance", "token/supply", "token/largest-balance", "token/payer"),
     "token/balance",
@@ -106,21 +106,12 @@ CLAUSES = (
 """What a scenario can cite: the rows here, and what `token.py` demands of any movement."""
 
 
-@dataclass(frozen=True, slots=True)
-class TokenRules:
-    """All rule tables."""
+def without_rows(left_out: Iterable[tuple[str, str]]) -> dict[str, Rules[Spend, str]]:
+    """Return the tables without some rows, given by (name of the table, clause).
 
-    transfer: Rules[Spend, str] = TRANSFER
-    receive: Rules[Spend, str] = RECEIVE
-    cancel: Rules[Spend, str] = CANCEL
-
-    def without(self, left_out: Iterable[tuple[str, str]]) -> "TokenRules":
-        """Return the tables without some rows, given by (name of the table, clause).
-
-        Raises `KeyError` if there is no such row.
-        """
-        rules = self
-        for table, clause in left_out:
-            changed: dict[str, Any] = {table: without(getattr(rules, table), clause)}
-            rules = replace(rules, **changed)
-        return rules
+    Raises `KeyError` if there is no such row.
+    """
+    tables = dict(TABLES)
+    for table, clause in left_out:
+        tables[table] = without(tables[table], clause)
+    return tables

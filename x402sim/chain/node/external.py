@@ -70,13 +70,13 @@ class ExternalChain(EvmChain):
             wanted = f"{self.chain_id} ({self.network.name})"
             raise ChainError(f"{self.node.name} is chain {seen}, not {wanted}")
         if deploy:
-            await self.deploy(self.keys[0])
+            await self._deploy(self.keys[0])
         await self.check(read=read)
         head = await self.block(await self.height())
         self.at_first = [head] if head else [], await self.supply()
         self.owner = await self._find_minter()
 
-    async def deploy(self, owner: Address) -> None:
+    async def _deploy(self, owner: Address) -> None:
         """Deploy a new token, whose owner pays for it and mints, and take it for ours.
 
         Raises `ChainError`, and `TimeoutError` if it is not mined in two minutes.

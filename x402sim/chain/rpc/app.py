@@ -6,8 +6,9 @@ methods.
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
+from types import ModuleType
 from typing import Any
 
 from msgspec import Raw
@@ -21,14 +22,26 @@ from x402sim.chain import reverts
 from x402sim.chain.base import ChainError, Reverted
 from x402sim.chain.ledger.ledger import LedgerChain
 from x402sim.chain.ledger.machine import KEPT_STATES
+from x402sim.chain.rpc import reading, sending
 from x402sim.chain.rpc.context import DEVELOP, RpcContext
 from x402sim.chain.rpc.jsonrpc import error, is_id, result, why_invalid
-from x402sim.chain.rpc.methods import METHODS, Method
 from x402sim.http.web import Application, answer, read_body
 from x402sim.protocol.crypto import PrivateKey, to_hex
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.rpc_values import BadParams, Json, shown
 
+Method = Callable[..., Awaitable[Any]]
+
+
+def _named(module: ModuleType) -> dict[str, Method]:
+    prefixes = ("eth_", "net_", "web3_", "personal_")
+    return {name: it for name, it in vars(module).items() if name.startswith(prefixes)}
+
+
+READS = _named(reading)
+"""The methods that neither send nor sign; a proxy to a node passes these on to it for anybody."""
+METHODS = {**READS, **_named(sending)}
+"""The methods by name: the functions that are named as they are, documented by their docstrings."""
 MAX_BATCH = 100
 MAX_BATCH_BYTES = 25_000_000
 """The answers of a batch are cut off after so many bytes, as geth does."""

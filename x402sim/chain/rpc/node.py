@@ -13,14 +13,13 @@ from starlette.routing import Route
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.evm_chain import EvmChain
 from x402sim.chain.rpc import jsonrpc
-from x402sim.chain.rpc.methods import READS
+from x402sim.chain.rpc.app import PARSE_ERROR, READS, REFUSED, UNKNOWN_METHOD
 from x402sim.http.web import Application, answer, read_body
 from x402sim.protocol.messages import BadMessage, decode, encode
 from x402sim.protocol.rpc_values import shown
 
 SENDS = "eth_sendRawTransaction"
 """What anybody may send: its sender has signed it, and pays for it."""
-PARSE_ERROR, NODE_GONE, NOT_OFFERED = -32700, -32000, -32601
 
 
 def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
@@ -42,12 +41,12 @@ def node_rpc_app(chain: EvmChain, *, may_write: bool) -> Starlette:
             named = shown(controls[0].get("method"))
             offered = ", ".join((*sorted(READS), SENDS))
             text = f"{named} is not offered here, only reading and sending: {offered}"
-            return answer(jsonrpc.error(controls[0].get("id"), NOT_OFFERED, text))
+            return answer(jsonrpc.error(controls[0].get("id"), UNKNOWN_METHOD, text))
         try:
             read = encode(asked)  # not the body: the node might read duplicate keys differently
             forwarded = await chain.pass_on(read, writes=bool(writes))
         except ChainError as gone:
-            return answer(jsonrpc.error(None, NODE_GONE, str(gone)))
+            return answer(jsonrpc.error(None, REFUSED, str(gone)))
         return Response(forwarded, media_type="application/json")
 
     return Application([Route("/", rpc, methods=["GET", "POST"])])

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from starlette.types import ASGIApp
 
-from x402sim.chain.ledger.token_rules import CANCEL, RECEIVE, TRANSFER
+from x402sim.chain.ledger.token_rules import TABLES as TOKEN_TABLES
 from x402sim.events import OUTSIDE, Part, ServiceName
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.engine import Facilitator
@@ -29,7 +29,6 @@ from x402sim.world.transport.cache import SharedCache
 from x402sim.world.transport.latency import Latency, constant
 
 Changed = TypeVar("Changed")
-TOKEN_TABLES: dict[str, Any] = {"transfer": TRANSFER, "receive": RECEIVE, "cancel": CANCEL}
 TABLES: dict[str, Any] = {
     "settlement": SETTLEMENT,
     "freshness": FRESHNESS,

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from x402sim.chain.ledger.ledger import LedgerChain
-from x402sim.chain.ledger.token_rules import TokenRules
 from x402sim.chain.rpc.app import rpc_app
 from x402sim.protocol.crypto import from_hex
 from x402sim.spec.needs import Need
@@ -39,7 +38,7 @@ class Ledger:
             origin=hashlib.sha256(b"origin" + request.secret).digest(),
             file=chain_file(request.file) if request.file else None,
             database=request.file,
-            rules=TokenRules().without(request.without_token_rules),
+            left_out=request.without_token_rules,
             gas_price=request.gas_price,
         )
         keys = [from_hex(wallet.private_key, 32) for wallet in accounts.funded]
