@@ -45,7 +45,7 @@ KINDS = [
     *ACTION_KINDS,
 ]
 pytestmark = pytest.mark.timeout(at_length(120, 1200))
-DRAWN = settings(max_examples=at_length(10, 100))
+DRAWN = settings(max_examples=at_length(30, 100))
 SLOW = settings(DRAWN, suppress_health_check=[HealthCheck.too_slow])
 each_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 

@@ -1,6 +1,7 @@
 """Confirmations: who waits for them, what a story sees of blocks, a chain that reorganises."""
 
 import asyncio
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.world.playing import play, played, standard_payment
 from x402sim import LiveWorld, Payer, Settings, World, events
 from x402sim.backends import Reorgs
 from x402sim.policies import PayerPolicy, ServeConfirmed, ServicePolicy
+from x402sim.rng import Rng
 from x402sim.world.stages.stage import START_S
 
 
@@ -138,3 +140,10 @@ def test_a_chain_reorganises_by_itself_as_often_and_as_deep_as_drawn() -> None:
     assert "reorgs=Reorgs(probability=0.2, deeper=0.5, drop=1.0)" in run.command
     with pytest.raises(ValueError, match="reorgs: a chain that reorganises has blocks"):
         World(reorgs=reorgs)
+
+
+def test_reorganisations_are_as_frequent_and_as_deep_as_they_say() -> None:
+    depths = list(islice(Reorgs(0.2, deeper=0.5).depths(Rng(1).stream("reorgs")), 20_000))
+    for depth in range(1, 5):
+        share = sum(each >= depth for each in depths) / len(depths)
+        assert share == pytest.approx(0.2 * 0.5 ** (depth - 1), rel=0.1)
