@@ -14,13 +14,15 @@ from tests.suite.gateway import Gateway, running
 from tests.suite.test_target_init import init
 from x402sim.suite.deviations import deviations
 from x402sim.suite.target import (
+    SPEC,
     AgentsEndpoint,
     PaymentRequiredShape,
     ProtectedEndpoint,
     Target,
     load,
+    value_of,
 )
-from x402sim.suite.target_toml import _UNSEEN, DEFAULT
+from x402sim.suite.target_toml import _UNSEEN
 
 
 class Departing(Gateway):
@@ -123,8 +125,9 @@ def test_what_departs(target: Target, keys: list[str]) -> None:
 def test_what_nobody_can_look_up_is_a_comment_with_its_meaning(duo: Duo) -> None:
     done = init(duo.url, "-o", "-")
     written = tomllib.loads(done.stdout)
-    for table, key in (each.split(".") for each in _UNSEEN):
+    for each in _UNSEEN:
+        table, key = each.split(".")
         part = done.stdout.split(f"\n[{table}]\n")[1].split("\n[")[0]
-        assert f"# {key} = {json.dumps(getattr(getattr(DEFAULT, table), key))}" in part, key
+        assert f"# {key} = {json.dumps(value_of(SPEC, each))}" in part, key
         assert key not in written.get(table, {})
     assert "3/expiry-refund" in done.stdout

@@ -20,14 +20,14 @@ from x402sim.suite.probe import BAD_BODY
 from x402sim.suite.remote import NotReady
 from x402sim.suite.sending import answered, client
 from x402sim.suite.setting import Options, Setting
-from x402sim.suite.target import at
-from x402sim.suite.target_toml import DEFAULT, Finding, Looked
+from x402sim.suite.target import SPEC, at
+from x402sim.suite.target_toml import Finding, Looked
 from x402sim.suite.verdict import Inconclusive
 from x402sim.text.printable import printable
 
 SMALL = ("0.01", "0.02", "0.05", "0.10", "0.20", "0.50", "1.00", "2.00", "5.00", "10.00", "50.00")
 """Deposits to try, the smallest first."""
-DURATIONS = (DEFAULT.sessions.duration, 60, 1)
+DURATIONS = (SPEC.sessions.duration, 60, 1)
 """Durations to try: in seconds, minutes or hours, each may be the only one that is accepted."""
 QUERIES = ("?limit=10", "?page=1", "?page=1&limit=10", "?offset=0&limit=10")
 """Queries to try for a list that wants one."""
@@ -78,7 +78,7 @@ async def look(options: Options) -> Looked:
             "sessions": await _sessions(below),
             "agents": await _agents(below),
         }
-        llms, path = await below("GET", DEFAULT.llms.path), DEFAULT.llms.path
+        llms, path = await below("GET", SPEC.llms.path), SPEC.llms.path
         found["llms"] = [Finding("exists", llms.status_code == 200, _got(path, llms))]
         return Looked(base_url, found)
 
@@ -87,13 +87,13 @@ async def _find_402(options: Options, ask: Callable[..., Any]) -> tuple[str, _Se
     """Return the base URL and a 402 of it: the URL's own, or that of the usual endpoint."""
     url = options.given_url
     parsed = httpx.URL(url)
-    usual: list[tuple[str, dict[str, Any]]] = [("POST", body) for body in DEFAULT.protected.bodies]
+    usual: list[tuple[str, dict[str, Any]]] = [("POST", body) for body in SPEC.protected.bodies]
     own = [("GET", {}), *usual, ("POST", {})]
     tried = []
-    given, path = parsed.path.rstrip("/"), DEFAULT.protected.path
+    given, path = parsed.path.rstrip("/"), SPEC.protected.path
     above = given.removesuffix(path) if given.endswith(path) else ""
     places = [(given, own, str(parsed.copy_with(path=f"{above}/")).rstrip("/"))] if given else []
-    places.append((given + DEFAULT.protected.path, usual, url.rstrip("/")))
+    places.append((given + SPEC.protected.path, usual, url.rstrip("/")))
     for where, attempts, base_url in places:
         for method, body in attempts:
             full = str(parsed.copy_with(path=where))
@@ -141,9 +141,9 @@ def _protected(seen: _Seen, prefix: str) -> list[Finding]:
         found.append(Finding("amount_base", int(amount), "the 402's maxAmountRequired"))
     if isinstance(resource, str) and resource not in (seen.path, prefix + seen.path):
         found.append(Finding("resource", resource, "the 402's resource; it is not the path"))
-    guess = DEFAULT.protected.content if seen.path == DEFAULT.protected.path else "/response"
+    guess = SPEC.protected.content if seen.path == SPEC.protected.path else "/response"
     found.append(Finding("content", guess, "only a payment shows the content", False))
-    if seen.path != DEFAULT.protected.path:
+    if seen.path != SPEC.protected.path:
         found.append(Finding("fields", {}, "no quote: nothing is known of its fields"))
     return found
 
@@ -171,7 +171,7 @@ def _required(seen: _Seen) -> Iterator[Finding]:
     text = at(own, "/error")
     error = "/error" if isinstance(text, str) else ""
     yield Finding("error", error, _said(error, "error"))
-    if error and text != DEFAULT.payment_required.error_text:
+    if error and text != SPEC.payment_required.error_text:
         yield Finding("error_text", text, "the text at /error")
     network, amount = wanted.get("network"), str(wanted.get("maxAmountRequired"))
     again = find(own, lambda _, value: value == network and isinstance(value, str))
@@ -223,7 +223,7 @@ async def _pay(ask: Callable[..., Any], seen: _Seen) -> list[Finding]:
     if seen.is_one_step:
         how = f"the 402's requirements are read in its {REQUIRED_HEADER}: paid in one step"
         return [Finding("path", "", how)]
-    path = DEFAULT.pay.path
+    path = SPEC.pay.path
     status = (await ask("POST", path, {})).status_code
     is_there = status not in ABSENT
     how = f"POST with an empty object answered {status}"
@@ -244,11 +244,11 @@ def _receipt(seen: _Seen) -> list[Finding]:
         return []
     how = "only a payment shows it"
     names = ("success", "payment_id", "tx_hash", "timestamp")
-    return [Finding(name, getattr(DEFAULT.receipt, name), how, False) for name in names]
+    return [Finding(name, getattr(SPEC.receipt, name), how, False) for name in names]
 
 
 async def _sessions(ask: Callable[..., Any]) -> list[Finding]:
-    path, smallest = DEFAULT.sessions.path, DEFAULT.sessions.smallest
+    path, smallest = SPEC.sessions.path, SPEC.sessions.smallest
     for duration, smallest in product(DURATIONS, SMALL):
         answer = await ask("POST", path, {"maxSpend": smallest, "duration": duration})
         if answer.status_code == 402:
@@ -260,7 +260,7 @@ async def _sessions(ask: Callable[..., Any]) -> list[Finding]:
                 Finding("path", path, "the specification's"),
                 Finding("duration", duration, "it was accepted"),
                 Finding("smallest", smallest, "the smallest deposit that got a 402"),
-                Finding("claim", DEFAULT.sessions.claim, "only a paid deposit shows it", False),
+                Finding("claim", SPEC.sessions.claim, "only a paid deposit shows it", False),
             ]
         if answer.status_code in ABSENT:
             break
@@ -272,7 +272,7 @@ async def _sessions(ask: Callable[..., Any]) -> list[Finding]:
 
 
 async def _agents(ask: Callable[..., Any]) -> list[Finding]:
-    path = DEFAULT.agents.path
+    path = SPEC.agents.path
     answer = await ask("GET", path)
     found = [Finding("exists", answer.status_code not in ABSENT, _got(path, answer))]
     for query in QUERIES if answer.status_code in BAD_BODY else ():
