@@ -82,7 +82,6 @@ async def _examine(setting: Setting, checks: list[Check]) -> Plan:
         costs(folder() / "costs.json"),
         price_base=challenge.amount_base if challenge else 0,
         round_trip_s=await _round_trip_s(probe),
-        requests_before=setting.pace.requests,
     )
     if "payments" in setting.options.require and plan.left_out:
         raise NotReady(f"--require payments: {next(iter(plan.left_out.values()))}")

@@ -347,10 +347,6 @@ class Probe:
         wanted_base = max(requests * (await self.challenge()).amount_base, smallest_base)
         return to_decimal(-(-wanted_base // CENT_BASE) * CENT_BASE, 6)
 
-    async def worth(self, deposit: Challenge) -> int:
-        """Return how many protected requests a session's deposit pays for."""
-        return deposit.amount_base // (await self.challenge()).amount_base
-
     async def ask_session(
         self, max_spend: Any, duration: Any = None, *, payment_id: str | None = None
     ) -> TargetAnswer:
