@@ -116,7 +116,7 @@ async def a_nonce_used_for_something_else_is_no_payment(probe: Probe) -> None:
         await probe.settle(challenge, header, may_break=True)
         expect_withheld(await probe.ask(payment_id=challenge.payment_id))
         if not probe.setting.missing(Need.CLOCK):
-            await probe.world.advance(A_WHILE_S)
+            await probe.wait(A_WHILE_S)
             expect_withheld(await probe.ask(payment_id=challenge.payment_id))
 
 
@@ -128,7 +128,7 @@ async def a_lost_answer_is_resolved_by_itself(probe: Probe) -> None:
         await _lose(probe, challenge, payer, header, fault)
         await _require_moved(probe, payer, fault.does)
         await probe.world.clear_faults()
-        await probe.world.advance(A_WHILE_S)
+        await probe.wait(A_WHILE_S)
         expect_served(await probe.ask(payment_id=challenge.payment_id))
         await probe.world.expect_payments(payer, challenge.amount_base)
 
@@ -223,6 +223,6 @@ async def _in_the_end(probe: Probe, is_let_in: Callable[[], Awaitable[bool]], ho
     if not has_clock:
         within = f"within {RETRIED_S} s of retrying"
         raise Inconclusive(f"{how}: the payer has paid; access was not granted {within}")
-    await probe.world.advance(A_WHILE_S)
+    await probe.wait(A_WHILE_S)
     if not await eventually(probe.clock, is_let_in):
         raise CheckFailed(how, "access to what was paid for", "no access after minutes of retrying")

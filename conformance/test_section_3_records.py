@@ -18,10 +18,10 @@ HOUR_S = 3600
 async def a_cached_entitlement_is_discarded(probe: Probe) -> None:
     """Our own service's cache has the entitlement after 23 hours, and no longer after 25."""
     await probe.buy()
-    await probe.world.advance(23 * HOUR_S)
+    await probe.wait(23 * HOUR_S)
     cached = await probe.world.cached_entitlements()
     require("the entitlement, after 23 hours", cached > 0, "an empty cache")
-    await probe.world.advance(2 * HOUR_S)
+    await probe.wait(2 * HOUR_S)
     cached = await eventually(probe.clock, probe.world.cached_entitlements, lambda found: not found)
     expect("entitlements in the cache after 25 hours", cached, 0)
 
@@ -31,7 +31,7 @@ async def a_payment_outlives_the_cache(probe: Probe) -> None:
     """With an empty cache, after a restart or 25 hours, the id of a payment still grants access."""
     paid = await probe.buy()
     if not probe.setting.missing(Need.CLOCK):
-        await probe.world.advance(25 * HOUR_S)
+        await probe.wait(25 * HOUR_S)
         expect_served(await probe.ask(payment_id=paid.challenge.payment_id))
     await probe.restart()
     expect_served(await probe.ask(payment_id=paid.challenge.payment_id))

@@ -111,12 +111,13 @@ async def a_budget_is_what_was_deposited(probe: Probe) -> None:
     so: The budget is what was deposited; only deposits raise it.
     """
     _, challenge = await probe.deposit(1)
-    paid, worth = await probe.pay(challenge), await probe.worth(challenge)
+    paid, price_base = await probe.pay(challenge), (await probe.challenge()).amount_base
     more = await probe.budget_for(5)
     answer = await probe.ask_session(more, payment_id=paid.challenge.payment_id)
     session_id = paid.receipt.session_id or answer.session_id
     if session_id is not None:
-        await _spends_at_most(probe, OpenSession(session_id, paid, answer), worth)
+        session, worth = OpenSession(session_id, paid, answer), challenge.amount_base // price_base
+        await _spends_at_most(probe, session, worth)
 
 
 @session_check("5/session-debit", ground=SPENT, deposits="0.03")

@@ -73,7 +73,7 @@ async def the_window_shown_is_taken_to_its_end(probe: Probe) -> None:
 async def _buy_into_empty_cache(probe: Probe) -> None:
     """Restart the target, which clears its cache, and pay ten minutes later."""
     await probe.world.post("crash")
-    await probe.world.advance(600)
+    await probe.wait(600)
     await probe.buy()
 
 
@@ -81,9 +81,9 @@ async def _buy_into_empty_cache(probe: Probe) -> None:
 async def cached_for_a_day(probe: Probe) -> None:
     """In the cache of our own service, an entitlement lives for 24 hours."""
     await _buy_into_empty_cache(probe)
-    await probe.world.advance(DAY_S - 600)
+    await probe.wait(DAY_S - 600)
     expect("entitlements cached after 23 h 50 min", await probe.world.cached_entitlements(), 1)
-    await probe.world.advance(2 * HOUR_S + 600)
+    await probe.wait(2 * HOUR_S + 600)
     expect("entitlements cached after 26 h", await probe.world.cached_entitlements(), 0)
 
 
@@ -91,6 +91,6 @@ async def cached_for_a_day(probe: Probe) -> None:
 async def cleared_within_the_hour(probe: Probe) -> None:
     """An expired entitlement is removed from our own service's cache within the hour."""
     await _buy_into_empty_cache(probe)
-    await probe.world.advance(DAY_S + HOUR_S + 60)
+    await probe.wait(DAY_S + HOUR_S + 60)
     cached = await eventually(probe.clock, probe.world.cached_entitlements, lambda found: not found)
     require("an empty cache after 25 h", not cached, f"{cached} cached")

@@ -6,7 +6,6 @@ import traceback
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from functools import cache
 from multiprocessing import get_context
 
 from tests.mutants.honest import HONEST, Honest
@@ -18,8 +17,6 @@ from x402sim.suite.check import Check
 from x402sim.suite.engine import all_checks
 from x402sim.suite.local import judge
 
-CHECKS = cache(all_checks)
-
 
 def judge_one(name: str, checks: list[Check] | None = None) -> Verdict:
     """Run the whole suite, or some checks, against one mutant or one honest service."""
@@ -28,7 +25,7 @@ def judge_one(name: str, checks: list[Check] | None = None) -> Verdict:
     recipe = MUTANTS[name].recipe(given.recipe) if name in MUTANTS else given.recipe
     try:
         with quiet():
-            results = judge(recipe, target=given.target, checks=checks or CHECKS())
+            results = judge(recipe, target=given.target, checks=checks or all_checks())
     except Exception:  # noqa: BLE001 - it is reported with the verdict
         crash = traceback.format_exc()
     return Verdict(name, {each.id: each for each in results}, elapsed(), crash)
@@ -96,4 +93,4 @@ def sum_up(verdicts: Iterable[Verdict]) -> list[str]:
 
 def check_ids() -> list[str]:
     """Return the ids of all checks, in their order."""
-    return list(dict.fromkeys(check.id for check in CHECKS()))
+    return list(dict.fromkeys(check.id for check in all_checks()))

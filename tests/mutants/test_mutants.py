@@ -10,27 +10,28 @@ import pytest
 from tests.campaign import at_length
 from tests.mutants import matrix
 from tests.mutants.honest import HONEST
-from tests.mutants.jury import CHECKS, check_ids, complaint, judge_one
+from tests.mutants.jury import check_ids, complaint, judge_one
 from tests.mutants.rows import MUTANTS
+from x402sim.suite.engine import all_checks
 
 HOW = "write it anew: python -m tests.renew --only mutants"
 # --- the jury ------------------------------------------------------------------------
 
 
 def test_the_jury_notices_a_suite_that_sees_nothing() -> None:
-    only_one = [check for check in CHECKS() if check.id == "spec/4.5/llms-txt"]
+    only_one = [check for check in all_checks() if check.id == "spec/4.5/llms-txt"]
     assert "is missed: there is no check" in complaint(judge_one("ids-count-up", only_one))
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_defect_fails_the_checks_of_its_clauses(name: str) -> None:
-    its_own = [check for check in CHECKS() if check.id in MUTANTS[name].check_ids]
+    its_own = [check for check in all_checks() if check.id in MUTANTS[name].check_ids]
     assert complaint(judge_one(name, its_own)) == ""
 
 
 def test_an_honest_service_is_not_accused() -> None:
     """Of the one that differs most, a third of the cases; the thorough run judges it by all."""
-    assert complaint(judge_one("many forms at once", CHECKS()[::3])) == ""
+    assert complaint(judge_one("many forms at once", all_checks()[::3])) == ""
 
 
 def test_the_matrix_has_a_row_for_each_service_and_a_column_for_each_check() -> None:

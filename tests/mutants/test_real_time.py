@@ -7,11 +7,11 @@ import msgspec
 import pytest
 
 from tests.mutants.honest import own_target
-from tests.mutants.jury import CHECKS, quiet
+from tests.mutants.jury import quiet
 from tests.mutants.rows import MUTANTS
 from x402sim import TESTNET
 from x402sim.report.results import Outcome, Result
-from x402sim.suite.engine import matching
+from x402sim.suite.engine import all_checks, matching
 from x402sim.suite.local import judge
 from x402sim.suite.target import Indexer, Target
 from x402sim.world.assembly.recipe import Recipe
@@ -37,7 +37,7 @@ def target() -> Target:
 
 
 def judged(recipe: Recipe, *prefixes: str) -> dict[str, Result]:
-    checks = [check for prefix in prefixes or ("",) for check in matching(CHECKS(), prefix)]
+    checks = [check for prefix in prefixes or ("",) for check in matching(all_checks(), prefix)]
     with quiet():
         results = judge(recipe, target=target(), checks=checks, has_clock=False)
     return {result.id: result for result in results}

@@ -18,9 +18,6 @@ FILE = folder() / "strangers_matrix.csv"
 FIRST = ("service", "form", "kind", "section", "breaks", "seen_by_text", "seen_by_us", "why_not")
 
 
-DOCUMENTS = ("spec", "kit")
-
-
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """One form of one stranger: with some of its legal choices, or with one of its defects."""
 
@@ -73,9 +70,8 @@ def look(trial: Trial) -> Verdict:
     defect = defect_of(trial.name)
     if defect is not None and defect.section:
         chapter = defect.section.split(".")[0]
-        verdict = try_one(
-            trial, [f"{document}/{chapter}{end}" for document in DOCUMENTS for end in "./"]
-        )
+        ids = [f"{document}/{chapter}{end}" for document in ("spec", "kit") for end in "./"]
+        verdict = try_one(trial, ids)
         if not complaint(verdict):
             return verdict
     return try_one(trial)

@@ -13,8 +13,8 @@ _INTRODUCTION = """# What the suite says of services that others wrote
 
 Made by `python -m tests.strangers.page` from `strangers_matrix.csv`, which `python -m tests.strangers`
 writes. The services are in `tests/strangers/`: two were written from the specification alone, by
-authors who had seen neither the suite nor our service, each with legal choices and with defects that
-can be switched on. The third has the shape of the public Cronos paywall, on the published client of
+authors who had seen neither the suite nor our service (we have shortened their storage and settings
+since), each with legal choices and with defects that can be switched on. The third has the shape of the public Cronos paywall, on the published client of
 its facilitator; it does not claim to keep the specification.
 """
 

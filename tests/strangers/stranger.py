@@ -6,6 +6,7 @@ choices, its defects, and what its owner tells the suite about them (`target`).
 """
 
 import os
+import re
 import signal
 import socket
 import sys
@@ -22,6 +23,7 @@ import msgspec
 from tests import npm
 from tests.serve.driver import Running
 from tests.suite.duo import service_env
+from x402sim.spec.sentences import SENTENCES
 from x402sim.suite.target import Target
 
 HERE = Path(__file__).parent
@@ -31,10 +33,13 @@ KEEP = """trap 'kill $!; wait; exit' TERM; while true; do "$@" & echo $! > "$0";
 
 
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
-    """Something legal that the service does only if told to. `target` is what its owner says."""
+    """Something legal that the service does only if told to. `target` is what its owner says.
+
+    `allowed_by` is the sentence that allows it; by default the specification is silent.
+    """
 
     does: str
-    allowed_by: str
+    allowed_by: str = "silent"
     target: dict[str, Any] = {}
     env: dict[str, str] = {}
 
@@ -42,21 +47,30 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 class Defect(msgspec.Struct, frozen=True, kw_only=True):
     """A bug that breaks one sentence of the specification; none, if `breaks` is empty.
 
-    `unseen` says why the suite does not see it, and `beyond` why no sentence demands what it
+    `own_section` is told if the sentence stands in several sections, or in parts. `unseen` says why the suite does not see it, and `beyond` why no sentence demands what it
     takes; usually both are empty.
     """
 
     does: str
     breaks: str
-    section: str = ""
+    own_section: str = msgspec.field(name="section", default="")
     unseen: str = ""
     beyond: str = ""
+
+    @property
+    def section(self) -> str:
+        """The section of what it breaks."""
+        found = (it.section for it in SENTENCES if self.breaks and self.is_in(it.text))
+        return self.own_section or next(found, "")
+
+    def is_in(self, text: str) -> bool:
+        """Tell whether a text says what the defect breaks."""
+        return _plain(self.breaks) in _plain(text)
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """The table `service` of the file."""
 
-    name: str
     language: str
     command: str
 
@@ -151,6 +165,11 @@ def settings(world: dict[str, Any]) -> dict[str, str]:
         "CHAIN_ID": str(world["chainId"]),
         "TOKEN_ADDRESS": world["asset"],
     }
+
+
+def _plain(text: str) -> str:
+    """Return a text without table bars, repeated blanks and the number of a list's item."""
+    return re.sub(r"^\d\. ", "", re.sub(r"[\s|]+", " ", text).strip())
 
 
 def _merged(table: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:

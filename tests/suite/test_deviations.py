@@ -13,14 +13,16 @@ from tests.suite.duo import Duo, conformance
 from tests.suite.gateway import Gateway, running
 from tests.suite.test_target_init import init
 from x402sim.suite.deviations import deviations
-from x402sim.suite.look import DEFAULT
 from x402sim.suite.target import (
+    SPEC,
     AgentsEndpoint,
     PaymentRequiredShape,
     ProtectedEndpoint,
     Target,
     load,
+    value_of,
 )
+from x402sim.suite.target_toml import _UNSEEN
 
 
 class Departing(Gateway):
@@ -120,21 +122,12 @@ def test_what_departs(target: Target, keys: list[str]) -> None:
     assert list(deviations(target)) == keys
 
 
-UNSEEN = {
-    "protected": ("second_pair",),
-    "sessions": ("claim_path", "id", "shortest", "duration_unit_s", "refund_within_s", "view"),
-    "record": ("path",),
-    "indexer": ("interval_s",),
-}
-
-
 def test_what_nobody_can_look_up_is_a_comment_with_its_meaning(duo: Duo) -> None:
     done = init(duo.url, "-o", "-")
     written = tomllib.loads(done.stdout)
-    for table, keys in UNSEEN.items():
+    for each in _UNSEEN:
+        table, key = each.split(".")
         part = done.stdout.split(f"\n[{table}]\n")[1].split("\n[")[0]
-        for key in keys:
-            default = json.dumps(getattr(getattr(DEFAULT, table), key))
-            assert f"# {key} = {default}" in part, key
-            assert key not in written.get(table, {})
+        assert f"# {key} = {json.dumps(value_of(SPEC, each))}" in part, key
+        assert key not in written.get(table, {})
     assert "3/expiry-refund" in done.stdout

@@ -5,9 +5,10 @@ import asyncio
 import httpx
 import pytest
 
-from tests.mutants.jury import CHECKS, judge_one
+from tests.mutants.jury import judge_one
 from x402sim.clock import Clock
 from x402sim.suite.answers import TargetAnswer, read_402
+from x402sim.suite.engine import all_checks
 from x402sim.suite.parse_options import parse
 from x402sim.suite.probe import Probe
 from x402sim.suite.sending import client
@@ -28,7 +29,7 @@ IDLE_S = 0.9
 def test_what_is_served_too_much_is_shown_and_not_the_402_that_ends_it(
     defect: str, check_id: str
 ) -> None:
-    verdict = judge_one(defect, [check for check in CHECKS() if check.id == check_id])
+    verdict = judge_one(defect, [check for check in all_checks() if check.id == check_id])
     exchange = verdict.results[check_id].exchange
     assert "-> 200" in exchange
     assert '"quote"' in exchange

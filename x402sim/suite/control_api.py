@@ -1,7 +1,7 @@
 """A check's access to the world around the target, through the control API `/_sim`, and its chain.
 
-It injects faults, reads the ledger and the journal, and advances the target's clock; the chain is
-read through a node's JSON-RPC.
+It injects faults, and reads the ledger and the journal; the chain is read through a node's
+JSON-RPC.
 """
 
 import re
@@ -186,15 +186,6 @@ class ControlApi:
             if asked in tx_hashes and time_s >= since_s:
                 found.setdefault(asked, time_s)
         return found
-
-    async def advance(self, seconds: float) -> None:
-        """Advance the target's clock."""
-        if self._setting.advance is None:
-            raise Skipped("it needs a target whose clock can be advanced")
-        try:
-            await self._setting.advance(seconds)
-        except ControlError as error:
-            raise Inconclusive(f"the target's clock was not advanced: {error}") from error
 
 
 def _told(fault: Fault) -> str:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from x402sim.spec.sentences import Sentence, sentence
-from x402sim.suite.target import Target
+from x402sim.suite.target import SPEC, Target, value_of
 
-SPEC = Target()
 SHAPE = tuple(
     f"payment_required.{key}" for key in ("error", "error_text", "payment_id", "requirements")
 )
@@ -90,13 +89,8 @@ def deviations(target: Target) -> dict[str, Deviation]:
     for key, name in _SENTENCES.items():
         if target.is_one_step and key.startswith(_OF_TWO_STEPS):
             continue
-        value, is_legal = _value(target, key), _LEGAL.get(key)
-        is_other = value != _value(SPEC, key)
+        value, is_legal = value_of(target, key), _LEGAL.get(key)
+        is_other = value != value_of(SPEC, key)
         if is_other and not (is_legal and is_legal(value, target)):
             found[key] = Deviation(key, value, sentence(name))
     return found
-
-
-def _value(target: Target, key: str) -> Any:
-    table, name = key.split(".")
-    return getattr(getattr(target, table), name)

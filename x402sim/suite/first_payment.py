@@ -12,7 +12,7 @@ from x402sim.suite.engine import try_baseline
 from x402sim.suite.places import walk
 from x402sim.suite.probe import Probe
 from x402sim.suite.remote import NotReady
-from x402sim.suite.target import ProtectedEndpoint
+from x402sim.suite.target import SPEC
 
 BAD_GATEWAY = (502, 503, 504)
 _CUT_OFF = re.compile(
@@ -70,7 +70,7 @@ def _unseen_content(probe: Probe) -> str:
     """
     endpoint, answer = probe.target.protected, probe.last
     is_paid = probe.target.is_one_step or bool(probe.setting.paid_ids)
-    if endpoint.path == ProtectedEndpoint().path or answer is None or not is_paid:
+    if endpoint.path == SPEC.protected.path or answer is None or not is_paid:
         return ""
     if answer.status != 200 or answer.has_content or not answer.may_be_receipt:
         return ""

@@ -10,24 +10,24 @@ from typing import Any
 
 import httpx
 
-from x402sim.protocol.messages import decoded
 from x402sim.protocol.money import to_base
 from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.suite import one_step
+from x402sim.suite.answers import TargetAnswer
 from x402sim.suite.places import begins, find, is_requirements, walk
-from x402sim.suite.preflight import todo
-from x402sim.suite.probe import BAD_BODY
+from x402sim.suite.preflight import not_ready
+from x402sim.suite.probe import BAD_BODY, Probe
 from x402sim.suite.remote import NotReady
-from x402sim.suite.sending import answered, client
+from x402sim.suite.sending import client
 from x402sim.suite.setting import Options, Setting
-from x402sim.suite.target import at
-from x402sim.suite.target_toml import DEFAULT, Finding, Looked
+from x402sim.suite.target import SPEC, at
+from x402sim.suite.target_toml import Finding, Looked
 from x402sim.suite.verdict import Inconclusive
 from x402sim.text.printable import printable
 
 SMALL = ("0.01", "0.02", "0.05", "0.10", "0.20", "0.50", "1.00", "2.00", "5.00", "10.00", "50.00")
 """Deposits to try, the smallest first."""
-DURATIONS = (DEFAULT.sessions.duration, 60, 1)
+DURATIONS = (SPEC.sessions.duration, 60, 1)
 """Durations to try: in seconds, minutes or hours, each may be the only one that is accepted."""
 QUERIES = ("?limit=10", "?page=1", "?page=1&limit=10", "?offset=0&limit=10")
 """Queries to try for a list that wants one."""
@@ -50,77 +50,73 @@ class _Seen:
 
 async def look(options: Options) -> Looked:
     """Look at a service, given its base URL or an endpoint; raises `NotReady`."""
-    url = options.given_url
-    async with client(url, options, options.headers) as http:
-        setting = Setting(options=options, http=http)
-
-        async def ask(method: str, path: str, body: Any = None) -> httpx.Response:
-            request = http.build_request(method, path, json=body)
-            try:
-                return await answered(setting, request, may_retry_503=True)
-            except httpx.TransportError as error:
-                raise NotReady(f"no answer from {url}: {todo(error, setting)}") from error
-            except Inconclusive as busy:
-                raise NotReady(str(busy)) from busy
-
-        base_url, seen = await _find_402(options, ask)
-        prefix = httpx.URL(base_url).path.rstrip("/")
-        at = httpx.URL(base_url).copy_with(path="/")
-
-        async def below(method: str, path: str, body: Any = None) -> httpx.Response:
-            return await ask(method, str(at.join(prefix + path)), body)
-
-        found = {
-            "protected": _protected(seen, prefix),
-            "payment_required": list(_required(seen)),
-            "pay": await _pay(below, seen),
-            "receipt": _receipt(seen),
-            "sessions": await _sessions(below),
-            "agents": await _agents(below),
-        }
-        llms, path = await below("GET", DEFAULT.llms.path), DEFAULT.llms.path
-        found["llms"] = [Finding("exists", llms.status_code == 200, _got(path, llms))]
-        return Looked(base_url, found)
+    async with client(options.given_url, options, options.headers) as http:
+        probe = Probe(Setting(options=options, http=http))
+        try:
+            return await _looked(probe)
+        except Inconclusive as problem:
+            raise not_ready(probe.setting, problem) from problem
 
 
-async def _find_402(options: Options, ask: Callable[..., Any]) -> tuple[str, _Seen]:
+async def _looked(probe: Probe) -> Looked:
+    base_url, seen = await _find_402(probe)
+    prefix = httpx.URL(base_url).path.rstrip("/")
+    at = httpx.URL(base_url).copy_with(path="/")
+
+    async def below(method: str, path: str, body: Any = None) -> TargetAnswer:
+        return await probe.send(method, str(at.join(prefix + path)), json=body)
+
+    found = {
+        "protected": _protected(seen, prefix),
+        "payment_required": list(_required(seen)),
+        "pay": await _pay(below, seen),
+        "receipt": _receipt(seen),
+        "sessions": await _sessions(below),
+        "agents": await _agents(below),
+    }
+    llms, path = await below("GET", SPEC.llms.path), SPEC.llms.path
+    found["llms"] = [Finding("exists", llms.status == 200, _got(path, llms))]
+    return Looked(base_url, found)
+
+
+async def _find_402(probe: Probe) -> tuple[str, _Seen]:
     """Return the base URL and a 402 of it: the URL's own, or that of the usual endpoint."""
-    url = options.given_url
-    parsed = httpx.URL(url)
-    usual: list[tuple[str, dict[str, Any]]] = [("POST", body) for body in DEFAULT.protected.bodies]
+    options = probe.setting.options
+    url, parsed = options.given_url, httpx.URL(options.given_url)
+    usual: list[tuple[str, dict[str, Any]]] = [("POST", body) for body in SPEC.protected.bodies]
     own = [("GET", {}), *usual, ("POST", {})]
     tried = []
-    given, path = parsed.path.rstrip("/"), DEFAULT.protected.path
+    given, path = parsed.path.rstrip("/"), SPEC.protected.path
     above = given.removesuffix(path) if given.endswith(path) else ""
     places = [(given, own, str(parsed.copy_with(path=f"{above}/")).rstrip("/"))] if given else []
-    places.append((given + DEFAULT.protected.path, usual, url.rstrip("/")))
+    places.append((given + SPEC.protected.path, usual, url.rstrip("/")))
     for where, attempts, base_url in places:
         for method, body in attempts:
             full = str(parsed.copy_with(path=where))
-            answer = await ask(method, full, body if method == "POST" else None)
-            if answer.status_code == 402:
+            answer = await probe.send(method, full, json=body if method == "POST" else None)
+            if answer.status == 402:
                 prefix = httpx.URL(base_url).path.rstrip("/")
                 kind = printable(answer.headers.get("content-type", "")[:80]) or "no Content-Type"
                 path = where.removeprefix(prefix)
-                said, in_header = decoded(answer.content), one_step.offers_of(answer)
+                said, in_header = answer.body, one_step.offers_of(answer.headers)
                 is_one_step = _requirements(said)[1] is None and bool(in_header)
                 said = in_header if is_one_step else said
                 return base_url, _Seen(method, path, body, said, kind, is_one_step)
-            tried.append(f"{method} {where} {answer.status_code}")
+            tried.append(f"{method} {where} {answer.status}")
             last = answer
     raise NotReady(
         f"no 402 found at {url} ({', '.join(dict.fromkeys(tried))}); {_instead(last, options)}"
     )
 
 
-def _instead(answer: httpx.Response, options: Options) -> str:
+def _instead(answer: TargetAnswer, options: Options) -> str:
     """Return what to do about an answer that is no 402."""
     there = printable(answer.headers.get("location", ""))
-    if answer.status_code in (401, 403, 407):
+    if answer.status in (401, 403, 407):
         if options.headers:
             return "the credentials of the URL or of --header are refused"
         return "give --header NAME:VALUE with credentials"
-    if 300 <= answer.status_code < 400 and there:
+    if 300 <= answer.status < 400 and there:
         return f"it redirects to {there}: give the URL there"
     return "give the URL of a protected endpoint"
 
@@ -141,9 +137,9 @@ def _protected(seen: _Seen, prefix: str) -> list[Finding]:
         found.append(Finding("amount_base", int(amount), "the 402's maxAmountRequired"))
     if isinstance(resource, str) and resource not in (seen.path, prefix + seen.path):
         found.append(Finding("resource", resource, "the 402's resource; it is not the path"))
-    guess = DEFAULT.protected.content if seen.path == DEFAULT.protected.path else "/response"
+    guess = SPEC.protected.content if seen.path == SPEC.protected.path else "/response"
     found.append(Finding("content", guess, "only a payment shows the content", False))
-    if seen.path != DEFAULT.protected.path:
+    if seen.path != SPEC.protected.path:
         found.append(Finding("fields", {}, "no quote: nothing is known of its fields"))
     return found
 
@@ -171,7 +167,7 @@ def _required(seen: _Seen) -> Iterator[Finding]:
     text = at(own, "/error")
     error = "/error" if isinstance(text, str) else ""
     yield Finding("error", error, _said(error, "error"))
-    if error and text != DEFAULT.payment_required.error_text:
+    if error and text != SPEC.payment_required.error_text:
         yield Finding("error_text", text, "the text at /error")
     network, amount = wanted.get("network"), str(wanted.get("maxAmountRequired"))
     again = find(own, lambda _, value: value == network and isinstance(value, str))
@@ -228,8 +224,8 @@ async def _pay(ask: Callable[..., Any], seen: _Seen) -> list[Finding]:
     if seen.is_one_step:
         how = f"the 402's requirements are read in its {REQUIRED_HEADER}: paid in one step"
         return [Finding("path", "", how)]
-    path = DEFAULT.pay.path
-    status = (await ask("POST", path, {})).status_code
+    path = SPEC.pay.path
+    status = (await ask("POST", path, {})).status
     is_there = status not in ABSENT
     how = f"POST with an empty object answered {status}"
     is_x402 = isinstance(seen.body, dict) and "x402Version" in seen.body
@@ -256,15 +252,15 @@ def _receipt(seen: _Seen) -> list[Finding]:
         return []
     how = "only a payment shows it"
     names = ("success", "payment_id", "tx_hash", "timestamp")
-    return [Finding(name, getattr(DEFAULT.receipt, name), how, False) for name in names]
+    return [Finding(name, getattr(SPEC.receipt, name), how, False) for name in names]
 
 
 async def _sessions(ask: Callable[..., Any]) -> list[Finding]:
-    path, smallest = DEFAULT.sessions.path, DEFAULT.sessions.smallest
+    path, smallest = SPEC.sessions.path, SPEC.sessions.smallest
     for duration, smallest in product(DURATIONS, SMALL):
         answer = await ask("POST", path, {"maxSpend": smallest, "duration": duration})
-        if answer.status_code == 402:
-            _, wanted = _requirements(decoded(answer.content))
+        if answer.status == 402:
+            _, wanted = _requirements(answer.body)
             asked = (wanted or {}).get("maxAmountRequired")
             exact = "" if asked == str(to_base(smallest, 6)) else f", for {printable(str(asked))}"
             return [
@@ -272,33 +268,33 @@ async def _sessions(ask: Callable[..., Any]) -> list[Finding]:
                 Finding("path", path, "the specification's"),
                 Finding("duration", duration, "it was accepted"),
                 Finding("smallest", smallest, "the smallest deposit that got a 402"),
-                Finding("claim", DEFAULT.sessions.claim, "only a paid deposit shows it", False),
+                Finding("claim", SPEC.sessions.claim, "only a paid deposit shows it", False),
             ]
-        if answer.status_code in ABSENT:
+        if answer.status in ABSENT:
             break
-    how = f"POST {path} answered {answer.status_code}"
-    if answer.status_code not in ABSENT:
+    how = f"POST {path} answered {answer.status}"
+    if answer.status not in ABSENT:
         how = f"{how} to every deposit up to {smallest}: set one, and a duration, that it accepts"
         return [Finding("path", path, how), Finding("smallest", smallest, how, False)]
     return [Finding("exists", False, how)]
 
 
 async def _agents(ask: Callable[..., Any]) -> list[Finding]:
-    path = DEFAULT.agents.path
+    path = SPEC.agents.path
     answer = await ask("GET", path)
-    found = [Finding("exists", answer.status_code not in ABSENT, _got(path, answer))]
-    for query in QUERIES if answer.status_code in BAD_BODY else ():
+    found = [Finding("exists", answer.status not in ABSENT, _got(path, answer))]
+    for query in QUERIES if answer.status in BAD_BODY else ():
         listed = await ask("GET", path + query)
-        if listed.status_code == 200:
+        if listed.status == 200:
             how = f"{_got(path, answer)}, and with this query 200"
             found.append(Finding("path", path + query, how))
             answer = listed
             break
-    place = find(decoded(answer.content), lambda _, value: isinstance(value, list))
-    if answer.status_code == 200 and place:
+    place = find(answer.body, lambda _, value: isinstance(value, list))
+    if answer.status == 200 and place:
         found.append(Finding("list", place, "the first list in the answer"))
     return found
 
 
-def _got(path: str, answer: httpx.Response) -> str:
-    return f"GET {path} answered {answer.status_code}"
+def _got(path: str, answer: TargetAnswer) -> str:
+    return f"GET {path} answered {answer.status}"

@@ -71,9 +71,9 @@ def body_of(response: httpx.Response, target: Target) -> Any:
     return _with_headers(body, response.headers) if target.is_one_step else body
 
 
-def offers_of(response: httpx.Response) -> list[Any]:
+def offers_of(headers: httpx.Headers) -> list[Any]:
     """Return the ways to pay in the header of a 402; none without it."""
-    return offers(_with_headers(None, response.headers), {})
+    return offers(_with_headers(None, headers), {})
 
 
 def _with_headers(body: Any, headers: httpx.Headers) -> Any:

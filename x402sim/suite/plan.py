@@ -67,7 +67,6 @@ def make_plan(
     *,
     price_base: int,
     round_trip_s: float,
-    requests_before: int = 0,
 ) -> Plan:
     """Return the plan of a run in which a protected request costs `price_base`."""
     runnable = [case for case in checks if not why_left(setting, case)]
@@ -75,7 +74,7 @@ def make_plan(
     taken, left = _fit(setting, runnable, price_base) if spends else (runnable, [])
     paid, needs_base = taken if spends else [], _signs_base(setting, runnable, price_base)
     begun = [case for case in taken if is_patient_enough(setting, case)]
-    requests = requests_before + sum(_cost(measured, case).requests for case in begun)
+    requests = setting.pace.requests + sum(_cost(measured, case).requests for case in begun)
     gap_s = max(round_trip_s, 1 / setting.options.rate if setting.options.rate else 0)
     budget_base = setting.options.budget_base
     why = (

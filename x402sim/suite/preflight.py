@@ -61,7 +61,7 @@ async def examine(setting: Setting, checks: list[Check]) -> Plan:
     try:
         return await _examine(setting, checks)
     except (Inconclusive, Skipped) as problem:
-        raise NotReady(f"{setting.base_url}: {problem}") from problem
+        raise not_ready(setting, problem) from problem
     except CheckFailed as failed:
         raise NotReady(f"{setting.base_url}: {failed.what}: {failed.actual}") from failed
 
@@ -71,7 +71,7 @@ async def _examine(setting: Setting, checks: list[Check]) -> Plan:
     setting.skip = {**not_apt, **setting.skip}
     _require_needs(setting)
     probe = Probe(setting)
-    answer = await _first_request(probe)
+    answer = await probe.unpaid()
     if problem := await _why_unsuitable(probe, answer):
         raise NotReady(f"{setting.base_url}: {problem}")
     challenge: Challenge | None = None
@@ -83,7 +83,6 @@ async def _examine(setting: Setting, checks: list[Check]) -> Plan:
         costs(folder() / "costs.json"),
         price_base=challenge.amount_base if challenge else 0,
         round_trip_s=await _round_trip_s(probe),
-        requests_before=setting.pace.requests,
     )
     if "payments" in setting.options.require and plan.left_out:
         raise NotReady(f"--require payments: {next(iter(plan.left_out.values()))}")
@@ -150,18 +149,15 @@ def _undue(setting: Setting) -> str:
 # --- reachable, and of this dialect ------------------------------------------------------
 
 
-async def _first_request(probe: Probe) -> TargetAnswer:
-    """Request the resource; raises `NotReady` if there is no answer."""
-    try:
-        return await probe.unpaid()
-    except Inconclusive as problem:
-        if not isinstance(problem.__cause__, httpx.TransportError):
-            raise NotReady(f"{probe.setting.base_url}: {problem}") from problem
-        base, why = probe.setting.base_url, todo(problem.__cause__, probe.setting)
-        raise NotReady(f"no answer from {base}: {why}") from problem
+def not_ready(setting: Setting, problem: Exception) -> NotReady:
+    """Return why a run cannot begin: there was no answer, or it is of no use."""
+    base = setting.base_url
+    if isinstance(problem.__cause__, httpx.TransportError):
+        return NotReady(f"no answer from {base}: {_todo(problem.__cause__, setting)}")
+    return NotReady(f"{base}: {problem}")
 
 
-def todo(error: httpx.TransportError, setting: Setting) -> str:
+def _todo(error: httpx.TransportError, setting: Setting) -> str:
     """Return why there is no answer, and what to do about it."""
     text = why(error)
     if isinstance(error, AnswerTooSlow):

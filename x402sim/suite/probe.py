@@ -33,6 +33,7 @@ from x402sim.suite.sending import Last, answered, examine_stop, followed, why
 from x402sim.suite.setting import Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive, Skipped
 from x402sim.suite.wallets import Wallets
+from x402sim.world.control.client import ControlError
 
 Seen = TypeVar("Seen")
 JSON = {"Content-Type": "application/json"}
@@ -70,10 +71,13 @@ class Probe:
         A clock that can be advanced is; otherwise the time is really waited for.
         """
         seconds = max(0.0, seconds)
-        if self.setting.advance is not None:
-            await self.world.advance(seconds)
-        else:
+        if self.setting.advance is None:
             await self.setting.scheduler.waiting(self.clock.sleep(seconds))
+            return
+        try:
+            await self.setting.advance(seconds)
+        except ControlError as error:
+            raise Inconclusive(f"the target's clock was not advanced: {error}") from error
 
     async def eventually(
         self,
@@ -346,10 +350,6 @@ class Probe:
         smallest_base = to_base(self.target.sessions.smallest, 6)
         wanted_base = max(requests * (await self.challenge()).amount_base, smallest_base)
         return to_decimal(-(-wanted_base // CENT_BASE) * CENT_BASE, 6)
-
-    async def worth(self, deposit: Challenge) -> int:
-        """Return how many protected requests a session's deposit pays for."""
-        return deposit.amount_base // (await self.challenge()).amount_base
 
     async def ask_session(
         self, max_spend: Any, duration: Any = None, *, payment_id: str | None = None

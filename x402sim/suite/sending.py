@@ -24,7 +24,7 @@ from x402sim.suite.scheduler import RestartFailed
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.verdict import CheckFailed, Inconclusive
 
-PATIENCE_S = 120.0
+BUSY_S = 120.0
 """How long one request waits in all until a target takes it."""
 FIRST_WAIT_S = 1.0
 """How long to wait for a target that does not say how long; twice as long each time."""
@@ -143,7 +143,7 @@ async def answered(
         if wait_s is None:
             return response
         waited_s += wait_s
-        if waited_s > PATIENCE_S:
+        if waited_s > BUSY_S:
             break
         if wait_s >= TOLD_S:
             said = f"as the target asks in its {response.status_code}"
@@ -151,7 +151,7 @@ async def answered(
         setting.pace.hold(setting.clock, wait_s)
     raise Inconclusive(
         f"the target answers {response.status_code} and asks to wait {wait_s:.0f} s more, "
-        f"after {PATIENCE_S:.0f} s: give --rate, below its limit"
+        f"after {BUSY_S:.0f} s: give --rate, below its limit"
     )
 
 

@@ -171,6 +171,10 @@ class Target(_Part, frozen=True, kw_only=True):
         return not self.pay.path
 
 
+SPEC = Target()
+"""The target that the specification shows, with the default of every key."""
+
+
 def load(file: Path) -> Target:
     """Load a target file; raises `ValueError` with the file and the key that is wrong."""
     try:
@@ -201,6 +205,12 @@ def _wrong(told: str) -> str:
         wanted, seen = (_KINDS.get(kind, kind) for kind in kinds.groups())
         return f"{key}: expected {wanted}, got {seen}"
     return f"{key}: {what[0].lower()}{what[1:]}"
+
+
+def value_of(target: Target, key: str) -> Any:
+    """Return the value of a key, such as "pay.spelling"."""
+    table, name = key.split(".")
+    return getattr(getattr(target, table), name)
 
 
 def at(body: Any, pointer: str) -> Any:

@@ -13,10 +13,9 @@ from typing import Any
 import msgspec
 
 from x402sim.suite.deviations import Deviation, deviations
-from x402sim.suite.target import Target
+from x402sim.suite.target import SPEC, Target, value_of
 from x402sim.text.printable import printable
 
-DEFAULT = Target()
 WIDTH = 80
 NEEDED = ("payment_required.payment_id", "payment_required.requirements", "pay.spelling")
 """Keys that are written even if they depart: without them, nothing can be read or paid."""
@@ -96,10 +95,9 @@ def _with_unseen(tables: dict[str, list[Finding]]) -> dict[str, list[Finding]]:
     has_sessions = any(each.key == "path" for each in full.get("sessions", ()))
     for key, meaning in _UNSEEN.items():
         table, name = key.split(".")
-        if table == "sessions" and not has_sessions:
-            continue
-        default = getattr(getattr(DEFAULT, table), name)
-        full.setdefault(table, []).append(Finding(name, default, meaning, False))
+        if has_sessions or table != "sessions":
+            found = Finding(name, value_of(SPEC, key), meaning, False)
+            full.setdefault(table, []).append(found)
     return full
 
 

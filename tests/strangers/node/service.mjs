@@ -1,7 +1,6 @@
 // A pay-per-request API: HTTP 402 with x402 payments, and prepaid sessions.
 import http from 'node:http';
 import { gzipSync } from 'node:zlib';
-import { setTimeout as pause } from 'node:timers/promises';
 import { QUOTE_PRICE, bug, on, settings } from './lib/settings.mjs';
 import { Refusal } from './lib/errors.mjs';
 import * as catalogue from './lib/catalogue.mjs';
@@ -119,7 +118,6 @@ async function createSession({ request, body }) {
 
 async function pay({ body }) {
   const payment = await settlement.pay(body);
-  if (on('slow_settlement')) await pause(1500);
   const session = store.sessionOfPayment.get(payment.payment_id);
   const { about, headers } = session ? sessionAnswer(session) : {};
   return json(200, {

@@ -5,7 +5,6 @@ import socket
 import sys
 
 import uvicorn
-from pydantic import ValidationError
 
 from .config import settings
 
@@ -18,12 +17,6 @@ class Server(uvicorn.Server):
 
 
 def main() -> None:
-    try:
-        config = settings()
-    except ValidationError as error:
-        for item in error.errors():
-            print(f"{'.'.join(map(str, item['loc'])).upper()}: {item['msg']}", file=sys.stderr)
-        sys.exit(2)
     limit = sys.getrecursionlimit()
     from .app import create_app
 
@@ -32,7 +25,7 @@ def main() -> None:
     # The server repeats the signal after its own shutdown; the exit code shall be 0 nevertheless.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    listener = socket.create_server(("127.0.0.1", config.port), backlog=512)
+    listener = socket.create_server(("127.0.0.1", settings().port), backlog=512)
     options = uvicorn.Config(
         create_app(), log_level="warning", access_log=False, timeout_graceful_shutdown=3
     )

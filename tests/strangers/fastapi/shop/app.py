@@ -1,8 +1,7 @@
 """The HTTP interface."""
 
+import asyncio
 import contextlib
-import time
-from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,15 +16,13 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from . import jobs, quotes
-from .chain import Explorer, Facilitator, Node
-from .config import QUOTE_PRICE, RATE_LIMIT, bug, on, settings
+from .chain import Facilitator, Node
+from .config import QUOTE_PRICE, bug, on, settings
 from .models import (
-    Agent,
     ApiError,
     PaymentRequired,
     PayRequest,
     QuoteRequest,
-    QuoteResponse,
     SessionRequest,
     base_units,
 )
@@ -35,7 +32,6 @@ from .store import Budget, Offer, Payment, Reputation, Store
 
 QUOTE_PATH, DEPOSIT_PATH, AGENTS_PATH = "/api/perp/quote", "/api/sessions/create", "/api/agents"
 DESCRIPTIONS = {QUOTE_PATH: "Perpetual futures quote", AGENTS_PATH: "List of agents"}
-AGENTS = [("perp-quote", "Perp quote agent", QUOTE_PATH)]
 INDEX = """# Pay-per-request perp quotes
 
 > Quotes for perpetual positions, paid per request with x402, or out of a session budget.
@@ -79,14 +75,14 @@ class Access:
 
     async def charge(self) -> None:
         if self.session_id and not await self.shop.sessions.deduct(self.session_id, QUOTE_PRICE):
-            raise await refusal(self.shop, self.resource, poor=True)
+            raise refusal(self.shop, self.resource, poor=True)
 
 
-async def refusal(shop: Shop, resource: str, *, poor: bool = False) -> Exception:
+def refusal(shop: Shop, resource: str, *, poor: bool = False) -> Exception:
     if poor and on("budget_403"):
         return ApiError(403, "Insufficient session budget")
     price = 1000 if bug("price_1000") else QUOTE_PRICE
-    return await shop.payments.required(
+    return shop.payments.required(
         resource, price, DESCRIPTIONS.get(resource, "Perpetual futures quote")
     )
 
@@ -108,27 +104,27 @@ async def proof_of_payment(
         raise ApiError(400, "Send either X-Payment-Id or X-Session-Id")
     poor = False
 
-    async def by_payment() -> Access | None:
-        paid = payment_id is not None and await shop.payments.entitled(payment_id, resource)
+    def by_payment() -> Access | None:
+        paid = payment_id is not None and shop.payments.entitled(payment_id, resource)
         return Access(shop, resource) if paid else None
 
-    async def by_session() -> Access | None:
+    def by_session() -> Access | None:
         nonlocal poor
-        budget = await shop.sessions.find(session_id) if session_id else None
+        budget = shop.sessions.find(session_id) if session_id else None
         if budget is None:
             return None
         poor = not shop.sessions.covers(budget, QUOTE_PRICE)
         return None if poor else Access(shop, resource, session_id)
 
     for check in (by_session, by_payment) if on("session_first") else (by_payment, by_session):
-        if access := await check():
+        if access := check():
             if bug("charges_refused_requests"):
                 await access.charge()
                 access.session_id = None
             return access
     if bug("bad_proof_403") and (payment_id or session_id):
         raise ApiError(403, "Payment not found")
-    raise await refusal(shop, resource, poor=poor)
+    raise refusal(shop, resource, poor=poor)
 
 
 def json_only(request: Request) -> None:
@@ -151,13 +147,8 @@ class PaidRoute(APIRoute):
             try:
                 return await handler(request)
             except RequestValidationError:
-                headers = request.headers
-                await proof_of_payment(
-                    request,
-                    get_shop(request),
-                    headers.get("x-payment-id"),
-                    headers.get("x-session-id"),
-                )
+                proofs = map(request.headers.get, ("x-payment-id", "x-session-id"))
+                await proof_of_payment(request, get_shop(request), *proofs)
                 json_only(request)
                 raise
 
@@ -171,68 +162,50 @@ free = APIRouter()
 @paid.post(QUOTE_PATH)
 async def perp_quote(
     access: AccessDep, _: Annotated[None, JsonDep], body: QuoteRequest
-) -> QuoteResponse:
+) -> dict[str, Any]:
     await access.charge()
-    return QuoteResponse(quote=quotes.quote(body))
+    return {"quote": quotes.quote(body)}
 
 
 @free.post("/api/pay", dependencies=[JsonDep])
 async def pay(body: PayRequest, shop: ShopDep, response: Response) -> dict[str, Any]:
-    receipt = await shop.payments.pay(body)
-    moment = receipt.timestamp // 1000 if bug("receipt_in_seconds") else receipt.timestamp
-    answer = {
-        "success": True,
-        "paymentId": receipt.payment_id,
-        "txHash": receipt.tx_hash,
-        "timestamp": moment,
-    }
-    if budget := await shop.payments.session_of(receipt.payment_id):
+    answer = await shop.payments.pay(body)
+    if budget := shop.payments.session_of(answer["paymentId"]):
         hand_over(budget, answer, response, receipt=True)
     return answer
 
 
 @free.get("/api/payments/{payment_id}")
 async def payment_record(payment_id: str, shop: ShopDep) -> dict[str, Any]:
-    record = None if on("no_records") else await shop.store.get(Payment, fold(payment_id) or "")
+    record = None if on("no_records") else shop.store.get(Payment, fold(payment_id) or "")
     if record is None:
         raise ApiError(404, "Not Found")
-    moment = (
-        record.timestamp
-        if on("records_in_ms")
-        else datetime.fromtimestamp(record.timestamp / 1000, UTC).isoformat()
-    )
-    return {column.name: getattr(record, column.name) for column in Payment.__table__.columns} | {
-        "timestamp": moment
-    }
+    told = record.model_dump()
+    if not on("records_in_ms"):
+        told["timestamp"] = datetime.fromtimestamp(record.timestamp / 1000, UTC).isoformat()
+    return told
 
 
 @free.post(DEPOSIT_PATH, dependencies=[JsonDep])
 async def create_session(
     body: SessionRequest, shop: ShopDep, response: Response, x_payment_id: PaymentId = None
 ) -> dict[str, Any]:
-    deposit = await shop.store.get(Offer, fold(x_payment_id) or "")
-    budget = await shop.payments.session_of(deposit.payment_id) if deposit else None
+    deposit = shop.store.get(Offer, fold(x_payment_id) or "")
+    budget = shop.payments.session_of(deposit.payment_id) if deposit else None
     # The repeated request of a paid deposit gets its session; any other request is for a new one.
     asked = (base_units(body.maxSpend), body.seconds, "open")
     if deposit and budget and (budget.deposited, deposit.duration, budget.state) == asked:
-        answer: dict[str, Any] = {
-            "deposited": str(budget.deposited),
-            "paymentId": budget.payment_id,
-        }
+        answer = {"deposited": str(budget.deposited), "paymentId": budget.payment_id}
         hand_over(budget, answer, response, receipt=False)
         return answer
     resource = QUOTE_PATH if bug("deposit_names_quote") else DEPOSIT_PATH
-    raise await shop.payments.required(
-        resource,
-        base_units(body.maxSpend),
-        f"Session deposit for {body.seconds} seconds",
-        body.seconds,
-    )
+    told = f"Session deposit for {body.seconds} seconds"
+    raise shop.payments.required(resource, base_units(body.maxSpend), told, body.seconds)
 
 
 @free.get("/api/sessions/claim/{payment_id}")
 async def claim_session(payment_id: str, shop: ShopDep) -> dict[str, Any]:
-    budget = await shop.payments.session_of(fold(payment_id) or "") if on("session_claim") else None
+    budget = shop.payments.session_of(fold(payment_id) or "") if on("session_claim") else None
     if budget is None:
         raise ApiError(404, "Not Found")
     return view(budget)
@@ -240,29 +213,20 @@ async def claim_session(payment_id: str, shop: ShopDep) -> dict[str, Any]:
 
 @free.get("/api/sessions/{session_id}")
 async def read_session(session_id: str, shop: ShopDep) -> dict[str, Any]:
-    budget = None if on("no_session_view") else await shop.store.get(Budget, fold(session_id) or "")
+    budget = None if on("no_session_view") else shop.store.get(Budget, fold(session_id) or "")
     if budget is None:
         raise ApiError(404, "Not Found")
     return view(budget)
 
 
-async def list_agents(shop: ShopDep) -> list[Agent] | dict[str, list[Agent]]:
-    agents = []
-    for key, name, resource in AGENTS:
-        reputation = await shop.store.get(Reputation, resource)
-        agents.append(
-            Agent(
-                id=key,
-                name=name,
-                resource=resource,
-                price=str(QUOTE_PRICE),
-                reputation=reputation.matched if reputation else 0,
-            )
-        )
+async def list_agents(shop: ShopDep) -> Any:
+    known = shop.store.get(Reputation, QUOTE_PATH) or Reputation(resource=QUOTE_PATH)
+    agent = {"id": "perp-quote", "name": "Perp quote agent", "resource": QUOTE_PATH}
+    agents = [agent | {"price": str(QUOTE_PRICE), "reputation": known.matched}]
     return agents if on("agents_bare_list") else {"agents": agents}
 
 
-async def list_agents_paid(access: AccessDep) -> list[Agent] | dict[str, list[Agent]]:
+async def list_agents_paid(access: AccessDep) -> Any:
     await access.charge()
     return await list_agents(access.shop)
 
@@ -313,17 +277,18 @@ async def on_invalid(request: Request, error: Exception) -> Response:
 @contextlib.asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     store = Store(settings().state)
-    await store.open()
     async with httpx.AsyncClient() as http:
-        facilitator, node, explorer = Facilitator(http), Node(http), Explorer(http)
+        facilitator, node = Facilitator(http), Node(http)
         payments, sessions = Payments(store, facilitator, node), Sessions(store, facilitator, node)
         app.state.shop = Shop(store, payments, sessions)
-        background = jobs.start(store, explorer, payments, sessions)
+        background = jobs.start(store, http, payments, sessions)
         try:
             yield
         finally:
-            await background.stop()
-    await store.close()
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
+    store.close()
 
 
 def create_app() -> FastAPI:
@@ -345,21 +310,6 @@ def create_app() -> FastAPI:
     app.add_exception_handler(PaymentRequired, on_payment_required)
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_exception_handler(RequestValidationError, on_invalid)
-
-    recent: defaultdict[str, deque[float]] = defaultdict(deque)
-    if on("rate_limit"):
-
-        @app.middleware("http")
-        async def limit(
-            request: Request, call_next: Callable[[Request], Awaitable[Response]]
-        ) -> Response:
-            calls, now = recent[request.client.host if request.client else ""], time.monotonic()
-            while calls and calls[0] < now - 1:
-                calls.popleft()
-            if len(calls) >= RATE_LIMIT:
-                return problem(429, "Too many requests", headers={"Retry-After": "1"})
-            calls.append(now)
-            return await call_next(request)
 
     if on("collapse_slashes"):
 

@@ -83,15 +83,12 @@ class Facilitator:
             answer = response.json()
         except (httpx.HTTPError, ValueError) as error:
             raise NoAnswer from error
-        if (
-            not isinstance(answer, dict)
-            or response.status_code == 429
-            or response.status_code >= 500
-        ):
+        status = response.status_code
+        if not isinstance(answer, dict) or status == 429 or status >= 500:
             raise NoAnswer
         if answer.get("isValid") is True:
             return None
-        if answer.get("isValid") is False or response.status_code in (400, 422):
+        if answer.get("isValid") is False or status in (400, 422):
             return str(answer.get("invalidReason") or answer.get("error") or "invalid")
         raise NoAnswer
 
@@ -103,61 +100,48 @@ class Facilitator:
             return Outcome(sent=False)
         except (httpx.HTTPError, ValueError):
             return Outcome()
-        if response.status_code == 429:
+        status = response.status_code
+        if status == 429:
             return Outcome(sent=False)
         if not isinstance(answer, dict):
             return Outcome()
-        if answer.get("event") == "payment.failed" and response.status_code < 500:
-            return Outcome(error=str(answer.get("error") or "failed"))
-        tx_hash = answer.get("txHash")
-        if (
-            response.is_success
-            and answer.get("event") == "payment.settled"
-            and TX_HASH.fullmatch(str(tx_hash))
-        ):
+        event, failed = answer.get("event"), str(answer.get("error") or "failed")
+        if event == "payment.failed" and status < 500:
+            return Outcome(error=failed)
+        tx_hash = str(answer.get("txHash"))
+        if response.is_success and event == "payment.settled" and TX_HASH.fullmatch(tx_hash):
             moved = (str(answer.get("to", "")).lower(), str(answer.get("value", "")))
             if moved == (terms["payTo"].lower(), terms["maxAmountRequired"]):
-                block = answer.get("blockNumber")
-                return Outcome(tx_hash=tx_hash, block=block if isinstance(block, int) else None)
+                return Outcome(tx_hash=tx_hash, block=answer.get("blockNumber"))
             log.error("facilitator settled something else: %s", answer)
             return Outcome()
-        if response.status_code in (400, 422):
-            return Outcome(error=str(answer.get("error") or "failed"), sent=False)
-        return Outcome()
+        return Outcome(error=failed, sent=False) if status in (400, 422) else Outcome()
 
 
 class Node:
     """The chain itself, asked when the facilitator leaves a settlement open."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
-        self._http, self._domain = http, None
+        self._http = http
 
     async def _call(self, method: str, *params: Any) -> Any:
+        call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         try:
-            response = await self._http.post(
-                settings().rpc_url,
-                json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params},
-                timeout=10,
-            )
-            answer = response.json()
-            if "result" not in answer:
-                raise NoAnswer(str(answer.get("error")))
+            answer = (await self._http.post(settings().rpc_url, json=call, timeout=10)).json()
             return answer["result"]
-        except (httpx.HTTPError, ValueError, TypeError, AttributeError) as error:
+        except (httpx.HTTPError, ValueError, TypeError, KeyError) as error:
             raise NoAnswer from error
 
     async def _read(self, data: str) -> str:
-        result = await self._call(
-            "eth_call", {"to": settings().token_address, "data": data}, "latest"
-        )
+        call = {"to": settings().token_address, "data": data}
+        result = await self._call("eth_call", call, "latest")
         if not isinstance(result, str) or len(result) < 66:
             raise NoAnswer(f"eth_call answered {result!r}")
         return result
 
     async def is_used(self, authorizer: str, nonce: str) -> bool:
-        return (
-            int(await self._read(AUTHORIZATION_STATE + _word(authorizer) + _word(nonce)), 16) != 0
-        )
+        state = await self._read(AUTHORIZATION_STATE + _word(authorizer) + _word(nonce))
+        return int(state, 16) != 0
 
     async def transfer_of(self, authorizer: str, nonce: str, to: str, value: int) -> str | None:
         """Return the transaction in which this authorization moved exactly this, if there is one."""
@@ -166,76 +150,49 @@ class Node:
         try:
             start = max(0, int(await self._call("eth_blockNumber"), 16) - LOG_RANGE)
             topics = [AUTHORIZATION_USED, "0x" + _word(authorizer), "0x" + _word(nonce)]
-            wanted = {
-                "address": settings().token_address,
-                "fromBlock": hex(start),
-                "toBlock": "latest",
-                "topics": topics,
-            }
-            for used in await self._call("eth_getLogs", wanted):
+            token = settings().token_address
+            wanted = {"address": token, "fromBlock": hex(start), "topics": topics}
+            for used in await self._call("eth_getLogs", wanted | {"toBlock": "latest"}):
                 receipt = await self._call("eth_getTransactionReceipt", used["transactionHash"])
                 for entry in receipt["logs"]:
-                    if (
-                        entry["address"].lower() == settings().token_address.lower()
-                        and [t.lower() for t in entry["topics"]]
-                        == [TRANSFER, "0x" + _word(authorizer), "0x" + _word(to)]
-                        and int(entry["data"], 16) == value
-                    ):
+                    said = [topic.lower() for topic in entry["topics"]]
+                    is_ours = entry["address"].lower() == token.lower()
+                    is_it = said == [TRANSFER, "0x" + _word(authorizer), "0x" + _word(to)]
+                    if is_ours and is_it and int(entry["data"], 16) == value:
                         return used["transactionHash"]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise NoAnswer from error
         raise NoAnswer("used, but its transfer was not found")
 
-    async def now(self) -> int:
-        """The time of the latest block, by which the token judges validity windows."""
-        try:
-            return int((await self._call("eth_getBlockByNumber", "latest", False))["timestamp"], 16)
-        except (KeyError, TypeError, ValueError) as error:
-            raise NoAnswer from error
-
     async def domain(self) -> dict[str, Any]:
         """The token's EIP-712 domain; its version differs between deployments, so ask the token."""
-        if self._domain is None:
 
-            def text(data: str) -> str:
-                raw = bytes.fromhex(data[2:])
-                return raw[64 : 64 + int.from_bytes(raw[32:64])].decode()
+        async def text(selector: str) -> str:
+            raw = bytes.fromhex((await self._read(selector))[2:])
+            return raw[64 : 64 + int.from_bytes(raw[32:64])].decode()
 
-            name, version = (
-                text(await self._read("0x06fdde03")),
-                text(await self._read("0x54fd4d50")),
-            )
-            self._domain = {
-                "name": name,
-                "version": version,
-                "chainId": settings().chain_id,
-                "verifyingContract": settings().token_address,
-            }
-        return self._domain
+        return {
+            "name": await text("0x06fdde03"),
+            "version": await text("0x54fd4d50"),
+            "chainId": settings().chain_id,
+            "verifyingContract": settings().token_address,
+        }
 
     async def sign_transfer(self, to: str, value: int, nonce: bytes) -> str:
         """Return a facilitator header that moves value from our own wallet."""
-        # A quiet chain's latest block is older than now, so it can only move the window later.
-        wallet, now = (
-            Account.from_key(settings().private_key),
-            max(int(time.time()), await self.now()),
-        )
-        message = {
-            "from": wallet.address,
-            "to": to,
-            "value": value,
-            "validAfter": now - 60,
-            "validBefore": now + 300,
-            "nonce": nonce,
+        config, now = settings(), int(time.time())
+        fields: dict[str, tuple[str, Any]] = {
+            "from": ("address", Account.from_key(config.private_key).address),
+            "to": ("address", to),
+            "value": ("uint256", value),
+            "validAfter": ("uint256", now - 60),
+            "validBefore": ("uint256", now + 300),
+            "nonce": ("bytes32", nonce),
         }
-        fields = dict.fromkeys(("from", "to"), "address") | dict.fromkeys(
-            ("value", "validAfter", "validBefore"), "uint256"
-        )
-        types = [
-            {"name": name, "type": kind} for name, kind in (fields | {"nonce": "bytes32"}).items()
-        ]
+        types = [{"name": name, "type": kind} for name, (kind, _) in fields.items()]
+        message = {name: each for name, (_, each) in fields.items()}
         signed = Account.sign_typed_data(
-            settings().private_key,
+            config.private_key,
             await self.domain(),
             {"TransferWithAuthorization": types},
             message,
@@ -244,38 +201,22 @@ class Node:
             "value": str(value),
             "nonce": "0x" + nonce.hex(),
             "signature": "0x" + bytes(signed.signature).hex(),
-            "asset": settings().token_address,
+            "asset": config.token_address,
         }
-        header = {
-            "x402Version": 1,
-            "scheme": "exact",
-            "network": settings().network,
-            "payload": payload,
-        }
-        return base64.b64encode(json.dumps(header).encode()).decode()
+        header = {"x402Version": 1, "scheme": "exact", "network": config.network}
+        return base64.b64encode(json.dumps(header | {"payload": payload}).encode()).decode()
 
 
-class Explorer:
-    def __init__(self, http: httpx.AsyncClient) -> None:
-        self._http = http
-
-    async def block_of(self, tx_hash: str) -> int | None:
-        """Return the block of a transaction; None while it is unknown, pending or the explorer is out of order."""
-        query = {"module": "proxy", "action": "eth_getTransactionByHash", "txhash": tx_hash}
-        try:
-            response = await self._http.get(
-                f"{settings().explorer_url}/api", params=query, timeout=10
-            )
-            if bug("indexer_dies"):
-                return int(response.json()["result"]["blockNumber"], 16)
-            result = response.json()["result"]
-            return (
-                int(result["blockNumber"], 16)
-                if result["hash"].lower() == tx_hash.lower()
-                else None
-            )
-        except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError) as error:
-            if bug("indexer_dies"):
-                raise
-            log.info("no block for %s: %r", tx_hash, error)
-            return None
+async def block_of(http: httpx.AsyncClient, tx_hash: str) -> int | None:
+    """Ask the explorer for a transaction's block; None while it is unknown, pending or it is out of order."""
+    query = {"module": "proxy", "action": "eth_getTransactionByHash", "txhash": tx_hash}
+    try:
+        url = f"{settings().explorer_url}/api"
+        result = (await http.get(url, params=query, timeout=10)).json()["result"]
+        is_it = bug("indexer_dies") or result["hash"].lower() == tx_hash.lower()
+        return int(result["blockNumber"], 16) if is_it else None
+    except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError) as error:
+        if bug("indexer_dies"):
+            raise
+        log.info("no block for %s: %r", tx_hash, error)
+        return None

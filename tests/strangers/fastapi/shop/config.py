@@ -1,12 +1,10 @@
 """Settings from the environment, and the two switches CHOICES and DEFECT."""
 
+import os
 import tomllib
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
-
-from pydantic import field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from types import SimpleNamespace
 
 QUOTE_PRICE = 10_000
 TOKEN_DECIMALS = 6
@@ -15,46 +13,32 @@ ENTITLEMENT_SECONDS = 24 * 3600
 CACHE_CLEAR_SECONDS = 3600
 INDEX_SECONDS = 300
 INDEX_BATCH = 100
-RATE_LIMIT = 10  # requests a second and client, with the choice rate_limit
 SESSION_CAP = 100 * 10**TOKEN_DECIMALS  # with the choice session_cap
 
 _TOLD = tomllib.loads(Path(__file__).parents[1].joinpath("strangers.toml").read_text("utf-8"))
 CHOICES, DEFECTS = frozenset(_TOLD["choices"]), frozenset(_TOLD["defects"])
 
 
-class Settings(BaseSettings):
-    model_config = SettingsConfigDict(case_sensitive=False)
-
-    private_key: str
-    merchant_address: str
-    facilitator_url: str
-    explorer_url: str
-    rpc_url: str
-    network: str = "cronos-testnet"
-    chain_id: int = 338
-    token_address: str
-    port: int = 8402
-    state: str = ""
-    choices: Annotated[frozenset[str], NoDecode] = frozenset()
-    defect: Annotated[frozenset[str], NoDecode] = frozenset()
-
-    @field_validator("choices", "defect", mode="before")
-    @classmethod
-    def _split(cls, value: str) -> frozenset[str]:
-        names = frozenset(filter(None, value.split(",")))
-        if unknown := names - CHOICES - DEFECTS:
-            raise ValueError(f"unknown: {', '.join(sorted(unknown))}")
-        return names
-
-    @field_validator("facilitator_url", "explorer_url", "rpc_url")
-    @classmethod
-    def _no_slash(cls, value: str) -> str:
-        return value.rstrip("/")
-
-
 @lru_cache
-def settings() -> Settings:
-    return Settings()  # type: ignore[call-arg]
+def settings() -> SimpleNamespace:
+    read = os.environ.get
+    switches = {
+        name: frozenset(filter(None, read(name.upper(), "").split(",")))
+        for name in ("choices", "defect")
+    }
+    return SimpleNamespace(
+        private_key=read("PRIVATE_KEY"),
+        merchant_address=read("MERCHANT_ADDRESS"),
+        facilitator_url=read("FACILITATOR_URL"),
+        explorer_url=read("EXPLORER_URL"),
+        rpc_url=read("RPC_URL"),
+        network=read("NETWORK", "cronos-testnet"),
+        chain_id=int(read("CHAIN_ID", "338")),
+        token_address=read("TOKEN_ADDRESS"),
+        port=int(read("PORT", "8402")),
+        state=read("STATE", ""),
+        **switches,
+    )
 
 
 def on(choice: str) -> bool:

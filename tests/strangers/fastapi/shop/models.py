@@ -126,23 +126,3 @@ class SessionRequest(Body):
     @property
     def seconds(self) -> int:
         return self.duration * (60 if on("duration_minutes") else 1)
-
-
-class Quote(BaseModel):
-    pair: str
-    entryPrice: float | str
-    liquidationPrice: float
-    fundingRate: float
-    bestVenue: str
-
-
-class QuoteResponse(BaseModel):
-    quote: Quote
-
-
-class Agent(BaseModel):
-    id: str
-    name: str
-    resource: str
-    price: str
-    reputation: int

@@ -5,11 +5,8 @@ import logging
 import secrets
 import time
 import uuid
-from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
-
-from sqlalchemy.exc import IntegrityError
 
 from .chain import Facilitator, NoAnswer, Node, decode_header
 from .config import ENTITLEMENT_SECONDS, OFFER_SECONDS, bug, on, settings
@@ -59,13 +56,6 @@ def _spec_text(reason: str, default: str) -> str:
     return SIGNATURE if "signature" in low else default
 
 
-@dataclass(frozen=True)
-class Receipt:
-    payment_id: str
-    tx_hash: str
-    timestamp: int
-
-
 class Payments:
     def __init__(self, store: Store, facilitator: Facilitator, node: Node) -> None:
         self._store, self._facilitator, self._node = store, facilitator, node
@@ -75,15 +65,13 @@ class Payments:
 
     # Offers
 
-    async def required(
+    def required(
         self, resource: str, amount: int, description: str, duration: int | None = None
     ) -> PaymentRequired:
         """Issue an offer, and return the 402 that carries it."""
-        opaque = (
-            str(uuid.uuid4())
-            if on("uuid_payment_ids")
-            else "".join(secrets.choice(ALPHABET) for _ in range(20))
-        )
+        opaque = "".join(secrets.choice(ALPHABET) for _ in range(20))
+        if on("uuid_payment_ids"):
+            opaque = str(uuid.uuid4())
         if bug("clock_ids"):
             opaque = str(int(time.time()))
         payment_id = opaque if bug("bare_payment_id") else f"pay_{opaque}"
@@ -100,52 +88,40 @@ class Payments:
             "maxTimeoutSeconds": 3600 if bug("timeout_3600") else OFFER_SECONDS,
             "resource": resource,
         }
-        await self._store.save(
-            Offer(payment_id=payment_id, terms=terms, duration=duration, issued_at=time.time())
-        )
-
+        issued = {"issued_at": time.time(), "duration": duration}
+        self._store.save(Offer(payment_id=payment_id, terms=terms, **issued))
         shown = terms if on("no_description") else terms | {"description": description}
         if bug("amount_as_number"):
             shown = shown | {"maxAmountRequired": amount}
         units = f"{amount:,}" if on("message_grouped") else str(amount)
         tokens = f"{amount / 1_000_000:.2f} USDC"
+        told = f"{units} base units ({tokens}) are required"
         body = {
             "error": "Payment required" if bug("error_text_case") else "Payment Required",
             "paymentId": payment_id,
             "paymentRequirements": shown,
-            "message": f"{tokens} is required"
-            if bug("message_in_tokens")
-            else f"{units} base units ({tokens}) are required",
+            "message": f"{tokens} is required" if bug("message_in_tokens") else told,
             "network": str(config.chain_id) if bug("network_is_chain_id") else config.network,
         }
         if on("x402_compat"):
-            body |= {
-                "x402Version": 1,
-                "accepts": [
-                    shown | {"mimeType": "application/json", "extra": {"paymentId": payment_id}}
-                ],
-            }
+            more = {"mimeType": "application/json", "extra": {"paymentId": payment_id}}
+            body |= {"x402Version": 1, "accepts": [shown | more]}
         return PaymentRequired(body)
 
     # Settlement
 
-    async def pay(self, request: PayRequest) -> Receipt:
+    async def pay(self, request: PayRequest) -> dict[str, Any]:
         payment_id = request.paymentId.lower() if on("ids_any_case") else request.paymentId
         lock = self._locks.setdefault(payment_id, asyncio.Lock())
         async with lock:
             return await self._pay(payment_id, request)
 
-    async def _pay(self, payment_id: str, request: PayRequest) -> Receipt:
+    async def _pay(self, payment_id: str, request: PayRequest) -> dict[str, Any]:
         echo = request.paymentRequirements
-        offer = await self._store.get(Offer, payment_id)
+        offer = self._store.get(Offer, payment_id)
         if offer is None and bug("foreign_id_accepted"):
-            offer = Offer(
-                payment_id=payment_id,
-                terms=echo.model_dump(),
-                issued_at=time.time(),
-                state="issued",
-            )
-            await self._store.save(offer)
+            offer = Offer(payment_id=payment_id, terms=echo.model_dump(), issued_at=time.time())
+            self._store.save(offer)
         if offer is None:
             raise ApiError(400 if on("unknown_id_400") else 404, "Unknown payment id")
         try:
@@ -157,7 +133,7 @@ class Payments:
                 else ApiError(400, "Invalid payment header")
             )
         if offer.state == "settling":
-            offer = await self.reconcile(offer) or offer
+            await self.reconcile(offer)
             if offer.state == "settling" and offer.authorization_key != authorization.key:
                 raise ApiError(
                     409, "An earlier payment for this id is still being settled", Retry_After="5"
@@ -169,7 +145,7 @@ class Payments:
                 same and offer.state == "settled" and (on("repeat_receipt") or not offer.delivered)
             ):
                 raise settlement_error(SETTLED)
-            return await self._receipt(offer)
+            return self._receipt(offer)
 
         issued = Requirements.model_validate(offer.terms)
         if not (echo.same_terms(issued) or on("issued_terms_win") or bug("echo_trusted")):
@@ -181,15 +157,17 @@ class Payments:
             await self._settle(offer, terms, authorization, header)
         except ApiError:
             if bug("burnt_id"):
-                await self._store.change(Offer, Offer.payment_id == payment_id, state="burnt")
+                self._store.save(offer, state="burnt")
             raise
-        return await self._receipt(await self._store.get(Offer, payment_id) or offer)
+        return self._receipt(offer)
 
-    async def _receipt(self, offer: Offer) -> Receipt:
-        payment = await self._store.get(Payment, offer.payment_id)
+    def _receipt(self, offer: Offer) -> dict[str, Any]:
+        payment = self._store.get(Payment, offer.payment_id)
         assert payment is not None and offer.settled_ms is not None
-        await self._store.change(Offer, Offer.payment_id == offer.payment_id, delivered=True)
-        return Receipt(offer.payment_id, payment.tx_hash, offer.settled_ms)
+        self._store.save(offer, delivered=True)
+        moment = offer.settled_ms // (1000 if bug("receipt_in_seconds") else 1)
+        told = {"success": True, "paymentId": offer.payment_id, "txHash": payment.tx_hash}
+        return told | {"timestamp": moment}
 
     async def _settle(
         self, offer: Offer, terms: Requirements, authorization: Authorization, header: str
@@ -228,7 +206,7 @@ class Payments:
                 if outcome.error is None or retried:
                     raise not_known_yet() from None
         if found:
-            await self._record(offer, authorization, found, outcome.block)
+            self._record(offer, authorization, found, outcome.block)
         elif (
             (outcome.error is None and (retried or outcome.sent)) and not bug("lost_settlement")
         ) or (retried and outcome.error and "already used" in outcome.error):
@@ -236,7 +214,7 @@ class Payments:
         else:
             # After an earlier attempt that may still reach the chain, the claim stays.
             if not retried:
-                await self._release(offer)
+                self._release(offer)
             if outcome.error is None:
                 raise unanswered()
             raise settlement_error(_spec_text(outcome.error, "Settlement failed"))
@@ -265,24 +243,22 @@ class Payments:
                 raise settlement_error(_spec_text("Authorization already used", NONCE))
         except NoAnswer:
             log.warning("node unavailable; the facilitator alone decides about the nonce")
-        offer.state, offer.authorization = "settling", authorization.model_dump(by_alias=True)
-        offer.authorization_key = authorization.key
-        try:
-            await self._store.save(offer)
-        except IntegrityError:
-            raise settlement_error(_spec_text("Authorization already used", NONCE)) from None
+        others = (each for each in self._store.all(Offer) if each is not offer)
+        if any(authorization.key == each.authorization_key for each in others):
+            # One authorization pays for one offer, whatever the facilitator says about it.
+            raise settlement_error(_spec_text("Authorization already used", NONCE))
+        self._store.save(offer, state="settling", **self._by(authorization))
 
-    async def _release(self, offer: Offer) -> None:
-        await self._store.change(
-            Offer,
-            Offer.payment_id == offer.payment_id,
-            state="issued",
-            authorization=None,
-            authorization_key=None,
-        )
+    @staticmethod
+    def _by(authorization: Authorization) -> dict[str, Any]:
+        told = authorization.model_dump(by_alias=True)
+        return {"authorization": told, "authorization_key": authorization.key}
 
-    async def reconcile(self, offer: Offer) -> Offer | None:
-        """Ask the chain how a settlement without an answer ended; None if it is still open."""
+    def _release(self, offer: Offer) -> None:
+        self._store.save(offer, state="issued", authorization=None, authorization_key=None)
+
+    async def reconcile(self, offer: Offer) -> None:
+        """Ask the chain how a settlement without an answer ended; it may still be open."""
         authorization = Authorization.model_validate(offer.authorization)
         try:
             tx_hash = await self._node.transfer_of(
@@ -292,69 +268,51 @@ class Payments:
                 int(offer.terms["maxAmountRequired"]),
             )
         except NoAnswer:
-            return None
+            return
         if tx_hash:
-            await self._record(offer, authorization, tx_hash)
+            self._record(offer, authorization, tx_hash)
         elif time.time() > authorization.validBefore + 60:
-            await self._release(offer)
-        else:
-            return None
-        return await self._store.get(Offer, offer.payment_id)
+            self._release(offer)
 
     async def reconcile_open(self) -> None:
         """Finish settlements whose answer was lost, also when the client does not come back."""
-        for offer in await self._store.all(
-            Offer, Offer.state == "settling", order=Offer.issued_at, limit=50
-        ):
+        for offer in self._store.all(Offer):
             lock = self._locks.setdefault(offer.payment_id, asyncio.Lock())
-            if lock.locked():
-                continue
-            async with lock:
-                current = await self._store.get(Offer, offer.payment_id)
-                if current is not None and current.state == "settling":
-                    await self.reconcile(current)
+            if offer.state == "settling" and not lock.locked():
+                async with lock:
+                    await self.reconcile(offer)
 
-    async def _record(
+    def _record(
         self, offer: Offer, authorization: Authorization, tx_hash: str, block: int | None = None
     ) -> None:
         moment, terms = now_ms(), offer.terms
         payer, payee, amount = authorization.from_, terms["payTo"], terms["maxAmountRequired"]
         shown = f"{int(amount) / 1_000_000:.2f}" if bug("record_in_tokens") else amount
         seen_payer, seen_payee = (payee, payer) if bug("record_swapped") else (payer, payee)
-        async with self._store.write() as session:
-            await session.merge(
-                Payment(
-                    payment_id=offer.payment_id,
-                    tx_hash=tx_hash,
-                    from_address=seen_payer,
-                    to_address=seen_payee,
-                    amount=shown,
-                    resource_url=terms["resource"],
-                    status="settled",
-                    timestamp=moment,
-                    block_number=block if bug("block_at_creation") else None,
-                )
+        payment = Payment(
+            payment_id=offer.payment_id,
+            tx_hash=tx_hash,
+            from_address=seen_payer,
+            to_address=seen_payee,
+            amount=shown,
+            resource_url=terms["resource"],
+            status="settled",
+            timestamp=moment,
+            block_number=block if bug("block_at_creation") else None,
+        )
+        self._store.save(payment)
+        if offer.duration is not None and offer.settled_ms is None:
+            length = offer.duration * (1000 if bug("duration_times_1000") else 1)
+            token = secrets.token_hex(16)
+            budget = Budget(
+                id=token if bug("bare_session_id") else f"session_{token}",
+                payment_id=offer.payment_id,
+                payer=payer,
+                deposited=int(amount),
+                expires_at=time.time() + length,
             )
-            current = await session.get(Offer, offer.payment_id)
-            assert current is not None
-            first = current.settled_ms is None
-            current.state, current.settled_ms = "settled", moment
-            current.authorization = authorization.model_dump(by_alias=True)
-            current.authorization_key = authorization.key
-            if offer.duration is not None and first:
-                length = offer.duration * (1000 if bug("duration_times_1000") else 1)
-                token = secrets.token_hex(16)
-                session.add(
-                    Budget(
-                        id=token if bug("bare_session_id") else f"session_{token}",
-                        payment_id=offer.payment_id,
-                        payer=payer,
-                        deposited=int(amount),
-                        released=0,
-                        expires_at=time.time() + length,
-                        state="open",
-                    )
-                )
+            self._store.save(budget)
+        self._store.save(offer, state="settled", settled_ms=moment, **self._by(authorization))
         self._entitle(offer)
 
     # Entitlements
@@ -362,20 +320,20 @@ class Payments:
     def _entitle(self, offer: Offer) -> None:
         self._entitlements[offer.payment_id] = offer.terms["resource"], now_ms()
 
-    async def entitled(self, payment_id: str, resource: str) -> bool:
-        granted = payment_id not in self._used_once and await self._entitled(payment_id, resource)
+    def entitled(self, payment_id: str, resource: str) -> bool:
+        granted = payment_id not in self._used_once and self._entitled(payment_id, resource)
         if granted and bug("one_use"):
             self._used_once.add(payment_id)
         return granted
 
-    async def _entitled(self, payment_id: str, resource: str) -> bool:
+    def _entitled(self, payment_id: str, resource: str) -> bool:
         def fits(paid: str) -> bool:
             return paid == resource or bug("any_resource")
 
         cached, since_ms = self._entitlements.get(payment_id, ("", 0))
         if now_ms() - since_ms < ENTITLEMENT_SECONDS * 1000 and fits(cached):
             return True
-        record = None if bug("cache_only") else await self._store.get(Payment, payment_id)
+        record = None if bug("cache_only") else self._store.get(Payment, payment_id)
         return record is not None and record.status == "settled" and fits(record.resource_url)
 
     def clear_entitlements(self) -> None:
@@ -383,5 +341,6 @@ class Payments:
         kept = {key: each for key, each in self._entitlements.items() if each[1] > oldest}
         self._entitlements = kept
 
-    async def session_of(self, payment_id: str) -> Budget | None:
-        return next(iter(await self._store.all(Budget, Budget.payment_id == payment_id)), None)
+    def session_of(self, payment_id: str) -> Budget | None:
+        mine = (each for each in self._store.all(Budget) if each.payment_id == payment_id)
+        return next(mine, None)

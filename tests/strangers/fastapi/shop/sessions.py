@@ -1,5 +1,6 @@
 """Budgets: deduction, expiry and refund."""
 
+import asyncio
 import logging
 import secrets
 import time
@@ -33,35 +34,27 @@ def hand_over(budget: Budget, body: dict[str, Any], response: Response, *, recei
     """Put the session's id where clients of this deployment look for it."""
     if on("session_by_repeat") and receipt:
         return
-    chosen = {
-        name
-        for name in ("session_snake", "session_nested", "session_location", "session_claim")
-        if on(name)
-    }
-    if not chosen:
-        body["sessionId"] = budget.id
-    if "session_snake" in chosen:
+    if on("session_snake"):
         body["session_id"] = budget.id
-    if "session_nested" in chosen:
+    elif on("session_nested"):
         body["session"] = view(budget)
-    if "session_location" in chosen:
+    elif on("session_location"):
         response.headers["Location"] = f"/api/sessions/{budget.id}"
-    if "session_claim" in chosen:
+    elif on("session_claim"):
         body["claim"] = f"/api/sessions/claim/{budget.payment_id}"
+    else:
+        body["sessionId"] = budget.id
 
 
 class Sessions:
     def __init__(self, store: Store, facilitator: Facilitator, node: Node) -> None:
         self._store, self._facilitator, self._node = store, facilitator, node
 
-    async def find(self, session_id: str) -> Budget | None:
+    def find(self, session_id: str) -> Budget | None:
         """Return a session that may still be used."""
-        budget = await self._store.get(Budget, session_id)
-        return (
-            budget
-            if budget and budget.state == "open" and budget.expires_at > time.time()
-            else None
-        )
+        budget = self._store.get(Budget, session_id)
+        is_open = budget and budget.state == "open" and budget.expires_at > time.time()
+        return budget if is_open else None
 
     @staticmethod
     def covers(budget: Budget, price: int) -> bool:
@@ -69,79 +62,54 @@ class Sessions:
         return rest > price if bug("last_unit_unspendable") else rest >= price
 
     async def deduct(self, session_id: str, price: int) -> bool:
+        budget = self.find(session_id)
+        if budget is None or not self.covers(budget, price):
+            return False
+        before = budget.released
         if bug("overspend_race"):
-            budget = await self.find(session_id)
-            if budget is None or not self.covers(budget, price):
-                return False
-            return await self._store.change(
-                Budget, Budget.id == session_id, released=budget.released + price
-            )
+            await asyncio.sleep(0.02)
         taken = 2 * price if bug("double_deduction") else price
-        rest = Budget.deposited - Budget.released
-        return await self._store.change(
-            Budget,
-            Budget.id == session_id,
-            Budget.state == "open",
-            Budget.expires_at > time.time(),
-            rest > price if bug("last_unit_unspendable") else rest >= price,
-            released=Budget.released + taken,
-        )
+        self._store.save(budget, released=before + taken)
+        return True
 
     async def expire(self) -> None:
         """End sessions whose time is over, and pay back what they did not spend."""
         now = time.time()
-        await self._store.change(
-            Budget, Budget.state == "open", Budget.expires_at <= now, state="expired"
-        )
-        for budget in await self._store.all(
-            Budget,
-            Budget.state == "expired",
-            Budget.refund_after <= now,
-            order=Budget.expires_at,
-            limit=20,
-        ):
+        budgets = self._store.all(Budget)
+        for budget in budgets:
+            if budget.state == "open" and budget.expires_at <= now:
+                self._store.save(budget, state="expired")
+        for budget in budgets:
+            if budget.state != "expired" or budget.refund_after > now:
+                continue
             rest = budget.deposited if bug("refund_full") else budget.deposited - budget.released
             if rest <= 0:
-                await self._store.change(Budget, Budget.id == budget.id, state="closed")
+                self._store.save(budget, state="closed")
                 continue
             try:
                 tx_hash = await self._refund(budget, rest)
             except NoAnswer:
                 tx_hash = None
             if tx_hash:
-                await self._store.change(
-                    Budget, Budget.id == budget.id, state="refunded", refund_tx=tx_hash
-                )
+                self._store.save(budget, state="refunded", refund_tx=tx_hash)
             else:
                 tries = budget.refund_tries + 1
-                await self._store.change(
-                    Budget,
-                    Budget.id == budget.id,
-                    refund_tries=tries,
-                    refund_after=time.time() + min(2**tries, 60),
-                )
+                later = time.time() + min(2**tries, 60)
+                self._store.save(budget, refund_tries=tries, refund_after=later)
                 log.warning("refund of %s not done yet (try %d)", budget.id, tries)
 
     async def _refund(self, budget: Budget, rest: int) -> str | None:
         """The nonce follows from the session, so the token itself refuses a second refund."""
         config = settings()
-        nonce = (
-            secrets.token_bytes(32)
-            if bug("refund_twice")
-            else keccak(text=f"refund of {budget.id}")
-        )
+        nonce = keccak(text=f"refund of {budget.id}")
+        if bug("refund_twice"):
+            nonce = secrets.token_bytes(32)
         wallet = Account.from_key(config.private_key).address
         proof = (wallet, "0x" + nonce.hex(), budget.payer, rest)
         if budget.refund_tries and (done := await self._node.transfer_of(*proof)):
             return done
-        terms = {
-            "scheme": "exact",
-            "network": config.network,
-            "payTo": budget.payer,
-            "asset": config.token_address,
-            "maxAmountRequired": str(rest),
-            "maxTimeoutSeconds": 300,
-        }
+        terms = {"scheme": "exact", "network": config.network, "asset": config.token_address}
+        terms |= {"payTo": budget.payer, "maxAmountRequired": str(rest), "maxTimeoutSeconds": 300}
         header = await self._node.sign_transfer(budget.payer, rest, nonce)
         outcome = await self._facilitator.settle(header, terms)
         if outcome.error:

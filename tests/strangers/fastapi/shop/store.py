@@ -1,150 +1,116 @@
-"""The database: offers, payment records, sessions, reputation."""
+"""Offers, payment records, sessions and reputation: in memory, and each change also in SQLite."""
 
-import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Sequence
-from typing import Any, TypeVar
+import sqlite3
+from typing import Any, ClassVar, TypeVar
 
-from sqlalchemy import JSON, BigInteger, String, delete, event, select, update
-from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.ext.asyncio import AsyncSession, async_sessionmaker, create_async_engine
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from pydantic import BaseModel
 
 from .config import INDEX_BATCH, bug
 
 
-class Base(DeclarativeBase):
-    type_annotation_map = {int: BigInteger, dict[str, Any]: JSON}
+class Row(BaseModel):
+    """A kind of row; `KEY` names the field that identifies one."""
+
+    KEY: ClassVar[str] = "payment_id"
 
 
-class Offer(Base):
+class Offer(Row):
     """A payment requirement we issued. state: issued -> settling -> settled; settling -> issued if it failed."""
 
-    __tablename__ = "offers"
-    payment_id: Mapped[str] = mapped_column(primary_key=True)
-    terms: Mapped[dict[str, Any]]
-    duration: Mapped[int | None]  # seconds of the session, when the offer is a deposit
-    issued_at: Mapped[float]
-    state: Mapped[str] = mapped_column(String, default="issued", index=True)
-    authorization: Mapped[dict[str, Any] | None]
-    # One authorization pays for one offer, whatever the facilitator says about it.
-    authorization_key: Mapped[str | None] = mapped_column(unique=True)
-    settled_ms: Mapped[int | None]
-    delivered: Mapped[bool] = mapped_column(default=False)  # the receipt has been answered
+    payment_id: str
+    terms: dict[str, Any]
+    duration: int | None = None  # seconds of the session, when the offer is a deposit
+    issued_at: float
+    state: str = "issued"
+    authorization: dict[str, Any] | None = None
+    authorization_key: str | None = None
+    settled_ms: int | None = None
+    delivered: bool = False  # the receipt has been answered
 
 
-class Payment(Base):
-    __tablename__ = "payments"
-    payment_id: Mapped[str] = mapped_column(primary_key=True)
-    tx_hash: Mapped[str]
-    from_address: Mapped[str]
-    to_address: Mapped[str]
-    amount: Mapped[str]
-    resource_url: Mapped[str]
-    status: Mapped[str]
-    block_number: Mapped[int | None] = mapped_column(index=True)
-    timestamp: Mapped[int]
+class Payment(Row):
+    payment_id: str
+    tx_hash: str
+    from_address: str
+    to_address: str
+    amount: str
+    resource_url: str
+    status: str
+    block_number: int | None
+    timestamp: int
 
 
-class Budget(Base):
+class Budget(Row):
     """A session. state: open -> expired (refund due) -> refunded, or closed when nothing was left."""
 
-    __tablename__ = "sessions"
-    id: Mapped[str] = mapped_column(primary_key=True)
-    payment_id: Mapped[str] = mapped_column(unique=True)
-    payer: Mapped[str]
-    deposited: Mapped[int]
-    released: Mapped[int] = mapped_column(default=0)
-    expires_at: Mapped[float] = mapped_column(index=True)
-    state: Mapped[str] = mapped_column(String, default="open", index=True)
-    refund_tx: Mapped[str | None]
-    refund_tries: Mapped[int] = mapped_column(default=0)
-    refund_after: Mapped[float] = mapped_column(default=0.0)
+    KEY = "id"
+    id: str
+    payment_id: str
+    payer: str
+    deposited: int
+    released: int = 0
+    expires_at: float
+    state: str = "open"
+    refund_tx: str | None = None
+    refund_tries: int = 0
+    refund_after: float = 0.0
 
 
-class Reputation(Base):
-    __tablename__ = "reputation"
-    resource: Mapped[str] = mapped_column(primary_key=True)
-    matched: Mapped[int] = mapped_column(default=0)
+class Reputation(Row):
+    KEY = "resource"
+    resource: str
+    matched: int = 0
 
 
-T = TypeVar("T", bound=Base)
+T = TypeVar("T", bound=Row)
 
 
 class Store:
     def __init__(self, path: str) -> None:
-        self._engine = create_async_engine(f"sqlite+aiosqlite:///{path}")
-        self._sessions = async_sessionmaker(self._engine, expire_on_commit=False)
-        # SQLite has one writer; queueing here is fairer than its busy timeout.
-        self._writer = asyncio.Lock()
-
-        @event.listens_for(self._engine.sync_engine, "connect")
-        def _pragmas(connection: Any, _: object) -> None:
-            cursor = connection.cursor()
-            cursor.execute("PRAGMA journal_mode=WAL")
-            cursor.execute("PRAGMA busy_timeout=10000")
-            cursor.close()
-
-    async def open(self) -> None:
-        async with self._engine.begin() as connection:
-            await connection.run_sync(Base.metadata.create_all)
-
-    async def close(self) -> None:
-        await self._engine.dispose()
-
-    @contextlib.asynccontextmanager
-    async def write(self) -> AsyncIterator[AsyncSession]:
-        async with self._writer, self._sessions.begin() as session:
-            yield session
-
-    async def get(self, kind: type[T], key: str) -> T | None:
-        async with self._sessions() as session:
-            return await session.get(kind, key)
-
-    async def all(
-        self, kind: type[T], *where: Any, order: Any = None, limit: int | None = None
-    ) -> Sequence[T]:
-        async with self._sessions() as session:
-            return (
-                await session.scalars(select(kind).where(*where).order_by(order).limit(limit))
-            ).all()
-
-    async def save(self, row: Base) -> None:
-        async with self.write() as session:
-            await session.merge(row)
-
-    async def change(self, kind: type[T], *where: Any, **values: Any) -> bool:
-        """Update what still matches; tell whether anything did."""
-        async with self.write() as session:
-            result = await session.execute(update(kind).where(*where).values(**values))
-            return bool(result.rowcount)  # type: ignore[attr-defined]
-
-    async def drop_old_offers(self, before: float) -> None:
-        async with self.write() as session:
-            await session.execute(
-                delete(Offer).where(Offer.state == "issued", Offer.issued_at < before)
-            )
-
-    async def unindexed(self) -> Sequence[Payment]:
-        return await self.all(
-            Payment,
-            Payment.block_number.is_(None),
-            order=Payment.timestamp.desc(),
-            limit=INDEX_BATCH,
+        self._db = sqlite3.connect(path, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.execute(
+            "CREATE TABLE IF NOT EXISTS rows (kind, key, data, PRIMARY KEY (kind, key))"
         )
+        self._rows: dict[type[Row], dict[str, Any]] = {}
+        for kind in (Offer, Payment, Budget, Reputation):
+            stored = self._db.execute("SELECT key, data FROM rows WHERE kind = ?", [kind.__name__])
+            self._rows[kind] = {key: kind.model_validate_json(data) for key, data in stored}
 
-    async def matched(self, payment: Payment, block: int) -> None:
-        async with self.write() as session:
-            await session.execute(
-                update(Payment)
-                .where(Payment.payment_id == payment.payment_id)
-                .values(block_number=block, status="settled")
-            )
-            if bug("no_reputation"):
-                return
-            row = insert(Reputation).values(resource=payment.resource_url, matched=1)
-            await session.execute(
-                row.on_conflict_do_update(
-                    index_elements=["resource"], set_={"matched": Reputation.matched + 1}
-                )
-            )
+    def close(self) -> None:
+        self._db.close()
+
+    def get(self, kind: type[T], key: str) -> T | None:
+        return self._rows[kind].get(key)
+
+    def all(self, kind: type[T]) -> list[T]:
+        return [*self._rows[kind].values()]
+
+    def save(self, row: Row, **changes: Any) -> None:
+        """Keep a row, with these changes made to it."""
+        for name, value in changes.items():
+            setattr(row, name, value)
+        kind, key = type(row), getattr(row, row.KEY)
+        self._rows[kind][key] = row
+        stored = kind.__name__, key, row.model_dump_json()
+        self._db.execute("INSERT OR REPLACE INTO rows VALUES (?, ?, ?)", stored)
+
+    def drop_old_offers(self, before: float) -> None:
+        for offer in self.all(Offer):
+            if offer.state == "issued" and offer.issued_at < before:
+                del self._rows[Offer][offer.payment_id]
+                self._db.execute("DELETE FROM rows WHERE key = ?", [offer.payment_id])
+
+    def unindexed(self) -> list[Payment]:
+        """Return the newest payments without a block."""
+        left = [payment for payment in self.all(Payment) if payment.block_number is None]
+        return sorted(left, key=lambda payment: -payment.timestamp)[:INDEX_BATCH]
+
+    def matched(self, payment: Payment, block: int) -> None:
+        self.save(payment, block_number=block)
+        if bug("no_reputation"):
+            return
+        resource = payment.resource_url
+        known = self.get(Reputation, resource) or Reputation(resource=resource)
+        self.save(known, matched=known.matched + 1)

@@ -8,7 +8,6 @@ const BATCH = 100;
 
 async function blockNumberOf(txHash) {
   const query = new URLSearchParams({ module: 'proxy', action: 'eth_getTransactionByHash', txhash: txHash });
-  if (settings.explorerKey) query.set('apikey', settings.explorerKey);
   const { status, body } = await callJson(`${settings.explorerUrl}/api?${query}`, { method: 'GET' });
   // A rate limit is told in the text of a 200.
   const block = status === 200 && body?.result?.blockNumber;
@@ -18,7 +17,7 @@ async function blockNumberOf(txHash) {
 let running = false;
 
 async function run() {
-  if (running || !settings.explorerUrl) return;
+  if (running) return;
   running = true;
   const open = [...payments.values()].filter((payment) => payment.block_number === null && payment.tx_hash);
   const inOrder = bug('indexer_oldest_first') ? open : open.reverse();

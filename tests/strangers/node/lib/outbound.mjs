@@ -1,7 +1,6 @@
 // JSON over HTTP to other parties. A kept-alive socket may die under a request that must not be
 // sent twice, so every call opens its own connection.
 import http from 'node:http';
-import https from 'node:https';
 
 const MAX_ANSWER = 1 << 20;
 
@@ -13,8 +12,7 @@ export function callJson(url, { method = 'POST', body, headers = {}, timeoutMs =
   return new Promise((resolve) => {
     const result = { sent: false, status: undefined, body: undefined, retryAfter: undefined };
     const text = body === undefined ? undefined : JSON.stringify(body);
-    const { request } = url.startsWith('https:') ? https : http;
-    const outgoing = request(url, {
+    const outgoing = http.request(url, {
       method,
       agent: false,
       headers: {
