@@ -34,9 +34,7 @@ _PUBLIC = ("accept", "accept-language", "content-type", "user-agent", "host")
 """Headers whose values are no secrets."""
 _SHORT = 4
 """A shorter value is no secret: hiding it would hide half of every report."""
-_NUMBERS = {
-    "rate": "requests in a second", "timeout": "seconds", "max_answer_bytes": "bytes"
-}  # fmt: skip
+_NUMBERS = {"rate": "requests in a second", "timeout": "seconds", "max_answer_bytes": "bytes"}
 """The options that are a number above 0, and of what."""
 _DEFAULTS = {flag.name: flag.default for flag in FLAGS}
 Value = TypeVar("Value")
