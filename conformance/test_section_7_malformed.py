@@ -16,7 +16,7 @@ from x402sim.suite.inputs import (
     BODIES,
     CONTENT_TYPES,
     LARGE,
-    Sent,
+    SentInput,
     made_up,
     send_bad,
     sent,
@@ -55,7 +55,7 @@ def _stands(answer: TargetAnswer, said: str) -> None:
     expect_withheld(answer, said)
 
 
-def _stood(bad: Sent) -> None:
+def _stood(bad: SentInput) -> None:
     """Fail if the target does not answer, nor afterwards, or answers what it should not."""
     answer = bad.answer
     require(f"an answer to {bad.said}", bad.is_answered, answer.summary, answer.show)

@@ -18,7 +18,7 @@ from tests.bench.served import BODY, body_of, request
 from tests.serve.driver import PAY, QUOTE, Server, header
 from x402sim.cli import main as serve
 from x402sim.payer.core import proofs, settlement
-from x402sim.world.server.log import Log
+from x402sim.world.server.log import ServerLog
 from x402sim.world.transport.requests import Requests
 
 ASLEEP_S = 0.001
@@ -62,11 +62,11 @@ class Purchases(ExitStack):
     def _buy(self, log: str) -> None:
         """Ask for a 402, pay, and show what was paid."""
         wallet = self.server.account(1).wallet
-        offer = json.loads(self._ask(QUOTE, BODY, {"Log": log}, 402))
+        offer = json.loads(self._ask(QUOTE, BODY, {"ServerLog": log}, 402))
         payment_id, wanted = offer["paymentId"], offer["paymentRequirements"]
         signed = settlement(payment_id, header(wallet, wanted, int(time.time())), wanted)
-        self._ask(PAY, json.dumps(signed).encode(), {"Log": log}, 200)
-        self._ask(QUOTE, BODY, proofs(payment_id) | {"Log": log}, 200)
+        self._ask(PAY, json.dumps(signed).encode(), {"ServerLog": log}, 200)
+        self._ask(QUOTE, BODY, proofs(payment_id) | {"ServerLog": log}, 200)
 
     def _ask(self, path: str, body: bytes, headers: dict[str, str], status: int) -> bytes:
         self._sock.sendall(request(path, body, headers))
@@ -92,7 +92,7 @@ def _main_thread_s(pid: int) -> float:
 
 def main() -> None:
     """Serve; log the requests that say so; print how many were rendered, and the CPU seconds it took."""
-    around, pass_on = Requests.around, Log._pass_on
+    around, pass_on = Requests.around, ServerLog._pass_on
     count, rendered_s = 0, 0.0
 
     def chosen(requests: Requests, app: ASGIApp) -> ASGIApp:
@@ -106,7 +106,7 @@ def main() -> None:
 
         return one
 
-    def passed_on(log: Log) -> None:
+    def passed_on(log: ServerLog) -> None:
         nonlocal count, rendered_s
         waiting, before_s = len(log._waiting), time.thread_time()
         pass_on(log)
@@ -118,7 +118,7 @@ def main() -> None:
         print(json.dumps([count, rendered_s + time.clock_gettime(clock)]), flush=True)
 
     Requests.around = chosen  # type: ignore[method-assign]
-    Log._pass_on = passed_on  # type: ignore[method-assign]
+    ServerLog._pass_on = passed_on  # type: ignore[method-assign]
     serve()
 
 

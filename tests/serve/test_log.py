@@ -14,7 +14,7 @@ from tests.serve.driver import ORDER, QUOTE, Server, command, environment, start
 from x402sim import Fault, LocalServer, PaymentAuth, PaymentFailed, Wallet
 from x402sim.protocol.money import to_decimal
 from x402sim.world.server.log import Form, _read_answer
-from x402sim.world.server.log_lines import Line, as_text
+from x402sim.world.server.log_lines import LogLine, as_text
 
 GUIDE = Path(__file__).parents[2] / "x402sim" / "guide" / "server.md"
 POOR = Wallet("0x" + "17" * 32)
@@ -191,7 +191,7 @@ def test_a_reader_who_leaves_or_never_reads_holds_nothing_up(leaves: bool) -> No
 
 @pytest.mark.parametrize(("status", "code"), [(200, 32), (402, 33), (404, 31), (503, 31)])
 def test_colours_are_the_statuses(status: int, code: int) -> None:
-    line = Line("12:00:00", "ann", "GET", "/x", status, notes=["\x1b[2J"])
+    line = LogLine("12:00:00", "ann", "GET", "/x", status, notes=["\x1b[2J"])
     shown = as_text(line, colours=True)
     assert f"\x1b[{code}m{status}\x1b[0m" in shown
     assert "\x1b[2J" not in shown
@@ -200,7 +200,7 @@ def test_colours_are_the_statuses(status: int, code: int) -> None:
 
 def test_only_a_402_is_read_without_decoding_it() -> None:
     answered = b'{"error":"Settlement failed","paymentId":"pay_x"}'
-    asked, failed = (Line("", status=status) for status in (402, 400))
+    asked, failed = (LogLine("", status=status) for status in (402, 400))
     for line in (asked, failed):
         _read_answer(line, answered)
     assert (asked.payment_id, asked.error) == ("pay_x", None)

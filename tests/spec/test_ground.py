@@ -8,7 +8,7 @@ from tests.suite.cases import case
 from tests.suite.demands import not_quoted, uncovered, written
 from x402sim.spec import sentences
 from x402sim.spec.clauses import CLAUSES
-from x402sim.spec.ground import Kind, read_ground
+from x402sim.spec.ground import GroundKind, read_ground
 from x402sim.spec.sentences import SENTENCES, Sentence, sentence
 from x402sim.suite.check import DEMANDS, by_id
 from x402sim.suite.engine import all_checks, folder
@@ -105,7 +105,7 @@ def test_a_lower_level_than_the_ground_supports_is_possible() -> None:
 def test_a_ground_tells_its_sentences_and_then_why() -> None:
     title = "A case, with\n\nmore to it.\n\n- 5: An authorization outside\nso: It must be\nin time."
     made = case("2.2/body", title=title, ground="open: the case has one of its own")
-    assert (made.title, made.ground.kind) == ("A case, with more to it.", Kind.DERIVED)
+    assert (made.title, made.ground.kind) == ("A case, with more to it.", GroundKind.DERIVED)
     assert made.ground.told == (
         "5: “An authorization outside validAfter..validBefore is rejected.”",
         "so: It must be in time.",

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from x402sim.spec.ground import Kind
+from x402sim.spec.ground import GroundKind
 from x402sim.spec.sentences import SENTENCES, Sentence, sentence
 from x402sim.suite.check import DEMANDS, Check, by_ground, by_id
 from x402sim.suite.engine import all_checks, folder
@@ -40,7 +40,7 @@ def not_quoted(checks: Iterable[Check]) -> list[Sentence]:
 def page(checks: list[Check], reasons: Mapping[Sentence, str]) -> str:
     """Return the page, as Markdown: every id, its grounds, its cases, and what is not covered."""
     kinds = Counter(check.ground.kind for check in checks)
-    told = ", ".join(f"{kinds[kind]} {kind}" for kind in Kind)
+    told = ", ".join(f"{kinds[kind]} {kind}" for kind in GroundKind)
     lines = [_INTRODUCTION, f"{len(by_id(checks))} ids, {len(checks)} checks: {told}.", ""]
     section = ""
     for check_id, cases in by_id(checks).items():

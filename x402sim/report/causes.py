@@ -45,7 +45,7 @@ class _Defect:
     stops: frozenset[str]
 
 
-class Cause(msgspec.Struct, frozen=True):
+class StopCause(msgspec.Struct, frozen=True):
     """A probable cause: the id that is broken, how, its case, and the ids that follow."""
 
     id: str
@@ -80,10 +80,10 @@ def by_cause(results: Results) -> list[list[Result]]:
     return _never_settled(groups)
 
 
-def causes(results: Results) -> list[Cause]:
+def causes(results: Results) -> list[StopCause]:
     """Return each probable cause, the most urgent first."""
     return [
-        Cause(
+        StopCause(
             first.id, first.outcome, cause(first), failures(first)[0].title, [it.id for it in rest]
         )
         for first, *rest in by_cause(results)

@@ -32,7 +32,7 @@ _MISSING = {"at_ms": 0, "seq": _NEVER, "status": 0, "final": None, "ok": None}
 """What an exchange has that was not answered; of a text, None."""
 
 
-class Asked(msgspec.Struct, frozen=True, gc=False):
+class AskedService(msgspec.Struct, frozen=True, gc=False):
     """A request to a service with what ended it, if anything did; a text is its number, or 0.
 
     `end_seq` is later than all others without an end.
@@ -155,7 +155,7 @@ class Exchanges:
         found = np.select(list(cases.values()), places, OUTCOMES.index("served"))
         return pa.DictionaryArray.from_arrays(found, pa.array(OUTCOMES))
 
-    def asked(self, wanted: Any) -> list[Asked]:
+    def asked(self, wanted: Any) -> list[AskedService]:
         """Return those requests that are wanted, in order."""
         sent, ended = self.sent.where(wanted), self.ended.where(wanted)
         empty = sent.texts.get("", 0)
@@ -168,7 +168,7 @@ class Exchanges:
             sent.those("path", lambda path: path.endswith(CREATE_SESSION)),
             sent.those("method", "GET".__eq__) & ~np.logical_or(*shows),
         )  # fmt: skip
-        return list(map(Asked, *(column.tolist() for column in columns)))
+        return list(map(AskedService, *(column.tolist() for column in columns)))
 
 
 @once

@@ -12,7 +12,7 @@ from x402sim.events import TransactionMined
 from x402sim.journal import Journal
 from x402sim.report.columns import kinds, of_columns, of_objects, since, standing, tables, words
 from x402sim.report.movements import Movements
-from x402sim.report.payment_states import CHANGES, STATUSES, Payments, Sessions
+from x402sim.report.payment_states import CHANGES, STATUSES, Payments, SessionStates
 from x402sim.report.reading import MINT, reading_of
 
 TRANSFERS = ("payment", "refund", "mint", "other")
@@ -130,7 +130,7 @@ def sessions(journal: Journal) -> pd.DataFrame:
     | remaining_base, remaining | Int64, float64 | deposited - released - refunded; 0 if failed |
     """  # noqa: E501 - a table
     reading = reading_of(journal)
-    columns, changes = kinds(sessions, event=CHANGES), Sessions(reading).changes
+    columns, changes = kinds(sessions, event=CHANGES), SessionStates(reading).changes
     return of_objects(columns, changes, reading, event=attrgetter("last"))
 
 

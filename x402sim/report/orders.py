@@ -16,7 +16,7 @@ import pandas as pd
 from x402sim import events
 from x402sim.journal import Journal
 from x402sim.report.columns import in_turn, standing, tables
-from x402sim.report.exchanges import Asked, exchanges_of
+from x402sim.report.exchanges import AskedService, exchanges_of
 from x402sim.report.movements import Movements
 from x402sim.report.reading import Reading, once, reading_of
 
@@ -34,7 +34,7 @@ class Use(msgspec.Struct, frozen=True, gc=False):
     undone_base: int
 
 
-class Order(msgspec.Struct, eq=False, gc=False):
+class OrderState(msgspec.Struct, eq=False, gc=False):
     """One order so far; times are Unix milliseconds, `nonces` the authorizations presented.
 
     A text is its number in the columns of the journal; 0 is none.
@@ -88,18 +88,18 @@ class Orders:
     """Follows every order through a journal's events; `found` has them in order of asking."""
 
     def __init__(self, reading: Reading) -> None:
-        self.found: list[Order] = []
-        self._of_request: list[Order] = []
-        self._by_payment: dict[tuple[int, int], Order] = {}
+        self.found: list[OrderState] = []
+        self._of_request: list[OrderState] = []
+        self._by_payment: dict[tuple[int, int], OrderState] = {}
         """By payment id and payer: who shows a stranger's payment has an order of its own."""
         self._first: dict[int, int] = {}
         """The first payer who had to do with each payment id."""
-        self._by_nonce: dict[tuple[int, int, int], Order] = {}
+        self._by_nonce: dict[tuple[int, int, int], OrderState] = {}
         """By payer, service and authorization: what was paid in one step, without a payment id."""
-        self._asked: dict[tuple[int, int, int], list[Order]] = {}
+        self._asked: dict[tuple[int, int, int], list[OrderState]] = {}
         """By payer, service and path: what there was a 402 for."""
-        self._undebited: dict[int, list[Order]] = {}
-        self._presented: dict[int, list[Order]] = {}
+        self._undebited: dict[int, list[OrderState]] = {}
+        self._presented: dict[int, list[OrderState]] = {}
         """By authorization: the orders that it was sent for, in order of asking."""
         self._follow(reading)
         self._drop_free()
@@ -128,7 +128,7 @@ class Orders:
             (self._debit, debited["seq"], debited.rows("seq", "session_id", "amount_base")),
         )
 
-    def _request(self, sent: Asked) -> None:
+    def _request(self, sent: AskedService) -> None:
         order = self._by_payment.get((sent.payment_id, sent.payer)) or self._order_of(sent)
         self._of_request.append(order)
         order.requests += 1
@@ -144,14 +144,14 @@ class Orders:
                 order.served_ms = min(order.served_ms or sent.ended_ms, sent.ended_ms)
                 order.served_times += 1
 
-    def _order_of(self, sent: Asked) -> Order:
+    def _order_of(self, sent: AskedService) -> OrderState:
         """Return the order that a request belongs to; a new one unless it pays for a known one."""
         if sent.authorization and not sent.payment_id and (known := self._paid_in_one_step(sent)):
             return known
         way = "deposit" if sent.opens else "payment"
         if sent.session_id and not sent.payment_id:
             way = "session"
-        order = Order(sent.payer, sent.service, sent.path, sent.at_ms, way, sent.payment_id)
+        order = OrderState(sent.payer, sent.service, sent.path, sent.at_ms, way, sent.payment_id)
         order.may_be_free = sent.may_be_free
         self.found.append(order)
         if sent.payment_id:
@@ -163,7 +163,7 @@ class Orders:
             self._undebited.setdefault(sent.session_id, []).append(order)
         return order
 
-    def _paid_in_one_step(self, sent: Asked) -> Order | None:
+    def _paid_in_one_step(self, sent: AskedService) -> OrderState | None:
         """Return what a request pays that shows an authorization and no payment id."""
         key = sent.payer, sent.service, sent.authorization
         asked = self._asked.get((sent.payer, sent.service, sent.path), [])
@@ -173,11 +173,11 @@ class Orders:
                 self._by_nonce[key] = order
         return self._by_nonce.get(key)
 
-    def _keep(self, payment_id: int, order: Order) -> None:
+    def _keep(self, payment_id: int, order: OrderState) -> None:
         self._by_payment[payment_id, order.payer] = order
         self._first.setdefault(payment_id, order.payer)
 
-    def _name(self, place: int, sent: Asked) -> None:
+    def _name(self, place: int, sent: AskedService) -> None:
         """Note the payment that an answer names: one to make, or one made in one step."""
         order = self._of_request[place]
         if sent.authorization:
@@ -261,7 +261,7 @@ class Orders:
             else:
                 order.refund_tx = 0
 
-    def _owner(self, presented: list[Order], tx: int) -> Order:
+    def _owner(self, presented: list[OrderState], tx: int) -> OrderState:
         """Return which of these orders a transaction settled, or else the first."""
         settled = self._settled.get(tx, 0)
         theirs = (each for each in presented if self._by_payment.get((settled, each.payer)) is each)
@@ -269,7 +269,7 @@ class Orders:
 
 
 @once
-def orders_of(journal: Journal) -> list[Order]:
+def orders_of(journal: Journal) -> list[OrderState]:
     """Return the orders of a journal."""
     return Orders(reading_of(journal)).found
 

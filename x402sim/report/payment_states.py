@@ -25,7 +25,7 @@ CHANGES = ("opened", "debited", "expired", "refunded", "failed")
 
 
 @dataclass(slots=True)
-class Session:
+class SessionState:
     """A session's budget: deposited, released by requests and paid back, in base units."""
 
     at_ms: int
@@ -169,17 +169,17 @@ def _leaves_earlier(error: str | None) -> bool:
     return refusal is not None and refusal.row.leaves_earlier
 
 
-class Sessions:
+class SessionStates:
     """Follows every session's budget; `changes` has it after each change."""
 
     def __init__(self, reading: Reading) -> None:
-        self.changes: list[Session] = []
+        self.changes: list[SessionState] = []
         self._name = reading.name
-        self._found: dict[str, Session] = {}
-        self._by_deposit: dict[str, Session] = {}
+        self._found: dict[str, SessionState] = {}
+        self._by_deposit: dict[str, SessionState] = {}
         self._txs: dict[str, str] = {}
         """The transaction of each payment so far."""
-        self._due: dict[str, list[tuple[int, int, Session]]] = {}
+        self._due: dict[str, list[tuple[int, int, SessionState]]] = {}
         """By service: the sessions that can expire, the first to be due first."""
         opened, debited, refunded, undone, expired, settled, replaced, failed = tables(
             reading.journal, events.SessionOpened, events.SessionDebited, events.SessionRefunded,
@@ -201,7 +201,7 @@ class Sessions:
             expired.calls(self._expired, "at_ms", "actor", "count"),
         )  # fmt: skip
 
-    def _change(self, at_ms: int, session: Session, to: str, tx: str | None = None) -> None:
+    def _change(self, at_ms: int, session: SessionState, to: str, tx: str | None = None) -> None:
         """Note a session after a change, which a transaction may have made."""
         session.at_ms, session.last, session.tx = at_ms, to, tx
         self.changes.append(copy(session))
@@ -218,7 +218,9 @@ class Sessions:
         deposited_base: int, service: str,
     ) -> None:  # fmt: skip
         paid = session_id, payment_id, self._name(payer), expires_ms, deposited_base
-        session = self._found[session_id] = self._by_deposit[payment_id] = Session(at_ms, *paid)
+        session = self._found[session_id] = self._by_deposit[payment_id] = SessionState(
+            at_ms, *paid
+        )
         heappush(self._due.setdefault(service, []), (expires_ms, len(self._found), session))
         self._change(at_ms, session, "opened", self._txs.get(payment_id))
 

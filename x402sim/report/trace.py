@@ -26,7 +26,7 @@ _LOSSES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TraceLine:
     """One event in words: where it happened (`left`; a message goes to `right`), and what.
 
     `in_answer` means that the service's answer to the payer says the same. `outcome` is told for
@@ -104,7 +104,7 @@ class Teller:
         self._requests = {each.exchange: each for each in requests}
         self._moved: dict[str, str] = {}
 
-    def line(self, entry: Entry) -> Line | None:
+    def line(self, entry: Entry) -> TraceLine | None:
         """Return the line of an entry; None if other lines already say the same."""
         event = entry.event
         if isinstance(event, events.ExchangeEvent):
@@ -120,11 +120,11 @@ class Teller:
             event, events.PaymentSettled | events.PaymentRefused | events.SessionDebited
         )
         t_s, text = self._reading.since(entry.at_ms), words.format_map(fields | more)
-        return Line(entry.seq, t_s, kind, event.actor, None, text, in_answer=in_answer)
+        return TraceLine(entry.seq, t_s, kind, event.actor, None, text, in_answer=in_answer)
 
     # --- exchanges -------------------------------------------------------------------
 
-    def _message(self, entry: Entry, event: events.ExchangeEvent) -> Line | None:
+    def _message(self, entry: Entry, event: events.ExchangeEvent) -> TraceLine | None:
         request = self._requests.get(event.exchange)
         if request is None:
             return None
@@ -139,7 +139,7 @@ class Teller:
             case _:
                 assert_never(event)
         t_s, to = self._reading.since(entry.at_ms), LANES.get(request.to, request.to)
-        return Line(entry.seq, t_s, kind, request.actor, to, text, request.exchange)
+        return TraceLine(entry.seq, t_s, kind, request.actor, to, text, request.exchange)
 
     def _asks(self, request: events.RequestSent) -> str:
         path = request.path
@@ -224,7 +224,7 @@ def _options(fault: events.FaultInjected) -> list[str]:
 
 def lines(
     reading: Reading, alias: Alias = shortened, words: Callable[[str], str] = str
-) -> list[Line]:
+) -> list[TraceLine]:
     """Return the lines of a journal, in order; `words` gives other words for a party's name."""
     teller = Teller(reading, alias, words)
     return [line for entry in reading.journal if (line := teller.line(entry))]
@@ -241,7 +241,7 @@ def failed_checks(journal: Journal) -> list[tuple[events.Check, list[str]]]:
     ]
 
 
-def trace(reading: Reading, every: list[Line], exchange: int | None) -> list[str]:
+def trace(reading: Reading, every: list[TraceLine], exchange: int | None) -> list[str]:
     """Return what happened from a request to its end, one line each; nothing if there is none.
 
     It includes what the service, the chain and the world did meanwhile, and leaves out the

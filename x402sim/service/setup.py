@@ -21,7 +21,7 @@ from x402sim.rng import Rng
 from x402sim.service.settings import Settings, settings_from_env
 from x402sim.service.upstream.cronos import CRONOS
 from x402sim.service.upstream.explorer import ExplorerClient
-from x402sim.service.upstream.facilitator import Dialect, FacilitatorClient
+from x402sim.service.upstream.facilitator import FacilitatorClient, FacilitatorDialect
 from x402sim.service.upstream.rpc import RpcClient
 
 Read = TypeVar("Read")
@@ -41,7 +41,7 @@ class Setup:
     facilitator_url: str
     explorer_url: str
     rpc_url: str
-    dialect: Dialect = CRONOS
+    dialect: FacilitatorDialect = CRONOS
     """How the facilitator is spoken to; no environment variable sets it."""
     network: Network = TESTNET
     recipient: Address | None = None

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Literal
 
-from x402sim.spec.ground import Ground, Kind, read_ground
+from x402sim.spec.ground import Ground, GroundKind, read_ground
 
 Level = Literal["MUST", "SHOULD", "MAY"]
 
-LEVELS: dict[Kind, Level] = {
-    Kind.EXPLICIT: "MUST",
-    Kind.DERIVED: "MUST",
-    Kind.OURS: "SHOULD",
-    Kind.SILENT: "MAY",
+LEVELS: dict[GroundKind, Level] = {
+    GroundKind.EXPLICIT: "MUST",
+    GroundKind.DERIVED: "MUST",
+    GroundKind.OURS: "SHOULD",
+    GroundKind.SILENT: "MAY",
 }
 """The highest level that a ground supports; a demand has it if it does not name a lower one."""
 

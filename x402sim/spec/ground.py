@@ -11,7 +11,7 @@ from enum import StrEnum
 from x402sim.spec.sentences import Sentence, sentence
 
 
-class Kind(StrEnum):
+class GroundKind(StrEnum):
     """The kind of a ground."""
 
     EXPLICIT = "explicit"
@@ -24,17 +24,22 @@ class Kind(StrEnum):
     """The specification leaves it open; nothing is demanded."""
 
 
-BINDING = (Kind.EXPLICIT, Kind.DERIVED)
+BINDING = (GroundKind.EXPLICIT, GroundKind.DERIVED)
 """The kinds of grounds on which a demand can be a MUST."""
 
 
-_KINDS = {"": Kind.EXPLICIT, "so": Kind.DERIVED, "because": Kind.OURS, "open": Kind.SILENT}
+_KINDS = {
+    "": GroundKind.EXPLICIT,
+    "so": GroundKind.DERIVED,
+    "because": GroundKind.OURS,
+    "open": GroundKind.SILENT,
+}
 """The word before the reason, where a ground is written down."""
 _WANTED = {
-    Kind.EXPLICIT: "an explicit ground names the sentences that state the demand",
-    Kind.DERIVED: "a derived ground names its sentences, and the step from them",
-    Kind.OURS: "a demand of the kit says why it is made",
-    Kind.SILENT: "an observation names the sentences that leave it open, or says why",
+    GroundKind.EXPLICIT: "an explicit ground names the sentences that state the demand",
+    GroundKind.DERIVED: "a derived ground names its sentences, and the step from them",
+    GroundKind.OURS: "a demand of the kit says why it is made",
+    GroundKind.SILENT: "an observation names the sentences that leave it open, or says why",
 }
 
 
@@ -45,14 +50,14 @@ class Ground:
     `why` is the step of a derived ground, and the reason of ours; an explicit ground has none.
     """
 
-    kind: Kind
+    kind: GroundKind
     sentences: tuple[Sentence, ...]
     why: str = ""
 
     @property
     def told(self) -> tuple[str, ...]:
         """The sentences in quotation marks, each with its section, and then why."""
-        word = {Kind.DERIVED: "so: ", Kind.OURS: "because: "}.get(self.kind, "")
+        word = {GroundKind.DERIVED: "so: ", GroundKind.OURS: "because: "}.get(self.kind, "")
         return (*map(str, self.sentences), *([word + self.why] if self.why else ()))
 
 
@@ -72,10 +77,10 @@ def read_ground(text: str) -> Ground:
         raise ValueError(f"after its sentences, a ground says so, because or open, not {word!r}")
     kind = _KINDS[word]
     is_whole = {
-        Kind.EXPLICIT: bool(names),
-        Kind.DERIVED: bool(names and why),
-        Kind.OURS: bool(why),
-        Kind.SILENT: bool(names or why),
+        GroundKind.EXPLICIT: bool(names),
+        GroundKind.DERIVED: bool(names and why),
+        GroundKind.OURS: bool(why),
+        GroundKind.SILENT: bool(names or why),
     }
     if not is_whole[kind]:
         raise ValueError(_WANTED[kind])

@@ -11,7 +11,7 @@ from inspect import cleandoc
 from typing import Literal
 
 from x402sim.spec.clauses import CLAUSES, LEVELS, Level
-from x402sim.spec.ground import BINDING, Ground, Kind, read_ground
+from x402sim.spec.ground import BINDING, Ground, GroundKind, read_ground
 from x402sim.spec.needs import Need, parse_needs
 from x402sim.suite.probe import Probe
 from x402sim.suite.setting import Setting
@@ -20,7 +20,11 @@ from x402sim.text.suggest import unknown
 DOCUMENT = "spec"
 """The document whose clauses most checks are about."""
 
-DOCUMENTS = {**dict.fromkeys(BINDING, DOCUMENT), Kind.OURS: "kit", Kind.SILENT: "silent"}
+DOCUMENTS = {
+    **dict.fromkeys(BINDING, DOCUMENT),
+    GroundKind.OURS: "kit",
+    GroundKind.SILENT: "silent",
+}
 """The document that an id begins with, for each kind of ground."""
 
 HOW_TO_PROVIDE = {

@@ -67,7 +67,7 @@ PROOFS: tuple[str | bytes, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentInput:
     """A bad request, said in words, its size in bytes, and its answer."""
 
     said: str
@@ -91,7 +91,7 @@ async def send_bad(
     *,
     content: bytes,
     headers: Mapping[str, str | bytes] = JSON,
-) -> Sent:
+) -> SentInput:
     """Send a bad request; a small one that is not answered, twice."""
     size = len(content) + sum(map(len, headers.values()))
     about = f"{said}, {method} {path}" + (f", {size} bytes" if size > 1000 else "")
@@ -99,15 +99,15 @@ async def send_bad(
     if answer.broken and not answer.is_late and size < LARGE:
         answer = await probe.send(method, path, content=content, headers=headers, may_break=True)
     if not answer.broken:
-        return Sent(about, size, answer)
+        return SentInput(about, size, answer)
     after = await probe.ask(may_break=True)
-    return Sent(about, size, answer, lives=not after.broken)
+    return SentInput(about, size, answer, lives=not after.broken)
 
 
 # --- to the protected endpoint, without proof ---------------------------------------------
 
 
-async def sent(probe: Probe, group: str) -> list[Sent]:
+async def sent(probe: Probe, group: str) -> list[SentInput]:
     """Return the requests of one group, which are sent once in a run."""
     known, endpoint = probe.setting.malformed, probe.target.protected
     if group not in known:

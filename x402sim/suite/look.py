@@ -21,7 +21,7 @@ from x402sim.suite.remote import NotReady
 from x402sim.suite.sending import client
 from x402sim.suite.setting import Options, Setting
 from x402sim.suite.target import SPEC, at
-from x402sim.suite.target_toml import Finding, Looked
+from x402sim.suite.target_toml import FoundKey, Looked
 from x402sim.suite.verdict import Inconclusive
 from x402sim.text.printable import printable
 
@@ -75,7 +75,7 @@ async def _looked(probe: Probe) -> Looked:
         "agents": await _agents(below),
     }
     llms, path = await below("GET", SPEC.llms.path), SPEC.llms.path
-    found["llms"] = [Finding("exists", llms.status == 200, _got(path, llms))]
+    found["llms"] = [FoundKey("exists", llms.status == 200, _got(path, llms))]
     return Looked(base_url, found)
 
 
@@ -124,31 +124,31 @@ def _instead(answer: TargetAnswer, options: Options) -> str:
 # --- the 402 ---------------------------------------------------------------------------------
 
 
-def _protected(seen: _Seen, prefix: str) -> list[Finding]:
+def _protected(seen: _Seen, prefix: str) -> list[FoundKey]:
     how = f"{seen.method} {seen.path} answered 402"
     wanted = _requirements(seen.body)[1] or {}
     found = [
-        Finding("path", seen.path, how),
-        Finding("method", seen.method, how),
-        Finding("bodies", [seen.sent], "the body of that request; replace it by a usual one"),
+        FoundKey("path", seen.path, how),
+        FoundKey("method", seen.method, how),
+        FoundKey("bodies", [seen.sent], "the body of that request; replace it by a usual one"),
     ]
     amount, resource = str(wanted.get("maxAmountRequired")), wanted.get("resource")
     if amount.isdecimal():
-        found.append(Finding("amount_base", int(amount), "the 402's maxAmountRequired"))
+        found.append(FoundKey("amount_base", int(amount), "the 402's maxAmountRequired"))
     if isinstance(resource, str) and resource not in (seen.path, prefix + seen.path):
-        found.append(Finding("resource", resource, "the 402's resource; it is not the path"))
+        found.append(FoundKey("resource", resource, "the 402's resource; it is not the path"))
     guess = SPEC.protected.content if seen.path == SPEC.protected.path else "/response"
-    found.append(Finding("content", guess, "only a payment shows the content", False))
+    found.append(FoundKey("content", guess, "only a payment shows the content", False))
     if seen.path != SPEC.protected.path:
-        found.append(Finding("fields", {}, "no quote: nothing is known of its fields"))
+        found.append(FoundKey("fields", {}, "no quote: nothing is known of its fields"))
     return found
 
 
-def _required(seen: _Seen) -> Iterator[Finding]:
+def _required(seen: _Seen) -> Iterator[FoundKey]:
     """Yield where the parts of the 402 are."""
     place, wanted = _requirements(seen.body)
     if seen.is_one_step and len(seen.body) > 1:
-        yield Finding("asset", str(seen.body[0]["asset"]), "several are accepted; the first")
+        yield FoundKey("asset", str(seen.body[0]["asset"]), "several are accepted; the first")
     if seen.is_one_step:
         return
     if wanted is None:
@@ -158,29 +158,29 @@ def _required(seen: _Seen) -> Iterator[Finding]:
         )
     several = _several(seen.body, place)
     payment_id = _payment_id(seen.body)
-    yield Finding("requirements", several or place, _said(place, "the object with payTo"))
-    yield Finding("payment_id", payment_id, _said(payment_id, "the string pay_…"))
+    yield FoundKey("requirements", several or place, _said(place, "the object with payTo"))
+    yield FoundKey("payment_id", payment_id, _said(payment_id, "the string pay_…"))
     if several:
         named = str(wanted.get("asset"))
-        yield Finding("asset", named, "several are accepted; this is the first")
+        yield FoundKey("asset", named, "several are accepted; this is the first")
     own = _without(seen.body, place)
     text = at(own, "/error")
     error = "/error" if isinstance(text, str) else ""
-    yield Finding("error", error, _said(error, "error"))
+    yield FoundKey("error", error, _said(error, "error"))
     if error and text != SPEC.payment_required.error_text:
-        yield Finding("error_text", text, "the text at /error")
+        yield FoundKey("error_text", text, "the text at /error")
     network, amount = wanted.get("network"), str(wanted.get("maxAmountRequired"))
     again = find(own, lambda _, value: value == network and isinstance(value, str))
-    yield Finding("network", again, _said(again, "the network once more"))
+    yield FoundKey("network", again, _said(again, "the network once more"))
     message = find(own, lambda name, value: name == "message" and isinstance(value, str)) or find(
         own, lambda _, value: isinstance(value, str) and amount in value and value != amount
     )
-    yield Finding("message", message, _said(message, "the message"))
+    yield FoundKey("message", message, _said(message, "the message"))
     timeout_s = wanted.get("maxTimeoutSeconds")
     if type(timeout_s) is int:
-        yield Finding("max_timeout_s", timeout_s, "the 402's maxTimeoutSeconds")
+        yield FoundKey("max_timeout_s", timeout_s, "the 402's maxTimeoutSeconds")
     if not wanted.get("description"):
-        yield Finding("description", False, "the requirements of the 402 have none")
+        yield FoundKey("description", False, "the requirements of the 402 have none")
 
 
 def _payment_id(body: Any) -> str:
@@ -220,10 +220,10 @@ def _without(body: Any, place: str) -> Any:
 # --- the other endpoints -----------------------------------------------------------------------
 
 
-async def _pay(ask: Callable[..., Any], seen: _Seen) -> list[Finding]:
+async def _pay(ask: Callable[..., Any], seen: _Seen) -> list[FoundKey]:
     if seen.is_one_step:
         how = f"the 402's requirements are read in its {REQUIRED_HEADER}: paid in one step"
-        return [Finding("path", "", how)]
+        return [FoundKey("path", "", how)]
     path = SPEC.pay.path
     status = (await ask("POST", path, {})).status
     is_there = status not in ABSENT
@@ -237,8 +237,8 @@ async def _pay(ask: Callable[..., Any], seen: _Seen) -> list[Finding]:
             "URL` examines this 402, and `x402sim pay URL --wrong NAME` makes a mistake of a payer"
         )
     return [
-        Finding("path", path, how if is_there else f"{how}: set it", is_there),
-        Finding(
+        FoundKey("path", path, how if is_there else f"{how}: set it", is_there),
+        FoundKey(
             "spelling",
             "base64" if is_x402 else "hex",
             "the 402 has x402Version" if is_x402 else "the specification's; not tried",
@@ -247,15 +247,15 @@ async def _pay(ask: Callable[..., Any], seen: _Seen) -> list[Finding]:
     ]
 
 
-def _receipt(seen: _Seen) -> list[Finding]:
+def _receipt(seen: _Seen) -> list[FoundKey]:
     if seen.is_one_step:
         return []
     how = "only a payment shows it"
     names = ("success", "payment_id", "tx_hash", "timestamp")
-    return [Finding(name, getattr(SPEC.receipt, name), how, False) for name in names]
+    return [FoundKey(name, getattr(SPEC.receipt, name), how, False) for name in names]
 
 
-async def _sessions(ask: Callable[..., Any]) -> list[Finding]:
+async def _sessions(ask: Callable[..., Any]) -> list[FoundKey]:
     path, smallest = SPEC.sessions.path, SPEC.sessions.smallest
     for duration, smallest in product(DURATIONS, SMALL):
         answer = await ask("POST", path, {"maxSpend": smallest, "duration": duration})
@@ -264,35 +264,35 @@ async def _sessions(ask: Callable[..., Any]) -> list[Finding]:
             asked = (wanted or {}).get("maxAmountRequired")
             exact = "" if asked == str(to_base(smallest, 6)) else f", for {printable(str(asked))}"
             return [
-                Finding("exists", True, f"POST {path} answered 402{exact}"),
-                Finding("path", path, "the specification's"),
-                Finding("duration", duration, "it was accepted"),
-                Finding("smallest", smallest, "the smallest deposit that got a 402"),
-                Finding("claim", SPEC.sessions.claim, "only a paid deposit shows it", False),
+                FoundKey("exists", True, f"POST {path} answered 402{exact}"),
+                FoundKey("path", path, "the specification's"),
+                FoundKey("duration", duration, "it was accepted"),
+                FoundKey("smallest", smallest, "the smallest deposit that got a 402"),
+                FoundKey("claim", SPEC.sessions.claim, "only a paid deposit shows it", False),
             ]
         if answer.status in ABSENT:
             break
     how = f"POST {path} answered {answer.status}"
     if answer.status not in ABSENT:
         how = f"{how} to every deposit up to {smallest}: set one, and a duration, that it accepts"
-        return [Finding("path", path, how), Finding("smallest", smallest, how, False)]
-    return [Finding("exists", False, how)]
+        return [FoundKey("path", path, how), FoundKey("smallest", smallest, how, False)]
+    return [FoundKey("exists", False, how)]
 
 
-async def _agents(ask: Callable[..., Any]) -> list[Finding]:
+async def _agents(ask: Callable[..., Any]) -> list[FoundKey]:
     path = SPEC.agents.path
     answer = await ask("GET", path)
-    found = [Finding("exists", answer.status not in ABSENT, _got(path, answer))]
+    found = [FoundKey("exists", answer.status not in ABSENT, _got(path, answer))]
     for query in QUERIES if answer.status in BAD_BODY else ():
         listed = await ask("GET", path + query)
         if listed.status == 200:
             how = f"{_got(path, answer)}, and with this query 200"
-            found.append(Finding("path", path + query, how))
+            found.append(FoundKey("path", path + query, how))
             answer = listed
             break
     place = find(answer.body, lambda _, value: isinstance(value, list))
     if answer.status == 200 and place:
-        found.append(Finding("list", place, "the first list in the answer"))
+        found.append(FoundKey("list", place, "the first list in the answer"))
     return found
 
 

@@ -17,7 +17,7 @@ from x402sim.protocol.money import to_decimal
 from x402sim.report import conformance as report
 from x402sim.report.causes import by_cause, cause
 from x402sim.report.results import NOT_JUDGED, Outcome, Result, failures
-from x402sim.spec.ground import Ground, Kind
+from x402sim.spec.ground import Ground, GroundKind
 from x402sim.suite.check import Check, by_ground, by_id, clause_text
 from x402sim.suite.one_step import WHY_NOT
 from x402sim.suite.plan import Plan
@@ -59,7 +59,7 @@ def show_list(checks: list[Check]) -> None:
         if needs:
             _show(console, "  needs ", ", ".join(needs), "    ")
     kinds = Counter(str(check.ground.kind) for check in checks)
-    told = ", ".join(f"{kinds[kind]} {kind}" for kind in Kind)
+    told = ", ".join(f"{kinds[kind]} {kind}" for kind in GroundKind)
     console.print(f"\n{len(by_id(checks))} ids, {len(checks)} cases: {told}")
 
 

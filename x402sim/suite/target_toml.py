@@ -22,7 +22,7 @@ NEEDED = ("payment_required.payment_id", "payment_required.requirements", "pay.s
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FoundKey:
     """One key of a target file: its value and how it was found; no value if it was not."""
 
     key: str
@@ -36,7 +36,7 @@ class Looked:
     """What was found out: the base URL, and the findings for each table of a target file."""
 
     base_url: str
-    tables: dict[str, list[Finding]]
+    tables: dict[str, list[FoundKey]]
 
 
 _UNSEEN = {
@@ -89,19 +89,19 @@ def as_toml(looked: Looked, name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _with_unseen(tables: dict[str, list[Finding]]) -> dict[str, list[Finding]]:
+def _with_unseen(tables: dict[str, list[FoundKey]]) -> dict[str, list[FoundKey]]:
     """Return the tables with the keys that no request shows, unless there are no sessions."""
     full = {table: list(findings) for table, findings in tables.items()}
     has_sessions = any(each.key == "path" for each in full.get("sessions", ()))
     for key, meaning in _UNSEEN.items():
         table, name = key.split(".")
         if has_sessions or table != "sessions":
-            found = Finding(name, value_of(SPEC, key), meaning, False)
+            found = FoundKey(name, value_of(SPEC, key), meaning, False)
             full.setdefault(table, []).append(found)
     return full
 
 
-def _written(found: Finding, deviation: Deviation | None) -> Iterator[str]:
+def _written(found: FoundKey, deviation: Deviation | None) -> Iterator[str]:
     """Yield the lines of one key."""
     line, how = f"{found.key} = {_toml(found.value)}", printable(found.how)
     if deviation is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from x402sim.chain.base import Call, ChainError, Transaction
 from x402sim.chain.fees import BLOCK_GAS_LIMIT
 from x402sim.chain.ledger import gas
-from x402sim.chain.ledger.state import State
+from x402sim.chain.ledger.state import LedgerState
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.raw_transaction import SignedTransaction
 
@@ -19,7 +19,7 @@ REPLACEMENT_PERCENT = 110
 
 
 def admit(
-    state: State, chain_id: int, signed: SignedTransaction, base_fee_wei: int
+    state: LedgerState, chain_id: int, signed: SignedTransaction, base_fee_wei: int
 ) -> tuple[Transaction, Transaction | None]:
     """Return a signed transaction for the mempool, and the waiting one that it replaces, if any.
 
@@ -39,7 +39,7 @@ def admit(
 
 
 def _faults(
-    state: State,
+    state: LedgerState,
     chain_id: int,
     signed: SignedTransaction,
     base_fee_wei: int,

@@ -8,7 +8,7 @@ import msgspec
 from x402sim.chain.base import Call, Reverted
 from x402sim.chain.ledger import gas
 from x402sim.chain.ledger.arguments import Arguments
-from x402sim.chain.ledger.state import State
+from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.token_rules import Spend, without_rows
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address
@@ -59,7 +59,7 @@ class Frame(msgspec.Struct, gc=False):
     """One running call of the token: its events and its gas so far."""
 
     token: Token
-    state: State
+    state: LedgerState
     call: Call
     now_s: int
     gas_used: int

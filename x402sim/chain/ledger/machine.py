@@ -26,7 +26,7 @@ from x402sim.chain.ledger.archive import Archive
 from x402sim.chain.ledger.frame import OUT_OF_GAS, Frame, Token
 from x402sim.chain.ledger.log_index import LogIndex, passes
 from x402sim.chain.ledger.multicall import NO_TRANSACTIONS, Multicall
-from x402sim.chain.ledger.state import State
+from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.token import run
 from x402sim.protocol.crypto import Address, Hash, keccak256
 from x402sim.protocol.money import MAX_UINT256
@@ -53,7 +53,7 @@ class Machine:
         native: Mapping[Address, int],
     ) -> None:
         self.token = token
-        self.state = State()
+        self.state = LedgerState()
         self.automine = True
         self.forced_reverts = 0
         """How many of the next calls of the token are forced to revert."""

@@ -15,7 +15,7 @@ from x402sim.chain.contract import MULTICALL
 from x402sim.chain.fees import BLOCK_GAS_LIMIT
 from x402sim.chain.ledger import wallets
 from x402sim.chain.ledger.frame import Frame, Token
-from x402sim.chain.ledger.state import State
+from x402sim.chain.ledger.state import LedgerState
 from x402sim.chain.ledger.token import run
 from x402sim.chain.reverts import data_of
 from x402sim.protocol import abi
@@ -35,7 +35,7 @@ class Multicall(msgspec.Struct, frozen=True):
     """One call of it: the token, the state, and the time."""
 
     token: Token
-    state: State
+    state: LedgerState
     now_s: int
     is_inner: bool = False
     """Whether it calls itself, for a balance or the block, as it may once."""

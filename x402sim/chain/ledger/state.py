@@ -15,7 +15,7 @@ V = TypeVar("V")
 _ABSENT: Any = object()
 
 
-class State:
+class LedgerState:
     """The token's storage, the accounts, the blocks and the mempool."""
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from x402sim.chain.contract import text_word
 from x402sim.chain.ledger import proxy
 from x402sim.chain.ledger.frame import Token
-from x402sim.chain.ledger.state import State
+from x402sim.chain.ledger.state import LedgerState
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, keccak256
 from x402sim.protocol.eip3009 import separator
@@ -23,14 +23,14 @@ BLACKLISTED = 1 << 255
 """The bit of a balance that blacklists its account."""
 
 
-def word_at(state: State, token: Token, account: Address, slot: bytes) -> bytes:
+def word_at(state: LedgerState, token: Token, account: Address, slot: bytes) -> bytes:
     """Return the word in a slot of an account; zero if nothing is there."""
     if account != token.network.asset:
         return state.slots.get((account, slot), bytes(32))
     return next((word for at, word in _words(state, token) if at == slot), bytes(32))
 
 
-def _words(state: State, token: Token) -> Iterator[tuple[bytes, bytes]]:
+def _words(state: LedgerState, token: Token) -> Iterator[tuple[bytes, bytes]]:
     """Yield each slot that is not zero, and its word."""
     roles, network, word = state.roles, token.network, abi.word
     paused = bytes([bool(state.switches.get("paused"))])

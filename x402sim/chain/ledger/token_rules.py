@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from x402sim.chain.ledger import wallets
-from x402sim.chain.ledger.state import State
+from x402sim.chain.ledger.state import LedgerState
 from x402sim.protocol.crypto import Address, BadSignature, recover
 from x402sim.protocol.eip3009 import Authorization, is_early, is_late
 from x402sim.protocol.rules import Rule, Rules, without
@@ -21,7 +21,7 @@ from x402sim.protocol.rules import Rule, Rules, without
 class Spend(msgspec.Struct, frozen=True, gc=False):
     """The input of the authorization rules: a transfer or a cancellation, and its signature."""
 
-    state: State
+    state: LedgerState
     caller: Address
     now_s: int
     authorization: Authorization

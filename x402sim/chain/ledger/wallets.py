@@ -6,7 +6,7 @@ the smart wallet of `chain/contract`, which an account has itself or by delegati
 from x402sim.chain import contract
 from x402sim.chain.base import Reverted
 from x402sim.chain.ledger.arguments import Arguments
-from x402sim.chain.ledger.state import State
+from x402sim.chain.ledger.state import LedgerState
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, BadSignature, recover
 
@@ -15,7 +15,7 @@ DELEGATED = bytes.fromhex("ef0100")
 INVALID = b"\xff" * 4 + bytes(28)
 
 
-def call(state: State, account: Address, data: bytes) -> bytes:
+def call(state: LedgerState, account: Address, data: bytes) -> bytes:
     """Return what an account's contract answers; empty without one. Raises `Reverted`."""
     code = state.codes.get(account, b"")
     if code[:3] == DELEGATED:
@@ -34,7 +34,7 @@ def call(state: State, account: Address, data: bytes) -> bytes:
     return abi.VALID_SIGNATURE if signer in (owner, account) else INVALID
 
 
-def accepts(state: State, account: Address, digest: bytes, signature: bytes) -> bool:
+def accepts(state: LedgerState, account: Address, digest: bytes, signature: bytes) -> bool:
     """Whether an account's contract says that a signature is the account's (EIP-1271)."""
     try:
         answer = call(state, account, abi.is_valid_signature(digest, signature))

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from x402sim.report.exchanges import exchanges_of
 from x402sim.report.reading import Reading
-from x402sim.report.trace import CHAIN, Line, lines
+from x402sim.report.trace import CHAIN, TraceLine, lines
 
 MANY = 3
 """Equal exchanges of a payer in a row, to be drawn as one."""
@@ -23,9 +23,9 @@ MANY = 3
 class Row:
     """One row: a line, its answer if it shows a whole exchange, and how often that came."""
 
-    line: Line
+    line: TraceLine
     times: int = 1
-    answer: Line | None = None
+    answer: TraceLine | None = None
     are_reads: bool = False
 
     @property
@@ -122,7 +122,7 @@ def _reads(paired: list[Row], services: Collection[str]) -> list[Row]:
     ]
 
 
-def _paired(lines: list[Line]) -> list[Row]:
+def _paired(lines: list[TraceLine]) -> list[Row]:
     """Return rows; a request that is followed by its answer is one of them."""
     paired: list[Row] = []
     for line in lines:

@@ -11,7 +11,13 @@ from x402sim.protocol.cronos import SettleError
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.protocol.refusals import Refusal
-from x402sim.service.upstream.facilitator import Dialect, Moved, NotMoved, Outcome, Verdict
+from x402sim.service.upstream.facilitator import (
+    FacilitatorDialect,
+    Moved,
+    NotMoved,
+    Outcome,
+    Verdict,
+)
 
 _REFUSALS = {
     SettleError.USED.value: Refusal.NONCE_USED,
@@ -64,7 +70,7 @@ def read_outcome(body: bytes) -> Outcome:
     return Moved(answer.tx_hash, answer.from_, answer.to, answer.value, answer.network)
 
 
-CRONOS = Dialect(
+CRONOS = FacilitatorDialect(
     verify_path=cronos.VERIFY_PATH,
     settle_path=cronos.SETTLE_PATH,
     headers=cronos.HEADERS,

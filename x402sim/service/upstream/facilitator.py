@@ -54,7 +54,7 @@ Outcome = Moved | NotMoved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
+class FacilitatorDialect:
     """The words of one kind of facilitator; the readers raise `BadMessage`."""
 
     verify_path: str
@@ -69,7 +69,13 @@ class FacilitatorClient:
     """One facilitator: its URL, its dialect, and the limits of its answers to verify and settle."""
 
     def __init__(
-        self, to: Transport, url: str, dialect: Dialect, *, verify: Limits, settle: Limits
+        self,
+        to: Transport,
+        url: str,
+        dialect: FacilitatorDialect,
+        *,
+        verify: Limits,
+        settle: Limits,
     ) -> None:
         self._to, self._dialect = to, dialect
         self._verify_url = Url.of(httpx.URL(url + dialect.verify_path))

@@ -26,13 +26,13 @@ from x402sim.protocol.messages import BadMessage
 from x402sim.world.server.log_lines import (
     ALONE,
     TOLD,
-    Line,
+    LogLine,
     Names,
     Tell,
     as_json,
     as_text,
 )
-from x402sim.world.transport.requests import Request, Requests, settles
+from x402sim.world.transport.requests import LoggedRequest, Requests, settles
 
 MAX_WAITING = 10_000
 """The requests that wait to be written; the log leaves out what comes while the reader is slow."""
@@ -81,7 +81,7 @@ class _Answer(msgspec.Struct, rename="camel"):
 _answer = msgspec.json.Decoder(_Answer).decode
 
 
-class Log:
+class ServerLog:
     """Writes the requests of a server, and the entries of its journal.
 
     `ahead_s` is how far its clock is ahead of real time. It is made and closed in the loop of the
@@ -90,7 +90,7 @@ class Log:
 
     def __init__(self, form: Form, names: Names, requests: Requests, ahead_s: float = 0.0) -> None:
         self._form, self._names = form, names
-        self._shown: Callable[[Line], str] = (
+        self._shown: Callable[[LogLine], str] = (
             as_json if form.is_json else partial(as_text, colours=form.has_colours)
         )
         self._ahead_s = ahead_s
@@ -101,7 +101,7 @@ class Log:
         self._payers, self._earlier = dict[str | None, str](), dict[str | None, str]()
         """The name of who pays for which payment id, or holds which session: of the newest, and
         of those before, which are forgotten all at once, as a dict drops its first key slowly."""
-        self._waiting: list[Request | _Alone] = []
+        self._waiting: list[LoggedRequest | _Alone] = []
         self._most, self._left_out = MAX_WAITING, 0
         self._later = asyncio.get_running_loop().call_later
         self._timer: asyncio.TimerHandle | None = None
@@ -125,7 +125,7 @@ class Log:
         self._texts.put(b"")
         self._thread.join(1)
 
-    def _append(self, what: Request | _Alone) -> None:
+    def _append(self, what: LoggedRequest | _Alone) -> None:
         if len(self._waiting) >= self._most:
             self._left_out += 1
             return
@@ -160,7 +160,9 @@ class Log:
         for what in waiting:
             try:
                 lines.append(
-                    self._of_request(what) if isinstance(what, Request) else self._of_entry(*what)
+                    self._of_request(what)
+                    if isinstance(what, LoggedRequest)
+                    else self._of_entry(*what)
                 )
             except Exception:  # noqa: BLE001 - a defect of the log: it is told, and the log goes on
                 trace = traceback.format_exc(limit=-3)
@@ -172,17 +174,17 @@ class Log:
 
     def _own(self, text: str) -> str:
         """Return what the log says of itself."""
-        return self._shown(Line(self._time(real_now()), notes=[text]))
+        return self._shown(LogLine(self._time(real_now()), notes=[text]))
 
     def _of_entry(self, at_s: float, entry: Entry) -> str:
         tell = ALONE.get(type(entry.event)) or self._tells.get(type(entry.event))
         text = tell(entry.event, self._names) if tell else ""
-        return self._shown(Line(self._time(at_s), notes=[text])) if text else ""
+        return self._shown(LogLine(self._time(at_s), notes=[text])) if text else ""
 
-    def _of_request(self, request: Request) -> str:
+    def _of_request(self, request: LoggedRequest) -> str:
         method, path, status, ended = request.method, request.path, request.status, request.ended
         ms = (ended - request.began) * 1000
-        line = Line(self._time(ended), request.client, method, path, status, ms)
+        line = LogLine(self._time(ended), request.client, method, path, status, ms)
         payer, ids, is_verbose = None, list[str](), self._form.is_verbose
         for event in request.read:
             tell, who, named = self._used[type(event)]
@@ -229,7 +231,7 @@ class Log:
         return f"clock: {event.seconds:+.10g} s, now {self._ahead_s:.10g} s ahead of real time"
 
 
-def _read_proofs(line: Line, request: Request) -> bool:
+def _read_proofs(line: LogLine, request: LoggedRequest) -> bool:
     """Add what a request says it has paid; tell whether it pays, in one step."""
     is_paid = False
     for name, value in request.proofs:
@@ -244,7 +246,7 @@ def _read_proofs(line: Line, request: Request) -> bool:
     return is_paid
 
 
-def _read_answer(line: Line, answered: bytes) -> None:
+def _read_answer(line: LogLine, answered: bytes) -> None:
     """Add the payment that an answer names, and why it refuses one, in the words of any dialect."""
     only_asks = line.status == 402 and b'"reason"' not in answered
     if only_asks and (asked := _ASKED.match(answered)):  # without decoding it
@@ -282,7 +284,7 @@ def _second(at_s: int) -> tuple[str, str, str]:
     return text[:10], text[11:19], text[19:]
 
 
-def _has_paid_before(request: Request) -> bool:
+def _has_paid_before(request: LoggedRequest) -> bool:
     """Tell whether a payment in one step caused nothing but an answer with its receipt."""
     if request.status != 200 or request.read:
         return False
@@ -298,7 +300,7 @@ def _least_shown(method: str, path: str) -> int:
     return 400 if method in ("GET", "HEAD", "OPTIONS") and first not in _SPOKEN else 0
 
 
-def _signer(request: Request) -> str | None:
+def _signer(request: LoggedRequest) -> str | None:
     """Return the payer that a request's payment names, in any dialect."""
     found, headers = _HEADER.search(request.sent), dict(request.proofs)
     header = found[1] if found else headers.get(_PAYMENTS[0]) or headers.get(_PAYMENTS[1])

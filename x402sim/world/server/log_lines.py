@@ -46,7 +46,7 @@ class Names:
         return f"{to_decimal(int(base), self.network.decimals)} {self.network.token_symbol}"
 
 
-class Line(msgspec.Struct, omit_defaults=True, rename="camel"):
+class LogLine(msgspec.Struct, omit_defaults=True, rename="camel"):
     """A request that has ended, or something that happened on its own."""
 
     time: str
@@ -142,14 +142,14 @@ TOLD: Mapping[type[events.Event], Tell] = {
 }
 
 
-def as_json(line: Line) -> str:
+def as_json(line: LogLine) -> str:
     """Return a line as one JSON object."""
     line.ms = round(line.ms, 1)
     line.sent, line.answered = _bounded(line.sent), _bounded(line.answered)
     return msgspec.json.encode(line).decode() + "\n"
 
 
-def as_text(line: Line, *, colours: bool = False) -> str:
+def as_text(line: LogLine, *, colours: bool = False) -> str:
     """Return a line with what belongs to it, in 80 columns, every character printable."""
     if not line.method:
         return "".join(_filled(text, f"{line.time} ") for text in line.notes)

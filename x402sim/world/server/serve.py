@@ -21,7 +21,7 @@ from x402sim.world.control.look import accounts, token_info
 from x402sim.world.control.messages import OnNetwork, Ready
 from x402sim.world.server.http import Server
 from x402sim.world.server.listen import Listen, base_url, listening_socket
-from x402sim.world.server.log import Form, Log
+from x402sim.world.server.log import Form, ServerLog
 from x402sim.world.server.log_lines import Names
 from x402sim.world.server.mount import world_app
 from x402sim.world.server.running import running
@@ -109,7 +109,7 @@ async def serve(
     requests = Requests(parts.journal, parts.clock)
     watch = Watch(parts.journal, requests)
     names = Names(named(parts), parts.network)
-    log = Log(form, names, requests, parts.clock.offset_s) if form else None
+    log = ServerLog(form, names, requests, parts.clock.offset_s) if form else None
     app = requests.around(world_app(parts, listen, watch))
     server = Server(app, lambda: on_start(server, message), on_stop=watch.stop, tls=listen.tls)
     try:

@@ -21,7 +21,7 @@ from x402sim.service.state import connected
 from x402sim.service.store import Store
 from x402sim.world.assembly.process import Process
 from x402sim.world.server.http import Server
-from x402sim.world.server.log import Form, Log
+from x402sim.world.server.log import Form, ServerLog
 from x402sim.world.server.log_lines import Names
 from x402sim.world.server.running import close
 from x402sim.world.transport.requests import Requests
@@ -66,7 +66,7 @@ async def serve_alone(
     if form:
         requests = Requests(journal, Clock())
         names = Names({to_hex(setup.pay_to): "merchant"}, setup.network)
-        app, log = requests.around(process), Log(form, names, requests)
+        app, log = requests.around(process), ServerLog(form, names, requests)
     server = Server(app, lambda: on_start(server))
     process.start_background()
     try:

@@ -24,10 +24,12 @@ ASKS = 256
 _PROOFS = (*PAYMENT_HEADERS.values(), "X-Payment-Id", "X-Session-Id")
 _PAYMENTS = frozenset(name.lower().encode() for name in _PROOFS)
 Headers = Sequence[tuple[bytes, bytes]]
-_current: ContextVar["Request | None"] = ContextVar("the request that is looked at", default=None)
+_current: ContextVar["LoggedRequest | None"] = ContextVar(
+    "the request that is looked at", default=None
+)
 
 
-class Request(msgspec.Struct, gc=False):
+class LoggedRequest(msgspec.Struct, gc=False):
     """A request and its answer, as they were, and what it caused.
 
     `began` and `ended` are real time, `at_s` is the world's if it is whole. It refers to
@@ -65,7 +67,7 @@ class Requests:
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal, self._now = journal, clock.now
-        self._on_ended = list[Callable[[Request], object]]()
+        self._on_ended = list[Callable[[LoggedRequest], object]]()
         self._on_alone = list[Callable[[Entry], object]]()
         self.readers = 0
         """How many look at whole requests now."""
@@ -75,7 +77,7 @@ class Requests:
 
     def tell_all(
         self,
-        ended: Callable[[Request], object],
+        ended: Callable[[LoggedRequest], object],
         alone: Callable[[Entry], object],
         *,
         reads: Collection[type[Event]],
@@ -89,7 +91,7 @@ class Requests:
         self._on_alone.append(alone)
         self._read, self._wants_bodies = frozenset(reads), wants_bodies
 
-    def tell_payments(self, ended: Callable[[Request], object]) -> None:
+    def tell_payments(self, ended: Callable[[LoggedRequest], object]) -> None:
         """Begin to tell of whole requests: payments, and all others while there are `readers`."""
         self._on_ended.append(ended)
         self._wants_payments = True
@@ -134,7 +136,7 @@ class Requests:
     ) -> None:
         path, client = scope["path"], scope.get("client")
         has_heads = is_whole or bool(proofs)
-        request = Request(
+        request = LoggedRequest(
             scope["method"],
             path,
             scope["query_string"],

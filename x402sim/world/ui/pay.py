@@ -38,14 +38,14 @@ class Pay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     wrong: str = ""
 
 
-class Paid(Wire, frozen=True):
+class PageAnswer(Wire, frozen=True):
     """What came of it: the last answer's status, or None and why there is none."""
 
     status: int | None
     said: str
 
 
-async def pay(parts: Parts, asked: Pay, url: str) -> Paid:
+async def pay(parts: Parts, asked: Pay, url: str) -> PageAnswer:
     """Pay the service at this URL over TCP, as any payer does; raises `Refused`."""
     require_service(parts, "/ui/pay")
     if asked.account >= len(parts.accounts):
@@ -84,8 +84,8 @@ async def pay(parts: Parts, asked: Pay, url: str) -> Paid:
                 await buy(None)
             answer = await buy(changed if asked.wrong else None)
         except (PaymentFailed, httpx.HTTPError) as failed:
-            return Paid(None, str(failed) or repr(failed))
-    return Paid(answer.status_code, answer.text[:1000])
+            return PageAnswer(None, str(failed) or repr(failed))
+    return PageAnswer(answer.status_code, answer.text[:1000])
 
 
 def _payer(asked: Pay, wallet: Wallet, network: Network, clock: Clock) -> FlowAuth:

@@ -13,7 +13,7 @@ import msgspec
 
 from x402sim.clock import Clock
 from x402sim.journal import Entry, Journal, line
-from x402sim.world.transport.requests import Headers, Request, Requests
+from x402sim.world.transport.requests import Headers, LoggedRequest, Requests
 
 SHOWN = ("/api/", "/facilitator")
 """Where the paths of the requests begin that are shown."""
@@ -41,7 +41,7 @@ class Watch:
         self._real = Clock()
         self._started_ms = self._real.now_ms()
         self._wakes: set[asyncio.Event] = set()
-        self._kept: deque[tuple[int, Request]] = deque()
+        self._kept: deque[tuple[int, LoggedRequest]] = deque()
         self._count = self._size = 0
         self._is_stopped = False
 
@@ -50,7 +50,7 @@ class Watch:
         self._is_stopped = True
         self._wake()
 
-    def _ended(self, request: Request) -> None:
+    def _ended(self, request: LoggedRequest) -> None:
         if request.is_whole and request.path.startswith(SHOWN):
             self._count += 1
             self._kept.append((self._count, request))
@@ -112,7 +112,7 @@ class Watch:
             wake.set()
 
 
-def _exchange(number: int, request: Request) -> bytes:
+def _exchange(number: int, request: LoggedRequest) -> bytes:
     """Return a request and its answer as JSON; no status is that of a broken connection.
 
     `seen` are the numbers of the journal's entries that it caused.
