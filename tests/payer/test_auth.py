@@ -151,9 +151,6 @@ def test_a_hostile_402_gets_no_signature(offer: bytes, error: type[Exception], t
     assert auth.signed_base == 0
 
 
-# --- accidents ---------------------------------------------------------------------------
-
-
 # --- many at once, and other hosts ---------------------------------------------------------
 
 

@@ -9,7 +9,6 @@ import httpx
 import pytest
 
 from tests.payer.shop import LOST, URL, ask
-from tests.rig import ServiceRig, scene
 from x402sim import PaymentAuth, SessionAuth, Wallet
 from x402sim.clock import Clock
 from x402sim.payer.errors import PaidNotServed, PaymentFailed
@@ -300,13 +299,6 @@ def test_a_refusal_of_a_repeated_payment_says_nothing_until_it_has_expired(
     now[0] += 60 + 76
     assert ask(shop, auth) == 200
     assert (len(shop.paid), len(shop.nonces)) == (4, 2)
-
-
-@scene
-async def test_our_service_is_paid_in_two_steps_by_default(rig: ServiceRig) -> None:
-    auth = PaymentAuth(rig.alice, clock=rig.clock)
-    assert (await rig.http.get("/api/perp/market", auth=auth)).status_code == 200
-    assert (len(auth.receipts), auth.settlements, auth.choices) == (1, [], [])
 
 
 def test_a_wanted_version_that_is_not_offered_is_an_error() -> None:

@@ -6,7 +6,7 @@ from eth_account import Account
 from tests.strategies import requirements
 from x402sim import TESTNET, Wallet
 from x402sim.protocol.crypto import recover
-from x402sim.protocol.eip3009 import cancel_digest, transfer_digest
+from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import authorization_of, decode_header
 
 WANTED = requirements()
@@ -47,10 +47,3 @@ def test_keys_are_eth_accounts_keys() -> None:
 def test_a_phrase_gives_the_accounts_every_tool_knows() -> None:
     assert Wallet.from_mnemonic(JUNK).address == "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
     assert Wallet.from_mnemonic(JUNK, 1).address == "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
-
-
-def test_a_cancellation_is_signed_by_the_wallet() -> None:
-    wallet = Wallet.create()
-    digest = cancel_digest(wallet.address_bytes, b"n" * 32, TESTNET.domain)
-    signature = wallet.sign_cancellation(b"n" * 32, TESTNET.domain)
-    assert recover(digest, signature) == wallet.address_bytes

@@ -144,8 +144,8 @@ Beginnings = Annotated[
     list[str] | None,
     typer.Argument(metavar="BEGINNING", help="Only those whose ids or names begin with one."),
 ]
-NOT_ALL_HELD, MISUSE = 1, 2
-"""Exit codes: it ran and found a failure; it could not start."""
+NOT_ALL_HELD = 1
+"""The exit code of a command that ran and found a failure."""
 WIDTH = 80
 """The columns of all output that is for people."""
 
@@ -153,7 +153,7 @@ WIDTH = 80
 class Misuse(typer.BadParameter):
     """A command cannot start; the text says what was seen, what is wanted, and what to do.
 
-    The command line prints it in one line, and ends with `MISUSE`.
+    The command line prints it in one line, and ends with exit code 2.
     """
 
     def __init__(self, problem: object) -> None:

@@ -22,13 +22,13 @@ from x402sim.commands.asking import (
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, filled
 from x402sim.commands.purchase import local_server
 from x402sim.commands.steps import print_findings
+from x402sim.payer.core import PAY_PATH
 from x402sim.payer.diagnosis import Diagnosis, examine
 from x402sim.payer.flow import post
 from x402sim.protocol.findings import in_units
 from x402sim.protocol.network_file import known_networks
 from x402sim.protocol.networks import Network
 from x402sim.protocol.ways import Dialect, Way, ways_in
-from x402sim.service.issue import PAY
 from x402sim.text.printable import printable
 
 COLUMNS = (
@@ -87,7 +87,7 @@ def _pay_status(http: httpx.Client, request: httpx.Request, response: httpx.Resp
     ways = ways_in({}, response.content) if response.status_code == 402 else []
     if not any(way.dialect is Dialect.TWO_STEPS for way in ways):
         return None
-    return answer_to(http, post(request, PAY, {})).status_code
+    return answer_to(http, post(request, PAY_PATH, {})).status_code
 
 
 def _as_json(response: httpx.Response, found: Diagnosis) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from x402sim.payer.mistakes import Draft, Mistake, draft_of, paid_in, request_of
 from x402sim.payer.reading import UNKNOWN
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.wallet import Wallet
-from x402sim.payer.watched import Watched, copy
+from x402sim.payer.watched import Watched, copy_of
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.findings import in_units
@@ -133,7 +133,7 @@ class Purchase:
             limits=Limits(deadline_s=DEADLINE_S),
             change=change if mistake else None,
         )
-        return answer_to(self.http, copy(request), flow)
+        return answer_to(self.http, copy_of(request), flow)
 
     # --- who pays ------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from x402sim.text.suggest import unknown
 
 PAYMENT_ID, SESSION_ID = "X-Payment-Id", "X-Session-Id"
 PAY_PATH = "/api/pay"
+"""Where a payment in two steps is settled, unless a payer is told otherwise."""
 _SAYS_PAID = (Refusal.ALREADY_SETTLED.text, Refusal.NONCE_USED.text)
 """The errors that say that a payment is made: nonces are random, so only this payer has used it."""
 

@@ -14,7 +14,7 @@ from x402sim.payer.purchases import Payment
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.messages import BadMessage, PaymentRequired, Receipt, decode, decoded
 from x402sim.protocol.networks import Network
-from x402sim.protocol.refusals import Refusal
+from x402sim.protocol.refusals import Refusal, is_final
 
 UNKNOWN = "it is not known whether the payment was made"
 _HEADER_VALUE = re.compile(r"[!-~]{1,256}")
@@ -128,9 +128,7 @@ def _is_made(error: _Error, payment: Payment) -> bool:
 
 def _is_refusal(error: _Error) -> bool:
     """Tell whether an error says that the payment was not made, and never will be."""
-    if error.final is not None:
-        return error.final
-    return error.refusal is not None and error.refusal.row.final is True
+    return is_final(error.refusal.text if error.refusal else "", error.final)
 
 
 def _is_over(error: _Error, payment: Payment) -> bool:

@@ -222,11 +222,9 @@ def proof(offer: StandardOffer, header: str) -> dict[str, str]:
 
     If the 402 names a payment id in `extra`, it is shown, too: after a lost answer it gives access.
     """
-    payment, shown = (
-        {x402.PAYMENT_HEADERS[offer.accepted.version]: header},
-        (offer.accepted.extra or {}),
-    )
-    payment_id = shown.get(PAYMENT_ID)
+    accepted = offer.accepted
+    payment = {x402.PAYMENT_HEADERS[accepted.version]: header}
+    payment_id = (accepted.extra or {}).get(PAYMENT_ID)
     if isinstance(payment_id, str) and is_header_value(payment_id):
         payment |= proofs(payment_id)
     return payment

@@ -65,13 +65,13 @@ class Watched(FlowAuth):
 
     def _shown(self, step: Send) -> Flow:
         """Send a request, and show it and its answer."""
-        self.sends(sent := copy(step.request))
+        self.sends(sent := copy_of(step.request))
         answer = yield from send(step)
         self.seen(sent, answer)
         return answer
 
 
-def copy(request: httpx.Request) -> httpx.Request:
+def copy_of(request: httpx.Request) -> httpx.Request:
     """Return a request as it is now: a payer leaves its proof in the one that it sends."""
     method, url, headers = request.method, request.url, request.headers
     return httpx.Request(method, url, headers=headers, content=request.content)

@@ -129,7 +129,7 @@ class PayerClient:
             required.requirements,
             requirements,
         )
-        return await self.send("POST", "/api/pay", json=body)
+        return await self.send("POST", core.PAY_PATH, json=body)
 
     async def payment(self, payment_id: str) -> dict[str, Any]:
         """Return the service's record of a payment, or its error if there is none."""
