@@ -62,11 +62,11 @@ class Purchases(ExitStack):
     def _buy(self, log: str) -> None:
         """Ask for a 402, pay, and show what was paid."""
         wallet = self.server.account(1).wallet
-        offer = json.loads(self._ask(QUOTE, BODY, {"ServerLog": log}, 402))
+        offer = json.loads(self._ask(QUOTE, BODY, {"Log": log}, 402))
         payment_id, wanted = offer["paymentId"], offer["paymentRequirements"]
         signed = settlement(payment_id, header(wallet, wanted, int(time.time())), wanted)
-        self._ask(PAY, json.dumps(signed).encode(), {"ServerLog": log}, 200)
-        self._ask(QUOTE, BODY, proofs(payment_id) | {"ServerLog": log}, 200)
+        self._ask(PAY, json.dumps(signed).encode(), {"Log": log}, 200)
+        self._ask(QUOTE, BODY, proofs(payment_id) | {"Log": log}, 200)
 
     def _ask(self, path: str, body: bytes, headers: dict[str, str], status: int) -> bytes:
         self._sock.sendall(request(path, body, headers))

@@ -24,7 +24,7 @@ from x402sim.policies import (
     SettleAgain,
     SkipVerify,
 )
-from x402sim.protocol.refusals import Finding, RequestError
+from x402sim.protocol.refusals import ChainFinding, RequestError
 from x402sim.report.summary import checks_of, raised_in
 from x402sim.world.story.invariants import ORDER_ONCE, SERVED_IF_PAID
 from x402sim.world.story.payer_client import ORDER
@@ -248,7 +248,7 @@ class AskThrice:
 
     async def resolve(self, payment: Any) -> None:
         for _ in range(3):
-            if await payment.ask_chain() is not Finding.UNKNOWN:
+            if await payment.ask_chain() is not ChainFinding.UNKNOWN:
                 return
             await payment.wait(60)
 

@@ -26,7 +26,7 @@ from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.network_file import known_networks
 from x402sim.protocol.networks import Network
-from x402sim.protocol.recognize import Kind, Recognized, messages_in, recognize
+from x402sim.protocol.recognize import MessageKind, Recognized, messages_in, recognize
 from x402sim.protocol.ways import Dialect, Way, network_called, ways_of
 from x402sim.text.times import moment
 
@@ -110,12 +110,16 @@ class Decoded:
 def explain(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Decoded]:
     """Yield the parts of a message: itself, the ways to pay in it, and a payment in it."""
     findings = list(_of_header(found))
-    if found.shape and not (findings and found.kind is Kind.SETTLEMENT):
+    if found.shape and not (findings and found.kind is MessageKind.SETTLEMENT):
         do = "Compare it with the message that the other party's documentation shows."
         wanted = f"a {found.kind.value} that can be read"
         findings.append(Finding("shape", found.shape, wanted, do))
     ways = list(ways_of(found.said))
-    if found.kind in (Kind.REQUIRED, Kind.RECEIPT, Kind.ERROR, Kind.SETTLEMENT) or not ways:
+    if (
+        found.kind
+        in (MessageKind.REQUIRED, MessageKind.RECEIPT, MessageKind.ERROR, MessageKind.SETTLEMENT)
+        or not ways
+    ):
         if found.signed is not None:
             findings += _of_payment(found, found.signed, known, now_s)
         facts = {"header": found.header} if found.header else {}
@@ -126,7 +130,7 @@ def explain(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iter
     for way in ways:
         title = f"Payment requirements: {way.dialect.value}"
         yield Decoded(title, dict(_way_facts(way, known)), tuple(of_way(way, known)))
-    if found.kind is Kind.SETTLEMENT and not found.shape:
+    if found.kind is MessageKind.SETTLEMENT and not found.shape:
         yield from _inner(found, ways[0], known, now_s)
 
 
@@ -143,10 +147,10 @@ def _explain_header(line: str, known: Mapping[str, Network], now_s: int) -> list
 def _of_header(found: Recognized) -> Iterator[Finding]:
     """Yield what is wrong with the header that a payment is in, and with its encoding."""
     wanted, do = "base64 of the JSON", "Encode the JSON: as it is, it is no header's value."
-    inner = found.said["paymentHeader"] if found.kind is Kind.SETTLEMENT else ""
+    inner = found.said["paymentHeader"] if found.kind is MessageKind.SETTLEMENT else ""
     if isinstance(inner, dict) or str(inner).lstrip().startswith("{"):
         yield Finding("paymentHeader", "JSON", f"{wanted}, or 0x-hex", do)
-    if found.kind is not Kind.PAYMENT or not found.name:
+    if found.kind is not MessageKind.PAYMENT or not found.name:
         return
     if found.name.lower() != found.header.lower():
         do_this = f"Send it there: it is a payment in {found.dialect.value}."

@@ -32,7 +32,7 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True)
-class Payer:
+class PayerKind:
     """A kind of payer: which version it pays in, and whether it can pay; else why not."""
 
     name: str
@@ -46,7 +46,7 @@ class Diagnosis:
 
     ways: tuple[Way, ...]
     findings: tuple[Finding, ...]
-    payers: tuple[Payer, ...]
+    payers: tuple[PayerKind, ...]
 
     @property
     def can_be_paid(self) -> bool:
@@ -117,7 +117,7 @@ class _Case:
     now_s: int
 
 
-def _able(name: str, dialect: Dialect | None, case: _Case) -> Payer:
+def _able(name: str, dialect: Dialect | None, case: _Case) -> PayerKind:
     """Return whether a kind of payer reads the 402 and signs, and why not."""
     mine = [
         (number, way, findings)
@@ -138,8 +138,8 @@ def _able(name: str, dialect: Dialect | None, case: _Case) -> Payer:
         except (PaymentFailed, ValueError) as error:
             whys.append(str(error))
             continue
-        return Payer(name, True, f"offer {number}")
-    return Payer(name, False, "; ".join(dict.fromkeys(whys)))
+        return PayerKind(name, True, f"offer {number}")
+    return PayerKind(name, False, "; ".join(dict.fromkeys(whys)))
 
 
 def _sign(case: _Case, way: Way | None, network: Network) -> None:

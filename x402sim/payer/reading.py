@@ -31,7 +31,7 @@ class AttemptOver(PaymentFailed):
     """The server says that this payment was not made, and its authorization has expired."""
 
 
-class _Error(msgspec.Struct, frozen=True, kw_only=True):
+class _Refusal(msgspec.Struct, frozen=True, kw_only=True):
     """An answer that is no receipt, in whatever shape (section 7 shows none).
 
     `final` is the answer's own; None if it says nothing. `is_no` tells whether the answer refuses,
@@ -110,7 +110,7 @@ def read_settlement(response: httpx.Response, payment: Payment) -> Receipt | str
     raise PaymentFailed(f"{UNKNOWN}: the server answered {error.seen}.{does_what}")
 
 
-def _is_made(error: _Error, payment: Payment) -> bool:
+def _is_made(error: _Refusal, payment: Payment) -> bool:
     """Tell whether an error says that the payment is made; then no other is ever signed for it.
 
     That the nonce is used does, even if the server calls it final: the payer has drawn it at
@@ -126,12 +126,12 @@ def _is_made(error: _Error, payment: Payment) -> bool:
             return payment.is_expired and error.final is None and error.is_no and error.hints
 
 
-def _is_refusal(error: _Error) -> bool:
+def _is_refusal(error: _Refusal) -> bool:
     """Tell whether an error says that the payment was not made, and never will be."""
     return is_final(error.refusal.text if error.refusal else "", error.final)
 
 
-def _is_over(error: _Error, payment: Payment) -> bool:
+def _is_over(error: _Refusal, payment: Payment) -> bool:
     """Tell whether a refusal ends a payment: only when its authorization has expired.
 
     Before, whoever refuses it can use it all the same, whatever is said of it.
@@ -142,7 +142,7 @@ def _is_over(error: _Error, payment: Payment) -> bool:
     return _is_refusal(error) or (error.final is None and error.is_no and not to_resend)
 
 
-def _read_error(response: httpx.Response, body: Any) -> _Error:
+def _read_error(response: httpx.Response, body: Any) -> _Refusal:
     """Read an error; a text of section 7 may stand anywhere in a 4xx, or where `success` is false.
 
     In any other answer it counts if a value is such a text as a whole: the page of a 500 may quote
@@ -173,7 +173,7 @@ def _read_error(response: httpx.Response, body: Any) -> _Error:
         seen = f"{status} {quoted(response)}"
     is_ours = isinstance(text, str) and isinstance(final, bool)
     is_conflict = status == 409 and refusal in (None, Refusal.FAILED)
-    return _Error(
+    return _Refusal(
         seen=seen,
         refusal=refusal,
         final=final if is_ours or final is False else None,

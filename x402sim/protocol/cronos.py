@@ -60,7 +60,7 @@ class Failed(Wire, frozen=True, tag_field="event", tag="payment.failed"):
 SettleAnswer = Settled | Failed
 
 
-class Kind(Wire, frozen=True):
+class CronosKind(Wire, frozen=True):
     """One kind of payment that a facilitator settles."""
 
     x402_version: int
@@ -71,7 +71,7 @@ class Kind(Wire, frozen=True):
 class Supported(Wire, frozen=True):
     """The answer of supported."""
 
-    kinds: list[Kind]
+    kinds: list[CronosKind]
 
 
 class Uptime(Wire, frozen=True):

@@ -24,7 +24,7 @@ _WHOLE = "copy the value of the header, or the body, from its first character to
 _OFFERS = re.compile(r'"(?:accepts|paymentRequirements)"\s*:')
 
 
-class Kind(Enum):
+class MessageKind(Enum):
     """What a message is; the value says it to people."""
 
     PAYMENT = "payment"
@@ -39,7 +39,7 @@ class Kind(Enum):
 class Recognized:
     """A message: what it is, whose, how it was written, and its JSON."""
 
-    kind: Kind
+    kind: MessageKind
     dialect: Dialect
     encoding: str
     said: dict[str, Any]
@@ -54,9 +54,11 @@ class Recognized:
     def header(self) -> str:
         """The header that such a message is sent in; "" if it is a body."""
         version = self.dialect.version
-        if self.kind is Kind.PAYMENT:
+        if self.kind is MessageKind.PAYMENT:
             return x402.PAYMENT_HEADERS[version] if version else "paymentHeader of POST /api/pay"
-        return x402.RESPONSE_HEADERS[version] if version and self.kind is Kind.RECEIPT else ""
+        return (
+            x402.RESPONSE_HEADERS[version] if version and self.kind is MessageKind.RECEIPT else ""
+        )
 
 
 def messages_in(text: str) -> list[str]:
@@ -92,7 +94,7 @@ def recognize(text: str) -> Recognized:
     try:
         if (message := _MESSAGES.get((kind, dialect))) is not None:
             msgspec.convert(said, message)
-        signed = _signed_in(said, dialect) if kind is Kind.PAYMENT else None
+        signed = _signed_in(said, dialect) if kind is MessageKind.PAYMENT else None
     except (msgspec.ValidationError, BadMessage) as wrong:
         shape = str(wrong)
     return Recognized(kind, dialect, encoding, said, named[1] if named else "", shape, signed)
@@ -117,29 +119,29 @@ def _json_type(value: Any) -> str:
     return {list: "an array", str: "a string", bool: "true or false"}.get(type(value), "a number")
 
 
-def _kind_of(said: dict[str, Any]) -> tuple[Kind, Dialect]:
+def _kind_of(said: dict[str, Any]) -> tuple[MessageKind, Dialect]:
     """Return what an object is, by the fields that only that message has."""
     version = Dialect.V2 if said.get("x402Version") == 2 else Dialect.V1
     match said:
         case {"paymentHeader": _, "paymentRequirements": _}:
-            return Kind.SETTLEMENT, Dialect.TWO_STEPS
+            return MessageKind.SETTLEMENT, Dialect.TWO_STEPS
         case {"payload": {"authorization": _}} | {"accepted": _}:
-            return Kind.PAYMENT, version
+            return MessageKind.PAYMENT, version
         case {"payload": dict()}:
-            return Kind.PAYMENT, Dialect.TWO_STEPS
+            return MessageKind.PAYMENT, Dialect.TWO_STEPS
         case {"paymentRequirements": dict()}:
-            return Kind.REQUIRED, Dialect.TWO_STEPS
+            return MessageKind.REQUIRED, Dialect.TWO_STEPS
         case {"accepts": list()}:
-            return Kind.REQUIRED, version
+            return MessageKind.REQUIRED, version
         case {"success": _, "txHash": _}:
-            return Kind.RECEIPT, Dialect.TWO_STEPS
+            return MessageKind.RECEIPT, Dialect.TWO_STEPS
         case {"success": _}:
             is_v2 = ":" in str(said.get("network"))
-            return Kind.RECEIPT, Dialect.V2 if is_v2 else Dialect.V1
+            return MessageKind.RECEIPT, Dialect.V2 if is_v2 else Dialect.V1
         case {"payTo": _}:
-            return Kind.REQUIREMENTS, next(ways_of(said)).dialect
+            return MessageKind.REQUIREMENTS, next(ways_of(said)).dialect
         case {"error": str()}:
-            return Kind.ERROR, Dialect.TWO_STEPS
+            return MessageKind.ERROR, Dialect.TWO_STEPS
         case _:
             names = ", ".join(map(repr, list(said)[:8])) or "no fields"
             raise BadMessage(
@@ -148,16 +150,16 @@ def _kind_of(said: dict[str, Any]) -> tuple[Kind, Dialect]:
             )
 
 
-_MESSAGES: dict[tuple[Kind, Dialect], type[Any]] = {
-    (Kind.PAYMENT, Dialect.TWO_STEPS): PaymentHeader,
-    (Kind.PAYMENT, Dialect.V1): x402.PaymentV1,
-    (Kind.PAYMENT, Dialect.V2): x402.PaymentV2,
-    (Kind.SETTLEMENT, Dialect.TWO_STEPS): SettlementRequest,
-    (Kind.REQUIRED, Dialect.V1): x402.RequiredV1,
-    (Kind.REQUIRED, Dialect.V2): x402.RequiredV2,
-    (Kind.RECEIPT, Dialect.TWO_STEPS): Receipt,
-    (Kind.RECEIPT, Dialect.V1): x402.Settlement,
-    (Kind.RECEIPT, Dialect.V2): x402.Settlement,
+_MESSAGES: dict[tuple[MessageKind, Dialect], type[Any]] = {
+    (MessageKind.PAYMENT, Dialect.TWO_STEPS): PaymentHeader,
+    (MessageKind.PAYMENT, Dialect.V1): x402.PaymentV1,
+    (MessageKind.PAYMENT, Dialect.V2): x402.PaymentV2,
+    (MessageKind.SETTLEMENT, Dialect.TWO_STEPS): SettlementRequest,
+    (MessageKind.REQUIRED, Dialect.V1): x402.RequiredV1,
+    (MessageKind.REQUIRED, Dialect.V2): x402.RequiredV2,
+    (MessageKind.RECEIPT, Dialect.TWO_STEPS): Receipt,
+    (MessageKind.RECEIPT, Dialect.V1): x402.Settlement,
+    (MessageKind.RECEIPT, Dialect.V2): x402.Settlement,
 }
 
 

@@ -23,7 +23,7 @@ Status = int | Callable[[Decisions], int]
 """An HTTP status, or the decision that chooses it."""
 
 
-class Finding(Enum):
+class ChainFinding(Enum):
     """What the chain says of a payment."""
 
     PAID = auto()

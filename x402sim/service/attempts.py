@@ -12,7 +12,7 @@ from x402sim.protocol.differences import times
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.money import MAX_STORED
-from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
+from x402sim.protocol.refusals import ChainFinding, Refusal, SettlementRefused
 from x402sim.protocol.rules import Presented, Rules, first_broken
 from x402sim.service.issue import IssuedTerms
 from x402sim.service.reconcile import follow_chain
@@ -144,11 +144,11 @@ async def _earlier_attempt(
         if has_failed and not is_same:
             continue
         finding = await follow_chain(service, stored)
-        if finding is Finding.PAID:
+        if finding is ChainFinding.PAID:
             if is_same:
                 return payments.now(stored)
             raise SettlementRefused(Refusal.ALREADY_SETTLED)
-        if finding is Finding.NEVER or has_failed:
+        if finding is ChainFinding.NEVER or has_failed:
             continue
         if is_same:
             same = stored

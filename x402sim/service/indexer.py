@@ -10,7 +10,7 @@ import logging
 from typing import Literal
 
 from x402sim import events
-from x402sim.protocol.refusals import Finding
+from x402sim.protocol.refusals import ChainFinding
 from x402sim.service.reconcile import (
     ask_chain,
     follow,
@@ -102,14 +102,14 @@ async def _decide(service: Service, stored: Stored, *, is_mined: bool) -> Result
     The explorer may be behind, and a transaction that is in no block may still come.
     """
     answer = await ask_chain(service, stored)
-    if answer.finding is Finding.UNKNOWN:
+    if answer.finding is ChainFinding.UNKNOWN:
         return "unanswered" if is_mined else "unknown"
     if not is_mined:
         is_as_recorded = answer.use is not None and answer.use.tx_hash == stored.tx_hash
-        if answer.finding is Finding.NOT_YET or is_as_recorded:
+        if answer.finding is ChainFinding.NOT_YET or is_as_recorded:
             return "unknown"
     follow(service, stored, answer)
-    return "matched" if answer.finding is Finding.PAID else "reverted"
+    return "matched" if answer.finding is ChainFinding.PAID else "reverted"
 
 
 async def _look_again(service: Service, listed: Stored, height: int) -> bool:
@@ -123,10 +123,10 @@ async def _look_again(service: Service, listed: Stored, height: int) -> bool:
             return False
         finding = await follow_chain(service, stored)
         if status == "settled":
-            return finding in (Finding.NEVER, Finding.NOT_YET)
-        if finding is Finding.NEVER and is_deep(service, listed.failed_at or 0, height):
+            return finding in (ChainFinding.NEVER, ChainFinding.NOT_YET)
+        if finding is ChainFinding.NEVER and is_deep(service, listed.failed_at or 0, height):
             payments.set_deep(stored.attempt)
-        return finding is Finding.PAID
+        return finding is ChainFinding.PAID
 
 
 async def _is_undone(service: Service, stored: Stored, height: int) -> bool:

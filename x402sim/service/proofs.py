@@ -8,7 +8,7 @@ from functools import partial
 
 from msgspec import UNSET, UnsetType
 
-from x402sim.protocol.refusals import Finding
+from x402sim.protocol.refusals import ChainFinding
 from x402sim.service.policies.serving import Proof
 from x402sim.service.reconcile import ask_chain
 from x402sim.service.state import Service
@@ -71,6 +71,6 @@ async def _depth(service: Service, payment_id: str) -> int | None:
     depth = None
     for stored in service.store.payments.attempts(payment_id):
         answer = await ask_chain(service, stored)
-        if answer.finding is Finding.PAID and answer.use is not None:
+        if answer.finding is ChainFinding.PAID and answer.use is not None:
             depth = answer.height - answer.use.block_number
     return depth

@@ -13,7 +13,7 @@ import msgspec
 from x402sim import events
 from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.header import present
-from x402sim.protocol.refusals import Finding
+from x402sim.protocol.refusals import ChainFinding
 from x402sim.service.grant import grant, revoke, suspend
 from x402sim.service.state import Service
 from x402sim.service.store.database import Wait, after_failure
@@ -29,7 +29,7 @@ AT_MOST = 100
 class ChainAnswer(msgspec.Struct, frozen=True):
     """What a chain of this height says of a payment; `use` is the use of its nonce, if any."""
 
-    finding: Finding
+    finding: ChainFinding
     use: NonceUse | None = None
     height: int = 0
 
@@ -42,22 +42,24 @@ async def ask_chain(service: Service, stored: Stored) -> ChainAnswer:
     """
     payer, nonce, until_s = stored.payer, stored.nonce, stored.valid_before_s
     if payer is None or nonce is None or until_s is None:
-        return ChainAnswer(Finding.UNKNOWN)
+        return ChainAnswer(ChainFinding.UNKNOWN)
     try:
         state = await service.rpc.nonce_state(payer, nonce)
     except Unavailable:
-        return ChainAnswer(Finding.UNKNOWN)
+        return ChainAnswer(ChainFinding.UNKNOWN)
     if not state.is_used:
         is_too_late = state.head_s >= until_s
-        finding = Finding.NEVER if is_too_late else Finding.NOT_YET
+        finding = ChainFinding.NEVER if is_too_late else ChainFinding.NOT_YET
         return ChainAnswer(finding, height=state.height)
     if state.use is None:
-        return ChainAnswer(Finding.UNKNOWN)
+        return ChainAnswer(ChainFinding.UNKNOWN)
     is_paid = _pays_for(state.use, stored)
-    return ChainAnswer(Finding.PAID if is_paid else Finding.NEVER, state.use, state.height)
+    return ChainAnswer(
+        ChainFinding.PAID if is_paid else ChainFinding.NEVER, state.use, state.height
+    )
 
 
-async def follow_chain(service: Service, stored: Stored) -> Finding:
+async def follow_chain(service: Service, stored: Stored) -> ChainFinding:
     """Ask the chain about a payment, and move its record accordingly (`follow`)."""
     answer = await ask_chain(service, stored)
     follow(service, stored, answer)
@@ -77,18 +79,18 @@ def follow(service: Service, listed: Stored, answer: ChainAnswer) -> None:
         return
     status = stored.status
     match answer.finding:
-        case Finding.PAID:
+        case ChainFinding.PAID:
             if answer.use is not None:
                 _paid_by(service, stored, answer.use, answer.height)
-        case Finding.NEVER:
+        case ChainFinding.NEVER:
             if status != "failed":
                 revoke(service, stored, answer.height)
-        case Finding.NOT_YET:
+        case ChainFinding.NOT_YET:
             if status == "settled":
                 suspend(service, stored)
             elif status == "pending" and not stored.seen_unused:
                 service.store.payments.see_unused(stored.attempt)
-        case Finding.UNKNOWN:
+        case ChainFinding.UNKNOWN:
             pass
         case _:
             assert_never(answer.finding)
@@ -112,7 +114,7 @@ async def reconcile(service: Service) -> int:
                     continue
                 payment = Unresolved(service, stored, in_background=True)
                 await settings.policy.lost_answer.resolve(payment)
-            if payment.is_forgotten or payment.finding in (Finding.PAID, Finding.NEVER):
+            if payment.is_forgotten or payment.finding in (ChainFinding.PAID, ChainFinding.NEVER):
                 resolved += 1
             else:
                 now_s = service.clock.now()
@@ -129,17 +131,17 @@ class Unresolved:
         self._service, self._listed = service, stored
         self.in_background = in_background
         """Whether no payer waits for it."""
-        self.finding = Finding.UNKNOWN
+        self.finding = ChainFinding.UNKNOWN
         """What is known of it by now."""
         self.is_forgotten = False
 
-    async def ask_chain(self) -> Finding:
+    async def ask_chain(self) -> ChainFinding:
         """Ask the chain's node; the record follows what it says."""
         stored = self._service.store.payments.now(self._listed)
-        self.finding = await follow_chain(self._service, stored) if stored else Finding.UNKNOWN
+        self.finding = await follow_chain(self._service, stored) if stored else ChainFinding.UNKNOWN
         return self.finding
 
-    async def settle_again(self) -> Finding:
+    async def settle_again(self) -> ChainFinding:
         """Send it to the facilitator once more; PAID, NOT_YET (refused), or UNKNOWN (lost).
 
         One whose money cannot move is not sent for the first time here: its endpoint has failed.
@@ -150,20 +152,20 @@ class Unresolved:
         if stored is None or terms is None:
             return self.finding
         if not stored.may_move:
-            return Finding.NOT_YET
+            return ChainFinding.NOT_YET
         payment = present(stored.header)
         requirements = service.issuer.requirements(terms.resource, terms.amount_base)
         try:
             outcome = await service.facilitator.settle(payment, requirements)
         except (Unavailable, OutcomeUnknown):
-            return Finding.UNKNOWN
+            return ChainFinding.UNKNOWN
         match outcome:
             case Moved(tx_hash=tx_hash) if service.store.payments.paid_by(tx_hash) is None:
                 grant(service, stored, tx_hash)
-                self.finding = Finding.PAID
+                self.finding = ChainFinding.PAID
                 return self.finding
             case Moved() | NotMoved():
-                return Finding.NOT_YET
+                return ChainFinding.NOT_YET
             case _:
                 assert_never(outcome)
 

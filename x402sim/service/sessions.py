@@ -18,7 +18,7 @@ from x402sim.protocol.eip3009 import Authorization, transfer_digest
 from x402sim.protocol.header import encode_header, present
 from x402sim.protocol.messages import PaymentRequired, SessionRequest, SessionView
 from x402sim.protocol.money import MAX_STORED, to_base
-from x402sim.protocol.refusals import Finding
+from x402sim.protocol.refusals import ChainFinding
 from x402sim.service.issue import SESSIONS
 from x402sim.service.policies.serving import EndedSession
 from x402sim.service.reconcile import follow_chain, is_deep
@@ -190,9 +190,9 @@ async def _is_undone(service: Service, payment_id: str) -> bool:
         if stored is None or stored.status != "settled":
             return True
         finding = await follow_chain(service, stored)
-    if finding is Finding.UNKNOWN:
+    if finding is ChainFinding.UNKNOWN:
         raise Unavailable("the chain does not say whether the deposit was paid")
-    return finding is not Finding.PAID
+    return finding is not ChainFinding.PAID
 
 
 def refund_nonce(session_id: str) -> bytes:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from x402sim import events
 from x402sim.events import MAX_REASON, clipped
 from x402sim.protocol.differences import difference, times
-from x402sim.protocol.refusals import Finding, Refusal, SettlementRefused
+from x402sim.protocol.refusals import ChainFinding, Refusal, SettlementRefused
 from x402sim.protocol.rules import VERIFICATION, Verification, first_broken, without
 from x402sim.service.attempts import Attempt
 from x402sim.service.reconcile import Unresolved
@@ -58,9 +58,9 @@ async def refuse_unless_paid(
     else:
         await payment.ask_chain()
     finding = payment.finding
-    if finding is Finding.PAID:
+    if finding is ChainFinding.PAID:
         return
-    if finding is Finding.NEVER or payment.is_forgotten:
+    if finding is ChainFinding.NEVER or payment.is_forgotten:
         raise SettlementRefused(cause.refusal, cause.reason, final=True)
     payments.set_may_move(stored.attempt, may_move)
     is_pending = may_move and cause.refusal.row.final is not None
@@ -89,7 +89,7 @@ def record_refusal(service: Service, payment_id: str, refused: SettlementRefused
 
 
 def _what_now(
-    service: Service, attempt: Attempt, refusal: Refusal, finding: Finding, may_move: bool
+    service: Service, attempt: Attempt, refusal: Refusal, finding: ChainFinding, may_move: bool
 ) -> str:
     """Return what a payer should know and do, while the header may still pay."""
     again = "send the same payment header again"
@@ -100,7 +100,7 @@ def _what_now(
     auth = attempt.payment.authorization
     if known := _known_id(service, attempt):
         again += f", or ask GET /api/payments/{known}"
-    if auth is None or may_move or finding is not Finding.NOT_YET:
+    if auth is None or may_move or finding is not ChainFinding.NOT_YET:
         return f"it may still be paid: {again}; do not sign another one"
     if refusal is Refusal.EXPIRED:
         return f"not charged by this service, but no block has passed that time yet: {again}"

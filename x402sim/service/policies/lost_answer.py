@@ -6,7 +6,7 @@ Clauses: 3/pending-resolved.
 from dataclasses import dataclass
 from typing import Protocol
 
-from x402sim.protocol.refusals import Finding
+from x402sim.protocol.refusals import ChainFinding
 from x402sim.text.arguments import FromZero, explained
 
 
@@ -17,10 +17,10 @@ class PendingPayment(Protocol):
     def in_background(self) -> bool:
         """Whether no payer waits: the request is over, or the service has started again."""
 
-    async def ask_chain(self) -> Finding:
+    async def ask_chain(self) -> ChainFinding:
         """Ask the chain's node; the record follows what it says, and a paid payment is granted."""
 
-    async def settle_again(self) -> Finding:
+    async def settle_again(self) -> ChainFinding:
         """Send it to the facilitator once more; one that is settled now is granted.
 
         PAID if it is settled. NOT_YET if it was refused, and UNKNOWN if the answer is lost again;
@@ -78,7 +78,7 @@ class AskOnce:
 
     async def resolve(self, payment: PendingPayment) -> None:
         """Ask the chain; forget the payment if it is not paid."""
-        if await payment.ask_chain() is not Finding.PAID:
+        if await payment.ask_chain() is not ChainFinding.PAID:
             payment.forget()
 
 
@@ -101,10 +101,10 @@ class SettleAgain:
         for _ in range(self.times):
             await payment.wait(self.wait_s)
             match await payment.settle_again():
-                case Finding.PAID:
+                case ChainFinding.PAID:
                     return
-                case Finding.NOT_YET | Finding.NEVER:
+                case ChainFinding.NOT_YET | ChainFinding.NEVER:
                     break
-                case Finding.UNKNOWN:
+                case ChainFinding.UNKNOWN:
                     pass
         await self.then.resolve(payment)
