@@ -5,8 +5,9 @@ Those that the public clients know are built in; any other is a row in a file of
 Clauses: 2.8/networks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from x402sim.protocol.crypto import Address, parse_address
 from x402sim.protocol.eip3009 import Domain
@@ -95,3 +96,15 @@ def network_named(name: str, networks: Mapping[str, Network] = NETWORKS) -> Netw
         return networks[name]
     except KeyError:
         raise ValueError(unknown("network", name, networks)) from None
+
+
+def networks_of(given: Network | str | Sequence[Network | str]) -> list[Network]:
+    """Return one network or several, which may be names of `NETWORKS`.
+
+    Raises `ValueError` for an unknown name, and for anything else.
+    """
+    several: Sequence[Any] = given if isinstance(given, list | tuple) else [given]
+    found = [network_named(each) if isinstance(each, str) else each for each in several]
+    if not found or not all(isinstance(each, Network) for each in found):
+        raise ValueError(f"network: expected a network, its name, or a list of them, got {given!r}")
+    return found

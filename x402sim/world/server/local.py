@@ -15,7 +15,7 @@ import uvicorn
 from x402sim.clock import Clock
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.networks import TESTNET, Network, network_named
+from x402sim.protocol.networks import TESTNET, Network, networks_of
 from x402sim.report.page import Shown
 from x402sim.service.settings import Settings
 from x402sim.text.arguments import explained
@@ -77,8 +77,7 @@ class LocalServer:
         self._listen = Listen(port=port)
         database = Path(file) if file is not None else None
         backend = parse_chain(chain) if isinstance(chain, str) else chain
-        given = (network,) if isinstance(network, str | Network) else network
-        networks = [network_named(it) if isinstance(it, str) else it for it in given]
+        networks = networks_of(network)
         self._recipe = Recipe(
             network=networks[0],
             also=tuple(networks[1:]),

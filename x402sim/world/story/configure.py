@@ -6,7 +6,6 @@ from typing import TypeVar
 
 from x402sim.events import MOST_SERVICES, OUTSIDE
 from x402sim.facilitator.settings import FacilitatorSettings
-from x402sim.protocol.networks import TESTNET, Network
 from x402sim.service.settings import Settings
 from x402sim.text.arguments import require_kind
 from x402sim.text.suggest import unknown
@@ -47,14 +46,6 @@ def services_of(given: Settings | Mapping[str, Settings] | None) -> dict[str, Se
                 f"spaces, '_', '.' and '-', and none of {', '.join(sorted(_TAKEN))}"
             )
     return services
-
-
-def networks_of(given: Network | list[Network] | None) -> list[Network]:
-    """Return the networks of a world; raises `ValueError` for anything else."""
-    networks = given if isinstance(given, list) else [TESTNET if given is None else given]
-    if not networks or not all(isinstance(each, Network) for each in networks):
-        raise ValueError(f"network: expected Network, a list of them, or None, got {given!r}")
-    return networks
 
 
 def facilitators_of(

@@ -13,7 +13,7 @@ from x402sim.clock import stopwatch
 from x402sim.events import OUTSIDE
 from x402sim.explorer.settings import ExplorerSettings
 from x402sim.facilitator.settings import FacilitatorSettings
-from x402sim.protocol.networks import TESTNET, Network
+from x402sim.protocol.networks import TESTNET, Network, networks_of
 from x402sim.report.progress import telling
 from x402sim.report.run import Run, finished, is_swept
 from x402sim.service.settings import Settings
@@ -33,7 +33,6 @@ from x402sim.world.stages.stage import Stage
 from x402sim.world.story import serialize
 from x402sim.world.story.configure import (
     facilitators_of,
-    networks_of,
     require_own_world,
     services_of,
 )
@@ -100,10 +99,10 @@ class World:
         `FacilitatorSettings` of the facilitator. Or of several by name, each with an account of its
         own: `Settings(facilitator=name)` chooses one, and services use the first by default.
     network
-        `TESTNET` (the default), `MAINNET`, or a `Network` of your own. With a URL as stage, the
-        network is the one that the control API of the service reports; `play` raises `ValueError`
-        if you name another. Without a control API, it is the one given here. Or several: services
-        are on the first, but for those with `Settings(network=name)`.
+        Its name, such as "base-sepolia", or a `Network` of your own; default "cronos-testnet". Or
+        several: services are on the first, but for those with `Settings(network=name)`. With a URL
+        as stage, the network is the one that the control API of the service reports; `play` raises
+        `ValueError` if you name another. Without a control API, it is the one given here.
     without
         Rules to leave out, to test which check notices: ((table, clause), ...), for example
         (("verification", "5/signature-proves"),). Tables: "settlement" and "freshness" (service),
@@ -141,7 +140,7 @@ class World:
         service: Settings | Mapping[str, Settings] | None = None,
         facilitator: FacilitatorSettings | Mapping[str, FacilitatorSettings] | None = None,
         explorer: ExplorerSettings | None = None,
-        network: Network | list[Network] | None = None,
+        network: Network | str | Sequence[Network | str] | None = None,
         without: tuple[tuple[str, str], ...] = (),
         invariants: bool = True,
         journal: str | Path | None = None,
@@ -152,7 +151,7 @@ class World:
         around: dict[str, Any] = {"reorgs": reorgs, "gas_price_gwei": gas_price_gwei}
         around["cache"] = cache
         require_own_world(self.on, self.chain, configured | around)
-        first, *also = networks_of(network)
+        first, *also = networks_of(TESTNET if network is None else network)
         services = services_of(service)
         facilitators = facilitators_of(facilitator, services)
         self._recipe = Recipe(
