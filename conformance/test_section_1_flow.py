@@ -15,7 +15,7 @@ from x402sim.suite.verdict import Inconclusive
 OTHER_METHODS = ("GET", "PUT", "PATCH", "OPTIONS")
 
 
-@check("1/unpaid-402")
+@check("1/unpaid-402", one_step=True)
 async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
     """A protected request without proof of payment is answered 402, with requirements."""
     answers = [await probe.ask(body=body) for body in probe.target.protected.bodies]
@@ -30,7 +30,7 @@ async def an_unpaid_request_is_answered_402(probe: Probe) -> None:
     require("payment requirements", isinstance(wanted, dict), required[0].summary)
 
 
-@check("1/unpaid-402")
+@check("1/unpaid-402", one_step=True)
 async def no_other_method_is_free(probe: Probe) -> None:
     """No other HTTP method gives away the protected content without proof of payment.
 
@@ -55,7 +55,7 @@ not answered with the content.
 """
 
 
-@check("1/unpaid-402", ground=WRONG_TOO, baseline="unpaid")
+@check("1/unpaid-402", ground=WRONG_TOO, baseline="unpaid", one_step=True)
 async def no_wrong_request_is_free(probe: Probe) -> None:
     """No body of a wrong form, type or value gives away the content without proof of payment."""
     for group in ("unreadable", "content types", "wrong types"):
@@ -63,14 +63,14 @@ async def no_wrong_request_is_free(probe: Probe) -> None:
             expect_withheld(each.answer, each.said)
 
 
-@check("1/unpaid-402", ground=WRONG_TOO, baseline="unpaid")
+@check("1/unpaid-402", ground=WRONG_TOO, baseline="unpaid", one_step=True)
 async def no_body_made_up_is_free(probe: Probe) -> None:
     """No random JSON gives away the content without proof of payment."""
     for each in await inputs.sent(probe, "made up"):
         expect_withheld(each.answer, each.said)
 
 
-@check("1/sign-settle-repeat", needs="funds", pays=1)
+@check("1/sign-settle-repeat", needs="funds", pays=1, one_step=True)
 async def sign_settle_repeat(probe: Probe) -> None:
     """A payment that is signed as the 402 asks is settled, and its payer is served."""
     challenge, _, header = await probe.signed()
@@ -79,7 +79,7 @@ async def sign_settle_repeat(probe: Probe) -> None:
     expect_served(await probe.opened(challenge, answer))
 
 
-@check("1/payer-pays-no-gas", needs="funds, observe chain", pays=1)
+@check("1/payer-pays-no-gas", needs="funds, observe chain", pays=1, one_step=True)
 async def the_payer_pays_no_gas(probe: Probe) -> None:
     """The payment's transaction is sent by another account; the payer pays no gas."""
     payer = await probe.wallets.payer()

@@ -77,7 +77,7 @@ def _without(probe: Probe, header: str, part: str) -> str:
     return to_hex(text) if probe.target.pay.spelling == "hex" else base64.b64encode(text).decode()
 
 
-@check("2.3/contents", needs="funds, observe chain", pays=1)
+@check("2.3/contents", needs="funds, observe chain", pays=1, one_step=True)
 async def what_the_header_says_is_done(probe: Probe) -> None:
     """After the settlement, the chain has used the header's nonce for the payer who signed it.
 

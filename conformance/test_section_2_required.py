@@ -44,7 +44,7 @@ def _is_address(text: Any) -> bool:
         return False
 
 
-@check("2.1/requirements")
+@check("2.1/requirements", one_step=True)
 async def requirements_have_their_fields(probe: Probe) -> None:
     """Payment requirements have all fields of 2.1, each with its type."""
     wanted = await _requirements(probe)
@@ -54,7 +54,7 @@ async def requirements_have_their_fields(probe: Probe) -> None:
     require("maxTimeoutSeconds, an integer", whole(seconds) is not None, seconds)
 
 
-@check("2.1/scheme")
+@check("2.1/scheme", one_step=True)
 async def the_scheme_is_exact(probe: Probe) -> None:
     """The payment scheme is "exact".
 
@@ -63,7 +63,7 @@ async def the_scheme_is_exact(probe: Probe) -> None:
     expect("scheme", (await _requirements(probe)).get("scheme"), "exact")
 
 
-@check("2.1/network")
+@check("2.1/network", one_step=True)
 async def the_network_is_the_deployments(probe: Probe) -> None:
     """Every 402 names the same network; with --world, it is the world's.
 
@@ -78,7 +78,7 @@ async def the_network_is_the_deployments(probe: Probe) -> None:
         expect("the network", named, (await probe.world.get("who"))["network"])
 
 
-@check("2.1/pay-to")
+@check("2.1/pay-to", one_step=True)
 async def pay_to_is_the_merchants_address(probe: Probe) -> None:
     """payTo is an address, not the token's, and the one of --pay-to if given.
 
@@ -93,7 +93,7 @@ async def pay_to_is_the_merchants_address(probe: Probe) -> None:
         expect("payTo", str(payee).lower(), checksum(merchant).lower())
 
 
-@check("2.1/asset")
+@check("2.1/asset", one_step=True)
 async def the_asset_is_an_address(probe: Probe) -> None:
     """The asset is an address; with --world, it is the world's token.
 
@@ -106,7 +106,7 @@ async def the_asset_is_an_address(probe: Probe) -> None:
         expect("the asset", str(asset).lower(), token.lower())
 
 
-@check("2.1/asset", needs="observe chain")
+@check("2.1/asset", needs="observe chain", one_step=True)
 async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
     """The asset is a token contract with 6 decimals.
 
@@ -120,7 +120,7 @@ async def the_asset_is_a_token_of_6_decimals(probe: Probe) -> None:
     expect("decimals", int(await probe.chain.call("eth_call", call, "latest"), 16), 6)
 
 
-@check("2.1/amount")
+@check("2.1/amount", one_step=True)
 async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
     """The amount is a string of base units, without sign, point or leading zero.
 
@@ -133,7 +133,7 @@ async def the_amount_is_a_string_of_digits(probe: Probe) -> None:
     require("an amount above zero", amount != "0", repr(amount))
 
 
-@check("2.1/timeout")
+@check("2.1/timeout", one_step=True)
 async def the_timeout_is_an_integer(probe: Probe) -> None:
     """The timeout is an integer above zero.
 
@@ -145,7 +145,7 @@ async def the_timeout_is_an_integer(probe: Probe) -> None:
     require("maxTimeoutSeconds, an integer above zero", is_above_zero, repr(seconds))
 
 
-@check("2.1/resource")
+@check("2.1/resource", one_step=True)
 async def the_resource_is_the_path(probe: Probe) -> None:
     """The resource is the path of the requested endpoint.
 

@@ -178,7 +178,7 @@ def _number(value: Any) -> Fraction | None:
         return None
 
 
-@check("2.8/networks", needs="observe chain")
+@check("2.8/networks", needs="observe chain", one_step=True)
 async def the_chain_has_the_networks_id(probe: Probe) -> None:
     """The chain id is 338 on a testnet, 25 on a mainnet, and on another network what it has."""
     network = str((await probe.challenge()).requirements.get("network"))
@@ -191,7 +191,7 @@ async def the_chain_has_the_networks_id(probe: Probe) -> None:
     expect(f"the chain id of {network}", chain_id, wanted)
 
 
-@check("2.8/networks", baseline="payment", needs="funds", pays=1)
+@check("2.8/networks", baseline="payment", needs="funds", pays=1, one_step=True)
 async def an_authorization_for_another_chain_is_refused(probe: Probe) -> None:
     """An authorization signed for another chain id is refused.
 

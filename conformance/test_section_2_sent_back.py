@@ -39,7 +39,7 @@ EXACTLY_THE_AMOUNT = """
 """
 
 
-@check("2.1/scheme", baseline="payment", needs="funds", pays=1)
+@check("2.1/scheme", baseline="payment", needs="funds", pays=1, one_step=True)
 async def another_scheme_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another scheme are refused, or the issued ones are settled."""
     challenge, payer, header = await probe.signed()
@@ -47,7 +47,7 @@ async def another_scheme_settles_nothing_else(probe: Probe) -> None:
     await _nothing_else(probe, challenge, payer, header, scheme="upto")
 
 
-@check("2.1/network", baseline="payment", needs="funds", pays=1)
+@check("2.1/network", baseline="payment", needs="funds", pays=1, one_step=True)
 async def another_network_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another network are refused, or the issued ones are settled."""
     challenge, payer, header = await probe.signed()
@@ -57,7 +57,7 @@ async def another_network_settles_nothing_else(probe: Probe) -> None:
     await _nothing_else(probe, challenge, payer, header, network=other)
 
 
-@check("2.1/asset", baseline="payment", needs="funds", pays=1)
+@check("2.1/asset", baseline="payment", needs="funds", pays=1, one_step=True)
 async def another_token_settles_nothing_else(probe: Probe) -> None:
     """Requirements with another token are refused, or the issued ones are settled."""
     challenge, payer, header = await probe.signed()
@@ -65,7 +65,7 @@ async def another_token_settles_nothing_else(probe: Probe) -> None:
     await _nothing_else(probe, challenge, payer, header, asset=ELSEWHERE)
 
 
-@check("2.1/asset", baseline="payment", needs="funds", pays=1)
+@check("2.1/asset", baseline="payment", needs="funds", pays=1, one_step=True)
 async def another_token_is_refused(probe: Probe) -> None:
     """Requirements and authorization for another token are refused."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -74,7 +74,7 @@ async def another_token_is_refused(probe: Probe) -> None:
     await _refused(probe, challenge, payer, header, asset=ELSEWHERE)
 
 
-@check("2.1/pay-to", baseline="payment", needs="funds", pays=3)
+@check("2.1/pay-to", baseline="payment", needs="funds", pays=3, one_step=True)
 async def another_payee_is_refused(probe: Probe) -> None:
     """Requirements and authorization with another payee are refused; a similar address, too."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -85,14 +85,28 @@ async def another_payee_is_refused(probe: Probe) -> None:
         await _refused(probe, challenge, payer, header, payTo=other)
 
 
-@check("2.1/amount", ground=EXACTLY_THE_AMOUNT, baseline="payment", needs="funds", pays=1)
+@check(
+    "2.1/amount",
+    ground=EXACTLY_THE_AMOUNT,
+    baseline="payment",
+    needs="funds",
+    pays=1,
+    one_step=True,
+)
 async def a_smaller_amount_is_refused(probe: Probe) -> None:
     """Requirements and authorization for one base unit are refused."""
     challenge, payer, header = await probe.signed(value=1)
     await _refused(probe, challenge, payer, header, maxAmountRequired="1")
 
 
-@check("2.1/amount", ground=EXACTLY_THE_AMOUNT, baseline="payment", needs="funds", pays=2)
+@check(
+    "2.1/amount",
+    ground=EXACTLY_THE_AMOUNT,
+    baseline="payment",
+    needs="funds",
+    pays=2,
+    one_step=True,
+)
 async def a_larger_amount_is_refused(probe: Probe) -> None:
     """Requirements and authorization for one base unit more are refused."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -101,7 +115,7 @@ async def a_larger_amount_is_refused(probe: Probe) -> None:
     await _refused(probe, challenge, payer, header, maxAmountRequired=str(more))
 
 
-@check("2.1/amount", baseline="payment", needs="funds", pays=1)
+@check("2.1/amount", baseline="payment", needs="funds", pays=1, one_step=True)
 async def another_spelling_of_the_amount_settles_nothing_else(probe: Probe) -> None:
     """The amount with a leading zero, or as a number, is refused, or the issued one is settled."""
     challenge, payer, header = await probe.signed()
@@ -120,7 +134,7 @@ async def a_smaller_deposit_is_refused(probe: Probe) -> None:
     await expect_no_session(probe, claim)
 
 
-@check("2.1/timeout", baseline="payment", needs="funds", pays=1)
+@check("2.1/timeout", baseline="payment", needs="funds", pays=1, one_step=True)
 async def another_timeout_settles_nothing_else(probe: Probe) -> None:
     """Requirements that are changed to be valid for a day are refused, or settled as issued."""
     challenge, payer, header = await probe.signed()

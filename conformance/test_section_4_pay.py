@@ -260,7 +260,7 @@ async def without_a_verdict_nothing_is_settled(probe: Probe) -> None:
 # --- step 4 --------------------------------------------------------------------------
 
 
-@check("4.1/settle-on-chain", needs="funds, world", pays=1)
+@check("4.1/settle-on-chain", needs="funds, world", pays=1, one_step=True)
 async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     """A settled payment is one transfer of the amount from the payer to the payee."""
     paid = await probe.buy()
@@ -270,7 +270,14 @@ async def the_transfer_is_on_the_ledger(probe: Probe) -> None:
     expect("transfers of the payer", found, [(payee, paid.challenge.amount_base)])
 
 
-@check("4.1/settle-on-chain", ground=UNSETTLED, baseline="payment", needs="funds, world", pays=1)
+@check(
+    "4.1/settle-on-chain",
+    ground=UNSETTLED,
+    baseline="payment",
+    needs="funds, world",
+    pays=1,
+    one_step=True,
+)
 async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
     """A transaction that was mined and reverted grants nothing."""
     challenge, payer, header = await probe.signed()
@@ -278,7 +285,14 @@ async def a_transfer_that_reverts_grants_nothing(probe: Probe) -> None:
     await _is_not_settled(probe, challenge, payer, header)
 
 
-@check("4.1/settle-on-chain", ground=UNSETTLED, baseline="payment", needs="funds, world", pays=3)
+@check(
+    "4.1/settle-on-chain",
+    ground=UNSETTLED,
+    baseline="payment",
+    needs="funds, world",
+    pays=3,
+    one_step=True,
+)
 async def what_was_not_settled_grants_nothing(probe: Probe) -> None:
     """A facilitator that answers "failed" with status 200, or is unreachable, settles nothing."""
     said_no = SETTLE(does="answer", status=200, body=NOT_SETTLED)

@@ -47,7 +47,7 @@ async def the_entitlement_is_cached(probe: Probe) -> None:
     expect("entitlements added", await probe.world.cached_entitlements() - before, 1)
 
 
-@check("4.1/receipt", needs="funds", pays=1)
+@check("4.1/receipt", needs="funds", pays=1, one_step=True)
 async def the_receipt_has_its_fields(probe: Probe) -> None:
     """A receipt is a 200 with success true, the payment's id and a hash of 32 bytes."""
     challenge, receipt = await _receipt(probe)
@@ -79,7 +79,7 @@ async def the_timestamp_is_in_milliseconds(probe: Probe) -> None:
     require(f"epoch milliseconds, about {now_ms}", near, repr(value))
 
 
-@check("4.1/receipt", baseline="payment", needs="funds", pays=3)
+@check("4.1/receipt", baseline="payment", needs="funds", pays=3, one_step=True)
 async def everybody_gets_his_own_receipt(probe: Probe) -> None:
     """Concurrent payments each get their own receipt.
 
@@ -125,7 +125,7 @@ async def _receipt(probe: Probe) -> tuple[Challenge, TargetAnswer]:
     return challenge, answer
 
 
-@check("4.1/receipt", needs="funds, observe chain", pays=1)
+@check("4.1/receipt", needs="funds, observe chain", pays=1, one_step=True)
 async def the_transaction_of_the_receipt_is_the_payment(probe: Probe) -> None:
     """The receipt's transaction is on the chain, and transfers exactly the amount to the payee.
 

@@ -73,7 +73,7 @@ async def _ask(probe: Probe, path: str, paid: Paid | None = None) -> TargetAnswe
     return await probe.send(method, path, json=body, headers=proof, may_break=True, as_is=True)
 
 
-@check("5/resource-binding", baseline="unpaid")
+@check("5/resource-binding", baseline="unpaid", one_step=True)
 async def another_spelling_is_no_way_around(probe: Probe) -> None:
     """Without proof of payment, no spelling of the protected path returns its content.
 

@@ -141,7 +141,7 @@ async def nearly_the_paid_id_is_worth_nothing(probe: Probe) -> None:
         expect_not_served(await probe.ask(payment_id=around))
 
 
-@check("5/stored-records", ground=UNSETTLED, baseline="payment", needs="world")
+@check("5/stored-records", ground=UNSETTLED, baseline="payment", needs="world", one_step=True)
 async def without_money_no_record_is_settled(probe: Probe) -> None:
     """A payment that the facilitator did not settle grants nothing."""
     for failure, fault in FAILURES.items():
@@ -155,7 +155,7 @@ async def without_money_no_record_is_settled(probe: Probe) -> None:
         await probe.world.clear_faults()
 
 
-@check("5/stored-records", ground=UNSETTLED, baseline="payment", needs="world")
+@check("5/stored-records", ground=UNSETTLED, baseline="payment", needs="world", one_step=True)
 async def a_reverted_transfer_is_no_payment(probe: Probe) -> None:
     """A settlement whose transaction reverts grants nothing."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()

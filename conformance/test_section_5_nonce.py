@@ -126,7 +126,7 @@ async def _elsewhere(probe: Probe, challenge: Challenge, header: str, number: in
 # --- replay --------------------------------------------------------------------------
 
 
-@check("5/nonce-once", baseline="payment", needs="funds", pays=1)
+@check("5/nonce-once", baseline="payment", needs="funds", pays=1, one_step=True)
 async def it_pays_for_no_other_id(probe: Probe) -> None:
     """A settled authorization, in any encoding, pays for no second id, and no other request."""
     paid = await probe.buy()
@@ -140,7 +140,7 @@ async def it_pays_for_no_other_id(probe: Probe) -> None:
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@check("5/nonce-once", baseline="payment", needs="funds", pays=1)
+@check("5/nonce-once", baseline="payment", needs="funds", pays=1, one_step=True)
 async def it_pays_once_for_its_own_id(probe: Probe) -> None:
     """A settled authorization that is sent again moves no money, and buys nothing new."""
     paid = await probe.buy()
@@ -166,7 +166,7 @@ async def it_pays_for_no_session(probe: Probe) -> None:
     await probe.world.expect_payments(paid.payer, paid.challenge.amount_base)
 
 
-@check("5/nonce-once", needs="world")
+@check("5/nonce-once", needs="world", one_step=True)
 async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     """Another payer can use the same nonce: the token has nonces per address."""
     paid, payer = await probe.buy(), await probe.wallets.payer()
@@ -178,7 +178,7 @@ async def a_nonce_belongs_to_its_payer(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenge.amount_base)
 
 
-@check("5/nonce-once", baseline="payment", needs="world")
+@check("5/nonce-once", baseline="payment", needs="world", one_step=True)
 async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
     """A nonce that its payer cancels during the settlement pays for nothing.
 
@@ -201,7 +201,7 @@ async def a_cancelled_authorization_is_no_payment(probe: Probe) -> None:
 # --- at the same time ----------------------------------------------------------------
 
 
-@check("5/nonce-once", baseline="payment", needs="funds", pays=1)
+@check("5/nonce-once", baseline="payment", needs="funds", pays=1, one_step=True)
 async def one_id_at_the_same_time(probe: Probe) -> None:
     """One payment sent several times concurrently makes one transfer and one receipt."""
     challenge, payer, header = await probe.signed()
@@ -213,7 +213,7 @@ async def one_id_at_the_same_time(probe: Probe) -> None:
     expect_served(await probe.opened(challenge, settled))
 
 
-@check("5/nonce-once", baseline="payment", needs="funds", pays=1)
+@check("5/nonce-once", baseline="payment", needs="funds", pays=1, one_step=True)
 async def two_ids_at_the_same_time(probe: Probe) -> None:
     """One authorization sent for several ids, or requests, concurrently pays one of them."""
     payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]
@@ -227,7 +227,7 @@ async def two_ids_at_the_same_time(probe: Probe) -> None:
     await probe.world.expect_payments(payer, challenges[0].amount_base)
 
 
-@check("5/nonce-once", baseline="payment", needs="world")
+@check("5/nonce-once", baseline="payment", needs="world", one_step=True)
 async def two_ids_while_the_answer_is_held(probe: Probe) -> None:
     """While the answer to one settlement is held back, its header pays for nothing else."""
     payer, challenges = await probe.wallets.payer(), [await probe.challenge() for _ in range(4)]

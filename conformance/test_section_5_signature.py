@@ -66,7 +66,9 @@ def _resigned(
     return encode_header(auth, change(signature), network, probe.target.pay.spelling)
 
 
-@check("5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=1)
+@check(
+    "5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=1, one_step=True
+)
 async def signed_with_another_key(probe: Probe) -> None:
     """An authorization signed with another key than the payer's is refused."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -75,7 +77,9 @@ async def signed_with_another_key(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check("5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=3)
+@check(
+    "5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=3, one_step=True
+)
 async def a_field_was_changed_after_signing(probe: Probe) -> None:
     """An authorization with any field changed after signing is refused."""
     challenge, payer, other = (
@@ -106,7 +110,9 @@ def _changed(
     yield "to", probe.wallets.forge(challenge, for_self, to=str(challenge.requirements["payTo"]))
 
 
-@check("5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=4)
+@check(
+    "5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=4, one_step=True
+)
 async def signed_for_another_token(probe: Probe) -> None:
     """A signature for another chain or token is refused, even if the header names the right one."""
     challenge, payer = await probe.challenge(), await probe.wallets.payer()
@@ -119,7 +125,9 @@ async def signed_for_another_token(probe: Probe) -> None:
     await probe.world.expect_payments(payer)
 
 
-@check("5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=1)
+@check(
+    "5/signature-proves", ground=PROVES, baseline="payment", needs="funds", pays=1, one_step=True
+)
 async def a_broken_signature(probe: Probe) -> None:
     """A signature that is truncated, too long, empty or malformed is refused."""
     challenge, payer, header = await probe.signed()

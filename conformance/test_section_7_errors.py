@@ -62,7 +62,7 @@ async def an_unknown_session_is_no_proof(probe: Probe) -> None:
 # --- settlement ----------------------------------------------------------------------
 
 
-@check("7/insufficient-balance", baseline="unpaid")
+@check("7/insufficient-balance", baseline="unpaid", one_step=True)
 async def a_payer_without_money(probe: Probe) -> None:
     """A payer without any of the token gets the text for an insufficient balance."""
     challenge = await probe.challenge()
@@ -73,7 +73,7 @@ async def a_payer_without_money(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check("7/insufficient-balance", baseline="payment", needs="world")
+@check("7/insufficient-balance", baseline="payment", needs="world", one_step=True)
 async def a_payer_with_too_little(probe: Probe) -> None:
     """A payer who lacks one base unit gets the text for an insufficient balance."""
     challenge = await probe.challenge()

@@ -162,7 +162,7 @@ def malformed_headers() -> Iterator[str]:
         yield "0x" + json.dumps({**header, "payload": inner}).encode().hex()
 
 
-@check("7/malformed-header", ground=NO_HARM, baseline="unpaid")
+@check("7/malformed-header", ground=NO_HARM, baseline="unpaid", one_step=True)
 async def a_payment_header_that_is_none(probe: Probe) -> None:
     """A malformed payment header settles nothing, and gets no 5xx."""
     challenge = await probe.challenge()
@@ -176,7 +176,7 @@ async def a_payment_header_that_is_none(probe: Probe) -> None:
     expect_not_served(await probe.ask(payment_id=challenge.payment_id), is_402=True)
 
 
-@check("7/malformed-header", ground=NO_HARM, baseline="unpaid")
+@check("7/malformed-header", ground=NO_HARM, baseline="unpaid", one_step=True)
 async def a_window_without_end(probe: Probe) -> None:
     """An authorization with an enormous validBefore, which the token allows, gets no 5xx."""
     challenge = await probe.challenge()
@@ -185,7 +185,7 @@ async def a_window_without_end(probe: Probe) -> None:
         _stands(await probe.settle(challenge, header), f"validBefore {valid_before}")
 
 
-@check("7/other-methods", ground=NO_HARM, baseline="unpaid")
+@check("7/other-methods", ground=NO_HARM, baseline="unpaid", one_step=True)
 async def another_method(probe: Probe) -> None:
     """No HTTP method gets content without proof of payment, or a 5xx."""
     target = probe.target

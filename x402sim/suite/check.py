@@ -66,7 +66,8 @@ a deposit opens a session, which is served.
 class Check:
     """One case of one id. `pays` and `deposits` are how much it may spend.
 
-    A case that `waits` until time has passed runs beside the others, where no clock turns.
+    A case that `waits` until time has passed runs beside the others, where no clock turns. One of
+    `one_step` also makes sense at a service that is paid in one step.
     Several cases may have the same id; the worst outcome is the id's.
     """
 
@@ -80,6 +81,7 @@ class Check:
     run: Case
     baseline: Baseline | None
     waits: Waits | None = None
+    one_step: bool = False
 
     @property
     def name(self) -> str:
@@ -112,6 +114,7 @@ def check(
     baseline: Baseline | None = None,
     level: Level | None = None,
     waits: Waits | None = None,
+    one_step: bool = False,
     ground: str = "",
 ) -> Callable[[Case], Check]:
     """Make a check of `async def case(probe)`; its docstring is the case's title, and its ground.
@@ -120,7 +123,8 @@ def check(
     any section/slug. `needs` are keys of `HOW_TO_PROVIDE`, separated by commas. `pays` counts
     payments of the quote's price, and `deposits` tokens in session deposits. `waits` gives the
     seconds that a case waits for with `probe.wait`: it runs beside the others, and if it waits for
-    longer than `PATIENCE_S`, only with --patient. A check that demands a
+    longer than `PATIENCE_S`, only with --patient. With `one_step` it is also asked of a service
+    that is paid in one step, without payment ids and the texts of section 7. A check that demands a
     refusal names its `baseline`. The ground says where the demand
     comes from, in the words of `read_ground`: it stands at the docstring's end, is `ground` where
     several cases have the same, or the clause's. The document of the id follows from it: "spec" if
@@ -153,6 +157,7 @@ def check(
             run=case,
             baseline=baseline,
             waits=waits,
+            one_step=one_step,
         )
 
     return make

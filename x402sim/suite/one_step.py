@@ -6,9 +6,7 @@ the payment is written in those of the standard.
 """
 
 import base64
-import tomllib
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,29 +23,14 @@ from x402sim.protocol.x402 import (
     exact_payload,
     json_in,
 )
-from x402sim.spec.folder import folder
 from x402sim.suite.target import PaymentRequiredShape, ReceiptShape, Target
 
 PAYMENT, RESPONSE = PAYMENT_HEADERS[2], RESPONSE_HEADERS[2]
-FILE = "one_step.toml"
-"""The checks that make sense then: ids and their cases."""
 WHY_NOT = (
     "not applicable: the service is paid in one step, without a settlement endpoint and payment ids"
 )
 _NAMES = {"maxAmountRequired": "amount"}
 """Fields of 2.1 that the standard calls otherwise."""
-
-
-@cache
-def applicable() -> frozenset[str]:
-    """Return the names of the cases that can be asked of a payment in one step."""
-    told = tomllib.loads((folder() / FILE).read_text("utf-8"))
-    return frozenset(f"{name}:{case}" for name, cases in told.items() for case in cases)
-
-
-def left_out(target: Target, cases: Iterable[str]) -> dict[str, str]:
-    """Return which of these cases do not apply to a target, by their names, and why."""
-    return {name: WHY_NOT for name in cases if target.is_one_step and name not in applicable()}
 
 
 def completed(target: Target) -> Target:

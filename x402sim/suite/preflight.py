@@ -67,8 +67,9 @@ async def examine(setting: Setting, checks: list[Check]) -> Plan:
 
 
 async def _examine(setting: Setting, checks: list[Check]) -> Plan:
-    not_apt = one_step.left_out(setting.target, [case.name for case in checks])
-    setting.skip = {**not_apt, **setting.skip}
+    if setting.target.is_one_step:
+        not_apt = {case.name: one_step.WHY_NOT for case in checks if not case.one_step}
+        setting.skip = not_apt | setting.skip
     _require_needs(setting)
     probe = Probe(setting)
     answer = await probe.unpaid()
