@@ -124,7 +124,6 @@ MISUSES: list[tuple[Callable[[], Any], str]] = [
     (lambda: World(latency={"servce": 1}), "latency: unknown part 'servce'; did you mean 'service'"),
     (lambda: World(1), "World: arguments are given by name, such as seed=…"),
     (lambda: AtMost(), "AtMost: expected a total or each"),
-    (lambda: SessionAuth(Wallet(b"k" * 32), deposit="1"), "deposit: expected exactly 2 fraction digits, got"),
     (lambda: Decisions(sides=3), "sides: expected two texts, "),
     (lambda: Decisions(short_session_status="403"), "expected a whole number, got '403'; did"),
     (lambda: Reorgs(0.1, deeper=1.0), "deeper: expected less than 1, or a reorganisation has no"),

@@ -84,10 +84,7 @@ class SessionAuth(FlowAuth):
     ) -> None:
         if max_sessions is None:
             max_sessions = 1 if session_id is None else 0
-        try:
-            total_base = to_base(deposit, network.decimals, fraction_digits=2) * max_sessions
-        except ValueError as wrong:
-            raise ValueError(f'deposit: {wrong}; write it as "1.00"') from None
+        total_base = to_base(deposit, network.decimals, fraction_digits=2) * max_sessions
         self.payment = PaymentAuth(
             wallet,
             max_amount=deposit,
