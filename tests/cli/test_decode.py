@@ -290,8 +290,9 @@ def test_of_a_whole_answer_it_reads_the_body_that_offers_payments_and_the_header
     receipt = to_base64(Settlement(success=True, transaction="0xabc", network="eip155:338"))
     head = "HTTP/1.1 402 Payment Required\r\ncontent-type: application/json\r\n"
     assert decoded(f"{head}\r\n{body}").stdout == decoded(body).stdout
-    paid = f"{head}Payment-Response: {receipt}\r\n\r\n"
-    assert decoded(paid + '{"quote": 1}').stdout.startswith("Receipt")
+    for space in ("", " ", "\t"):
+        paid = f"{head}Payment-Response:{space}{receipt}\r\n\r\n"
+        assert decoded(paid + '{"quote": 1}').stdout.startswith("Receipt")
     both = decoded(paid + body).stdout
     assert both.startswith("Payment required (402)")
     assert "\nReceipt in " in both

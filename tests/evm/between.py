@@ -22,6 +22,8 @@ class Between:
         self.rules: dict[str, Callable[..., Any]] = {}
         self.seen: list[str] = []
         """The methods that were asked."""
+        self.batches: list[list[str]] = []
+        """The methods that were asked together."""
         self._node = url
         self._serving = ExitStack()
         self.url = self._serving.enter_context(serving(self._reply))
@@ -35,6 +37,7 @@ class Between:
     def answer(self, asked: Json | list[Json]) -> Any:
         if isinstance(asked, dict):
             return self._one(asked)
+        self.batches.append([one["method"] for one in asked])
         answers = [self._one(one) for one in asked]
         whole = [answer for answer in answers if not isinstance(answer, dict)]
         return whole[0] if whole else answers

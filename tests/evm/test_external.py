@@ -289,9 +289,29 @@ def test_one_node_that_lags_behind_is_no_proof_of_replacement(run, town, chain, 
     tx_hash = run(chain.send(pay_call()))
     truth = between.truth
     for method in ("eth_getTransactionReceipt", "eth_getTransactionByHash"):
-        forgetful = iter([{"result": None}] * 2)
+        forgetful = iter([{"result": None}] * 2 * (1 + (method == "eth_getTransactionByHash")))
         between.rules[method] = lambda tx, m=method, f=forgetful: next(f, None) or truth(m, tx)
     assert run(chain.wait(tx_hash, 5)).succeeded
+
+
+def test_a_receipt_and_its_transaction_are_asked_of_one_node_behind_a_load_balancer(
+    run, town, chain, between
+):
+    run(chain.wait(run(chain.send(pay_call())), 5))
+    assert ["eth_getTransactionReceipt", "eth_getTransactionByHash"] in between.batches
+
+
+def test_a_deployed_token_that_the_node_does_not_find_is_an_error(run, chain, between):
+    truth, answered = between.truth, []
+
+    def once(tx: str) -> object:
+        """Answer in the batch of `wait`, and then no more."""
+        answered.append(truth("eth_getTransactionReceipt", tx))
+        return answered[-1] if len(answered) == 1 else {"result": None}
+
+    between.rules["eth_getTransactionReceipt"] = once
+    with pytest.raises(ChainError, match="answered eth_getTransactionReceipt with null"):
+        run(chain._begin(deploy=True, read=True))
 
 
 KNOWN = ("already known", "ALREADY known transaction", "already imported")

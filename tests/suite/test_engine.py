@@ -284,6 +284,7 @@ def test_every_need_of_a_check_can_be_missing() -> None:
 
 def test_a_session_id_is_found_anywhere_in_an_answer() -> None:
     assert find_session_id({"data": [{"x": "session_abc1"}]}) == "session_abc1"
+    assert find_session_id({"x": "session_zz9", "session": ["session_abc"]}) == "session_abc"
     assert find_session_id({"session_id": "abc", "n": 1}) is None
     assert find_session_id("session_") is None
     assert find_session_id({"state": "session_opened", "self": "/s/session_ab1?x"}) == "session_ab1"

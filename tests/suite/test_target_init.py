@@ -131,7 +131,9 @@ def test_one_step_of_version_1_is_not_judged_and_told_so(tmp_path: Path) -> None
         without_it = refused(url)
     assert (done.returncode, done.stdout) == (2, "")
     assert "is paid in one step of version 1" in done.stderr
-    assert "judges version 2 only" in judged
+    assert "lacks PAYMENT-REQUIRED" in judged
+    with serving(lambda _: Reply(402, {}, {"Payment-Required": "e30="})) as url:
+        assert "has no `accepts` in PAYMENT-REQUIRED" in refused(url, "--target", str(file))
     assert "target init" in without_it
 
 

@@ -83,7 +83,9 @@ def _parameter(flag: Flag) -> inspect.Parameter:
 def conformance(
     base_url: Annotated[
         str | None,
-        typer.Argument(help="Base URL of the service to judge.", show_default=False),
+        typer.Argument(
+            help="Base URL of the service to judge, or its endpoint.", show_default=False
+        ),
     ] = None,
     only: Only = None,
     show_list: List = False,

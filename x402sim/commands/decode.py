@@ -135,12 +135,12 @@ def explain(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iter
 
 
 def _explain_header(line: str, known: Mapping[str, Network], now_s: int) -> list[Decoded]:
-    """Return the parts of a message that stands in a header, beside a body that says the same."""
+    """Return the parts of a message in a header, which stands beside another message."""
     try:
         return list(explain(recognize(line), known, now_s))
     except BadMessage as wrong:
         name = line.partition(":")[0]
-        do = "Encode the JSON of the 402, or leave the header out: clients of version 2 read it."
+        do = "Encode the JSON, or leave the header out: clients of the x402 standard read it."
         return [Decoded(name, {}, (Finding(name, str(wrong), "base64 of JSON", do),))]
 
 

@@ -39,7 +39,8 @@ _Values = Annotated[
     ),
 ]
 _Seeds = Annotated[
-    str, typer.Option(metavar="N", help="N seeds from 0 on; A:B is from A to B - 1.")
+    str,
+    typer.Option(metavar="N", help="N seeds from 0 on; A:B is from A to B - 1; A: is the seed A."),
 ]
 _Workers = Annotated[
     int | None,

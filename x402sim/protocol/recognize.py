@@ -19,7 +19,7 @@ _NAMED = re.compile(r"[<>]?\s*([A-Za-z][A-Za-z0-9-]{2,40}):\s+")
 """The name of a header before its value, as `curl -v` prints it."""
 _ANSWER = re.compile(r"HTTP/[0-9.]+ [0-9]{3}.*?\r?\n\r?\n", re.S)
 """The head of an HTTP answer, as `curl -i` prints it."""
-_IN_HEAD = re.compile(r"^(?:x-)?payment-(?:required|response):.*$", re.I | re.M)
+_IN_HEAD = re.compile(r"^((?:x-)?payment-(?:required|response)):[ \t]*(.*?)\s*$", re.I | re.M)
 _WHOLE = "copy the value of the header, or the body, from its first character to its last"
 _OFFERS = re.compile(r'"(?:accepts|paymentRequirements)"\s*:')
 
@@ -70,7 +70,8 @@ def messages_in(text: str) -> list[str]:
     head = _ANSWER.match(text.lstrip())
     if head is None:
         return [text]
-    headers, body = _IN_HEAD.findall(head[0]), text.lstrip()[head.end() :]
+    headers = [": ".join(each) for each in _IN_HEAD.findall(head[0])]
+    body = text.lstrip()[head.end() :]
     return [body, *headers] if _OFFERS.search(body) or not headers else headers
 
 

@@ -29,6 +29,8 @@ CURE_OF_IDS = (
 )
 _PREFIX, _URL = "session_", ("/", "http://", "https://")
 _WORD = re.compile("session(_[a-z]{1,14})+")
+_INDEX = re.compile(r"(/[0-9]+)+$")
+"""The places in a list, at the end of a JSON pointer."""
 _NAMES = ("sessionid", "session")
 """The fields that name a session, in lower case and without underscores and hyphens."""
 
@@ -208,14 +210,14 @@ def _choose(several: list[Any], target: Target, networks: Collection[str]) -> An
 def find_session_id(body: Any) -> str | None:
     """Return the session's id anywhere in an answer; None if there is none.
 
-    One in a field that names a session goes before others, in which a word such as session_opened
-    is none.
+    One in a field that names a session, or in its list, goes before others, in which a word such as
+    session_opened is none; outer fields go before inner ones.
     """
     others = []
     for place, value in walk(body):
         text = _last(value) if isinstance(value, str) and value.startswith(_URL) else value
         if begins(text, _PREFIX) and text != _PREFIX:
-            if re.sub("^x-|[_-]", "", last_part(place).lower()) in _NAMES:
+            if re.sub("^x-|[_-]", "", last_part(_INDEX.sub("", place)).lower()) in _NAMES:
                 return str(text)
             others += [text] if not _WORD.fullmatch(text) else []
     return others[0] if others else None

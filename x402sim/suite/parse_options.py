@@ -93,7 +93,7 @@ def _check_numbers(values: Mapping[str, Any]) -> None:
         value = values[name]
         if value is not None and not 0 < value < math.inf:
             option = f"--{name.replace('_', '-')}"
-            raise ValueError(f"{option} is a number of {what} above 0, not {value:g}")
+            raise ValueError(f"{option} is a number of {what} above 0, not {value}")
 
 
 def _read(option: str, text: str | None, parse: Callable[[str], Value]) -> Value | None:

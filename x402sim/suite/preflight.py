@@ -233,9 +233,11 @@ def _other_dialect(probe: Probe, answer: TargetAnswer) -> str | None:
     else:
         return None
     if probe.target.is_one_step:  # so the header was looked for
+        is_there = REQUIRED_HEADER.lower() in answer.headers
+        what = f"has no `accepts` in {REQUIRED_HEADER}" if is_there else f"lacks {REQUIRED_HEADER}"
         return (
-            f"the 402 lacks the header {REQUIRED_HEADER} ({kind}): pay.path is empty in the target "
-            "file, and of payments in one step the suite judges version 2 only"
+            f"the 402 {what}: pay.path is empty in the target file, and of payments in one step "
+            "the suite judges version 2 only, whose offer is in this header"
         )
     return (
         f"the 402 has no payment id at {places.payment_id} and no requirements at "

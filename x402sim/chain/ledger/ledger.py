@@ -75,7 +75,7 @@ class LedgerChain:
         )
         self.watchers: list[Callable[[], Awaitable[None]]] = []
         """Functions to call after every operation."""
-        self._waiters: list[tuple[Hash, asyncio.Future[TxReceipt]]] = []
+        self._waiters: dict[asyncio.Future[TxReceipt], Hash] = {}
         self._log = OperationLog(file, database) if file else None
         try:
             self.machine = self._open()
@@ -159,9 +159,12 @@ class LedgerChain:
         if receipt:
             return receipt
         waiter: asyncio.Future[TxReceipt] = asyncio.get_running_loop().create_future()
-        self._waiters.append((tx_hash, waiter))
-        async with asyncio.timeout(timeout_s):
-            return await waiter
+        self._waiters[waiter] = tx_hash
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await waiter
+        finally:
+            del self._waiters[waiter]
 
     async def native_balance(self, account: Address, block: int | None = None) -> int:
         """Return an account's native balance in wei; raises `ChainError` for the block."""
@@ -345,7 +348,6 @@ class LedgerChain:
         for watcher in self.watchers:
             await watcher()
         receipts = self.machine.state.receipts
-        for tx_hash, waiter in self._waiters:
+        for waiter, tx_hash in self._waiters.items():
             if tx_hash in receipts and not waiter.done():
                 waiter.set_result(receipts[tx_hash])
-        self._waiters = [each for each in self._waiters if not each[1].done()]

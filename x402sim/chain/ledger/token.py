@@ -1,8 +1,8 @@
 """The token contract: ERC-20, EIP-3009, EIP-2612's permits, and Circle's minters, pause and
 blacklist, by selector. `governing` has its roles.
 
-`token_rules` decides when an authorization is refused; this file says when other calls are, and
-applies what is accepted. A reverted call changes no state. Clauses: 5/nonce-once.
+`token_rules` decides when an authorization is refused; this file and `frame.py` say when other
+calls are, and apply what is accepted. A reverted call changes no state. Clauses: 5/nonce-once.
 """
 
 import operator

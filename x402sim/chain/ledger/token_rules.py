@@ -103,7 +103,7 @@ CLAUSES = (
     *("token/minter-allowance", "token/supply", "token/largest-balance", "token/payer"),
     "token/balance",
 )
-"""What a scenario can cite: the rows here, and what `token.py` demands of any movement."""
+"""What a scenario can cite: the rows here, and what `token.py` and `frame.py` demand of calls."""
 
 
 def without_rows(left_out: Iterable[tuple[str, str]]) -> dict[str, Rules[Spend, str]]:

@@ -19,6 +19,8 @@ from x402sim.chain.base import ChainError, Reverted
 from x402sim.protocol.rpc_values import Json, read_bytes, shown
 
 T = TypeVar("T")
+Question = tuple[Any, ...]
+"""A JSON-RPC method and its parameters."""
 
 
 class NodeGone(ChainError):
@@ -49,9 +51,24 @@ class JsonRpcNode:
         """Return a method's result; raises `NodeGone`, `Reverted` and `ChainError`."""
         return await self._in_thread(self.ask_now, method, *parameters)
 
+    async def ask_all(self, *questions: Question) -> list[Any]:
+        """Return the results of several methods, asked in one batch; raises as `ask`.
+
+        Behind a load balancer, one of its nodes answers all of them.
+        """
+        asked = [(RPCEndpoint(method), parameters) for method, *parameters in questions]
+        send = partial(self._provider.make_batch_request, asked)
+        answers = await self._in_thread(self._send, "a batch", send)
+        if not isinstance(answers, list):
+            raise ChainError(f"{self.name} answered a batch with {shown(answers)}")
+        return [_result(answer) for answer in answers]
+
     async def read(self, into: Callable[[Any], T], method: str, *parameters: Any) -> T:
         """Return a method's result, parsed by `into`; raises `ChainError` if that fails."""
-        answer = await self.ask(method, *parameters)
+        return self.understand(into, method, await self.ask(method, *parameters))
+
+    def understand(self, into: Callable[[Any], T], method: str, answer: Any) -> T:
+        """Return a result, parsed by `into`; raises `ChainError` if that fails."""
         try:
             return into(answer)
         except (LookupError, TypeError, ValueError) as error:

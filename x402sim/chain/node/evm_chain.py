@@ -7,9 +7,8 @@ never be mined).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any, TypeVar
-
-from msgspec.structs import replace
 
 from x402sim.chain import reverts
 from x402sim.chain.base import (
@@ -73,32 +72,33 @@ class EvmChain:
 
     async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
         """Return the receipt of a mined transaction."""
-        into = _maybe(objects.receipt)
-        found = await self.node.read(into, "eth_getTransactionReceipt", to_hex(tx_hash))
-        tx = await self.transaction(tx_hash) if found else None
+        asked = to_hex(tx_hash)
+        found, tx = await self.node.ask_all(
+            ("eth_getTransactionReceipt", asked), ("eth_getTransactionByHash", asked)
+        )
         if found is None or tx is None:
             return None
-        receipt = replace(found, call=tx.call)
-        if receipt.succeeded:
-            return receipt
-        return replace(receipt, revert_reason=await self._revert_reason(receipt))
+        read = self.node.understand(objects.transaction, "eth_getTransactionByHash", tx)
+        reason = None if found.get("status") == "0x1" else await self._revert_reason(read)
+        into = partial(objects.receipt, asked=read.call, revert_reason=reason)
+        return self.node.understand(into, "eth_getTransactionReceipt", found)
 
-    async def _revert_reason(self, failed: TxReceipt) -> str:
+    async def _revert_reason(self, tx: Transaction) -> str:
         """Return why a mined transaction failed, by a trace or a call on the block before."""
-        asked = to_hex(failed.tx_hash), {"tracer": "callTracer"}
+        asked = to_hex(tx.hash), {"tracer": "callTracer"}
         try:
             trace = await self.node.ask("debug_traceTransaction", *asked)
         except ChainError:  # few public nodes offer traces
-            return await self._tried_again(failed)
+            return await self._tried_again(tx)
         output = read_bytes(trace.get("output") or "0x")
         return reverts.text_of(output) if output else _error(trace)
 
-    async def _tried_again(self, failed: TxReceipt) -> str:
+    async def _tried_again(self, tx: Transaction) -> str:
         """Call again on the block before, then on its own, whose time it had."""
-        call, number = objects.call_object(failed.call), failed.block_number
+        number = tx.block_number or 1
         for block in (number - 1, number):
             try:
-                await self.node.ask("eth_call", call, quantity(block))
+                await self.node.ask("eth_call", objects.call_object(tx.call), quantity(block))
             except Reverted as reverted:
                 return str(reverted)
             except ChainError as unknown:

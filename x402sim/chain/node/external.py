@@ -87,8 +87,10 @@ class ExternalChain(EvmChain):
         tx_hash = await self._sender.send(owner, {"data": code, "value": 0, "gas": needed})
         if not (await self.wait(tx_hash, MINED_WITHIN_S)).succeeded:
             raise ChainError(f"the token could not be deployed: {to_hex(tx_hash)}")
-        made = await self.node.ask("eth_getTransactionReceipt", to_hex(tx_hash))
-        self.token = read_address(made["contractAddress"])
+        asked = "eth_getTransactionReceipt", to_hex(tx_hash)
+        self.token = await self.node.read(
+            lambda made: read_address(made["contractAddress"]), *asked
+        )
         self.network = replace(self.network, asset=self.token)
 
     async def check(self, *, read: bool = False) -> None:

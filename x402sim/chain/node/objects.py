@@ -3,7 +3,7 @@
 """
 
 from x402sim.chain.base import Block, Call, Log, LogFilter, Transaction, TxReceipt
-from x402sim.protocol.crypto import ZERO_ADDRESS, Address, to_hex
+from x402sim.protocol.crypto import ZERO_ADDRESS, to_hex
 from x402sim.protocol.rpc_values import (
     Json,
     quantity,
@@ -36,7 +36,7 @@ def transaction(given: Json) -> Transaction:
         hash=read_hash(given["hash"]),
         call=Call(
             sender=read_address(given["from"]),
-            to=_receiver(given),
+            to=read_address(given["to"]) if given.get("to") else ZERO_ADDRESS,
             data=read_bytes(given["input"]),
             value=read_quantity(given["value"]),
         ),
@@ -49,26 +49,20 @@ def transaction(given: Json) -> Transaction:
     )
 
 
-def receipt(given: Json) -> TxReceipt:
-    """Return a receipt without the data of its call, and without the reason of a revert; raises
-    `BadParams`.
-    """
+def receipt(given: Json, asked: Call, revert_reason: str | None) -> TxReceipt:
+    """Return a receipt, with its call and its revert reason; raises `BadParams`."""
     return TxReceipt(
         tx_hash=read_hash(given["transactionHash"]),
         block_number=read_quantity(given["blockNumber"]),
         block_hash=read_hash(given["blockHash"]),
         index=read_quantity(given["transactionIndex"]),
-        call=Call(read_address(given["from"]), _receiver(given), b""),
+        call=asked,
         gas_used=read_quantity(given["gasUsed"]),
         gas_price=read_quantity(given["effectiveGasPrice"]),
         cumulative_gas_used=read_quantity(given["cumulativeGasUsed"]),
         logs=tuple(logs(given["logs"])),
-        revert_reason=None if given.get("status") == "0x1" else "",
+        revert_reason=revert_reason,
     )
-
-
-def _receiver(given: Json) -> Address:
-    return read_address(given["to"]) if given.get("to") else ZERO_ADDRESS
 
 
 def logs(given: list[Json]) -> list[Log]:

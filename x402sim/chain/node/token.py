@@ -26,7 +26,7 @@ async def described(chain: Chain, where: str, network: Network, *, read: bool) -
     name, decimals = await _text(chain, abi.NAME), await _number(chain, abi.DECIMALS)
     says = replace(
         network,
-        token_name=name or network.token_name,
+        token_name=network.token_name if name is None or not (name or read) else name,
         token_version=await _text(chain, abi.VERSION) or network.token_version,
         decimals=network.decimals if decimals is None else decimals,
     )
