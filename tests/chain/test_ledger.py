@@ -43,6 +43,13 @@ def hashes(driver: LedgerDriver) -> list[Hash]:
 # --- blocks and transactions ---------------------------------------------------------
 
 
+def test_a_wait_that_times_out_leaves_nothing_behind(driver):
+    for _ in range(3):
+        with pytest.raises(TimeoutError):
+            driver.wait(bytes(32), 0.001)
+    assert not driver.chain._waiters
+
+
 def test_native_currency_spent_while_waiting_reverts(driver):
     driver.set_automine(False)
     most = driver.native_balance(ALICE.address_bytes) - GAS_LIMIT * GAS_PRICE_WEI

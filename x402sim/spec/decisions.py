@@ -39,7 +39,7 @@ def _switch(slug: str, default: Any, other: Any) -> Any:
 class Decisions:
     """Choices where the specification is silent; the defaults are ours.
 
-    The guide's page of decisions explains each. Raises `ValueError` for a value that is none.
+    The guide's page of decisions explains each. Raises `ValueError` for a value of a wrong type.
     """
 
     gate_before_body: bool = _switch("4.2/gate-before-body", True, False)
