@@ -28,9 +28,12 @@ def exceeded(grown: dict[str, int]) -> dict[str, int]:
 
 def rss_bytes() -> int:
     """Return the resident memory of this process; 0 where it cannot be read."""
-    if not IS_MEASURABLE:
-        return 0
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return resident_bytes("self") if IS_MEASURABLE else 0
+
+
+def resident_bytes(pid: int | str) -> int:
+    """Return the resident memory of a process, on Linux."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * 4096
 
 

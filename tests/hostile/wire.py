@@ -8,7 +8,8 @@ from random import Random
 
 from tests.hostile.inputs import Sent, hostile
 from tests.hostile.town import Town, town
-from x402sim.world.server.http import Deadlines, Server
+from x402sim.world.server.connection import Deadlines
+from x402sim.world.server.http import Server
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.mount import world_app
 

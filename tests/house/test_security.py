@@ -11,7 +11,7 @@ from x402sim.payer.wallet import AFTER_SIGNING_S
 from x402sim.service.setup import Setup
 from x402sim.world.assembly.parts import JOURNAL_LIMIT
 from x402sim.world.control.client import JOURNAL_ANSWER_BYTES, WORLD_ANSWER_BYTES
-from x402sim.world.server.http import DEADLINES, MAX_HEAD_BYTES
+from x402sim.world.server.connection import DEADLINES, MAX_HEAD_BYTES
 
 TEXT = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 KEY = bytes(range(1, 33))

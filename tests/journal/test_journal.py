@@ -63,7 +63,7 @@ def test_a_line_has_its_fields_in_the_order_of_their_declaration():
     journal = Journal()
     journal.record(5, refused)
     journal.record(6, note)
-    assert HEADER == b'{"journal":"x402sim","version":4}\n'
+    assert HEADER == b'{"journal":"x402sim","version":5}\n'
     assert (
         journal.ndjson()
         == HEADER
@@ -113,8 +113,8 @@ def test_merging_puts_entries_in_order_of_time_and_numbers_them_again():
 
 
 VERSIONS = {
-    b'{"seq":0,"at_ms":1,"actor":"world","event":"begin"}': "version 1 .*; version 4 is needed",
-    b'{"journal":"x402sim","version":2}': "this journal has version 2; version 4 is needed",
+    b'{"seq":0,"at_ms":1,"actor":"world","event":"begin"}': "version 1 .*; version 5 is needed",
+    b'{"journal":"x402sim","version":2}': "this journal has version 2; version 5 is needed",
     b'{"journal":"x402sim","version":"2"}': "this journal has version '2'",
     **dict.fromkeys(
         (b'{"journal":"x402sim"}', b'{"journal":"another"}', b"\xff", b"[]", b"", b"[" * 400_000),
@@ -132,7 +132,7 @@ ENTRIES = [
 
 
 def test_a_file_of_another_version_or_with_a_line_that_is_no_entry_is_refused_by_name():
-    assert VERSION == 4
+    assert VERSION == 5
     wrong = [
         (first + rest, VERSIONS[first])
         for first in VERSIONS

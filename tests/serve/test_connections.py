@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import re
 import socket
 import threading
 import time
@@ -18,11 +19,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tests.hostile.memory import IS_MEASURABLE, resident_bytes
+from tests.serve.driver import Server as Process
 from tests.serve.hosted import status_and_text
 from x402sim.http import web
 from x402sim.protocol.refusals import RequestError
-from x402sim.world.server.cycle import Cycle
-from x402sim.world.server.http import DEADLINES, MAX_HEAD_BYTES, Deadlines, Server
+from x402sim.world.server import connection
+from x402sim.world.server.connection import DEADLINES, MAX_HEAD_BYTES, Deadlines
+from x402sim.world.server.exchange import Exchange
+from x402sim.world.server.http import Server
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.serve import run
 
@@ -43,6 +48,9 @@ def application(server: "Running") -> Starlette:
         await asyncio.to_thread(server.gate.wait, PATIENCE_S)
         return web.answer({"slow": True})
 
+    async def number(request: Request) -> Response:
+        return web.answer({"number": int(request.path_params["n"]) + len(await request.body())})
+
     async def long(_: Request) -> Response:
         return Response(bytes(1 << 24))
 
@@ -61,6 +69,7 @@ def application(server: "Running") -> Starlette:
             Route("/size", size, methods=["POST"]),
             Route("/early", early, methods=["POST"]),
             Route("/slow", slow),
+            Route("/number/{n}", number, methods=["GET", "POST"]),
             Route("/long", long),
             Route("/told", told),
         ]
@@ -149,7 +158,7 @@ def test_the_stated_defaults():
 
 def test_a_request_that_was_answered_is_freed_without_the_collector(server):
     def kept() -> int:
-        return sum(type(each) is Cycle for each in gc.get_objects())
+        return sum(type(each) is Exchange for each in gc.get_objects())
 
     before, request = kept(), HEAD + b"Content-Length: 0\r\n"
     gc.disable()
@@ -281,6 +290,84 @@ def test_a_request_learns_that_its_client_has_left(server, behind):
         connection.sendall(b"".join(asked) + behind)
         assert server.begun.wait(PATIENCE_S)
     assert server.left.wait(PATIENCE_S)
+
+
+# --- pipelining ----------------------------------------------------------------------
+
+
+def numbers(answer: bytes) -> list[int]:
+    """Return the number in each answer, in the order in which they came."""
+    return [int(each) for each in re.findall(rb'{"number":(\d+)}', answer)]
+
+
+GET_, POST_ = b"GET /number/%d HTTP/1.1\r\nHost: x\r\n", b"POST /number/%d HTTP/1.1\r\nHost: x\r\n"
+FORMS = {
+    "no body": GET_ + b"\r\n",
+    "empty lines before it": b"\r\n\r\n" + GET_ + b"\r\n",
+    "a body": POST_ + b"Content-Length: 8\r\n\r\n\r\n\r\n\r\n\r\n",
+    "chunks": POST_ + b"Transfer-Encoding: chunked\r\n\r\n4\r\n\r\n\r\n\r\n4\r\nabcd\r\n0\r\n\r\n",
+    "a trailer": POST_ + b"Transfer-Encoding: chunked\r\n\r\n8\r\nabcdefgh\r\n0\r\nX-A: b\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_pipelined_requests_are_answered_in_order_however_they_are_cut(server, form):
+    extra = 8 if b"POST" in FORMS[form] else 0
+    sent = b"".join(FORMS[form] % n for n in range(12)) + GET_ % 12 + b"Connection: close\r\n\r\n"
+    wanted = [n + extra for n in range(12)] + [12]
+    with server.connect() as whole:
+        whole.sendall(sent)
+        assert numbers(rest(whole)) == wanted
+    for size in (1, 3, 7, 61):
+        with server.connect() as cut:
+            cut.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for at in range(0, len(sent), size):
+                cut.sendall(sent[at : at + size])
+                if size == 61:
+                    time.sleep(0.001)  # each part is read by itself
+            assert numbers(rest(cut)) == wanted
+
+
+@pytest.mark.skipif(not IS_MEASURABLE, reason="the memory of a process is read on Linux")
+def test_what_is_pipelined_is_not_begun_and_all_of_it_is_answered():
+    """Six connections that send 128 KB each cost that, and a journal; not 10 MB each."""
+    one = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    count = 128 * 1024 // len(one)
+    with Process("--quiet") as serving:
+        pid = serving.process.pid
+        serving.http.get("/healthz")
+        before, most = resident_bytes(pid), 0
+        with ExitStack() as stack:
+            clients = [
+                stack.enter_context(socket.create_connection(serving.address, timeout=PATIENCE_S))
+                for _ in range(6)
+            ]
+            for client in clients:
+                client.sendall(one * count)
+            answered = [0] * len(clients)
+            while min(answered) < count:
+                for place, client in enumerate(clients):
+                    if answered[place] < count:
+                        answered[place] += client.recv(65536).count(b"HTTP/1.1 200")
+                most = max(most, resident_bytes(pid))
+        assert answered == [count] * len(clients)
+        assert most - before < 24 << 20
+
+
+def test_all_connections_together_hold_so_much_and_small_requests_are_served(monkeypatch):
+    monkeypatch.setattr(connection, "MAX_HELD_BYTES", 300_000)
+    long = HEAD + b"Content-Length: 200000\r\n\r\n"
+    with running(DEADLINES) as server, server.connect() as first, server.connect() as second:
+        first.sendall(long + bytes(150_000))
+        time.sleep(0.1)
+        assert answers(server, HEAD + b"Content-Length: 3\r\nConnection: close\r\n\r\nabc")
+        second.sendall(long + bytes(199_999))
+        assert refusal(rest(second)) == status_and_text(RequestError.BUSY)
+        first.sendall(bytes(50_000))
+        assert b'{"size":200000}' in first.recv(65536)
+        with server.connect() as third:  # what the first has held is free again
+            third.sendall(long + bytes(200_000))
+            assert b'{"size":200000}' in third.recv(65536)
 
 
 # --- ordinary clients ----------------------------------------------------------------

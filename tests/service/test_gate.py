@@ -1,13 +1,18 @@
 """Section 5: which requests carry a valid proof of payment."""
 
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
 import pytest
 from starlette.responses import Response
 
-from tests.rig import ORDER, ServiceRig, scene
+from tests.rig import ORDER, QUOTE, ServiceRig, scene
+from x402sim.events import DebitUndone
 from x402sim.http import web
+from x402sim.http.web import Connection
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.refusals import Unpaid
-from x402sim.service import gate
+from x402sim.service import gate, sessions
 from x402sim.service.entitlements import Entitlement
 from x402sim.service.proofs import is_entitled
 
@@ -129,3 +134,78 @@ async def test_two_requests_at_once_spend_the_last_unit_once(rig: ServiceRig) ->
     await gate.spend(rig.service, one, Response(), web.UNKNOWN)
     with pytest.raises(Unpaid):
         await gate.spend(rig.service, two, Response(), web.UNKNOWN)
+
+
+# --- clients that hang up ------------------------------------------------------------------
+
+
+@dataclass
+class Hung(Connection):
+    """A connection whose client is there at the first look, and has hung up at the last."""
+
+    def is_answered(self) -> bool:
+        return False
+
+
+async def hang_up(rig: ServiceRig, session_id: str) -> Callable[[], Awaitable[None]]:
+    """Debit a session for a client that hangs up; return what concludes the request."""
+    content = Response()
+    granted = await gate.find_pass(rig.service, {"x-session-id": session_id}, QUOTE, 10_000)
+    await gate.spend(rig.service, granted, content, Hung())
+    assert content.background is not None
+    return content.background
+
+
+@pytest.mark.clause("5/session-debit")
+@scene
+async def test_a_debit_whose_answer_is_not_written_is_undone(rig: ServiceRig) -> None:
+    session_id = (await rig.open_session("0.02"))["sessionId"]
+    assert (await rig.ask(x_session_id=session_id)).status_code == 200
+    conclude = await hang_up(rig, session_id)
+    assert (await rig.ask(x_session_id=session_id)).status_code == 402
+    await conclude()
+    undone = DebitUndone(session_id=session_id, amount_base=10_000, released_base=10_000)
+    assert undone in [entry.event for entry in rig.parts.journal]
+    assert rig.service.store.counts()["debits"] == 1
+    assert (await rig.ask(x_session_id=session_id)).status_code == 200
+    assert (await rig.ask(x_session_id=session_id)).status_code == 402
+
+
+@pytest.mark.parametrize("hung_up", [1, 2])
+@scene
+async def test_a_debit_that_is_undone_after_its_session_has_ended_is_refunded(
+    rig: ServiceRig, hung_up: int
+) -> None:
+    session_id = (await rig.open_session("0.02", 60))["sessionId"]
+    concludes = [await hang_up(rig, session_id) for _ in range(hung_up)]
+    rig.now[0] += 61
+    rig.service.store.sessions.expire(rig.clock.now_ms(), 100)
+    for conclude in concludes:
+        await conclude()
+    await sessions.expire(rig.service)
+    shown = (await rig.http.get(f"/api/sessions/{session_id}")).json()
+    assert (shown["released"], shown["status"], rig.earned) == ("0", "refunded", 0)
+
+
+@scene
+async def test_a_debit_stays_once_the_rest_of_its_session_was_refunded(rig: ServiceRig) -> None:
+    session_id = (await rig.open_session("0.03", 60))["sessionId"]
+    conclude = await hang_up(rig, session_id)
+    rig.now[0] += 61
+    await sessions.expire(rig.service)
+    await conclude()
+    shown = (await rig.http.get(f"/api/sessions/{session_id}")).json()
+    assert (shown["released"], rig.earned) == ("10000", 10_000)
+
+
+@scene
+async def test_a_full_disk_leaves_the_debit_of_an_answer_that_was_not_written(
+    rig: ServiceRig, caplog: pytest.LogCaptureFixture
+) -> None:
+    session_id = (await rig.open_session("0.02"))["sessionId"]
+    conclude = await hang_up(rig, session_id)
+    rig.service.store.execute("PRAGMA query_only = 1")
+    await conclude()
+    rig.service.store.execute("PRAGMA query_only = 0")
+    assert "a debit without an answer is not undone" in caplog.text
+    assert (await rig.ask(x_session_id=session_id)).status_code == 200

@@ -30,6 +30,7 @@ from tests.rig import (
 )
 from tests.service.standard import MARKET, QUOTE, changed, set_up, sign, told
 from x402sim import Wallet
+from x402sim.events import AnswerNotWritten, Event
 from x402sim.http.web import Connection
 from x402sim.payer.core import settlement
 from x402sim.protocol.crypto import checksum
@@ -54,7 +55,7 @@ from x402sim.protocol.x402_reasons import (
 )
 from x402sim.service import gate
 from x402sim.service.app import service_app
-from x402sim.service.issue import PAY
+from x402sim.service.issue import AGENTS, PAY
 from x402sim.service.policies import ServicePolicy
 from x402sim.service.policies.lost_answer import SettleAgain
 from x402sim.service.reconcile import reconcile
@@ -386,6 +387,7 @@ async def test_a_client_that_closes_before_its_answer_is_written_is_served_later
     assert "is being answered" in waiting.json()["reason"]
     assert content.background is not None
     await content.background()
+    assert AnswerNotWritten(payment_id=content.headers["x-payment-id"]) in told_by(rig)
     assert (await rig.ask(**payment)).status_code == 200
     assert (await rig.ask(**payment)).status_code == 402
 
@@ -412,6 +414,10 @@ async def test_a_full_disk_after_the_answer_serves_nobody_again_but_who_left_bef
     await content.background()
     rig.service.store.execute("PRAGMA query_only = 0")
     assert (await rig.ask(**payment)).status_code == status
+
+
+def told_by(rig: ServiceRig) -> list[Event]:
+    return [entry.event for entry in rig.parts.journal]
 
 
 async def named(rig: ServiceRig, value: Any = "pay_0123456789abcdef") -> dict[str, str]:
@@ -454,6 +460,77 @@ async def test_a_named_payment_that_is_sent_twice_at_once_is_to_be_sent_again(
     assert (first.status_code, second.status_code, second.json()["final"]) == (200, 409, False)
     assert (await rig.ask(**payment)).content == first.content
     assert rig.transfers() == 1
+
+
+@pytest.mark.parametrize("flow", [None, "authorization", "upfront"])
+@scene
+async def test_of_two_payments_with_one_name_the_second_is_refused_uncharged(
+    rig: ServiceRig, flow: Any
+) -> None:
+    """Sent at once: the name is reserved before anything is settled."""
+    set_up(rig, payment_flow=flow)
+    payments = [await named(rig) for _ in range(2)]
+    with broken(rig, "facilitator", take_time):
+        answers = await asyncio.gather(*(rig.ask(**each) for each in payments))
+    assert [each.status_code for each in answers] == [200, 409]
+    assert answers[1].json()["error"] == "Payment identifier in use"
+    assert rig.transfers() == 1
+    assert (await rig.ask(**payments[0])).content == answers[0].content
+    assert (await rig.ask(**name(payments[1], "pay_another_0123456789"))).status_code == 200
+
+
+@scene
+async def test_a_name_whose_payment_can_never_pay_is_free(rig: ServiceRig) -> None:
+    forged = await named(rig)
+    text = changed(forged[PAYMENT_HEADERS[2]], {"payload.signature": "0x" + "11" * 65})
+    assert (await rig.ask(PAYMENT_SIGNATURE=text)).status_code == 402
+    assert (await rig.ask(**await named(rig))).status_code == 200
+
+
+@scene
+async def test_a_name_stays_with_a_payment_that_may_still_be_paid(rig: ServiceRig) -> None:
+    payment = await named(rig)
+    await lost(rig, payment)
+    other = await named(rig)
+    assert (await rig.ask(**other)).status_code == 409
+    rig.restart()
+    assert (await rig.ask(**other)).status_code == 409
+    assert (await rig.ask(**payment)).status_code == 200
+    assert rig.transfers() == 1
+
+
+@scene
+async def test_a_settled_payment_is_not_served_under_the_name_of_another(rig: ServiceRig) -> None:
+    set_up(rig, payment_flow="upfront")
+    plain = sign(rig, 2, await rig.ask())
+    assert (await rig.http.post(QUOTE, json={}, headers=plain)).status_code == 400
+    assert (await rig.ask(**await named(rig))).status_code == 200
+    assert (await rig.ask(**name(plain))).status_code == 409
+    assert (await rig.ask(**plain)).status_code == 200
+    assert rig.transfers() == 2
+
+
+@VERSIONS
+@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"])
+@scene
+async def test_a_method_that_is_not_sold_moves_nothing(
+    rig: ServiceRig, method: str, version: Version
+) -> None:
+    set_up(rig, decide={"agents_free": False, "short_session_status": 403})
+    session = (await rig.open_session("0.05"))["sessionId"]
+    for path in (QUOTE, MARKET, AGENTS):
+        payment = sign(rig, version, await rig.ask(path))
+        for headers in (payment, {"X-Session-Id": session}):
+            answer = await rig.http.request(method, path, headers=headers)
+            is_sold = method == "HEAD" and path != QUOTE
+            assert answer.status_code == (402 if is_sold else 405)
+            if is_sold:
+                unpaid = await rig.http.get(path)
+                assert "PAYMENT-REQUIRED" in answer.headers
+                assert answer.headers.keys() == unpaid.headers.keys()
+    assert rig.transfers() == 1
+    assert (await rig.http.get(f"/api/sessions/{session}")).json()["released"] == "0"
+    assert (await rig.ask(MARKET, **sign(rig, version, await rig.ask(MARKET)))).status_code == 200
 
 
 @pytest.mark.parametrize("settles_late", [False, True])

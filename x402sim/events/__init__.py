@@ -260,6 +260,26 @@ class SessionDebited(_Service, frozen=True, kw_only=True):
     released_base: int
 
 
+class DebitUndone(_Service, frozen=True, kw_only=True):
+    """Written when the client of a debited request has hung up before its answer was written.
+
+    `released_base` is the total without it.
+    """
+
+    session_id: str
+    amount_base: int
+    released_base: int
+
+
+class AnswerNotWritten(_Service, frozen=True, kw_only=True):
+    """Written when the client of a payment in one step has hung up before its answer was written.
+
+    The payment stays settled, and is good for another answer.
+    """
+
+    payment_id: str
+
+
 class SessionsExpired(_Service, frozen=True, kw_only=True):
     """Written when a sweep ends `count` expired sessions."""
 
@@ -305,7 +325,8 @@ class IndexerRan(_Service, frozen=True, kw_only=True):
 ServiceEvent = (
     PaymentSettled | PaymentRefused | PaymentFailed | PaymentUndone | PaidAgain
     | TransactionReplaced | PaymentIndexed | SettlementAnswerLost | SessionOpened
-    | SessionDebited | SessionsExpired | SessionRefunded | RefundDelayed | RefundUndone | IndexerRan
+    | SessionDebited | DebitUndone | AnswerNotWritten | SessionsExpired | SessionRefunded
+    | RefundDelayed | RefundUndone | IndexerRan
 )  # fmt: skip
 """Events of a service; the actor is its name."""
 Event = StoryEvent | ChainEvent | ServiceEvent | ExchangeEvent | AnswerSent

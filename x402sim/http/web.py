@@ -100,15 +100,20 @@ _STORAGE_FAILURES = {getattr(sqlite3, f"SQLITE_{name}") for name in _FAILURES.sp
 class Connection:
     """What a server knows of the connection that a request came on; of another server, nothing."""
 
-    def is_closed(self) -> bool:
-        """Tell whether the client has closed it; if not, what is written next leaves at once.
+    __slots__ = ()
 
-        It looks at the socket itself, as the event loop may not have looked yet.
+    async def drained(self) -> None:
+        """Return when what was written before has left, so that an answer can leave at once."""
+
+    def is_closed(self) -> bool:
+        """Tell whether the client has hung up.
+
+        Who asks has the answer written only if the client is still there at that moment, too.
         """
         return False
 
     def is_answered(self) -> bool:
-        """Tell whether the whole answer was written to it."""
+        """Tell, once the answer was sent, whether it was written, as a whole."""
         return True
 
 

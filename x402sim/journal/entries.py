@@ -7,7 +7,7 @@ import msgspec
 
 from x402sim.events import Event
 
-VERSION = 4
+VERSION = 5
 """Of the format; it changes when an event, a field or their order does."""
 MAX_BRACKETS = 1000
 """More arrays and objects than a line has, and few enough for a small stack."""

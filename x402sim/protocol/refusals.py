@@ -305,6 +305,11 @@ class RequestError(_Error):
         "The request line and the headers have at most 512 KiB.",
         "at most 524288 bytes are read",
     )
+    BUSY = (
+        "Too many requests at once",
+        503,
+        "All connections together hold more of requests than the server keeps: try again.",
+    )
     INTERNAL = (
         "Internal server error",
         500,

@@ -119,7 +119,7 @@ def sessions(journal: Journal) -> pd.DataFrame:
     | column | dtype | meaning |
     | --- | --- | --- |
     | session_id, payer | category | whose session |
-    | event | category | opened, debited, expired, refunded; failed: with its deposit |
+    | event | category | opened, debited, debit undone, expired, refunded; failed: with its deposit |
     | t_s, at | float64, UTC | when |
     | expires_s | float64 | when it is due to expire, by the service's clock |
     | payment_id | string | of the deposit, as in `payments` and `orders` |

@@ -99,6 +99,8 @@ class Orders:
         self._asked: dict[tuple[int, int, int], list[OrderState]] = {}
         """By payer, service and path: what there was a 402 for."""
         self._undebited: dict[int, list[OrderState]] = {}
+        self._debited: dict[int, OrderState] = {}
+        """By session: the order of its newest debit, which may be undone."""
         self._presented: dict[int, list[OrderState]] = {}
         """By authorization: the orders that it was sent for, in order of asking."""
         self._follow(reading)
@@ -114,7 +116,7 @@ class Orders:
     def _follow(self, reading: Reading) -> None:
         every = exchanges_of(reading.journal)
         sent, ended = every.sent, every.ended
-        (debited,) = tables(reading.journal, events.SessionDebited)
+        debited, undone = tables(reading.journal, events.SessionDebited, events.DebitUndone)
         is_order = every.to_service & ~sent.those("actor", reading.services.__contains__)
         is_order &= sent.those("method", lambda method: method not in ("HEAD", "OPTIONS"))
         self._pays = set(sent["path"][every.pays].tolist())
@@ -126,6 +128,7 @@ class Orders:
             (self._request, sent["seq"][is_order], zip(asked, strict=True)),
             (self._name, ended["seq"][names], ((place, asked[place]) for place in named)),
             (self._debit, debited["seq"], debited.rows("seq", "session_id", "amount_base")),
+            (self._undo_debit, undone["seq"], undone.rows("session_id")),
         )
 
     def _request(self, sent: AskedService) -> None:
@@ -204,6 +207,13 @@ class Orders:
             order.debited_base = amount_base
             order.is_granted = True
             waiting.remove(order)
+            self._debited[session_id] = order
+
+    def _undo_debit(self, session_id: int) -> None:
+        """Take a debit back whose client has hung up: the service undoes it at once, so it is the
+        newest of the session."""
+        if order := self._debited.pop(session_id, None):
+            order.debited_base, order.is_granted = 0, False
 
     def _read_service(self, reading: Reading) -> None:
         """Tell the orders what the service said of their payments, under whatever id."""

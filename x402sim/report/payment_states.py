@@ -181,10 +181,10 @@ class SessionStates:
         """The transaction of each payment so far."""
         self._due: dict[str, list[tuple[int, int, SessionState]]] = {}
         """By service: the sessions that can expire, the first to be due first."""
-        opened, debited, refunded, undone, expired, settled, replaced, failed = tables(
-            reading.journal, events.SessionOpened, events.SessionDebited, events.SessionRefunded,
-            events.RefundUndone, events.SessionsExpired, events.PaymentSettled,
-            events.TransactionReplaced, events.PaymentFailed,
+        opened, debited, credited, refunded, undone, expired, settled, replaced, failed = tables(
+            reading.journal, events.SessionOpened, events.SessionDebited, events.DebitUndone,
+            events.SessionRefunded, events.RefundUndone, events.SessionsExpired,
+            events.PaymentSettled, events.TransactionReplaced, events.PaymentFailed,
         )  # fmt: skip
         if not len(opened["seq"]):
             return
@@ -196,6 +196,7 @@ class SessionStates:
             opened.calls(self._opened, *on, "payment_id", "payer", "expires_ms", "deposited_base",
                          "actor"),
             debited.calls(self._debited, *on, "released_base"),
+            credited.calls(self._credited, *on, "released_base"),
             refunded.calls(self._refunded, *on, "tx_hash", "amount_base"),
             undone.calls(self._refunded, *on),
             expired.calls(self._expired, "at_ms", "actor", "count"),
@@ -224,10 +225,15 @@ class SessionStates:
         heappush(self._due.setdefault(service, []), (expires_ms, len(self._found), session))
         self._change(at_ms, session, "opened", self._txs.get(payment_id))
 
-    def _debited(self, at_ms: int, session_id: str, released_base: int) -> None:
+    def _debited(
+        self, at_ms: int, session_id: str, released_base: int, to: str = "debited"
+    ) -> None:
         if session := self._found.get(session_id):
             session.released_base = released_base
-            self._change(at_ms, session, "debited")
+            self._change(at_ms, session, to)
+
+    def _credited(self, at_ms: int, session_id: str, released_base: int) -> None:
+        self._debited(at_ms, session_id, released_base, "debit undone")
 
     def _refunded(
         self, at_ms: int, session_id: str, tx: str | None = None, amount_base: int = 0

@@ -59,8 +59,9 @@ async def sell(
     """Answer with a protected content, or with 402; a content that fails costs nothing."""
     price, settings = service.setup.quote_price_base, service.settings
     flow, receipt = settings.payment_flow, None
-    before = None if flow or settings.decisions.gate_before_body else prepare()
-    shown = gate.shown(request)
+    is_head = request.method == "HEAD"  # sells nothing: it is answered as an unpaid GET
+    before = None if flow or settings.decisions.gate_before_body or is_head else prepare()
+    shown = {} if is_head else gate.shown(request)
     if not shown:
         return gate.payment_required(service, request, resource, price)
     try:
@@ -134,10 +135,13 @@ async def show_payment(service: Service, request: Request) -> Response:
 async def list_agents(service: Service, request: Request) -> Response:
     """GET /api/agents: the list of agents (4.3/list)."""
     await web.read_body(request)
-    content = web.answer(AgentList(agents=agents(service)))
+
+    def listed() -> Response:
+        return web.answer(AgentList(agents=agents(service)))
+
     if service.settings.decisions.agents_free:
-        return content
-    return await sell(service, request, AGENTS, lambda: content)
+        return listed()
+    return await sell(service, request, AGENTS, listed)
 
 
 async def health(service: Service, _: Request) -> Response:

@@ -5,19 +5,23 @@ authorization can never be used.
 Clauses: 5/nonce-once, 7/payment-already-settled, 7/nonce-already-used.
 """
 
+from contextlib import nullcontext
+
 import msgspec
 
+from x402sim.http import web
 from x402sim.protocol.crypto import checksum
 from x402sim.protocol.differences import times
 from x402sim.protocol.header import PresentedPayment
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.money import MAX_STORED
-from x402sim.protocol.refusals import ChainFinding, Refusal, SettlementRefused
+from x402sim.protocol.refusals import ChainFinding, Refusal, RequestError, SettlementRefused
 from x402sim.protocol.rules import Presented, Rules, first_broken
 from x402sim.service.issue import IssuedTerms
 from x402sim.service.reconcile import follow_chain
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Stored
+from x402sim.service.store.served import Named
 from x402sim.service.upstream.calls import Unavailable
 
 MAX_ATTEMPTS = 8
@@ -30,7 +34,7 @@ class Attempt(msgspec.Struct, frozen=True):
     `terms` and `issued` are what this service issued under the payment id; `requirements` are those
     that the payer sent back, which may differ. `can_pay`: the authorization in the header makes
     the required transfer, whoever submits it. `offered_id` is the payment id of the 402 that a
-    payment in one step answers, if its payer has shown it.
+    payment in one step answers, if its payer has shown it, and `named` what its payer calls it.
     """
 
     payment_id: str
@@ -40,6 +44,7 @@ class Attempt(msgspec.Struct, frozen=True):
     issued: PaymentRequirements
     can_pay: bool = False
     offered_id: str | None = None
+    named: Named | None = None
 
 
 async def check(service: Service, attempt: Attempt) -> tuple[Stored | None, bool]:
@@ -69,8 +74,10 @@ async def check(service: Service, attempt: Attempt) -> tuple[Stored | None, bool
 def claim(service: Service, attempt: Attempt, *, seen_unused: bool) -> Stored:
     """Claim the payment id for the authorization in the header; return the pending record.
 
-    Raises `SettlementRefused` if it pays for another payment id (7/nonce-already-used), if its
-    402 is paid in one step and in two, or if another process on this database was faster.
+    With it, the name of a payment is reserved: of two payments with one name, the second is refused
+    before anything is settled. Raises `SettlementRefused` if it pays for another payment id
+    (7/nonce-already-used), if its 402 is paid in one step and in two, or if another process on this
+    database was faster, and `Refused` 409 if another payment has its name.
     """
     payment, issued, auth = attempt.payment, attempt.issued, attempt.payment.authorization
     new = Stored(
@@ -92,11 +99,26 @@ def claim(service: Service, attempt: Attempt, *, seen_unused: bool) -> Stored:
         can_pay=attempt.can_pay,
         seen_unused=seen_unused,
     )
-    stored = service.store.payments.insert_pending(new)
+    with service.store.transaction() if attempt.named is not None else nullcontext():
+        reserve_name(service, attempt.payment_id, attempt.named, payment.valid_before)
+        stored = service.store.payments.insert_pending(new)
     if stored is None:
         _require_unclaimed(service, attempt)
         raise _claimed_otherwise(service, attempt)
     return stored
+
+
+def reserve_name(service: Service, payment_id: str, named: Named | None, valid_before: int) -> None:
+    """Bind the name of a payment to it, while it may be paid or asked for again.
+
+    Raises `Refused` 409 if another payment has it (decision 5/payment-identifier).
+    """
+    if named is None:
+        return
+    now_s = service.clock.now_s()
+    until_s = max(min(valid_before, MAX_STORED), now_s + service.settings.max_timeout_s)
+    if not service.store.served.reserve(named, payment_id, until_s, now_s):
+        raise web.refused(RequestError.IDENTIFIER_TAKEN)
 
 
 def _require_unclaimed(service: Service, attempt: Attempt) -> None:
@@ -168,6 +190,7 @@ def _resumed(service: Service, attempt: Attempt, earlier: Stored) -> Stored:
     Raises `SettlementRefused` if its 402 was paid in the other way since.
     """
     payments = service.store.payments
+    reserve_name(service, attempt.payment_id, attempt.named, attempt.payment.valid_before)
     if not earlier.may_move:
         if payments.rival(attempt.payment_id, attempt.offered_id) is not None:
             raise _claimed_otherwise(service, attempt)

@@ -6,7 +6,11 @@ validates the body and prepares its answer, so that a request that is not served
 Clauses: 1/unpaid-402, 5/session-debit, 7/payment-required.
 """
 
-from collections.abc import Mapping
+import logging
+import sqlite3
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, cast
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -23,6 +27,8 @@ from x402sim.service import one_step, x402_header
 from x402sim.service.policies.serving import ServeSettled
 from x402sim.service.proofs import can_pay, served_id
 from x402sim.service.state import Service
+
+log = logging.getLogger("x402sim")
 
 _PROOFS = frozenset(
     {b"x-payment-id", b"x-session-id", *map(str.encode, x402_header.HEADERS.values())}
@@ -89,9 +95,10 @@ async def spend(service: Service, granted: Pass, content: Response, connection: 
     """Debit the session of a pass (5/session-debit), or settle its payment.
 
     A payment that is served is marked as such, if the reputation counts that. Nothing is spent for
-    a client that has hung up; the answer must follow without a turn of the event loop. Raises
-    `ClientDisconnect`, and `Unpaid` if the session cannot pay any more, or if the payment is not
-    settled.
+    a client that has hung up, and what was spent for an answer that was not written is given back:
+    the client may leave while the database commits. From the look on there is no turn of the event
+    loop until the answer is written. Raises `ClientDisconnect`, and `Unpaid` if the session cannot
+    pay any more, or if the payment is not settled.
     """
     if granted.payment_id is not None:
         if service.settings.reputation.counts_served:
@@ -99,15 +106,28 @@ async def spend(service: Service, granted: Pass, content: Response, connection: 
         return
     if granted.paid is not None:
         await one_step.settle(service, granted.paid)
+    await connection.drained()
     if connection.is_closed():
         raise ClientDisconnect
+    conclude: Conclude | None = None
     if granted.paid is not None:
-        one_step.answer_once(service, granted.paid, content, connection)
+        conclude = one_step.answer_once(service, granted.paid, content)
     if granted.session_id is not None:
-        _debit(service, granted, granted.session_id)
+        conclude = _debit(service, granted, granted.session_id)
+    if conclude is not None:
+        content.background = cast(Any, partial(_concluded, conclude, connection))
 
 
-def _debit(service: Service, granted: Pass, session_id: str) -> None:
+Conclude = Callable[[bool], Awaitable[None]]
+"""Told whether the answer was written: what was spent for it is kept, or given back."""
+
+
+async def _concluded(conclude: Conclude, connection: Connection) -> None:
+    """Conclude what was spent, once the answer was sent."""
+    await conclude(connection.is_answered())
+
+
+def _debit(service: Service, granted: Pass, session_id: str) -> Conclude:
     """Debit a session (5/session-debit); raises `Unpaid` if it cannot pay any more."""
     amount_base, now_ms = granted.amount_base, service.clock.now_ms()
     released = service.store.sessions.debit(session_id, amount_base, granted.resource, now_ms)
@@ -117,6 +137,27 @@ def _debit(service: Service, granted: Pass, session_id: str) -> None:
         session_id=session_id, amount_base=amount_base, released_base=released
     )
     service.record(debited)
+    return partial(_credit_unless, service, granted, session_id)
+
+
+async def _credit_unless(
+    service: Service, granted: Pass, session_id: str, is_answered: bool
+) -> None:
+    """Undo a debit whose answer was not written."""
+    if is_answered:
+        return
+    amount_base, resource = granted.amount_base, granted.resource
+    try:
+        released = service.store.sessions.undo_debit(session_id, amount_base, resource)
+    except sqlite3.OperationalError as failure:
+        log.warning("%s: a debit without an answer is not undone: %s", resource, failure)
+        return
+    if released is not None:
+        service.record(
+            events.DebitUndone(
+                session_id=session_id, amount_base=amount_base, released_base=released
+            )
+        )
 
 
 # --- what answers who has not paid -------------------------------------------------------
@@ -139,7 +180,7 @@ def payment_required(
     setup, settings = service.setup, service.settings
     if why.retryable is not None:
         return refused(service, why.retryable, why.headers)
-    if settings.decisions.short_session_status != 402:
+    if settings.decisions.short_session_status != 402 and request.method != "HEAD":
         session = service.store.sessions.get(web.header(request, b"x-session-id") or "")
         if session is not None and session.state == "active":  # so it is short of budget
             raise web.refused(RequestError.SESSION_CANNOT_PAY, decisions=settings.decisions)

@@ -6,13 +6,13 @@
 
 import logging
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from msgspec.structs import replace
-from starlette.background import BackgroundTask
 from starlette.responses import Response
 
-from x402sim.http.web import Connection
+from x402sim import events
 from x402sim.protocol import x402_reasons
 from x402sim.protocol.differences import too_late
 from x402sim.protocol.money import MAX_STORED
@@ -20,9 +20,10 @@ from x402sim.protocol.refusals import Refusal, SettlementRefused, Unpaid
 from x402sim.protocol.rules import GRACE_S
 from x402sim.protocol.x402 import RESPONSE_HEADERS, Settlement, network_name, to_base64
 from x402sim.service import payments
+from x402sim.service.attempts import reserve_name
 from x402sim.service.proofs import is_entitled
 from x402sim.service.state import Service
-from x402sim.service.store.served import KeptAnswer
+from x402sim.service.store.served import KeptAnswer, Named
 from x402sim.service.unsettled import record_refusal
 from x402sim.service.x402_header import OneStep
 
@@ -60,10 +61,16 @@ async def settle(service: Service, paid: OneStep, *, only_accepts: bool = False)
     try:
         _require_time(service, paid)
         if only_accepts or settings.policy.serves_first:
-            await payments.accept(service, paid.settlement, paid.offered_id)
+            await payments.accept(service, paid.settlement, paid.offered_id, paid.named)
             return
         is_due = settings.payment_flow is None
-        await payments.pay(service, paid.settlement, offered_id=paid.offered_id, verifies=is_due)
+        await payments.pay(
+            service,
+            paid.settlement,
+            offered_id=paid.offered_id,
+            named=paid.named,
+            verifies=is_due,
+        )
     except SettlementRefused as why:  # it may be settled all the same, by another request
         record_refusal(service, payment_id, why)
         refused = why
@@ -84,23 +91,25 @@ def _require_time(service: Service, paid: OneStep) -> None:
         raise SettlementRefused(Refusal.EXPIRED, _late(service, paid))
 
 
-def answer_once(service: Service, paid: OneStep, content: Response, connection: Connection) -> None:
+def answer_once(
+    service: Service, paid: OneStep, content: Response
+) -> Callable[[bool], Awaitable[None]] | None:
     """Make the content the one answer that a payment buys (decision 5/authorization-once).
 
     What the chain has seen, anybody can send again, so it is served once: once means that the
-    answer was written to a client that was still there. Raises `Unpaid` if it was served before.
+    answer was written to a client that was still there. Returns what is to be told whether it was.
+    Raises `Unpaid` if it was served before, and `Refused` 409 if another payment has its name.
     """
     payment_id, served = paid.settlement.payment_id, service.store.served
     policy = service.settings.policy
     content.headers.update(_receipt(service, paid))
     if not policy.reserves:
-        if policy.serves_first:
-            content.background = BackgroundTask(_settle_afterwards, service, paid)
-        return
+        return partial(_settle_afterwards, service, paid) if policy.serves_first else None
+    reserve_name(service, payment_id, paid.named, paid.valid_before)
     if payment_id in service.answering or not served.begin(payment_id):
         if not service.settings.decisions.authorization_once:
-            return
-        is_kept = paid.named is not None and served.kept(paid.named[0]) is not None
+            return None
+        is_kept = paid.named is not None and served.kept(paid.named) is not None
         if served.is_marked(payment_id) and not is_kept:  # who sends it again gets what is kept
             again = SettlementRefused(Refusal.ALREADY_SETTLED, "this authorization has been served")
         else:
@@ -108,18 +117,19 @@ def answer_once(service: Service, paid: OneStep, content: Response, connection: 
         raise _refused(service, paid, again)
     service.answering.add(payment_id)
     content.headers["X-Payment-Id"] = payment_id
-    content.background = BackgroundTask(_confirm, service, paid, connection)
     if paid.named is not None:
         _keep(service, paid, paid.named, content)
+    return partial(_confirm, service, paid)
 
 
-async def _confirm(service: Service, paid: OneStep, connection: Connection) -> None:
+async def _confirm(service: Service, paid: OneStep, is_answered: bool) -> None:
     """Store whether the answer was written; the payment is free again if it was not."""
-    payment_id, is_served = paid.settlement.payment_id, connection.is_answered()
-    if not is_served:  # free in this process, also if that cannot be stored
+    payment_id = paid.settlement.payment_id
+    if not is_answered:  # free in this process, also if that cannot be stored
         service.answering.discard(payment_id)
+        service.record(events.AnswerNotWritten(payment_id=payment_id))
     try:
-        service.store.served.end(payment_id, paid.resource, is_served=is_served)
+        service.store.served.end(payment_id, paid.resource, is_served=is_answered)
         service.answering.discard(payment_id)
     except sqlite3.OperationalError as failure:  # if served, it stays in `answering`
         log.warning("%s: whether it was served is not stored: %s", paid.resource, failure)
@@ -127,7 +137,7 @@ async def _confirm(service: Service, paid: OneStep, connection: Connection) -> N
         await _settle_afterwards(service, paid)
 
 
-async def _settle_afterwards(service: Service, paid: OneStep) -> None:
+async def _settle_afterwards(service: Service, paid: OneStep, _: bool = True) -> None:
     """Settle a payment that was served before; nobody is told if that fails."""
     try:
         await payments.pay(service, paid.settlement, offered_id=paid.offered_id)
@@ -135,14 +145,13 @@ async def _settle_afterwards(service: Service, paid: OneStep) -> None:
         record_refusal(service, paid.settlement.payment_id, why)
 
 
-def _keep(service: Service, paid: OneStep, named: tuple[str, bytes], content: Response) -> None:
+def _keep(service: Service, paid: OneStep, named: Named, content: Response) -> None:
     """Keep an answer for the payer who named the payment (decision 5/payment-identifier)."""
-    identifier, digest = named
-    answer = KeptAnswer(digest, content.raw_headers, bytes(content.body))
+    answer = KeptAnswer(content.raw_headers, bytes(content.body))
     sold, now_s = (paid.settlement.payment_id, paid.resource), service.clock.now_s()
     until_s = max(min(paid.valid_before, MAX_STORED), now_s + service.settings.max_timeout_s)
     try:
-        service.store.served.keep(identifier, answer, sold, until_s, now_s)
+        service.store.served.keep(named, answer, sold, until_s)
     except sqlite3.OperationalError as failure:  # it can be served, and not asked for again
         log.warning("%s: the answer is not kept: %s", paid.resource, failure)
 

@@ -23,6 +23,7 @@ from x402sim.service.attempts import Attempt, check, claim, require
 from x402sim.service.grant import grant
 from x402sim.service.state import Service
 from x402sim.service.store.payment_records import Stored
+from x402sim.service.store.served import Named
 from x402sim.service.unsettled import (
     NotSettled,
     gone,
@@ -41,15 +42,17 @@ async def pay(
     request: SettlementRequest,
     *,
     offered_id: str | None = None,
+    named: Named | None = None,
     verifies: bool = True,
 ) -> Receipt:
     """Settle a payment and grant access (4.1/order); raises `SettlementRefused`.
 
     `offered_id` is the payment id of the 402 that a payment in one step answers, if it is known,
-    and `verifies` is False if its flow has verified it, or lets the settlement do that.
+    `named` what its payer calls it, and `verifies` is False if its flow has verified it, or lets
+    the settlement do that.
     """
     policy = service.settings.policy
-    attempt = await validate(service, request, offered_id)  # step 1
+    attempt = await validate(service, request, offered_id, named)  # step 1
     async with service.locks.hold(request.payment_id):
         stored, is_unused = await check(service, attempt)
         if stored is not None and stored.status == "settled":
@@ -75,13 +78,15 @@ async def pay(
         return stored_receipt(service, request.payment_id)
 
 
-async def accept(service: Service, request: SettlementRequest, offered_id: str | None) -> None:
+async def accept(
+    service: Service, request: SettlementRequest, offered_id: str | None, named: Named | None
+) -> None:
     """Steps 1 to 3 and the claim: what a service does that works or serves before it settles.
 
     Raises `SettlementRefused`.
     """
     policy = service.settings.policy
-    attempt = await validate(service, request, offered_id)
+    attempt = await validate(service, request, offered_id, named)
     async with service.locks.hold(request.payment_id) if policy.reserves else nullcontext():
         stored, is_unused = await check(service, attempt)
         if stored is not None:  # `check` took it for one that is sent now
@@ -98,7 +103,10 @@ async def accept(service: Service, request: SettlementRequest, offered_id: str |
 
 
 async def validate(
-    service: Service, request: SettlementRequest, offered_id: str | None = None
+    service: Service,
+    request: SettlementRequest,
+    offered_id: str | None = None,
+    named: Named | None = None,
 ) -> Attempt:
     """Step 1: the requirements must be those issued under this payment id (4.1/validate).
 
@@ -110,7 +118,7 @@ async def validate(
         raise SettlementRefused(Refusal.MISMATCH, "this payment id was not issued here")
     payment = present(request.payment_header)
     issued = service.issuer.requirements(terms.resource, terms.amount_base)
-    attempt = Attempt(payment_id, payment, terms, sent, issued, offered_id=offered_id)
+    attempt = Attempt(payment_id, payment, terms, sent, issued, offered_id=offered_id, named=named)
     if sent != issued:  # equal ones break no rule
         require(service, service.settlement_rules, attempt)
     return msgspec.structs.replace(attempt, can_pay=await _can_pay(service, payment, issued))

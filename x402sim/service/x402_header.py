@@ -39,7 +39,7 @@ from x402sim.protocol.x402 import (
     requirements_v2,
 )
 from x402sim.service.state import Service
-from x402sim.service.store.served import KeptAnswer
+from x402sim.service.store.served import KeptAnswer, Named
 
 MATCH = without(VERIFICATION, "5/signature-proves")
 """What a payment must match. Whether its payer has signed it, the facilitator judges."""
@@ -59,7 +59,7 @@ class OneStep(msgspec.Struct, frozen=True):
     valid_before: int
     settlement: SettlementRequest
     offered_id: str | None
-    named: tuple[str, bytes] | None
+    named: Named | None
 
 
 class Repeated(Exception):
@@ -94,22 +94,20 @@ def find(service: Service, headers: Mapping[str, str], resource: str, amount_bas
     )
 
 
-def _named(
-    service: Service, payment: StandardPayment, resource: str, text: str
-) -> tuple[str, bytes] | None:
+def _named(service: Service, payment: StandardPayment, resource: str, text: str) -> Named | None:
     """Return the name of a payment and its digest; its authorization may have been used by now.
 
     Raises `Repeated` if it was answered, and `Refused` 409 if another one has this name.
     """
     if payment.identifier is None:
         return None
-    digest = sha256(f"{resource}\n{text}".encode()).digest()
-    kept = service.store.served.kept(payment.identifier)
-    if kept is None:
-        return payment.identifier, digest
-    if kept.digest != digest:
+    named = Named(payment.identifier, sha256(f"{resource}\n{text}".encode()).digest())
+    kept = service.store.served.kept(named)
+    if kept is not None:
+        raise Repeated(kept)
+    if service.store.served.is_taken(named):
         raise web.refused(RequestError.IDENTIFIER_TAKEN)
-    raise Repeated(kept)
+    return named
 
 
 def _read(version: Version, text: str) -> StandardPayment:

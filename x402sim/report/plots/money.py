@@ -104,6 +104,7 @@ _MOST_POINTS = 2000
 _MARKS = {
     "opened": ("o", 4.5),
     "debited": (".", 4),
+    "debit undone": ("+", 5),
     "expired": ("v", 4.5),
     "refunded": ("s", 4.5),
     "failed": ("x", 4.5),

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 LOCK_TIMEOUT_S = 0.5
 """Seconds to wait for another connection's lock; the event loop waits too."""
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS payments(
     attempt INTEGER PRIMARY KEY, payment_id TEXT NOT NULL, tx_hash TEXT, from_address TEXT NOT NULL,
@@ -67,8 +67,8 @@ CREATE TABLE IF NOT EXISTS reputation(resource_url TEXT PRIMARY KEY, payments IN
 CREATE TABLE IF NOT EXISTS answering(
     payment_id TEXT PRIMARY KEY, process INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS answers(
-    identifier TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE, answer BLOB NOT NULL,
-    until_s INTEGER NOT NULL);
+    identifier TEXT PRIMARY KEY, payment_id TEXT NOT NULL UNIQUE, digest BLOB NOT NULL,
+    answer BLOB, until_s INTEGER NOT NULL);
 CREATE INDEX IF NOT EXISTS answers_ending ON answers(until_s);
 """
 _MATCHED = "{row}.status = 'settled' AND {row}.block_number IS NOT NULL"

@@ -16,6 +16,9 @@ from x402sim.service.store.database import Database
 _BEGIN = """INSERT INTO answering SELECT ?1, ?2
     WHERE NOT EXISTS(SELECT 1 FROM served WHERE payment_id = ?1)
     ON CONFLICT(payment_id) DO UPDATE SET process = ?2 WHERE NOT runs_beside(process)"""
+_IS_FREE = """answer IS NULL AND NOT EXISTS(SELECT 1 FROM payments
+    WHERE payments.payment_id = answers.payment_id AND status IN ('pending', 'settled'))"""
+"""Whether the payment of a reserved name can never be paid, or was never claimed."""
 
 
 class Processes:
@@ -61,11 +64,20 @@ class Processes:
 
 
 class KeptAnswer(msgspec.Struct, frozen=True):
-    """An answer as it was written, head and body, and the digest of the payment it answered."""
+    """An answer as it was written, head and body."""
 
-    digest: bytes
     headers: list[tuple[bytes, bytes]]
     body: bytes
+
+
+class Named(msgspec.Struct, frozen=True):
+    """A payment by the id that its payer gave it (the extension payment-identifier).
+
+    `digest` is that of the whole payment: the id is bound to it.
+    """
+
+    identifier: str
+    digest: bytes
 
 
 class Served:
@@ -100,27 +112,47 @@ class Served:
             own = "DELETE FROM answering WHERE payment_id = ? AND process = ?"
             self._db.execute(own, payment_id, self._own)
 
-    # --- the kept answers ---------------------------------------------------------------
+    # --- the names of payments, and the answers that are kept under them ---------------------
 
-    def kept(self, identifier: str) -> KeptAnswer | None:
-        """Return the answer that is kept under an id, if there is one."""
-        row: Any = self._db.one("SELECT answer FROM answers WHERE identifier = ?", identifier)
-        return msgspec.msgpack.decode(row[0], type=KeptAnswer) if row else None
+    def kept(self, named: Named) -> KeptAnswer | None:
+        """Return the answer to the payment of this name; None if it was not answered yet."""
+        sql = "SELECT answer FROM answers WHERE identifier = ? AND digest = ?"
+        row: Any = self._db.one(sql, named.identifier, named.digest)
+        return msgspec.msgpack.decode(row[0], type=KeptAnswer) if row and row[0] else None
+
+    def is_taken(self, named: Named) -> bool:
+        """Tell whether another payment has the name: one that was answered, or may be paid."""
+        sql = f"SELECT 1 FROM answers WHERE identifier = ? AND digest != ? AND NOT ({_IS_FREE})"
+        return self._db.one(sql, named.identifier, named.digest) is not None
 
     def is_kept(self, payment_id: str) -> bool:
         """Tell whether the answer to a payment is kept."""
-        return self._db.one("SELECT 1 FROM answers WHERE payment_id = ?", payment_id) is not None
+        sql = "SELECT 1 FROM answers WHERE payment_id = ? AND answer IS NOT NULL"
+        return self._db.one(sql, payment_id) is not None
 
-    def keep(
-        self, identifier: str, answer: KeptAnswer, sold: tuple[str, str], until_s: int, now_s: int
-    ) -> None:
-        """Keep an answer for a while: who has its id can ask again.
+    def reserve(self, named: Named, payment_id: str, until_s: int, now_s: int) -> bool:
+        """Bind a name to a payment; False if another one has it (`is_taken`).
+
+        Call it in the transaction that claims the payment, so that of two payments with one name
+        only one is settled. What has ended is forgotten.
+        """
+        self._db.execute("DELETE FROM answers WHERE until_s < ?", now_s)
+        others = f"payment_id = ? OR identifier = ? AND {_IS_FREE}"
+        freed = f"DELETE FROM answers WHERE answer IS NULL AND ({others})"
+        self._db.execute(freed, payment_id, named.identifier)
+        row = named.identifier, payment_id, named.digest, until_s
+        self._db.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, NULL, ?)", *row)
+        sql = "SELECT 1 FROM answers WHERE identifier = ? AND payment_id = ? AND digest = ?"
+        return self._db.one(sql, named.identifier, payment_id, named.digest) is not None
+
+    def keep(self, named: Named, answer: KeptAnswer, sold: tuple[str, str], until_s: int) -> None:
+        """Keep the answer to a payment whose name is reserved: who has the name can ask again.
 
         So the payment counts as served for everybody else, `sold` being its id and its resource.
-        What has ended is forgotten.
         """
         with self._db.transaction():
-            self._db.execute("DELETE FROM answers WHERE until_s < ?", now_s)
-            row = identifier, sold[0], msgspec.msgpack.encode(answer), until_s
-            self._db.execute("INSERT OR IGNORE INTO answers VALUES (?, ?, ?, ?)", *row)
+            sql = "UPDATE answers SET answer = ?, until_s = ? WHERE identifier = ? AND digest = ?"
+            self._db.execute(
+                sql, msgspec.msgpack.encode(answer), until_s, named.identifier, named.digest
+            )
             self.mark(*sold)

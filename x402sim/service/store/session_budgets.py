@@ -142,6 +142,34 @@ class SessionBudgets:
         is_paid = self._db.changed(_DEBIT, session_id, amount, resource, now_ms)
         return self._told[0] if is_paid else None
 
+    def undo_debit(self, session_id: str, amount: int, resource: str) -> int | None:
+        """Give the newest debit of this amount and resource back; return released, or None.
+
+        None if there is none, or if the session was refunded meanwhile. A session that has ended
+        meanwhile is owed the amount with its refund.
+        """
+        newest = (
+            "DELETE FROM debits WHERE debit_id = (SELECT debit_id FROM debits WHERE session_id = ? "
+            "AND amount = ? AND resource_url = ? ORDER BY debit_id DESC LIMIT 1)"
+        )
+        back = (
+            "UPDATE sessions SET released = released - ? WHERE session_id = ? AND NOT EXISTS("
+            "SELECT 1 FROM refunds r WHERE r.session_id = sessions.session_id "
+            "AND r.status = 'settled') RETURNING released"
+        )
+        owed = (
+            "INSERT INTO refunds(session_id, to_address, amount, timestamp) "
+            "SELECT session_id, payer, ?, expires_ms FROM sessions WHERE session_id = ? "
+            "AND status = 'expired' AND NOT is_canceled "
+            "ON CONFLICT(session_id) DO UPDATE SET amount = amount + excluded.amount"
+        )
+        with self._db.transaction():
+            row = self._db.one(back, amount, session_id)
+            if row is not None:
+                self._db.execute(newest, session_id, amount, resource)
+                self._db.execute(owed, amount, session_id)
+        return int(row[0]) if row else None
+
     def expire(self, now_ms: int, limit: int) -> int:
         """End the sessions whose time has passed and record what is owed (3/expiry-refund).
 

@@ -128,6 +128,12 @@ TOLD: Mapping[type[events.Event], Tell] = {
         f"session {short(event.session_id)} opened with {names.amount(event.deposited_base)}"
     ),
     events.SessionDebited: _debited,
+    events.DebitUndone: lambda event, _: (
+        f"session {short(event.session_id)} not debited: its client has hung up"
+    ),
+    events.AnswerNotWritten: lambda event, _: (
+        f"payment {short(event.payment_id)} stays good: its client has hung up"
+    ),
     events.SessionRefunded: lambda event, names: (
         f"session {short(event.session_id)} refunded: {names.amount(event.amount_base)}, "
         f"{short(event.tx_hash)}"

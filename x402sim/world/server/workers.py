@@ -11,29 +11,28 @@ class Workers:
         self._most_idle = most_idle
         self._idle: list[tuple[asyncio.Task[Any], asyncio.Future[Any]]] = []
 
-    def begin(self, cycle: Any, app: Any, busy: set[asyncio.Task[Any]]) -> None:
-        """Answer a request of uvicorn in a task, which is among the `busy` meanwhile."""
+    def begin(self, exchange: Any, app: Any, busy: set[asyncio.Task[Any]]) -> None:
+        """Answer a request in a task, which is among the `busy` meanwhile."""
         if self._idle:
             task, waiter = self._idle.pop()
-            waiter.set_result((cycle, app))
+            waiter.set_result((exchange, app))
         else:
-            task = asyncio.create_task(self._work(cycle, app, busy))
+            task = asyncio.create_task(self._work(exchange, app, busy))
             task.add_done_callback(busy.discard)
         busy.add(task)
 
-    async def _work(self, cycle: Any, app: Any, busy: set[asyncio.Task[Any]]) -> None:
+    async def _work(self, exchange: Any, app: Any, busy: set[asyncio.Task[Any]]) -> None:
         task: Any = asyncio.current_task()
         loop = task.get_loop()
         while True:
-            await cycle.run_asgi(app)
-            del cycle.scope  # it refers to the cycle: only the collector would find the two
+            await exchange.run(app)
             busy.discard(task)
             if task.cancelling() or len(self._idle) >= self._most_idle:
                 return
-            del cycle, app  # who waits keeps no request
+            del exchange, app  # who waits keeps no request
             waiter = loop.create_future()
             self._idle.append((task, waiter))
-            cycle, app = await waiter
+            exchange, app = await waiter
 
     def stop(self) -> None:
         """End the tasks that wait."""

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import httpx
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn import Config
 from uvicorn.server import ServerState
 
 from x402sim.http.exchange import OverTransport, Request, Response
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.loop import VirtualLoop
-from x402sim.world.server.http import HttpProtocol
+from x402sim.world.server.connection import HttpConnection, Shared
 from x402sim.world.server.listen import Listen, listening_socket
 from x402sim.world.server.workers import Workers
 from x402sim.world.stages.in_process import world_of_our_own
@@ -60,14 +59,10 @@ async def _listen(app: ASGIApp) -> tuple[asyncio.Server, int]:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     sock = listening_socket(Listen(port=0))
-    config = Config(
-        _at_a_socket(app, loop), log_level="critical", access_log=False, lifespan="off", ws="none"
-    )
-    state = ServerState()
-    workers = Workers(most_idle=0)  # a loop that waits for nothing but the time says so
-    server = await loop.create_server(
-        lambda: HttpProtocol(config, state, {}, deadlines=None, workers=workers), sock=sock
-    )
+    state, shown = ServerState(), _at_a_socket(app, loop)
+    # no worker waits for the next request: a loop that waits for nothing but the time says so
+    shared = Shared(Workers(most_idle=0), deadlines=None)
+    server = await loop.create_server(lambda: HttpConnection(shown, state, shared), sock=sock)
     return server, sock.getsockname()[1]
 
 

@@ -63,6 +63,7 @@ class Invariants:
             events.PaymentSettled: self._granted_if_paid,
             events.SessionOpened: self._within_deposit,
             events.SessionDebited: self._debited,
+            events.DebitUndone: self._within_deposit,
             events.SessionRefunded: self._within_deposit,
             events.RequestSent: self._look_at_request,
             events.AnswerReceived: self._look_at_end,
@@ -203,7 +204,13 @@ class Invariants:
             yield CONSERVED, f"{minted} base units", f"{held} base units{_at_stake(held - minted)}"
 
     def _within_deposit(
-        self, event: events.SessionOpened | events.SessionDebited | events.SessionRefunded
+        self,
+        event: (
+            events.SessionOpened
+            | events.SessionDebited
+            | events.DebitUndone
+            | events.SessionRefunded
+        ),
     ) -> Iterator[Broken]:
         """Check that a session's released and refunded amounts do not exceed its deposit."""
         session = self._store(event.actor).sessions.get(event.session_id)

@@ -1,0 +1,163 @@
+"""Clients that hang up at a moment of their choice, while nothing has arrived: who is charged?
+
+A payment in one step that was charged must be good for one answer, and a session debited for nothing
+but answers that were read. A delay in the database's commit, `python -m tests.crash.leaving SECONDS`
+before the arguments of x402sim, widens the moment in which the service has spent and not answered.
+"""
+
+import json
+import random
+import select
+import socket
+import struct
+import sys
+import time
+from dataclasses import dataclass
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import Any, Literal
+
+from tests.serve.driver import ORDER, PRICE, QUOTE, Server
+from x402sim import Wallet
+from x402sim.payer.core import proofs
+from x402sim.payer.standard import choose, read_standard, sign
+from x402sim.protocol import abi
+from x402sim.protocol.crypto import to_hex
+from x402sim.protocol.networks import TESTNET
+from x402sim.protocol.x402 import PAYMENT_HEADERS
+from x402sim.service.store.served import Served
+from x402sim.service.store.session_budgets import SessionBudgets
+
+Way = Literal["one step", "upfront", "session"]
+How = Literal["fin", "reset"]
+
+
+@dataclass(slots=True)
+class Left:
+    """What became of clients that hung up with an empty socket."""
+
+    hung_up: int = 0
+    lost: int = 0
+    """Of these: charged and refused, or debited without an answer."""
+    undone: int = 0
+    """Of these: what the service says it gave back."""
+    answered: int = 0
+    """Clients whose answer came before they could hang up."""
+
+    def __str__(self) -> str:
+        return f"{self.lost} of {self.hung_up} lost, {self.undone} undone, {self.answered} answered"
+
+
+def leave(
+    way: Way, how: How, wanted: int, *, commit_s: float = 0, file: Path | None = None, seed: int = 1
+) -> Left:
+    """Hang up so many times; then ask again for everything that was paid for."""
+    options = ["--quiet", *(["--db", str(file)] if file else [])]
+    options += ["--payment-flow", "upfront"] if way == "upfront" else []
+    program = (sys.executable, "-m", "tests.crash.leaving", str(commit_s))
+    with Server(*options, program=program) as server:
+        left = _Leaving(server, way, how, random.Random(seed))
+        left.play(wanted)
+        server.stop()
+    return left.found
+
+
+class _Leaving:
+    def __init__(self, server: Server, way: Way, how: How, luck: random.Random) -> None:
+        self._server, self._way, self._how, self._luck = server, way, how, luck
+        self._body = json.dumps(ORDER).encode()
+        self._wallet = Wallet(server.ready["accounts"][0]["privateKey"])
+        self._offer = read_standard(server.http.post(QUOTE, json=ORDER), 1)
+        self._orders: list[tuple[str, dict[str, str]]] = []
+        """The authorization and the headers of each request whose client hung up."""
+        self.found = Left()
+
+    def play(self, wanted: int) -> None:
+        session = {}
+        if self._way == "session":
+            opened = self._server.payer("1000.00").open("900.00", 86_000)
+            session = proofs(session_id=opened["sessionId"])
+        took: list[float] = []
+        while self.found.hung_up < wanted:
+            nonce, headers = ("", session) if session else self._signed()
+            usual_s = sorted(took)[len(took) // 2] if len(took) > 9 else 1.0
+            elapsed = self._ask(headers, self._luck.uniform(0, usual_s))
+            if elapsed is None:
+                self.found.hung_up += 1
+                self._orders.append((nonce, headers))
+            else:
+                self.found.answered += 1
+                took = [*took[-20:], elapsed]
+        time.sleep(0.1)  # the last one may be answered still
+        self.found.lost = self._debited(session) if session else self._charged_and_refused()
+        told = "debit undone" if session else "answer not written"
+        self.found.undone = sum(each["event"] == told for each in self._server.journal())
+
+    def _signed(self) -> tuple[str, dict[str, str]]:
+        assert self._offer is not None
+        auth, text = sign(choose(self._offer, TESTNET), self._wallet, TESTNET, int(time.time()))
+        return to_hex(auth.nonce), {PAYMENT_HEADERS[1]: text}
+
+    def _ask(self, headers: dict[str, str], patience_s: float) -> float | None:
+        """Send a request; None if its client hung up, else how long its answer took."""
+        lines = [f"POST {QUOTE} HTTP/1.1", "Host: x", f"Content-Length: {len(self._body)}"]
+        head = "\r\n".join([*lines, *(f"{k}: {v}" for k, v in headers.items()), "", ""])
+        sent = head.encode() + self._body
+        with socket.create_connection(self._server.address) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._how == "reset":
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            poll, began = select.poll(), time.perf_counter()
+            poll.register(connection, select.POLLIN)
+            connection.sendall(sent)
+            elapsed = 0.0
+            while elapsed < patience_s and not poll.poll(0):  # a wait that sleeps is too long
+                elapsed = time.perf_counter() - began
+            if not poll.poll(0):  # nothing may come between this look and the end
+                connection.close()
+                return None
+            answer = HTTPResponse(connection)
+            answer.begin()
+            assert answer.status == 200, answer.read()
+            answer.read()
+            return elapsed
+
+    def _charged_and_refused(self) -> int:
+        charged = {log["topics"][2] for log in self._server.logs(abi.AUTHORIZATION_USED)}
+        refused = 0
+        for nonce, headers in self._orders:
+            answer = self._server.http.post(QUOTE, json=ORDER, headers=headers)
+            refused += answer.status_code != 200 and nonce in charged
+        return refused
+
+    def _debited(self, session: dict[str, str]) -> int:
+        shown = self._server.http.get(f"/api/sessions/{session['X-Session-Id']}").json()
+        return int(shown["released"]) // PRICE - self.found.answered
+
+
+def _delayed(kind: type[Any], name: str, seconds: float) -> None:
+    """Let a method of a class take longer, once its work is done."""
+    plain = getattr(kind, name)
+
+    def delayed(*args: Any, **named: Any) -> Any:
+        done = plain(*args, **named)
+        time.sleep(seconds)
+        return done
+
+    setattr(kind, name, delayed)
+
+
+def main() -> None:
+    """Run x402sim with slow commits: the arguments are the seconds, and then its own."""
+    from x402sim.cli import main as x402sim
+
+    seconds, *rest = sys.argv[1:]
+    if float(seconds):
+        _delayed(Served, "begin", float(seconds))
+        _delayed(SessionBudgets, "debit", float(seconds))
+    sys.argv = ["x402sim", *rest]
+    x402sim()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,434 @@
+"""A connection of the server: HTTP/1.1 on httptools, with limits, deadlines and backpressure.
+
+Requests on one connection are answered one after another. What a client sends behind the request
+that is being answered stays unparsed, and is read from its socket only as far as one read goes: a
+connection costs what it has in flight, however much its client would like to pipeline.
+`exchange.Exchange` is one request and its answer.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Literal, cast
+from urllib.parse import unquote
+
+import httptools
+from starlette.types import ASGIApp
+from uvicorn.server import ServerState
+
+from x402sim.http import web
+from x402sim.protocol.refusals import RequestError, status_of
+from x402sim.spec.decisions import Decisions
+from x402sim.world.server.exchange import Exchange
+from x402sim.world.server.wire import Wire
+from x402sim.world.server.workers import Workers
+from x402sim.world.transport.middleware import ABORT
+
+MAX_HEAD_BYTES = 512 * 1024
+MAX_MESSAGE_BYTES = 8 * web.MAX_BODY_BYTES
+"""The most bytes of a message on the wire, chunking and trailers included."""
+MAX_HELD_BYTES = 64 * 1024 * 1024
+"""The most bytes of requests that all connections of a server hold together."""
+FREE_BYTES = 16 * 1024
+"""What a connection may hold when the others hold all of these: an ordinary request."""
+LINGER_S = 1
+"""Seconds in which a client that is still sending can read why it was refused."""
+MOST_WAITING_BYTES = 64 * 1024
+"""The bytes of a body that the application has not taken, with which reading stops."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """How long a connection may wait for its client, in seconds."""
+
+    head_s: float = 10
+    """For the head of a request: from its first byte, or from the connection if it is the first."""
+    body_s: float = 30
+    """For the body, from the end of the head."""
+    idle_s: int = 75
+    """For the next request on a connection."""
+
+
+DEADLINES = Deadlines()
+"""The deadlines of every server that states no others."""
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the connections of one server share."""
+
+    workers: Workers
+    deadlines: Deadlines | None = DEADLINES
+    held_bytes: int = 0
+    """The bytes of requests that connections hold beyond the free ones of each."""
+
+
+_ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
+_Awaited = Literal["head", "body", "nothing"]
+"""What the client has to send next; nothing while a whole request waits for its answer."""
+
+
+class HttpConnection(asyncio.Protocol):
+    """One connection: parses requests, has each answered, and closes what takes too long.
+
+    `state` is uvicorn's: its sets of connections and tasks, and the headers of every answer.
+    """
+
+    def __init__(self, app: ASGIApp, state: ServerState, shared: Shared) -> None:
+        self._app, self._state, self._shared = app, state, shared
+        self._parser = httptools.HttpRequestParser(self)
+        self._wire: Wire
+        self._about: dict[str, Any] = {}
+        """What the scope of every request tells of the connection."""
+        self._exchange: Exchange | None = None
+        """The newest request: none begins before the one before it is answered."""
+        self._rest, self._at = b"", 0
+        """What the client has sent, and how much of it is parsed."""
+        self._tail = b""
+        """The last bytes that were parsed of a head or a chunked body: its end may begin there."""
+        self._body_left: int | None = 0
+        """The bytes of the body that are to come; None if it is chunked."""
+        self._awaited: _Awaited = "head"
+        self._watched: _Awaited | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._idle_since: float | None = None
+        self._message_bytes = self._held_bytes = 0
+        self._has_begun = self._is_refused = self._is_reading_paused = False
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._wants_continue = False
+
+    # --- what the transport tells -----------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for the first head."""
+        self._wire = Wire(cast(asyncio.Transport, transport))
+        self._state.connections.add(cast(Any, self))
+        told = transport.get_extra_info
+        self._about = {
+            "server": _address(told("sockname")),
+            "client": _address(told("peername")),
+            "scheme": "https" if told("sslcontext") else "http",
+        }
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End the request that is being answered, and every wait."""
+        self._state.connections.discard(cast(Any, self))
+        self._stop_watching()
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._shared.held_bytes -= self._held_bytes
+        self._rest, self._at, self._held_bytes = b"", 0, 0
+        self._wire.lose()
+        if self._exchange is not None:
+            self._exchange.leave()
+
+    def pause_writing(self) -> None:
+        """Let answers wait: the client does not read."""
+        self._wire.pause()
+
+    def resume_writing(self) -> None:
+        """Let answers go on."""
+        self._wire.resume()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what is the next request's; the rest waits until that is answered."""
+        self._idle_since = None
+        if self._is_refused:
+            self._message_bytes += len(data)
+            if self._message_bytes > MAX_MESSAGE_BYTES:
+                self._wire.transport.close()
+            return
+        if self._at == len(self._rest):
+            self._rest, self._at = data, 0
+        else:
+            self._rest, self._at = self._rest[self._at :] + data, 0
+        self._parse()
+
+    def shutdown(self) -> None:
+        """Close, once the request that is being answered has its answer (uvicorn calls it)."""
+        if self._exchange is not None and self._is_answering:
+            self._exchange.keep_alive = False
+        else:
+            self._wire.transport.close()
+
+    # --- parsing --------------------------------------------------------------------------
+
+    @property
+    def _is_answering(self) -> bool:
+        return self._exchange is not None and not self._exchange.is_complete
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether a whole request waits for its answer, so that nothing more is parsed."""
+        return self._awaited == "nothing" and self._is_answering
+
+    def _parse(self) -> None:
+        """Parse piece by piece, to the end of one request at most."""
+        try:
+            while self._at < len(self._rest) and not (self._is_whole or self._is_refused):
+                if self._awaited == "nothing":
+                    self._message_bytes = 0  # the one before is answered
+                self._feed(self._piece())
+        except httptools.HttpParserUpgrade:
+            pass  # answered as if it did not ask, and nothing can follow it
+        except httptools.HttpParserError:
+            self._refuse(RequestError.INVALID_HTTP, None)
+        self._balance()
+
+    def _piece(self) -> bytes:
+        """Take what goes to the end of a head or of a body, and not beyond.
+
+        A parser that was given more would begin the requests behind, however many they are.
+        """
+        data, start = self._rest, self._at
+        if self._body_left:
+            self._at = min(start + self._body_left, len(data))
+            return data[start : self._at]
+        end = _behind_empty_line(self._tail, data, start)
+        self._at = len(data) if end is None else end
+        piece = data[start : self._at]
+        self._tail = (self._tail + piece)[-3:] if end is None else b""
+        return piece
+
+    def _feed(self, piece: bytes) -> None:
+        """Parse a piece, or refuse the request if its head or the whole is too long."""
+        self._message_bytes += len(piece)
+        in_head = self._awaited != "body"
+        if self._message_bytes <= (MAX_HEAD_BYTES if in_head else MAX_MESSAGE_BYTES):
+            self._parser.feed_data(piece)
+        elif in_head:
+            self._refuse(RequestError.HEAD_TOO_LARGE, f"at most {MAX_HEAD_BYTES} bytes are read")
+        else:
+            self._wire.transport.close()
+            self._is_refused = True
+
+    # the parser calls these
+
+    def on_message_begin(self) -> None:
+        """Wait for this message's head."""
+        if self._is_answering and self._awaited == "nothing":
+            raise ValueError("a request behind one that is not answered")  # `_piece` ends before
+        self._has_begun = True
+        self._awaited, self._watched = "head", None
+        self._url, self._headers, self._wants_continue = b"", [], False
+        self._body_left = 0
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the request's target."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; the body's length is in one of them, which the parser has checked."""
+        name = name.lower()
+        if name == b"content-length" and self._body_left is not None:
+            self._body_left = int(value)
+        elif name == b"transfer-encoding":
+            self._body_left = None
+        elif name == b"expect" and value.lower() == b"100-continue":
+            self._wants_continue = True
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """Have the request answered, while its body may still be on its way.
+
+        The ASGI scope tells of the connection, too, and has the function that breaks it, for
+        faults.
+        """
+        parser, url = self._parser, httptools.parse_url(self._url)
+        path, version = url.path.decode("ascii"), parser.get_http_version()
+        # nothing can follow a request to upgrade, either: the parser takes it for a protocol
+        is_last = version == "1.0" or not parser.should_keep_alive() or parser.should_upgrade()
+        scope: Any = {
+            "type": "http",
+            "asgi": _ASGI,
+            "http_version": version,
+            **self._about,
+            "root_path": "",
+            "headers": self._headers,
+            "method": parser.get_method().decode("ascii"),
+            "path": unquote(path) if "%" in path else path,
+            "raw_path": url.path,
+            "query_string": url.query or b"",
+            ABORT: self._abort,
+        }
+        self._awaited, self._watched = "body", None
+        self._exchange = Exchange(
+            self._wire,
+            scope,
+            self._state.default_headers,
+            keep_alive=not is_last,
+            wants_continue=self._wants_continue,
+            on_read=self._balance,
+            on_end=self._answered,
+        )
+        self._shared.workers.begin(self._exchange, self._app, self._state.tasks)
+
+    def on_body(self, body: bytes) -> None:
+        """Pass on a part of the body."""
+        assert self._exchange is not None
+        if self._body_left is not None:
+            self._body_left -= len(body)
+        self._exchange.feed(body)
+
+    def on_message_complete(self) -> None:
+        """Parse nothing more until the request is answered."""
+        assert self._exchange is not None
+        self._awaited, self._watched = "nothing", None
+        self._has_begun, self._body_left = False, 0
+        self._exchange.end_of_body()
+
+    # --- one request after the other ------------------------------------------------------
+
+    def _answered(self) -> None:
+        """Begin the next request, or wait for it: one timer a connection, not one a request."""
+        self._state.total_requests += 1
+        if self._wire.is_closing:
+            return
+        self._idle_since = asyncio.get_running_loop().time()
+        if self._idle_timer is None:
+            self._close_when_idle()
+        if self._at < len(self._rest):
+            self._idle_since = None
+        self._parse()
+
+    def _close_when_idle(self) -> None:
+        """Close a connection that has been idle for long enough; otherwise look again."""
+        if self._shared.deadlines is None:
+            return
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        left_s = (self._idle_since or now) + self._shared.deadlines.idle_s - now
+        if left_s > 0:
+            self._idle_timer = loop.call_later(left_s, self._close_when_idle)
+        else:
+            self._wire.transport.close()
+
+    def _balance(self) -> None:
+        """Read on as far as is answered, count what is held, and watch what is awaited.
+
+        While a whole request waits for its answer, reading goes on, so that the end of the
+        connection is seen; as soon as more requests come, it stops.
+        """
+        if self._wire.is_closing:
+            return
+        unparsed = len(self._rest) - self._at
+        waiting = self._exchange.waiting_bytes if self._exchange is not None else 0
+        is_full = (unparsed > 0 and self._is_whole) or waiting > MOST_WAITING_BYTES
+        if is_full is not self._is_reading_paused:
+            self._is_reading_paused = is_full
+            transport = self._wire.transport
+            (transport.pause_reading if is_full else transport.resume_reading)()
+        in_hand = self._message_bytes if self._awaited != "nothing" or self._is_answering else 0
+        self._hold(unparsed + in_hand)
+        self._watch()
+
+    def _hold(self, size: int) -> None:
+        """Count what this connection holds; refuse what would be too much for all together."""
+        more = (size if size > FREE_BYTES else 0) - self._held_bytes
+        if not more:
+            return
+        if more > 0 and self._shared.held_bytes + more > MAX_HELD_BYTES:
+            self._refuse(RequestError.BUSY, None)
+            return
+        self._held_bytes += more
+        self._shared.held_bytes += more
+
+    async def _abort(self, how: str) -> None:
+        """Break the connection, at once or ("cut") behind what is written; return when it is."""
+        (self._wire.transport.close if how == "cut" else self._wire.transport.abort)()
+        await self._wire.lost()
+
+    # --- deadlines -------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        """Set the deadline for what the client has to send next, once."""
+        if self._shared.deadlines is None or self._is_refused or self._awaited == self._watched:
+            return
+        self._stop_watching()
+        self._watched = self._awaited
+        if self._awaited != "nothing":
+            is_head, most = self._awaited == "head", self._shared.deadlines
+            self._set_deadline(most.head_s if is_head else most.body_s)
+
+    def _set_deadline(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.call_later(seconds, self._too_late, seconds)
+
+    def _stop_watching(self) -> None:
+        if self._deadline:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_late(self, seconds: float) -> None:
+        """Refuse a request that did not arrive in time, unless we did not read it."""
+        if self._is_reading_paused:
+            self._set_deadline(seconds)
+        elif not self._has_begun:
+            self._wire.transport.close()
+        else:
+            self._refuse(RequestError.TIMED_OUT, f"its {self._awaited} has {seconds:g} s to arrive")
+
+    # --- refusals --------------------------------------------------------------------
+
+    def _refuse(self, wrong: RequestError, reason: str | None) -> None:
+        """Answer an error unless an answer is on its way, and close the connection.
+
+        What the client sends meanwhile is read and ignored, to a limit: otherwise the answer could
+        be lost.
+        """
+        self._is_refused, self._idle_since = True, None
+        self._rest, self._at = b"", 0
+        self._hold(0)
+        self._stop_watching()
+        exchange, transport = self._exchange, self._wire.transport
+        if self._is_reading_paused:
+            self._is_reading_paused = False
+            transport.resume_reading()
+        if exchange is not None and not exchange.is_complete:
+            if self._awaited == "nothing":
+                exchange.keep_alive = False  # its answer is the last
+                return
+            if exchange.is_started:
+                transport.close()
+                return
+            exchange.leave()  # the application reads no more, and answers nobody
+        elif self._awaited == "body":  # of a request that was answered before it came
+            transport.close()
+            return
+        transport.write(_refusal(wrong, reason))
+        if transport.can_write_eof():
+            transport.write_eof()
+        asyncio.get_running_loop().call_later(LINGER_S, transport.close)
+
+
+_EMPTY_LINE = b"\r\n\r\n"
+
+
+def _behind_empty_line(before: bytes, data: bytes, start: int) -> int | None:
+    """Return where the first empty line from `start` ends; None if it is not here.
+
+    It may begin in the last bytes `before`, of which none ends one.
+    """
+    seam = (before + data[start : start + 3]).find(_EMPTY_LINE) if before else -1
+    if seam >= 0:
+        return start + seam + len(_EMPTY_LINE) - len(before)
+    found = data.find(_EMPTY_LINE, start)
+    return found + len(_EMPTY_LINE) if found >= 0 else None
+
+
+def _address(told: Any) -> tuple[str, int] | None:
+    """Return host and port of one side, as ASGI has them."""
+    return (str(told[0]), int(told[1])) if isinstance(told, tuple) else None
+
+
+def _refusal(wrong: RequestError, reason: str | None) -> bytes:
+    """Return the answer to a request that never reaches the application."""
+    status = HTTPStatus(status_of(wrong, Decisions()))
+    response = web.error(status, wrong.text, reason)
+    response.headers["connection"] = "close"
+    head = b"".join(b"%b: %b\r\n" % header for header in response.raw_headers)
+    line = f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
+    return line + head + b"\r\n" + bytes(response.body)
