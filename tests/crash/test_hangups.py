@@ -3,19 +3,49 @@
 `python -m tests.campaign` plays three hundred orders with each of three seeds, and 420 kills.
 """
 
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 
 from tests.campaign import at_length
 from tests.crash.deployment import Command
 from tests.crash.hangups import run
+from tests.crash.leaving import How, Way, leave
 
 
 def test_clients_that_hang_up_are_served_what_they_paid_for() -> None:
     tally = run(Command.SERVE, orders=40, clients=30, timeout_s=0.08, settles_in_s=0.08)
     assert tally.violations() == []
     assert tally.counts()["time-outs"] > 10
+
+
+@pytest.mark.parametrize(
+    ("way", "how"), [("one step", "reset"), ("one step", "fin"), ("upfront", "fin"),
+                     ("session", "reset"), ("session", "fin")],
+)  # fmt: skip
+def test_who_leaves_while_the_commit_takes_long_has_paid_for_nothing(way: Way, how: How) -> None:
+    left = leave(way, how, 30, commit_s=0.015)
+    assert left.undone > 5
+    assert left.lost <= 1
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("is_on_disk", [False, True], ids=["in memory", "on disk"])
+@pytest.mark.parametrize("commit_s", [0.015, 0])
+@pytest.mark.parametrize("how", get_args(How))
+@pytest.mark.parametrize("way", get_args(Way))
+def test_many_clients_that_leave(
+    way: Way, how: How, commit_s: float, is_on_disk: bool, tmp_path: Path
+) -> None:
+    """What a client closes in the microseconds between the last look and the write, no server
+    sees; and a client that has looked at its socket takes as long to close it."""
+    file = tmp_path / "kept.db" if is_on_disk else None
+    left = leave(way, how, at_length(60, 1000), commit_s=commit_s, file=file)
+    print(f"{way}, {how}, commits take {commit_s} s more, {file and 'on disk'}: {left}")
+    assert left.undone > 5 or not commit_s
+    assert left.lost <= left.hung_up // (100 if commit_s else 30) + 1
 
 
 def test_a_kill_refuses_nobody_who_was_charged() -> None:

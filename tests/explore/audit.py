@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 from tests.explore.asking import Granted
 from tests.explore.book import Key, Order, Presented
@@ -16,7 +17,7 @@ from tests.explore.case import Act, Lie, Service
 from tests.explore.evidence import Door, Ledger, Sight, Times, Use
 from tests.explore.laws import Law, Violation
 from tests.explore.steps import Scene
-from x402sim.protocol.refusals import Refusal
+from x402sim.protocol.refusals import Refusal, RequestError
 from x402sim.service.issue import MARKET, QUOTE, SESSIONS
 
 PRICE_BASE = 10_000
@@ -30,9 +31,10 @@ _NOT_ACCEPTED = (
     "an earlier payment header may still settle",
     "another payment of its 402 may still settle",
     "ask for a new payment id",
+    RequestError.IDENTIFIER_TAKEN.meaning,
 )
 """The reasons of a service that has not accepted a header: its node is silent, or it is the second,
-or one of too many, for one payment id."""
+or one of too many, for one payment id, or another payment has its name."""
 _ANOTHER_ID = "it pays for another payment id"
 _SETTLED = Refusal.ALREADY_SETTLED.text
 
@@ -53,6 +55,7 @@ class Audit:
         """Return every law that this run broke."""
         return [
             *self._payments(),
+            *self._names_once(),
             *self._ids(),
             *self._receipts(),
             *self._doors(),
@@ -85,7 +88,9 @@ class Audit:
         return Counter(
             self._deposits[place]
             for sight in self.door.seen
-            if sight.status == 200 and (place := self._session_at(sight)) in self._deposits
+            if sight.status == 200
+            and sight.is_written
+            and (place := self._session_at(sight)) in self._deposits
         )
 
     def _session_at(self, sight: Sight) -> Key:
@@ -267,14 +272,32 @@ class Audit:
                 if (sight.nonce, self._names[sight.secret]) == (nonce, service)
                 and sight.status == 200
             ]
-            received = sum(
-                self._served_by_header(each) for each in shown if each.order.service == service
+            received = sum(  # what its payer has named is given again: one answer, not two
+                min(self._served_by_header(each), 1 if each.order.name is not None else 99)
+                for each in shown
+                if each.order.service == service
             )
             if received > 1 + sum(sight.is_cut for sight in given):
                 yield Violation(Law.SERVED_ONCE, f"{nonce[:12]} was served {received} times")
             if not given and len(shown) == 1 and self._is_served(shown[0]):
                 how = f"{nonce[:12]} paid {service}, which answered 200 to no request with it"
                 yield Violation(Law.SERVED_ONCE, how)
+
+    def _names_once(self) -> Iterator[Violation]:
+        """A name is bound to its payment until that has ended, and five minutes at least."""
+        held: dict[tuple[str, int], dict[str, Presented]] = defaultdict(dict)
+        for each in self.scene.book.presented:
+            nonce, service = each.signed.nonce, each.order.service
+            is_settled = service in self.times.settled_by.get(nonce, ()) and self._use(each)
+            if each.order.name is not None and is_settled:
+                held[service, each.order.name].setdefault(nonce, each)
+        for (service, name), payments in held.items():
+            for one, other in pairwise(payments.values()):
+                began_ms = self.times.sent_ms[other.answers[0].exchange]
+                ended_s = one.signed.authorization.valid_before - self._skew_s
+                if not self._is_unsure([one, other]) and began_ms < ended_s * 1000:
+                    how = f"{service} settled two payments that are both named {name}"
+                    yield Violation(Law.ONE_NAME, how)
 
     # --- one payment id ------------------------------------------------------------------
 
@@ -349,6 +372,9 @@ class Audit:
         for sight in self.door.seen:
             if not sight.is_done:
                 yield Violation(Law.ANSWERED, f"a request for {sight.path} was never answered")
+            if sight.method in ("HEAD", "OPTIONS") and sight.status not in (None, 402, 405, 503):
+                how = f"{sight.method} {sight.path} was answered {sight.status}"
+                yield Violation(Law.UNSOLD, how)
             if sight.status not in (200, 201) or sight.path not in _FOR_SALE:
                 continue
             first_ms = min(map(self.times.first_named_ms, self._paying(sight)), default=_NEVER)
@@ -391,7 +417,7 @@ class Audit:
             if self._deposits.get(self._session_at(sight)) != key:
                 continue
             if sight.status == 200:
-                left_base -= PRICE_BASE
+                left_base -= PRICE_BASE * sight.is_written
             elif sight.status == 402 and left_base >= PRICE_BASE and sight.answered_ms < end_ms:
                 yield Violation(Law.SESSION_SERVES, f"{key} has {left_base} left and was refused")
 

@@ -13,6 +13,7 @@ from tests.explore.case import Service, Way
 from x402sim.protocol.crypto import to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import authorization_of, encode_header
+from x402sim.protocol.identifiers import named
 from x402sim.protocol.messages import PaymentRequirements, decode
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
@@ -62,11 +63,18 @@ class Order:
     is_deposit: bool
     way: Way
     is_issued: bool = True
+    said_name: int | None = None
+    """What its payer calls a payment in version 2."""
 
     @property
     def key(self) -> Key:
         """The service and the payment id."""
         return self.service, self.required.payment_id
+
+    @property
+    def name(self) -> int | None:
+        """What a payment in this way is called."""
+        return self.said_name if self.way == "PAYMENT-SIGNATURE" else None
 
     @property
     def is_named(self) -> bool:
@@ -97,7 +105,8 @@ class Order:
             accepted = requirements_v2(wanted, network)
             extra = {**(accepted.extra or {}), "paymentId": payment_id}
             accepted = msgspec.structs.replace(accepted, extra=extra)
-            return {PAYMENT_HEADERS[2]: encode_payment(*paid, accepted)}
+            said = None if self.name is None else named(f"explored-payment-{self.name}")
+            return {PAYMENT_HEADERS[2]: encode_payment(*paid, accepted, extensions=said)}
         proof = {
             PAYMENT_HEADERS[1]: encode_payment(*paid, requirements_v1(wanted, network, url=""))
         }

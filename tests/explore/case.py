@@ -69,6 +69,8 @@ class Buy(_Purchase, frozen=True, kw_only=True):
     """
 
     way: Way = "two steps"
+    name: int | None = None
+    """What its payer calls it in version 2 (payment-identifier); two purchases may have one name."""
 
 
 class Deposit(_Purchase, frozen=True, kw_only=True):
@@ -92,6 +94,13 @@ class Again(_Step, frozen=True, kw_only=True):
     service: Service = "service"
     what: Literal["same id", "new id", "second header"] = "new id"
     way: Way = "two steps"
+
+
+class Unsold(_Step, frozen=True, kw_only=True):
+    """The payer of purchase `of` shows its newest payment with a method that nothing is sold by."""
+
+    of: int
+    method: Literal["HEAD", "OPTIONS"] = "HEAD"
 
 
 class Submit(_Step, frozen=True, kw_only=True):
@@ -149,7 +158,9 @@ class Pause(_Step, frozen=True, kw_only=True):
 
 
 Purchase = Buy | Deposit
-Step = Buy | Deposit | Again | Submit | Cancel | Strike | Lie | Act | Reorganise | Pause
+Step = (
+    Buy | Deposit | Again | Unsold | Submit | Cancel | Strike | Lie | Act | Reorganise | Pause
+)  # fmt: skip
 
 
 class Case(_Told, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from tests.explore.case import Service
 from x402sim import events
 from x402sim.chain.base import Chain, LogFilter
 from x402sim.clock import Clock
+from x402sim.http.web import CONNECTION
 from x402sim.journal import Journal
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, to_hex
@@ -154,6 +155,9 @@ class Sight:
     status: int | None = None
     answered_ms: int = 0
     is_done: bool = False
+    is_written: bool = True
+    """Whether the answer left to a client that was there, as the service could see."""
+    method: str = "POST"
     is_cut: bool = False
 
 
@@ -179,6 +183,7 @@ class Door:
             payment_id=headers.get("x-payment-id"),
             session_id=headers.get("x-session-id"),
             nonce=_nonce(headers),
+            method=scope["method"],
         )
         self.seen.append(sight)
 
@@ -194,6 +199,7 @@ class Door:
             raise
         finally:
             sight.is_done = True
+            sight.is_written = scope[CONNECTION].is_answered()
 
 
 def _nonce(headers: httpx.Headers) -> str | None:

@@ -13,6 +13,8 @@ class Law(Enum):
     FINAL_IS_FINAL = "a header that was refused for good is not charged afterwards"
     CHARGED_ONCE = "a service charges once for one order, whatever is presented for it"
     SERVED_ONCE = "a payment in one step is served once, and what its payer names stays open to it"
+    ONE_NAME = "of two payments with one name, a service settles one"
+    UNSOLD = "a method that an endpoint does not sell gets nothing"
     SERVED_AFTER_PAID = "nothing is served before the money for it has moved"
     SERVED_IS_PAID = "access is granted only while the money for it stands on the chain"
     ONLY_WHAT_WAS_BOUGHT = "a payment gives access to the resource that it was for, to no other"

@@ -4,7 +4,17 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tests.explore.case import Act, Again, Buy, Case, Deposit, Reorganise, Strike, Submit
+from tests.explore.case import (
+    Act,
+    Again,
+    Buy,
+    Case,
+    Deposit,
+    Reorganise,
+    Strike,
+    Submit,
+    Unsold,
+)
 from tests.explore.laws import Law
 from tests.mutants import rows
 from tests.mutants.change import Change, Service, all_of, decision, setting
@@ -48,6 +58,22 @@ async def never_used(it: Any, payer: Any, nonce: bytes) -> Any:
 
 def nothing(it: Any, *args: Any, **more: Any) -> None:
     """Leave what the chain has undone as it is."""
+
+
+def never(it: Any, *args: Any) -> bool:
+    """Say no."""
+    return False
+
+
+def always(it: Any, *args: Any) -> bool:
+    """Say yes."""
+    return True
+
+
+async def sold_to_everybody(_: Service, request: Request, serve: Serve) -> Answer:
+    """Sell by HEAD as by GET."""
+    is_paid = request.method == "HEAD" and pays(request)
+    return answer(200, {}) if is_paid else await serve(request)
 
 
 def nobody(it: Any, *args: Any) -> list[Any]:
@@ -150,6 +176,7 @@ REFUSED = Strike(fault=Fault(victim="facilitator", does="refuse", times=None))
 LOST = Strike(fault=Fault(victim="facilitator", does="lose answer", path="/settle"))
 REVERTED = '{"jsonrpc":"2.0","id":1,"result":{"blockNumber":"0x1","status":"0x0","logs":[]}}'
 LIES = Fault(victim="explorer", does="answer", status=200, times=None, body=REVERTED)
+LEAVES = Fault(victim="service", does="lose answer", path="/quote", skip=1)
 BUY, DEPOSIT = Buy(number=0), Deposit(number=0, duration_s=60, spends=3, spend_pause_s=1.0)
 BOUGHT, SPENT, UNSETTLED = Case(steps=(BUY,)), Case(steps=(DEPOSIT,)), Case(steps=(REFUSED, BUY))
 IN_ONE_STEP = Case(steps=(Buy(number=0, way="PAYMENT-SIGNATURE"),))
@@ -203,6 +230,25 @@ BY_LAW: dict[Law, dict[str, tuple[Change, Case]]] = {
         ),
         "the cache is kept": (overriding("entitlements", remove=nothing), UNDONE),
     },
+    Law.ONE_NAME: {
+        "a name is not reserved": (
+            overriding("served", is_taken=never, reserve=always),
+            Case(
+                latency={"facilitator": 0.5},
+                balances=("1.00", "1.00"),
+                steps=(
+                    Buy(number=0, way="PAYMENT-SIGNATURE", name=0),
+                    Buy(number=1, way="PAYMENT-SIGNATURE", name=0, payer=1),
+                ),
+            ),
+        ),
+    },
+    Law.UNSOLD: {
+        "HEAD buys": (
+            middleware(sold_to_everybody),
+            Case(steps=(Buy(number=0, way="X-PAYMENT"), Unsold(at_s=20.0, of=0))),
+        ),
+    },
     Law.ONLY_WHAT_WAS_BOUGHT: {
         "a payment opens every resource": (jury("records-forget-the-resource"), BOUGHT),
     },
@@ -247,6 +293,10 @@ BY_LAW: dict[Law, dict[str, tuple[Change, Case]]] = {
             SPENT,
         ),
         "a session is served for nothing": (jury("never-debited"), SPENT),
+        "a debit is kept whose client has left": (
+            overriding("sessions", undo_debit=nothing),
+            Case(steps=(*SPENT.steps, Strike(fault=LEAVES))),
+        ),
         "a session shows a wrong balance": (
             answers(200, "/api/sessions/session_", lambda it: it.update(released="1")),
             SPENT,

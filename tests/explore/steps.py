@@ -21,9 +21,11 @@ from tests.explore.case import (
     Step,
     Strike,
     Submit,
+    Unsold,
 )
 from tests.explore.lies import fault_of
 from x402sim.protocol.crypto import Hash, to_hex
+from x402sim.service.issue import MARKET, QUOTE
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.stages.stage import PAYER_TIMEOUT_S
 from x402sim.world.story.answers import Answer
@@ -78,6 +80,8 @@ async def perform(scene: Scene, step: Step) -> None:
             await _purchase(scene, step)
         case Again():
             await _again(scene, step)
+        case Unsold():
+            await _unsold(scene, step)
         case Submit() | Cancel():
             await _third_party(scene, step)
         case Strike(fault=fault):
@@ -110,7 +114,8 @@ async def _purchase(scene: Scene, step: Purchase) -> None:
     if not _is_402(required):
         return
     way = step.way if isinstance(step, Buy) else "two steps"
-    order = Order(step.service, required, step.number, isinstance(step, Deposit), way)
+    name, is_deposit = step.name if isinstance(step, Buy) else None, isinstance(step, Deposit)
+    order = Order(step.service, required, step.number, is_deposit, way, said_name=name)
     scene.book.orders[step.number] = order
     signed = scene.book.sign(step.number, payer, order)
     await scene.world.clock.sleep(step.wait_s)
@@ -186,6 +191,20 @@ async def _again(scene: Scene, step: Again) -> None:
             return  # the 402 is over, which is final, and a header for it would outlive that
         signed = book.sign(step.of, signed.payer, earlier)
     await book.present(payer, order, signed)
+
+
+async def _unsold(scene: Scene, step: Unsold) -> None:
+    """Show a payment, or a session, with a method that nothing is sold by."""
+    book = scene.book
+    if step.of not in book.signed:
+        return
+    order, signed = book.orders[step.of], book.signed[step.of][-1]
+    payer, proof = scene.at(signed.payer, order.service), order.proof(signed, scene.world.network)
+    ids = [of for (service, of), key in book.sessions.items() if key == order.key]
+    for path in (QUOTE, MARKET):
+        await payer.send(step.method, path, headers=proof)
+        for session_id in ids:
+            await payer.send(step.method, path, headers={"X-Session-Id": session_id})
 
 
 # --- third parties, and the chain --------------------------------------------------------

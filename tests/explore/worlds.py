@@ -28,6 +28,7 @@ from tests.explore.case import (
     Step,
     Strike,
     Submit,
+    Unsold,
 )
 from x402sim.events import Skewable
 from x402sim.protocol.cronos import SettleError
@@ -120,7 +121,9 @@ def _purchase(draw: DrawFn, town: _Town, number: int, span_s: float) -> Purchase
         "anew": draw(often({False: 7, True: 3})),
     }
     if draw(often({"quote": 13, "session": 7})) == "quote":
-        return Buy(**common, way=draw(WAYS))
+        way = draw(WAYS)
+        name = draw(one_of(None, None, 0)) if way == "PAYMENT-SIGNATURE" else None
+        return Buy(**common, way=way, name=name)
     return Deposit(
         **common,
         cents=draw(one_of(5, 1, 3)),
@@ -254,6 +257,7 @@ _KINDS = {
     _act("explorer_lag", one_of(30.0, 300.0, 1000.0)): 3,
     _made(Cancel, of=_NUMBER): 4,
     _act("drop_waiting"): 3,
+    _made(Unsold, of=_NUMBER, method=one_of("HEAD", "OPTIONS")): 3,
     _made(Act, does=lambda _: "run_indexer", given=lambda about: (about.service,)): 4,
 }
 _PLAIN = often(_KINDS)

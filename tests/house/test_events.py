@@ -26,7 +26,7 @@ CODE = [
     if file.parent != PACKAGE / "events"
 ]
 NAMES = {kind.__name__: name_of(kind) for kind in KINDS}
-FORMAT = (4, "31cf8c4477fcdbf4")
+FORMAT = (5, "238f83d6fecb4f85")
 """The version of a journal, and the hash of all its fields in order; the guide's `events` has them."""
 UNITS = ("_ms", "_s", "_base", "_wei", "seconds")
 COUNTS = {

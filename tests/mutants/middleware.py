@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests.mutants.change import Change, Service, all_of, on_app
 from tests.mutants.wrapper import overriding
+from x402sim.http.web import CONNECTION
 from x402sim.protocol.messages import BadMessage, decode
 
 JSON = "application/json"
@@ -136,6 +137,7 @@ async def _served(app: ASGIApp, scope: Scope, request: Request, receive: Receive
         (name.encode("latin-1"), it.encode("latin-1")) for name, it in request.headers.items()
     ]
     asked = {**scope, "method": request.method, "path": request.path, "headers": headers}
+    asked.pop(CONNECTION, None)  # the answer is kept back here
     try:
         await app(asked, read, keep)
     except Exception:  # Starlette answers 500 and then raises all the same

@@ -118,7 +118,11 @@ class Connection:
 
 
 CONNECTION = "x402sim.connection"
-"""The ASGI scope's key of the `Connection`. Only this package's servers set it."""
+"""The ASGI scope's key of the `Connection`. Only this package's servers set it.
+
+Middleware that keeps an answer back leaves it out of the scope that it passes on: an application
+that has sent its answer concludes from `is_answered` what its client has paid for.
+"""
 UNKNOWN = Connection()
 
 
