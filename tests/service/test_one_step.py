@@ -22,6 +22,7 @@ from tests.rig import (
     Fault,
     ServiceRig,
     after,
+    answer,
     broken,
     lose_answer,
     lose_request,
@@ -328,6 +329,53 @@ async def test_for_another_resource_it_is_refused(
     assert refused.status_code == 402
     assert NONCE_USED[version] in refused.json()["reason"]
     assert (await rig.ask(**payment)).status_code == (200 if is_pending else 402)
+    assert rig.transfers() == 1
+
+
+def with_low_v(payment: dict[str, str]) -> dict[str, str]:
+    """Return a payment whose signature ends with v 0 or 1."""
+    ((name, text),) = payment.items()
+    signature = json.loads(base64.b64decode(text))["payload"]["signature"]
+    low = signature[:-2] + {"1b": "00", "1c": "01"}[signature[-2:]]
+    return {name: changed(text, {"payload.signature": low})}
+
+
+FLOWS = pytest.mark.parametrize("flow", [None, "authorization", "upfront"])
+
+
+@pytest.mark.clause("7/invalid-signature")
+@FLOWS
+@VERSIONS
+@scene
+async def test_a_v_of_0_or_1_is_named_before_the_facilitator_sees_it(
+    rig: ServiceRig, version: Version, flow: Any
+) -> None:
+    set_up(rig, payment_flow=flow)
+    payment = sign(rig, version, await rig.ask())
+    refused = await rig.ask(**with_low_v(payment))
+    assert refused.status_code == 402
+    assert re.match(rf"{SIGNATURE}: Invalid signature: v is [01]: ", refused.json()["reason"])
+    assert rig.wires["facilitator"].seen == []
+    assert (await rig.ask(**payment)).status_code == 200, "27 more makes it payable"
+    assert rig.transfers() == 1
+
+
+@pytest.mark.clause("7/invalid-signature", "3/pending-resolved")
+@FLOWS
+@VERSIONS
+@scene
+async def test_a_v_of_0_or_1_asks_for_no_other_payment_once_one_was_sent(
+    rig: ServiceRig, version: Version, flow: Any
+) -> None:
+    set_up(rig, payment_flow=flow)
+    payment = sign(rig, version, await rig.ask())
+    with broken(rig, "facilitator", only("/settle", answer(502, "gone"))):
+        assert (await rig.ask(**payment)).status_code == 502
+    refused = await rig.ask(**with_low_v(payment))
+    assert (refused.status_code, refused.json()["final"]) == (409, False)
+    assert "v is " in refused.json()["reason"]
+    assert "PAYMENT-REQUIRED" not in refused.headers
+    assert (await rig.ask(**payment)).status_code == 200
     assert rig.transfers() == 1
 
 
