@@ -71,14 +71,18 @@ class Repeated(Exception):
         self.answer.raw_headers = list(kept.headers)
 
 
-def find(service: Service, headers: Mapping[str, str], resource: str, amount_base: int) -> OneStep:
-    """Return the payment that a request's headers hold; version 2 counts before 1.
+def version_of(headers: Mapping[str, str]) -> Version:
+    """Return the version of the payment in a request's headers; version 2 counts before 1."""
+    return 2 if HEADERS[2] in headers else 1
 
-    Their names are in lower case.
+
+def find(service: Service, headers: Mapping[str, str], resource: str, amount_base: int) -> OneStep:
+    """Return the payment that a request's headers hold, whose names are in lower case.
+
     Raises `Unpaid` if there is none, or if it is not what is asked for, `Refused` 400 for one
     that cannot be read, 409 if another one has its name, and `Repeated` if its answer is kept.
     """
-    version: Version = 2 if HEADERS[2] in headers else 1
+    version = version_of(headers)
     if HEADERS[version] not in headers or not service.settings.one_step:
         raise Unpaid
     payment = _read(version, text := headers[HEADERS[version]])
