@@ -39,9 +39,12 @@ the call, as it does so at the time of its newest block. Any other failed on the
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Facilitator:
-    """A facilitator: its chain, its account and its rules."""
+    """A facilitator: its chain, its account and its rules.
+
+    Its settings may be replaced while it runs.
+    """
 
     chain: Chain
     clock: Clock
