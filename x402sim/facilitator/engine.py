@@ -17,7 +17,7 @@ from x402sim.chain.reverts import Cause, cause
 from x402sim.clock import Clock
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, Hash, unwrapped
+from x402sim.protocol.crypto import UNDEPLOYED, Address, Hash, unwrapped
 from x402sim.protocol.differences import difference
 from x402sim.protocol.eip3009 import Authorization, is_early, is_late, transfer_digest
 from x402sim.protocol.header import SignedPayment
@@ -132,14 +132,12 @@ async def verify(facilitator: Facilitator, asked: Asked) -> InvalidPayment | Non
 
 
 async def _without_wrapper(facilitator: Facilitator, asked: Asked) -> Asked:
-    """Return the same request with the signature that the token takes, in the dialects of the
-    standard: of a wallet that is deployed, the one in the wrapper (EIP-6492).
+    """Return the same request with the signature that the token takes: of a wallet that is
+    deployed, the one in the wrapper (EIP-6492).
 
     Raises `ChainUnavailable`.
     """
-    payment = asked.payment
-    if asked.terms is None or (inner := unwrapped(payment.signature)) == payment.signature:
-        return asked
+    payment, inner = asked.payment, unwrapped(asked.payment.signature)
     try:
         is_deployed = bool(await facilitator.chain.code(payment.authorization.from_))
     except ChainError as unknown:
@@ -178,7 +176,8 @@ async def verify_and_simulate(
 
     Raises `ChainUnavailable`.
     """
-    asked = await _without_wrapper(facilitator, asked)
+    if asked.payment.signature.endswith(UNDEPLOYED):
+        asked = await _without_wrapper(facilitator, asked)
     rejected = await verify(facilitator, asked)
     if rejected is not None or not facilitator.settings.simulates_verify:
         return rejected
@@ -194,7 +193,8 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
     `receipt_timeout_s`. In the dialects of the standard, what is pending is waited for again and
     not sent twice. Raises `ChainUnavailable` unless something was sent.
     """
-    asked = await _without_wrapper(facilitator, asked)
+    if asked.terms is not None and asked.payment.signature.endswith(UNDEPLOYED):
+        asked = await _without_wrapper(facilitator, asked)
     payment, tx_hash = asked.payment, None
     if asked.terms is not None:
         tx_hash = facilitator.pending.get(payment.authorization)

@@ -196,6 +196,8 @@ async def _why(
     if isinstance(outcome, PendingTransfer):
         return x402_reasons.PENDING, WAITS
     if isinstance(outcome, InvalidPayment):
+        if odd := _wrong_form(read.wanted, read.asked.network):  # then it fits no payment
+            return x402_reasons.INVALID_REQUIREMENTS, odd
         return x402_reasons.invalid_reason(read.payment.version, outcome.why), outcome.difference
     auth, now_s = read.payment.signed.authorization, facilitator.clock.now_s()
     match outcome.why:
@@ -240,11 +242,13 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
     kind = _AskedV1 if version == 1 else RequirementsV2
     try:
         wanted: AnyRequirements = decode(bytes(body.payment_requirements), kind)
-        if payment.accepted is not None and payment.accepted != wanted:
-            _require_forms(payment.accepted, ours, x402_reasons.INVALID_PAYLOAD)
-        _require_forms(wanted, ours, x402_reasons.INVALID_REQUIREMENTS)
     except BadMessage as wrong:
         raise _Unread(x402_reasons.INVALID_REQUIREMENTS, str(wrong)) from None
+    accepted = payment.accepted
+    if accepted is not None and accepted != wanted and (odd := _wrong_form(accepted, ours)):
+        raise _Unread(x402_reasons.INVALID_PAYLOAD, odd)
+    if wanted.max_timeout_seconds < 1:
+        raise _Unread(x402_reasons.INVALID_REQUIREMENTS, _wrong_form(wanted, ours))
     if (asked_for := unsupported_in(wanted.extra)) is not None:
         raise _Unread(asked_for.reason, str(asked_for))
     signed = payment.signed
@@ -294,16 +298,15 @@ def _payment(version: Version, said: bytes, ours: str) -> StandardPayment:
         raise _Unread(x402_reasons.INVALID_PAYLOAD, str(wrong)) from None
 
 
-def _require_forms(wanted: AnyRequirements, ours: str, reason: str) -> None:
-    """Raise `_Unread` for requirements whose amount, time or addresses are none.
+def _wrong_form(wanted: AnyRequirements, ours: str | None) -> str | None:
+    """Return why requirements have an amount, a time or an address that is none; None if not.
 
     Of another scheme or network they may have other forms: those are refused by their names.
     """
-    if wanted.scheme != SCHEME or wanted.network != ours:
-        return
     if wanted.max_timeout_seconds < 1:
-        told = f"maxTimeoutSeconds: wanted at least 1, got {shown(wanted.max_timeout_seconds)}"
-        raise _Unread(reason, told)
+        return f"maxTimeoutSeconds: wanted at least 1, got {shown(wanted.max_timeout_seconds)}"
+    if wanted.scheme != SCHEME or wanted.network != ours:
+        return None
     amount_name = "maxAmountRequired" if isinstance(wanted, RequirementsV1) else "amount"
     for name, parse, value in (
         (amount_name, parse_base, wanted.amount),
@@ -313,7 +316,8 @@ def _require_forms(wanted: AnyRequirements, ours: str, reason: str) -> None:
         try:
             parse(value)
         except ValueError as wrong:
-            raise _Unread(reason, f"{name}: {wrong}") from None
+            return f"{name}: {wrong}"
+    return None
 
 
 def _version(body: x402.FacilitatorRequest) -> Any:
