@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from eth_abi import encode as abi_encode
 from msgspec import to_builtins
 from msgspec.structs import replace as replace_fields
 from starlette.responses import Response
@@ -31,9 +32,10 @@ from tests.rig import (
 )
 from tests.service.standard import MARKET, QUOTE, changed, failed, set_up, sign, told
 from x402sim import Wallet
+from x402sim.chain import contract
 from x402sim.http.web import Connection
 from x402sim.payer.core import settlement
-from x402sim.protocol.crypto import checksum
+from x402sim.protocol.crypto import UNDEPLOYED, checksum, to_hex
 from x402sim.protocol.identifiers import PAYMENT_IDENTIFIER
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
@@ -351,6 +353,29 @@ async def test_what_is_paid_and_not_served_yet_is_pending_with_its_transaction(
     await rig.parts.chain.mine(3)
     served = await rig.ask(**payment)
     assert told(version, served).transaction == settlement.transaction
+
+
+@VERSIONS
+@scene
+async def test_the_wrapper_around_a_wallet_that_is_deployed_is_taken_off(
+    rig: ServiceRig, version: Version
+) -> None:
+    """EIP-6492, as at the standard's facilitator."""
+    owner = rig.alice
+    wallet = contract.wallet_address(owner.address_bytes)
+    slots = contract.wallet_storage(owner.address_bytes)
+    chain = rig.parts.chain
+    await chain.set_code(wallet, contract.wallet_code(), slots)
+    await chain.fund(wallet, 1_000_000)
+    payment = sign(rig, version, await rig.ask(), from_=wallet)
+    ((name, text),) = payment.items()
+    signature = json.loads(base64.b64decode(text))["payload"]["signature"]
+    inner = bytes.fromhex(signature[2:])
+    wrapped = abi_encode(["address", "bytes", "bytes"], [bytes(20), b"\x12", inner]) + UNDEPLOYED
+    served = await rig.ask(**{name: changed(text, {"payload.signature": to_hex(wrapped)})})
+    assert served.status_code == 200, served.text
+    assert told(version, served).payer == checksum(wallet)
+    assert rig.earned == 10_000
 
 
 # --- the same authorization again ------------------------------------------------------------

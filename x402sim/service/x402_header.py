@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from x402sim.http import web
 from x402sim.protocol import x402_reasons
-from x402sim.protocol.crypto import checksum
+from x402sim.protocol.crypto import checksum, unwrapped
 from x402sim.protocol.differences import difference, times
 from x402sim.protocol.eip3009 import is_early
 from x402sim.protocol.header import SignedPayment, encode_header
@@ -174,11 +174,14 @@ def _offered_id(
 
 
 def _in_our_words(service: Service, payment: StandardPayment) -> SignedPayment:
-    """Return what was signed with our network's name, and with the token if none is named."""
+    """Return what was signed with our network's name, with the token if none is named, and with
+    the signature that the token takes, without a wrapper (EIP-6492).
+    """
     network, signed = service.setup.network, payment.signed
     if signed.network == network_name(payment.version, network):
         signed = replace(signed, network=network.name)
-    return replace(signed, asset=signed.asset or checksum(network.asset))
+    asset = signed.asset or checksum(network.asset)
+    return replace(signed, asset=asset, signature=unwrapped(signed.signature))
 
 
 def _require_offered(accepted: RequirementsV2, offered: RequirementsV2) -> None:
