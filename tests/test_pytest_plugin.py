@@ -112,6 +112,7 @@ def test_each_test_begins_anew(run: Any) -> None:
 OPTIONS = """
 import httpx, pytest
 from x402sim import Fault, Settings
+from x402sim.backends import FacilitatorSettings
 
 pytestmark = pytest.mark.x402(service=Settings(quote_price="0.5"), network="base-sepolia")
 
@@ -119,6 +120,11 @@ def test_of_the_module(x402_server, x402_payer):
     assert x402_payer.client.get("/api/perp/market").status_code == 200
     assert x402_server.balance(x402_payer.address) == 999_500000
     assert x402_server.info.chain_id == 84532
+
+@pytest.mark.x402(facilitator=FacilitatorSettings(receipt_timeout_s=3))
+def test_of_its_facilitator(x402_server):
+    settings = httpx.post(x402_server.control_url + "/facilitator", json={}).json()
+    assert settings["receipt_timeout_s"] == 3
 
 PRICEY = Settings(quote_price="2")
 
@@ -156,7 +162,7 @@ def test_without_a_name(x402_server):
 
 def test_a_marker_sets_options(run: Any) -> None:
     result = run(OPTIONS, *STRICT)
-    result.assert_outcomes(passed=3, errors=4)
+    result.assert_outcomes(passed=4, errors=4)
     result.stdout.no_fnmatch_line("*local.py*")
     result.stdout.re_match_lines_random(
         [

@@ -1,5 +1,6 @@
 """A whole world on a real chain: the same stories, told the same, event by event."""
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -99,6 +100,39 @@ def test_blocks_on_a_pace_of_their_own():
     runs = [World(chain=chain, block_time_s=5).play(story) for chain in ("anvil", "ledger")]
     assert [run.outcome for run in runs] == ["passed", "passed"]
     assert told(runs[0]) == told(runs[1])
+
+
+@pytest.mark.parametrize("by", ["/_sim/mining", "evm_setAutomine"])
+def test_while_mining_is_off_no_block_comes_by_itself(by: str):
+    """Also if a client has told the node itself."""
+
+    async def story(world: LiveWorld) -> None:
+        parts = world.stage.parts
+        chain, pause_s = parts.chain, 3 * parts.recipe.heartbeat_s
+        alice = await world.payer("alice", balance="1.00")
+
+        async def switch(on: bool) -> None:
+            if by == "/_sim/mining":
+                await world.mining(automine=on)
+                return
+            asked = {"jsonrpc": "2.0", "id": 1, "method": by, "params": [on]}
+            transport = httpx.ASGITransport(parts.rpc_app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://rpc") as node:
+                assert "result" in (await node.post("/", json=asked)).json()
+
+        await switch(False)
+        paying = asyncio.create_task(alice.buy())
+        await world.clock.sleep(1)
+        height = await chain.height()
+        await world.clock.sleep(pause_s)
+        assert (await chain.height(), await chain.waiting()) == (height, 1)
+        await switch(True)
+        await paying
+        assert len(await world.transfers(alice)) == 1
+        assert await chain.height() > height
+
+    run = World(chain="anvil").play(story)
+    assert run.outcome == "passed", run.reason
 
 
 def test_an_invariant_sees_money_out_of_nothing():

@@ -1,6 +1,8 @@
 """The facilitator in the words of the x402 standard, versions 1 and 2."""
 
 import asyncio
+import json
+import sys
 from typing import Any
 
 import pytest
@@ -29,6 +31,12 @@ from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.networks import MAINNET, TESTNET
 from x402sim.protocol.rules import STANDARD, Invalid
 from x402sim.protocol.x402 import exact_payload
+from x402sim.protocol.x402_reasons import (
+    INVALID_PAYLOAD,
+    INVALID_REQUIREMENTS,
+    INVALID_VERSION,
+    SIGNATURE,
+)
 
 VERIFY, SETTLE = "/verify", "/settle"
 DOMAIN = {"name": TESTNET.token_name, "version": TESTNET.token_version}
@@ -141,7 +149,6 @@ UNFIT: list[tuple[dict[str, Any], Invalid, str]] = [
     ({"asset": MAINNETS}, Invalid.ASSET, f"asset: wanted {OURS}, got {MAINNETS}"),
     ({"payTo": OTHER}, Invalid.RECIPIENT, f"to: wanted {OTHER}, got {SHOP.address}"),
     (asks("10001"), Invalid.AMOUNT, "value: wanted 10001, got 10000"),
-    (asks("1e4"), Invalid.AMOUNT, "value: wanted 1e4, got 10000"),
     ({"by": MALLORY}, Invalid.SIGNATURE, OTHER_SIGNER),
     ({"signature": b"\x01" * 64}, Invalid.SIGNATURE, "ECRecover: invalid signature length"),
     ({"extra": None}, Invalid.DOMAIN, "extra: wanted name and version, got neither"),
@@ -355,3 +362,199 @@ def test_the_words_are_those_of_section_9_in_version_1() -> None:
     said = {x402_reasons.invalid_reason(1, why) for why in Invalid}
     said |= {x402_reasons.NONCE_USED[1], x402_reasons.FUNDS, x402_reasons.STATE}
     assert said <= known
+
+
+# --- the words, where the text of the standard demands them ---------------------------------
+
+PAYMENT, WANTS = "paymentPayload", "paymentRequirements"
+AUTH = f"{PAYMENT}.payload.authorization"
+GONE = object()
+"""In a row of `WORDS`: the field is left out."""
+NO_AMOUNTS = (
+    "１００００", "1_0000", "0x2710", " 10000", "10000 ", "1e4", "-10000", "+10000", "010000",
+    "10000.0", "", "ten", str(2**256), "9" * 400, 10000, 10000.5, True, None, [], {}, GONE,
+)  # fmt: skip
+NO_ADDRESSES = (
+    "0x" + "99" * 19, "0x" + "99" * 21, "99" * 20, "0X" + "99" * 20, "0x" + "zz" * 20,
+    "0x" + " 9" * 20, "９" * 42, "", 9, None, [], {}, GONE,
+)  # fmt: skip
+NO_NONCES = ("0x" + "07" * 31, "0x" + "07" * 33, "07" * 32, "0x" + "zz" * 32, 7, None, GONE)
+NO_TEXTS = (7, True, None, [], {}, GONE)
+NO_OBJECTS = ("text", 7, None, [], [{}], GONE)
+NO_VERSIONS = (0, 3, -1, 1.5, 10**400, "1", "2", True, [], {})
+ACCEPTED: dict[int, str] = {1: PAYMENT, 2: f"{PAYMENT}.accepted"}
+AMOUNT_NAMES = {1: "maxAmountRequired", 2: "amount"}
+
+Row = tuple[str, str, tuple[Any, ...], tuple[int, ...]]
+BAD_PAYLOAD: list[Row] = [
+    # section 5.2.2: fields, their types, and that they are required
+    (INVALID_PAYLOAD, PAYMENT, ("text", 7, None, [], [{}], {}), (1, 2)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.x402Version", (GONE,), (1, 2)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.payload", NO_OBJECTS, (1, 2)),
+    (INVALID_PAYLOAD, AUTH, NO_OBJECTS, (1, 2)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.payload.signature", (*NO_TEXTS, "text", "0x123", "0xzz"), (1, 2)),
+    (INVALID_PAYLOAD, f"{AUTH}.from", NO_ADDRESSES, (1, 2)),
+    (INVALID_PAYLOAD, f"{AUTH}.to", NO_ADDRESSES, (1, 2)),
+    (INVALID_PAYLOAD, f"{AUTH}.value", NO_AMOUNTS, (1, 2)),
+    (INVALID_PAYLOAD, f"{AUTH}.validAfter", NO_AMOUNTS, (1, 2)),
+    (INVALID_PAYLOAD, f"{AUTH}.validBefore", NO_AMOUNTS, (1, 2)),
+    (INVALID_PAYLOAD, f"{AUTH}.nonce", NO_NONCES, (1, 2)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.scheme", NO_TEXTS, (1,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.network", NO_TEXTS, (1,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.accepted", NO_OBJECTS, (2,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.scheme", NO_TEXTS, (2,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.network", NO_TEXTS, (2,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.amount", NO_AMOUNTS, (2,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.payTo", NO_ADDRESSES, (2,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.asset", NO_ADDRESSES, (2,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.maxTimeoutSeconds", ("300", 0, -1, None, GONE), (2,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.accepted.extra", ("text", 7, []), (2,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.resource", ("text", 7, [], {}), (2,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.resource.url", (7, None, []), (2,)),
+    (INVALID_PAYLOAD, f"{PAYMENT}.extensions", ("text", 7, []), (2,)),
+]
+BAD_REQUIREMENTS: list[Row] = [
+    # section 5.1.2
+    (INVALID_REQUIREMENTS, WANTS, ("text", 7, None, [], [{}], {}), (1, 2)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.scheme", NO_TEXTS, (1, 2)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.network", NO_TEXTS, (1, 2)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.maxAmountRequired", NO_AMOUNTS, (1,)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.amount", NO_AMOUNTS, (2,)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.payTo", NO_ADDRESSES, (1, 2)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.asset", (*NO_ADDRESSES, OTHER), (1, 2)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.maxTimeoutSeconds",
+     ("300", 0, -1, 1.5, True, None, [], GONE), (1, 2)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.resource", NO_TEXTS, (1,)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.description", NO_TEXTS, (1,)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.mimeType", (7, [], {}), (1,)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.outputSchema", ("text", 7, []), (1,)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.extra", ("text", 7, [], {}, None, GONE), (1, 2)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.extra.name", NO_TEXTS, (1, 2)),
+    (INVALID_REQUIREMENTS, f"{WANTS}.extra.version", NO_TEXTS, (1, 2)),
+]  # fmt: skip
+ELSEWHERE: list[Row] = [
+    # sections 5 and 9: what is not supported, and what differs from what was asked for
+    (INVALID_VERSION, "x402Version", NO_VERSIONS, (1, 2)),
+    (INVALID_VERSION, f"{PAYMENT}.x402Version", (*NO_VERSIONS, None), (1, 2)),
+    ("unsupported_scheme", f"{WANTS}.scheme", ("upto", "Exact", "", "exact "), (1, 2)),
+    ("unsupported_scheme", f"{PAYMENT}.scheme", ("upto", "Exact", ""), (1,)),
+    ("unsupported_scheme", f"{PAYMENT}.accepted.scheme", ("upto", "Exact", ""), (2,)),
+    ("invalid_network", f"{WANTS}.network", ("base", "eip155:1", "solana:x", "", "338"), (1, 2)),
+    ("invalid_network", f"{PAYMENT}.network", ("base", "eip155:338", ""), (1,)),
+    ("invalid_network", f"{PAYMENT}.accepted.network", ("base", "cronos-testnet", ""), (2,)),
+    ("invalid_exact_evm_payload_recipient_mismatch", f"{WANTS}.payTo", (OTHER,), (1, 2)),
+    ("invalid_exact_evm_payload_authorization_value", f"{WANTS}.maxAmountRequired",
+     ("10001", str(2**256 - 1)), (1,)),
+    ("invalid_exact_evm_payload_authorization_value_mismatch", f"{WANTS}.amount",
+     ("10001", "9999", "0", str(2**256 - 1)), (2,)),
+    (SIGNATURE, f"{PAYMENT}.payload.signature", ("0x", "0x12", "0x" + "11" * 65), (1, 2)),
+    (SIGNATURE, f"{AUTH}.nonce", ("0x" + "11" * 32,), (1, 2)),
+]  # fmt: skip
+WORDS = (*BAD_PAYLOAD, *BAD_REQUIREMENTS, *ELSEWHERE)
+"""A word, and what demands it: values at a path in a request that is good without them, and the
+versions that have this path.
+"""
+
+
+def with_value(body: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """Return a request with another value at a path, or without it."""
+    changed: dict[str, Any] = json.loads(json.dumps(body))
+    *outer, name = path.split(".")
+    inside = changed
+    for each in outer:
+        inside = inside[each]
+    if value is GONE:
+        del inside[name]
+    else:
+        inside[name] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("word", "path", "values", "version"),
+    [
+        pytest.param(word, path, values, version, id=f"{version}-{path}-{word}")
+        for word, path, values, versions in WORDS
+        for version in versions
+    ],
+)
+def test_every_word_is_said_where_the_text_demands_it(
+    desk: Desk, word: str, path: str, values: tuple[Any, ...], version: int
+) -> None:
+    for value in values:
+        body = with_value(asking(version), path, value)
+        verified = desk.post(VERIFY, body)
+        assert (verified["isValid"], verified.get("invalidReason")) == (False, word), value
+        assert verified["invalidMessage"]
+        settled = desk.post(SETTLE, body)
+        assert (settled["success"], settled["errorReason"]) == (False, word), value
+        assert settled["transaction"] == ""
+        assert settled["network"] in ("cronos-testnet", "eip155:338")
+    assert desk.post(SETTLE, asking(version))["success"], "it is good without them"
+
+
+# --- what is no request, and what is built to break a reader --------------------------------
+
+
+@BOTH_PATHS
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"", b"null", b"[]", b'"text"', b"7", b"{", b"{}", b"NaN", b"\xff\xfe", b'{"x402Version":2}',
+        json.dumps(with_value(asking(2), PAYMENT, GONE)).encode(),
+        json.dumps(with_value(asking(2), WANTS, GONE)).encode(),
+        json.dumps([asking(2)]).encode(),
+        json.dumps(asking(2)).encode()[:-1],
+        b"[" * 100_000 + b"]" * 100_000,
+        b'{"x402Version": 1' + b"0" * 5000 + json.dumps(asking(2)).encode()[17:],
+    ],
+)  # fmt: skip
+def test_what_is_no_request_is_400(desk: Desk, path: str, body: bytes) -> None:
+    """The transport's text: a malformed payload or requirements, 400; never a 500."""
+    answer = desk.request("POST", path, content=body)
+    assert (answer.status_code, answer.json()["error"]) == (400, "Invalid request body")
+    assert answer.json()["reason"]
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", ""])
+def test_the_content_type_is_not_looked_at(desk: Desk, content_type: str) -> None:
+    body = json.dumps(asking(2)).encode()
+    answer = desk.request("POST", VERIFY, content=body, headers={"content-type": content_type})
+    assert answer.json()["isValid"]
+
+
+def test_of_equal_keys_the_last_counts(desk: Desk) -> None:
+    text = json.dumps(asking(2)).replace('"value": ', '"value": "1", "value": ')
+    assert desk.request("POST", VERIFY, content=text.encode()).json()["isValid"]
+
+
+DEEP = [
+    ("x402Version", "@"),
+    (PAYMENT, "@"),
+    (f"{PAYMENT}.x402Version", "@"),
+    (f"{PAYMENT}.payload", "@"),
+    (f"{PAYMENT}.extensions", {"payment-identifier": {"info": {"id": "@"}}}),
+    (f"{PAYMENT}.extensions", {"bazaar": {"info": {"input": {"type": "http", "a": "@"}}}}),
+    (WANTS, "@"),
+    (f"{WANTS}.extra.name", "@"),
+    (f"{WANTS}.extra.more", "@"),
+    (f"{WANTS}.extra.paymentFlow", "@"),
+]
+
+
+@pytest.mark.parametrize("limit", [1000, 100_000])
+@pytest.mark.parametrize(("path", "value"), DEEP)
+def test_deep_nesting_breaks_nothing(path: str, value: Any, limit: int) -> None:
+    """Others, such as eth_account, raise Python's recursion limit beyond what the stack holds."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(limit)
+    try:
+        for depth in (*range(900, 1000, 9), 1990, 100_000):
+            text = json.dumps(with_value(asking(2), path, value))
+            deep = text.replace('"@"', "[" * depth + "]" * depth).encode()
+            desk = Desk()
+            for to in (VERIFY, SETTLE):
+                assert desk.request("POST", to, content=deep).status_code in (200, 400), depth
+            assert desk.request("GET", "/discovery/resources").status_code == 200
+    finally:
+        sys.setrecursionlimit(before)

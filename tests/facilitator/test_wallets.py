@@ -4,13 +4,14 @@ import asyncio
 from typing import Any
 
 import pytest
+from eth_abi import encode
 
 from tests.chain.helpers import ALICE, MALLORY, SHOP, authorization, nonce, signature_of
 from tests.facilitator.test_facilitator import SETTLE, VERIFY, Desk, asking, header
 from tests.facilitator.test_standard import Away, asking as asking_standard
 from x402sim.chain import contract
-from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address
+from x402sim.protocol import abi, x402_reasons
+from x402sim.protocol.crypto import UNDEPLOYED, Address, checksum
 
 WALLET = contract.wallet_address(ALICE.address_bytes)
 PAID = authorization(from_=WALLET)
@@ -61,10 +62,60 @@ def test_the_standard_has_the_same_verdicts(desk: Desk, version: int):
     assert desk.post("/verify", good)["isValid"]
     forged = desk.post("/verify", asking_standard(version, PAID, by=MALLORY))
     assert forged["invalidReason"] == "invalid_exact_evm_payload_signature"
-    wrapped = signature_of(PAID) + bytes.fromhex("6492" * 16)
-    undeployed = desk.post("/verify", asking_standard(version, PAID, signature=wrapped))
-    assert undeployed["invalidReason"] == "invalid_exact_evm_payload_undeployed_smart_wallet"
     assert desk.post("/settle", good)["success"]
+
+
+def wrapped(signature: bytes, *, factory: Address = DELEGATE, call: bytes = b"\x12" * 5) -> bytes:
+    """Return a signature in the wrapper of EIP-6492: abi.encode(factory, call, signature)."""
+    return encode(["address", "bytes", "bytes"], [factory, call, signature]) + UNDEPLOYED
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_wrapper_around_a_wallet_that_is_deployed_is_taken_off(desk: Desk, version: int):
+    """EIP-6492: only a wallet that is not there needs the call that would deploy it."""
+    for name, call in (("with a call", b"\x12" * 5), ("without", b"")):
+        auth = authorization(from_=WALLET, nonce=nonce(name))
+        body = asking_standard(version, auth, signature=wrapped(signature_of(auth), call=call))
+        assert desk.post("/verify", body) == {"isValid": True, "payer": checksum(WALLET)}
+        assert desk.post("/settle", body)["success"]
+    assert desk.driver.balance(SHOP) == 20_000
+    assert desk.post("/settle", body)["errorReason"] == x402_reasons.NONCE_USED[version]
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        wrapped(signature_of(PAID, by=MALLORY)),
+        wrapped(wrapped(signature_of(PAID))),
+        wrapped(b""),
+        UNDEPLOYED,
+        signature_of(PAID) + UNDEPLOYED,
+        b"\xff" * 96 + UNDEPLOYED,
+        wrapped(signature_of(PAID))[32:],
+    ],
+    ids=["another's", "twice", "empty", "nothing", "no wrapper", "huge offset", "cut"],
+)
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_is_no_signature_in_the_wrapper_of_a_deployed_wallet_is_an_invalid_one(
+    desk: Desk, version: int, signature: bytes
+):
+    for path, word in (("/verify", "invalidReason"), ("/settle", "errorReason")):
+        refused = desk.post(path, asking_standard(version, PAID, signature=signature))
+        assert refused[word] == "invalid_exact_evm_payload_signature"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_wallet_that_is_not_there_is_told_as_such(desk: Desk, version: int):
+    absent = authorization(from_=contract.wallet_address(MALLORY.address_bytes))
+    body = asking_standard(version, absent, signature=wrapped(signature_of(absent)))
+    refused = desk.post("/verify", body)
+    assert refused["invalidReason"] == "invalid_exact_evm_payload_undeployed_smart_wallet"
+
+
+def test_whether_a_wallet_is_deployed_may_be_unknown(desk: Desk):
+    body = asking_standard(2, PAID, signature=wrapped(signature_of(PAID)))
+    refused = Desk(chain=Away(desk, "code")).post("/verify", body)
+    assert refused["invalidReason"] == "unexpected_verify_error"
 
 
 def test_without_an_answer_of_the_chain_only_an_accounts_own_signature_is_verified(desk: Desk):

@@ -153,6 +153,8 @@ COMMANDS = [
     ("clock/skew", {"actor": "moon", "seconds": 1}, 400),
     ("clock/skew", {"actor": "service", "seconds": 1e12}, 400),
     ("explorer/lag", {"seconds": -1}, 400),
+    *(("facilitator", {"receipt_timeout_s": s}, 400) for s in (0, -1, 1e12, "1")),
+    *(("facilitator", each, 400) for each in ({"name": "moon"}, {"simulates": 1}, {"native": 1})),
     ("force-revert", {"calls": -1}, 400),
     ("balances", {"accounts": ["0x12"]}, 400),
     ("balances", {}, 400),

@@ -65,7 +65,34 @@ def test_an_empty_token_is_refused_on_any_host_from_the_environment_too(host, mo
     gives_up("--host", host, says="the control token is empty")
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (
+            "receipt_timeout=1",
+            "unknown setting 'receipt_timeout'; did you mean 'receipt_timeout_s'",
+        ),
+        ("receipt_timeout_s=0", "receipt_timeout_s: expected a number above 0, got 0"),
+        ("receipt_timeout_s", "receipt_timeout_s: wanted a number, true or false, got ''"),
+        ("simulates=no", "simulates: wanted a number, true or false, got 'no'"),
+        ("simulates=0", "simulates: expected True or False, got 0"),
+    ],
+)
+def test_a_wrong_setting_of_the_facilitator(given, says):
+    gives_up("--facilitator", given, says=says)
+
+
 # --- it is ready -------------------------------------------------------------------------
+
+
+def test_settings_of_the_facilitator():
+    given = ("receipt_timeout_s=0.05", "simulates=false", "native=3")
+    with started(*(word for each in given for word in ("--facilitator", each))) as server:
+        settings = server.sim("facilitator")
+        assert settings == {
+            "name": "facilitator", "receipt_timeout_s": 0.05, "simulates": False,
+            "simulates_verify": True, "native": 3.0,
+        }  # fmt: skip
 
 
 @pytest.mark.clause("2.8/networks")

@@ -3,12 +3,17 @@
 import json
 from functools import partial
 
+import pytest
+from msgspec import to_builtins
 from msgspec.structs import fields
 
 from tests.serve.driver import PAY, in_parallel, refusal
 from tests.serve.hosted import hosted, status_and_text
 from x402sim import Wallet
+from x402sim.backends import FacilitatorSettings
+from x402sim.protocol.header import authorization_of
 from x402sim.protocol.refusals import RequestError
+from x402sim.protocol.x402 import exact_payload
 from x402sim.world.control.app import ACTIONS
 from x402sim.world.control.messages import State
 
@@ -127,6 +132,59 @@ def test_reset_begins_again_and_the_file_keeps_it(tmp_path):
         assert server.state()["rows"]["payments"] == 1
 
 
+def in_one_step(server, version):
+    """Return the body of settle for a new payment of the standard."""
+    required = server.http.get("/api/perp/market").json()
+    payer, wanted = server.account(), required["accepts"][0]
+    auth, signature = authorization_of(payer.sign(required["paymentRequirements"]))
+    payload = to_builtins(exact_payload(auth, signature))
+    if version == 2:
+        wanted = {**wanted, "amount": wanted["maxAmountRequired"], "network": "eip155:338"}
+        payment = {"accepted": wanted, "payload": payload}
+    else:
+        payment = {"scheme": "exact", "network": wanted["network"], "payload": payload}
+    payment["x402Version"] = version
+    return {"x402Version": version, "paymentPayload": payment, "paymentRequirements": wanted}
+
+
+def settle(server, body):
+    return server.http.post("/facilitator/settle", json=body).json()
+
+
+def pending_then_settled(server, version):
+    """See that a settlement is pending, then settled, and not again."""
+    server.sim("mining", automine=False)
+    body = in_one_step(server, version)
+    pending = settle(server, body)
+    assert pending == settle(server, body)
+    assert (pending["success"], pending["errorReason"]) == (False, "settlement_pending")
+    assert len(pending["transaction"]) == 66
+    server.sim("mine")
+    settled = settle(server, body)
+    assert settled["success"]
+    for told in ("transaction", "network", "payer"):
+        assert settled[told] == pending[told]
+    server.sim("mining", automine=True)
+    assert not settle(server, body)["success"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_facilitator_that_hardly_waits_says_pending(version):
+    with hosted(facilitator=FacilitatorSettings(receipt_timeout_s=0.05)) as server:
+        pending_then_settled(server, version)
+
+
+def test_a_running_facilitator_is_told_how_long_to_wait(server):
+    told = server.sim("facilitator", receipt_timeout_s=0.05, simulates=False)
+    first = {"name": "facilitator", "simulates_verify": True, "native": None}
+    assert told == first | {"receipt_timeout_s": 0.05, "simulates": False}
+    assert server.sim("facilitator", name="facilitator") == told, "what is left out stays"
+    pending_then_settled(server, 2)
+    server.sim("faults/clear")
+    at_first = {"receipt_timeout_s": 120, "simulates": True}
+    assert server.sim("facilitator") == first | at_first
+
+
 def test_a_reset_and_a_revert_leave_the_block_time_as_it_is():
     with hosted(block_time_s=0.05) as server:
         number = server.sim("snapshot")["snapshot"]
@@ -149,6 +207,7 @@ def test_what_is_done_to_the_world_is_in_its_journal(server):
     server.sim("clock/advance", seconds=2)
     server.sim("explorer/lag", seconds=0)
     server.sim("mining", automine=True)
+    server.sim("facilitator", simulates=True)
     server.sim("force-revert", calls=0)
     server.http.get("/_sim/faults")
     server.http.post("/_sim/faults", json=fault | {"path": "/setle"})
@@ -166,6 +225,7 @@ def test_what_is_done_to_the_world_is_in_its_journal(server):
         {"event": "time advanced", "seconds": 2.0},
         {"event": "explorer lagged", "seconds": 0.0},
         {"event": "mining switched", "automine": True},
+        {"event": "note", "name": "facilitator set", "data": {"simulates": True}},
         {"event": "reverts forced", "calls": 0},
     ]
 

@@ -62,14 +62,8 @@ def compact(signature: bytes) -> bytes:
     return signature[:32] + s.to_bytes(32)
 
 
-OTHER_FORMS = pytest.mark.parametrize(
-    "other", [high_s, low_v, compact, lambda sig: low_v(high_s(sig))],
-    ids=["high s", "low v", "compact", "both"],
-)  # fmt: skip
-
-
 @pytest.mark.clause("3/pending-resolved")
-@OTHER_FORMS
+@pytest.mark.parametrize("other", [high_s, compact])
 @scene
 async def test_a_header_whose_signature_others_can_rewrite_keeps_its_claim(
     rig: ServiceRig, other: Callable[[bytes], bytes]
@@ -80,9 +74,74 @@ async def test_a_header_whose_signature_others_can_rewrite_keeps_its_claim(
     presented = encode_header(auth, other(signature), TESTNET)
     refused = await rig.pay(required, presented)
     assert (refused.json()["error"], refused.json()["final"]) == ("Invalid signature", False)
+    assert "65 bytes, with a low s and v 27 or 28" in refused.json()["reason"]
     await submit(rig, header)
     assert (await rig.pay(required, presented)).status_code == 200
     assert await is_served(rig, required)
+
+
+LOSE_SETTLEMENT = only("/settle", answer(502, "gone"))
+LOW_V = pytest.mark.parametrize("low", [low_v, lambda sig: low_v(high_s(sig))], ids=["v", "s too"])
+
+
+def in_form(header: str, form: Callable[[bytes], bytes]) -> str:
+    auth, signature = authorization_of(header)
+    return encode_header(auth, form(signature), TESTNET)
+
+
+@pytest.mark.clause("7/invalid-signature")
+@LOW_V
+@scene
+async def test_a_v_of_0_or_1_is_named_before_the_facilitator_sees_it(
+    rig: ServiceRig, low: Callable[[bytes], bytes]
+) -> None:
+    """No token takes it, so it charges nothing, and the payment id is free for a right one."""
+    required = await rig.ask()
+    header = rig.sign(required)
+    presented = in_form(header, low)
+    for _ in range(2):
+        refused = (await rig.pay(required, presented)).json()
+        assert (refused["error"], refused["final"]) == ("Invalid signature", True)
+        v = authorization_of(presented)[1][64]
+        assert refused["reason"].startswith(f"v is {v}: the token takes 27 or 28"), refused
+    assert rig.wires["facilitator"].seen == []
+    assert (await rig.pay(required, header)).status_code == 200, "27 more makes it payable"
+    assert (await rig.pay(required, presented)).json()["error"] == "Payment already settled"
+
+
+@pytest.mark.clause("7/invalid-signature", "3/pending-resolved")
+@pytest.mark.parametrize("for_the_same_id", [True, False])
+@pytest.mark.parametrize("fault", [lose_request, LOSE_SETTLEMENT], ids=["unsent", "lost"])
+@scene
+async def test_a_v_of_0_or_1_is_not_final_once_its_authorization_was_sent(
+    rig: ServiceRig, for_the_same_id: bool, fault: Any
+) -> None:
+    required = await rig.ask()
+    header = rig.sign(required)
+    with broken(rig, "facilitator", fault):
+        assert (await rig.pay(required, header)).json()["final"] is False
+    asked = len(rig.wires["facilitator"].seen)
+    again = required if for_the_same_id else await rig.ask()
+    refused = (await rig.pay(again, in_form(header, low_v))).json()
+    assert refused["final"] is False
+    assert "v is " in refused["reason"]
+    assert len(rig.wires["facilitator"].seen) == asked
+    assert (await rig.pay(required, header)).status_code == 200
+    assert rig.transfers() == 1
+
+
+@scene
+async def test_whether_a_v_of_0_or_1_is_a_contracts_own_is_asked_first(rig: ServiceRig) -> None:
+    """What a contract calls its own, only the contract knows (EIP-1271)."""
+    required = await rig.ask()
+    presented = in_form(rig.sign(required), low_v)
+    with broken(rig, "rpc", lose_request):
+        unknown = await rig.pay(required, presented)
+    assert (unknown.status_code, unknown.json()["final"]) == (502, False)
+    delegate = b"\xef\x01\x00" + b"\x0c" * 20
+    await rig.parts.chain.set_code(rig.alice.address_bytes, delegate, {})
+    assert "v is" not in (await rig.pay(required, presented)).json()["reason"]
+    assert rig.wires["facilitator"].seen, "it judges a contract's signature"
 
 
 @scene

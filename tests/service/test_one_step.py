@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from eth_abi import encode as abi_encode
 from msgspec import to_builtins
 from msgspec.structs import replace as replace_fields
 from starlette.responses import Response
@@ -22,18 +23,20 @@ from tests.rig import (
     Fault,
     ServiceRig,
     after,
+    answer,
     broken,
     lose_answer,
     lose_request,
     only,
     scene,
 )
-from tests.service.standard import MARKET, QUOTE, changed, set_up, sign, told
+from tests.service.standard import MARKET, QUOTE, changed, failed, set_up, sign, told
 from x402sim import Wallet
+from x402sim.chain import contract
 from x402sim.events import AnswerNotWritten, Event
 from x402sim.http.web import Connection
 from x402sim.payer.core import settlement
-from x402sim.protocol.crypto import checksum
+from x402sim.protocol.crypto import UNDEPLOYED, checksum, to_hex
 from x402sim.protocol.identifiers import PAYMENT_IDENTIFIER
 from x402sim.protocol.messages import PaymentRequirements, decode, encode
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
@@ -58,11 +61,13 @@ from x402sim.service.app import service_app
 from x402sim.service.issue import AGENTS, PAY
 from x402sim.service.policies import ServicePolicy
 from x402sim.service.policies.lost_answer import SettleAgain
+from x402sim.service.policies.serving import ServeConfirmed
 from x402sim.service.reconcile import reconcile
 from x402sim.service.state import KeyedLocks, Service
 from x402sim.service.store import Store
 
 VERSIONS = pytest.mark.parametrize("version", [1, 2])
+FLOWS = pytest.mark.parametrize("flow", [None, "authorization", "upfront"])
 
 
 # --- what a 402 offers -------------------------------------------------------------------
@@ -236,10 +241,31 @@ async def test_what_is_wrong_is_402_with_the_reason(
 ) -> None:
     refused = await rig.ask(**sign(rig, version, await rig.ask(), **changes))
     assert refused.status_code == 402, refused.text
-    assert refused.json()["error"] == "Payment Required"
     assert code in refused.json()["reason"]
-    assert str(read_required(refused.headers["PAYMENT-REQUIRED"]).error) in refused.json()["reason"]
+    in_header, in_body = why(refused)
+    assert refused.json()["reason"].startswith(f"{in_header}: ")
+    assert in_body == (in_header if version == 1 else "Payment Required")
     assert rig.transfers() == 0
+
+
+def why(refused: httpx.Response) -> tuple[str | None, str]:
+    """Return what a 402 says of a refused payment: in its header, and in its body."""
+    return read_required(refused.headers["PAYMENT-REQUIRED"]).error, refused.json()["error"]
+
+
+@scene
+async def test_who_sends_no_payment_in_one_step_reads_the_fixed_text(rig: ServiceRig) -> None:
+    """Clause 2.2: also who shows a payment id or a session that is none."""
+    for shown in ({}, {"X_Payment_Id": "pay_x"}, {"X_Session_Id": "session_x"}):
+        assert why(await rig.ask(**shown)) == ("Payment Required", "Payment Required")
+
+
+@scene
+async def test_the_version_that_counts_names_the_reason(rig: ServiceRig) -> None:
+    required = await rig.ask()
+    payments = sign(rig, 1, required) | sign(rig, 2, required, value=1)
+    code = "invalid_exact_evm_payload_authorization_value_mismatch"
+    assert why(await rig.ask(**payments)) == (code, "Payment Required")
 
 
 @VERSIONS
@@ -271,14 +297,86 @@ async def test_what_only_informs_may_be_left_out_and_addresses_be_in_lower_case(
 @VERSIONS
 @scene
 async def test_a_payer_without_money_is_402_and_told_so(rig: ServiceRig, version: Version) -> None:
-    refused = await rig.ask(**sign(rig, version, await rig.ask(), Wallet.create()))
+    poor = Wallet.create()
+    refused = await rig.ask(**sign(rig, version, await rig.ask(), poor))
     assert refused.status_code == 402
     assert "insufficient_funds" in refused.json()["reason"]
-    if version == 2:
-        settlement = told(2, refused)
-        assert (settlement.success, settlement.transaction) == (False, "")
-        assert settlement.error_reason == "insufficient_funds"
-    assert "X-PAYMENT-RESPONSE" not in refused.headers
+    in_body = "insufficient_funds" if version == 1 else "Payment Required"
+    assert why(refused) == ("insufficient_funds", in_body)
+    settlement = told(version, refused)
+    assert (settlement.success, settlement.transaction) == (False, "")
+    assert settlement.error_reason == "insufficient_funds"
+    assert settlement.network == ("cronos-testnet" if version == 1 else "eip155:338")
+    assert settlement.payer == poor.address
+    other: Version = 2 if version == 1 else 1
+    assert RESPONSE_HEADERS[other] not in refused.headers
+
+
+@FLOWS
+@VERSIONS
+@scene
+async def test_what_became_of_a_settlement_that_was_tried_is_told(
+    rig: ServiceRig, version: Version, flow: Any
+) -> None:
+    """Also with a status that asks for no other payment."""
+    set_up(rig, payment_flow=flow)
+    for fault, reason in (
+        (answer(502, "gone"), "unexpected_settle_error"),
+        (answer(200, failed("Transaction failed on-chain")), "unexpected_settle_error"),
+        (answer(200, failed("Invalid signature")), SIGNATURE),
+    ):
+        payment = sign(rig, version, await rig.ask())
+        with broken(rig, "facilitator", only("/settle", fault)):
+            refused = await rig.ask(**payment)
+        assert refused.status_code != 200
+        settlement = told(version, refused)
+        assert (settlement.success, settlement.error_reason) == (False, reason)
+        assert settlement.payer == rig.alice.address
+    served = await rig.ask(**payment)
+    assert told(version, served).success
+    again = await rig.ask(**payment)
+    assert (again.status_code, why(again)[0]) == (402, NONCE_USED[version])
+    assert told(version, again).error_reason == NONCE_USED[version]
+
+
+@VERSIONS
+@scene
+async def test_what_is_paid_and_not_served_yet_is_pending_with_its_transaction(
+    rig: ServiceRig, version: Version
+) -> None:
+    set_up(rig, policy=ServicePolicy(serve=ServeConfirmed(3)))
+    payment = sign(rig, version, await rig.ask())
+    waiting = await rig.ask(**payment)
+    assert (waiting.status_code, waiting.json()["final"]) == (409, False)
+    settlement = told(version, waiting)
+    assert (settlement.success, settlement.error_reason) == (False, "settlement_pending")
+    assert len(settlement.transaction) == 66
+    await rig.parts.chain.mine(3)
+    served = await rig.ask(**payment)
+    assert told(version, served).transaction == settlement.transaction
+
+
+@VERSIONS
+@scene
+async def test_the_wrapper_around_a_wallet_that_is_deployed_is_taken_off(
+    rig: ServiceRig, version: Version
+) -> None:
+    """EIP-6492, as at the standard's facilitator."""
+    owner = rig.alice
+    wallet = contract.wallet_address(owner.address_bytes)
+    slots = contract.wallet_storage(owner.address_bytes)
+    chain = rig.parts.chain
+    await chain.set_code(wallet, contract.wallet_code(), slots)
+    await chain.fund(wallet, 1_000_000)
+    payment = sign(rig, version, await rig.ask(), from_=wallet)
+    ((name, text),) = payment.items()
+    signature = json.loads(base64.b64decode(text))["payload"]["signature"]
+    inner = bytes.fromhex(signature[2:])
+    wrapped = abi_encode(["address", "bytes", "bytes"], [bytes(20), b"\x12", inner]) + UNDEPLOYED
+    served = await rig.ask(**{name: changed(text, {"payload.signature": to_hex(wrapped)})})
+    assert served.status_code == 200, served.text
+    assert told(version, served).payer == checksum(wallet)
+    assert rig.earned == 10_000
 
 
 # --- the same authorization again ------------------------------------------------------------
@@ -329,6 +427,50 @@ async def test_for_another_resource_it_is_refused(
     assert refused.status_code == 402
     assert NONCE_USED[version] in refused.json()["reason"]
     assert (await rig.ask(**payment)).status_code == (200 if is_pending else 402)
+    assert rig.transfers() == 1
+
+
+def with_low_v(payment: dict[str, str]) -> dict[str, str]:
+    """Return a payment whose signature ends with v 0 or 1."""
+    ((name, text),) = payment.items()
+    signature = json.loads(base64.b64decode(text))["payload"]["signature"]
+    low = signature[:-2] + {"1b": "00", "1c": "01"}[signature[-2:]]
+    return {name: changed(text, {"payload.signature": low})}
+
+
+@pytest.mark.clause("7/invalid-signature")
+@FLOWS
+@VERSIONS
+@scene
+async def test_a_v_of_0_or_1_is_named_before_the_facilitator_sees_it(
+    rig: ServiceRig, version: Version, flow: Any
+) -> None:
+    set_up(rig, payment_flow=flow)
+    payment = sign(rig, version, await rig.ask())
+    refused = await rig.ask(**with_low_v(payment))
+    assert refused.status_code == 402
+    assert re.match(rf"{SIGNATURE}: Invalid signature: v is [01]: ", refused.json()["reason"])
+    assert rig.wires["facilitator"].seen == []
+    assert (await rig.ask(**payment)).status_code == 200, "27 more makes it payable"
+    assert rig.transfers() == 1
+
+
+@pytest.mark.clause("7/invalid-signature", "3/pending-resolved")
+@FLOWS
+@VERSIONS
+@scene
+async def test_a_v_of_0_or_1_asks_for_no_other_payment_once_one_was_sent(
+    rig: ServiceRig, version: Version, flow: Any
+) -> None:
+    set_up(rig, payment_flow=flow)
+    payment = sign(rig, version, await rig.ask())
+    with broken(rig, "facilitator", only("/settle", answer(502, "gone"))):
+        assert (await rig.ask(**payment)).status_code == 502
+    refused = await rig.ask(**with_low_v(payment))
+    assert (refused.status_code, refused.json()["final"]) == (409, False)
+    assert "v is " in refused.json()["reason"]
+    assert "PAYMENT-REQUIRED" not in refused.headers
+    assert (await rig.ask(**payment)).status_code == 200
     assert rig.transfers() == 1
 
 

@@ -421,6 +421,32 @@ async def test_many_mints_in_a_block_and_a_reorganisation_are_no_new_money(
     await world.payer("carol", balance="3.00")
 
 
+@played()
+async def test_while_mining_is_off_no_block_comes_by_itself(world: LiveWorld) -> None:
+    alice = await world.payer("alice", balance="1.00")
+    await world.mining(automine=False)
+    paying = asyncio.create_task(alice.buy())
+    await world.clock.sleep(30)
+    chain = world.stage.parts.chain
+    height = await chain.height()
+    await world.clock.sleep(3 * world.stage.parts.recipe.heartbeat_s)
+    assert (await chain.height(), await chain.waiting()) == (height, 1)
+    assert await world.transfers(alice) == []
+    await world.mining(automine=True)
+    await paying
+    assert len(await world.transfers(alice)) == 1
+    await world.clock.sleep(world.stage.parts.recipe.heartbeat_s + 1)
+    assert await chain.height() == height + 2, "and then the heartbeat goes on"
+
+
+@played(block_time_s=5)
+async def test_blocks_of_a_block_time_go_on_while_mining_is_off(world: LiveWorld) -> None:
+    await world.mining(automine=False)
+    before = await world.stage.parts.chain.height()
+    await world.clock.sleep(50)
+    assert await world.stage.parts.chain.height() == before + 10
+
+
 @pytest.mark.parametrize(("held_base", "too_much"), [(5_000_000, 4_000_000), (20_000, -980_000)])
 def test_money_from_nowhere_or_gone_is_seen(held_base: int, too_much: int) -> None:
     async def story(world: LiveWorld) -> None:

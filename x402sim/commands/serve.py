@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import socket
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,8 +29,11 @@ from x402sim.commands.common import (
     stop_on_signals,
     whole,
 )
+from x402sim.facilitator.settings import FacilitatorSettings
+from x402sim.protocol.messages import decoded
 from x402sim.protocol.network_file import choose_network
 from x402sim.service.settings import Settings
+from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.parse import DEFAULT_CHAIN, parse_chain
@@ -103,6 +107,16 @@ Flow = Annotated[
         show_default=False,
     ),
 ]
+FacilitatorSetting = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--facilitator",
+        help="Setting of the facilitator, repeatable: receipt_timeout_s=SECONDS that it waits for "
+        "a block before it says that a settlement is pending, simulates=false, "
+        "simulates_verify=false, native=COINS that it has for gas.",
+        metavar="NAME=VALUE",
+    ),
+]
 NoService = Annotated[
     bool,
     typer.Option(
@@ -157,6 +171,7 @@ def serve(
     rpc_origin: RpcOrigin = None,
     no_service: NoService = False,
     payment_flow: Flow = None,
+    facilitator: FacilitatorSetting = None,
     tls: Tls = None,
     as_json: AsJson = False,
     log: LogForm = "text",
@@ -189,9 +204,25 @@ def serve(
             block_time_s=block_time,
             chain=backend,
             services={"service": Settings(phase=0, payment_flow=payment_flow)},
+            facilitators={"facilitator": _facilitator(facilitator)},
         )
         parts, sock = server.open_world(recipe, listen)
     _run(parts, listen, sock, db, as_json, log_form(log, verbose=verbose, quiet=quiet))
+
+
+def _facilitator(given: list[str] | None) -> FacilitatorSettings:
+    """Return the settings that are given as NAME=VALUE; raises `ValueError`."""
+    known = [each.name for each in fields(FacilitatorSettings)]
+    said: dict[str, Any] = {}
+    for each in given or ():
+        name, _, value = each.partition("=")
+        if name not in known:
+            raise ValueError(f"--facilitator: {unknown('setting', name, known)}")
+        read = decoded(value.encode(), bool | float)
+        if read is None:
+            raise ValueError(f"--facilitator {name}: wanted a number, true or false, got {value!r}")
+        said[name] = read
+    return FacilitatorSettings(**said)
 
 
 def _listen(

@@ -12,7 +12,6 @@ from x402sim.clock import Clock
 from x402sim.protocol.discovery import BAZAAR, Item, declared_in
 from x402sim.protocol.messages import Wire, encode
 from x402sim.protocol.x402 import AnyRequirements, RequirementsV1, StandardPayment
-from x402sim.text.times import iso
 
 PATH, SEARCH_PATH = "/discovery/resources", "/discovery/search"
 MOST, DEFAULT_LIMIT = 100, 20
@@ -60,7 +59,7 @@ class Catalogue:
 
         One that does not declare itself, has no URL or is too large is not listed.
         """
-        item = _item(payment, accepted, iso(self._clock.now_ms()))
+        item = _item(payment, accepted, self._clock.now_s())
         if item is None or not item.resource or len(encode(item)) > MAX_ITEM_BYTES:
             return
         self._items.pop(item.resource, None)
@@ -99,7 +98,7 @@ class Catalogue:
         return [item for item in [*reversed(self._items.values()), *own] if _passes(item, query)]
 
 
-def _item(payment: StandardPayment, accepted: AnyRequirements, at: str) -> Item | None:
+def _item(payment: StandardPayment, accepted: AnyRequirements, at_s: int) -> Item | None:
     """Return the entry of what was paid for; None if it does not declare itself."""
     if isinstance(accepted, RequirementsV1):
         match accepted.output_schema:
@@ -119,7 +118,7 @@ def _item(payment: StandardPayment, accepted: AnyRequirements, at: str) -> Item 
         type="mcp" if kind == "mcp" else "http",
         x402_version=payment.version,
         accepts=[accepted],
-        last_updated=at,
+        last_updated=at_s,
         description=about or None,
         mime_type=mime or None,
         extensions=extensions,

@@ -17,7 +17,7 @@ from x402sim.chain.reverts import Cause, cause
 from x402sim.clock import Clock
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, Hash
+from x402sim.protocol.crypto import UNDEPLOYED, Address, Hash, unwrapped
 from x402sim.protocol.differences import difference
 from x402sim.protocol.eip3009 import Authorization, is_early, is_late, transfer_digest
 from x402sim.protocol.header import SignedPayment
@@ -39,9 +39,12 @@ the call, as it does so at the time of its newest block. Any other failed on the
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Facilitator:
-    """A facilitator: its chain, its account and its rules."""
+    """A facilitator: its chain, its account and its rules.
+
+    Its settings may be replaced while it runs.
+    """
 
     chain: Chain
     clock: Clock
@@ -128,6 +131,22 @@ async def verify(facilitator: Facilitator, asked: Asked) -> InvalidPayment | Non
     return InvalidPayment(broken.refusal, broken.reason(case), told)
 
 
+async def _without_wrapper(facilitator: Facilitator, asked: Asked) -> Asked:
+    """Return the same request with the signature that the token takes: of a wallet that is
+    deployed, the one in the wrapper (EIP-6492).
+
+    Raises `ChainUnavailable`.
+    """
+    payment, inner = asked.payment, unwrapped(asked.payment.signature)
+    try:
+        is_deployed = bool(await facilitator.chain.code(payment.authorization.from_))
+    except ChainError as unknown:
+        raise ChainUnavailable(f"whether the payer is a contract is not known: {unknown}") from None
+    if not is_deployed:
+        return asked
+    return structs.replace(asked, payment=structs.replace(payment, signature=inner))
+
+
 async def _wallet_says(facilitator: Facilitator, case: Verification) -> bool | None:
     """Return what the payer's contract says of the signature (EIP-1271); None without a contract.
 
@@ -157,6 +176,8 @@ async def verify_and_simulate(
 
     Raises `ChainUnavailable`.
     """
+    if asked.payment.signature.endswith(UNDEPLOYED):
+        asked = await _without_wrapper(facilitator, asked)
     rejected = await verify(facilitator, asked)
     if rejected is not None or not facilitator.settings.simulates_verify:
         return rejected
@@ -172,6 +193,8 @@ async def settle(facilitator: Facilitator, asked: Asked) -> SettleResult:
     `receipt_timeout_s`. In the dialects of the standard, what is pending is waited for again and
     not sent twice. Raises `ChainUnavailable` unless something was sent.
     """
+    if asked.terms is not None and asked.payment.signature.endswith(UNDEPLOYED):
+        asked = await _without_wrapper(facilitator, asked)
     payment, tx_hash = asked.payment, None
     if asked.terms is not None:
         tx_hash = facilitator.pending.get(payment.authorization)

@@ -9,6 +9,7 @@ Decision: 4.1/standard-reasons.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -28,11 +29,13 @@ from x402sim.facilitator.engine import (
 )
 from x402sim.http import web
 from x402sim.protocol import abi, x402, x402_reasons
-from x402sim.protocol.crypto import Hash, checksum, to_hex
+from x402sim.protocol.crypto import Hash, checksum, parse_address, to_hex
 from x402sim.protocol.differences import times, too_late
 from x402sim.protocol.discovery import BAZAAR
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.messages import BadMessage, RequiredPayment, decode, decoded
+from x402sim.protocol.money import parse_base
+from x402sim.protocol.rpc_values import shown
 from x402sim.protocol.rules import StandardTerms
 from x402sim.protocol.supported import SCHEME, Unsupported, unsupported_in
 from x402sim.protocol.ways import network_called, object_in
@@ -41,6 +44,7 @@ from x402sim.protocol.x402 import (
     RequirementsV1,
     RequirementsV2,
     StandardPayment,
+    Version,
 )
 
 HEALTH_PATH, SUPPORTED_PATH = "/health", "/supported"
@@ -192,6 +196,8 @@ async def _why(
     if isinstance(outcome, PendingTransfer):
         return x402_reasons.PENDING, WAITS
     if isinstance(outcome, InvalidPayment):
+        if odd := _wrong_form(read.wanted, read.asked.network):  # then it fits no payment
+            return x402_reasons.INVALID_REQUIREMENTS, odd
         return x402_reasons.invalid_reason(read.payment.version, outcome.why), outcome.difference
     auth, now_s = read.payment.signed.authorization, facilitator.clock.now_s()
     match outcome.why:
@@ -227,20 +233,22 @@ async def _balance(facilitator: Facilitator, auth: Authorization) -> str:
 def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
     """Read the parts of a request, in the version that it names; raises `_Unread`."""
     named = _version(body)
-    version = next((each for each in x402.VERSIONS if each == named), None)
+    version = x402.version_in(named)
     if version is None:
-        wrong_version = f"x402Version: wanted 1 or 2, got {named}"
+        wrong_version = f"x402Version: wanted 1 or 2, got {shown(named)}"
         raise _Unread(x402_reasons.INVALID_VERSION, wrong_version)
-    try:
-        payment = x402.payment_of(version, bytes(body.payment_payload))
-    except BadMessage as wrong:
-        reason = wrong.reason if isinstance(wrong, Unsupported) else x402_reasons.INVALID_PAYLOAD
-        raise _Unread(reason, str(wrong)) from None
-    kind = RequirementsV1 if version == 1 else RequirementsV2
+    ours = x402.network_name(version, facilitator.network)
+    payment = _payment(version, bytes(body.payment_payload), ours)
+    kind = _AskedV1 if version == 1 else RequirementsV2
     try:
         wanted: AnyRequirements = decode(bytes(body.payment_requirements), kind)
     except BadMessage as wrong:
         raise _Unread(x402_reasons.INVALID_REQUIREMENTS, str(wrong)) from None
+    accepted = payment.accepted
+    if accepted is not None and accepted != wanted and (odd := _wrong_form(accepted, ours)):
+        raise _Unread(x402_reasons.INVALID_PAYLOAD, odd)
+    if wanted.max_timeout_seconds < 1:
+        raise _Unread(x402_reasons.INVALID_REQUIREMENTS, _wrong_form(wanted, ours))
     if (asked_for := unsupported_in(wanted.extra)) is not None:
         raise _Unread(asked_for.reason, str(asked_for))
     signed = payment.signed
@@ -256,7 +264,7 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
             max_amount_required=wanted.amount,
             max_timeout_seconds=wanted.max_timeout_seconds,
         ),
-        x402.network_name(version, facilitator.network),
+        ours,
         StandardTerms(
             may_exceed=version == 1, domain=wanted.extra or {}, now_s=facilitator.clock.now_s()
         ),
@@ -264,7 +272,55 @@ def _read(facilitator: Facilitator, body: x402.FacilitatorRequest) -> _Read:
     return _Read(asked, payment, wanted)
 
 
-def _version(body: x402.FacilitatorRequest) -> int | None:
+class _AskedV1(RequirementsV1, frozen=True):
+    """Requirements of version 1, with all that its text demands of them."""
+
+    resource: str
+    description: str
+
+
+def _payment(version: Version, said: bytes, ours: str) -> StandardPayment:
+    """Read the payment in a request; raises `_Unread`.
+
+    One of another network, which we cannot read, is told by its network.
+    """
+    try:
+        return x402.payment_of(version, said)
+    except Unsupported as other:
+        raise _Unread(other.reason, str(other)) from None
+    except BadMessage as wrong:
+        terms: Any = object_in(said) or {}
+        terms = terms if version == 1 else terms.get("accepted")
+        network = terms.get("network") if isinstance(terms, dict) else None
+        if isinstance(network, str) and network != ours:
+            told = f"network: wanted {ours}, got {network[:80]}"
+            raise _Unread(x402_reasons.NETWORK, told) from None
+        raise _Unread(x402_reasons.INVALID_PAYLOAD, str(wrong)) from None
+
+
+def _wrong_form(wanted: AnyRequirements, ours: str | None) -> str | None:
+    """Return why requirements have an amount, a time or an address that is none; None if not.
+
+    Of another scheme or network they may have other forms: those are refused by their names.
+    """
+    if wanted.max_timeout_seconds < 1:
+        return f"maxTimeoutSeconds: wanted at least 1, got {shown(wanted.max_timeout_seconds)}"
+    if wanted.scheme != SCHEME or wanted.network != ours:
+        return None
+    amount_name = "maxAmountRequired" if isinstance(wanted, RequirementsV1) else "amount"
+    for name, parse, value in (
+        (amount_name, parse_base, wanted.amount),
+        ("payTo", parse_address, wanted.pay_to),
+        ("asset", parse_address, wanted.asset),
+    ):
+        try:
+            parse(value)
+        except ValueError as wrong:
+            return f"{name}: {wrong}"
+    return None
+
+
+def _version(body: x402.FacilitatorRequest) -> Any:
     """Return the version that a request names, or else the payment in it."""
     if body.x402_version is not None:
         return body.x402_version

@@ -99,6 +99,26 @@ def canonical(signature: bytes) -> bytes:
     return r + s.to_bytes(32) + bytes([v])
 
 
+def unwrapped(signature: bytes) -> bytes:
+    """Return the signature in a wrapper of EIP-6492: abi.encode(factory, call, signature) before
+    `UNDEPLOYED`. What is no wrapper is returned as it is.
+    """
+    if not signature.endswith(UNDEPLOYED):
+        return signature
+    content = signature[: -len(UNDEPLOYED)]
+    start = int.from_bytes(content[64:96]) + 32
+    size = int.from_bytes(content[start - 32 : start])
+    inner = content[start : start + size]
+    return inner if 96 < start <= start + size <= len(content) else signature
+
+
+def low_v(signature: bytes) -> int | None:
+    """Return the `v` of a 65-byte signature that is 0 or 1, as hardware and cloud signers write
+    it; None for any other. The token takes 27 or 28.
+    """
+    return signature[64] if len(signature) == 65 and signature[64] in (0, 1) else None
+
+
 def from_hex(text: str, size: int) -> bytes:
     """Return the `size` bytes written as 0x and hex digits; raises `ValueError` otherwise.
 

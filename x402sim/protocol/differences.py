@@ -46,7 +46,8 @@ def difference(why: Invalid, case: Verification) -> str:
         case Invalid.SIGNATURE:
             return _signature(case)
         case Invalid.DOMAIN:
-            return _unlike("extra", "name and version", ", ".join(terms.domain) or "neither")
+            said = [n for n in ("name", "version") if isinstance(terms.domain.get(n), str)]
+            return _unlike("extra", "name and version", ", ".join(said) or "neither")
         case Invalid.DOMAIN_NAME:
             return _unlike("extra.name", ours.token_name, terms.domain.get("name"))
         case Invalid.DOMAIN_VERSION:

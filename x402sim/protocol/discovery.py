@@ -10,7 +10,7 @@ BAZAAR = "bazaar"
 
 
 class Item(Wire, frozen=True, omit_defaults=True):
-    """One resource, and how it is paid; `last_updated` is ISO 8601.
+    """One resource, and how it is paid; `last_updated` is in Unix seconds.
 
     `extensions` has what its 402 declared, its input and output among it.
     """
@@ -19,7 +19,7 @@ class Item(Wire, frozen=True, omit_defaults=True):
     type: Literal["http", "mcp"]
     x402_version: Version
     accepts: list[AnyRequirements]
-    last_updated: str
+    last_updated: int
     description: str | None = None
     mime_type: str | None = None
     extensions: dict[str, Any] | None = None

@@ -11,6 +11,7 @@ from x402sim.protocol.crypto import (
     BadSignature,
     canonical,
     checksum,
+    low_v,
     parse_address,
     recover,
 )
@@ -238,7 +239,8 @@ def of_signature(
     if signer == auth.from_:
         if canonical(signature) != signature:
             do = "Write r, s and v as 65 bytes, with a low s and v 27 or 28."
-            seen = f"another form of it, {len(signature)} bytes"
+            v = low_v(signature)
+            seen = f"another form of it, {len(signature)} bytes" if v is None else f"v is {v}"
             yield Finding("signature", seen, "the form that the token accepts", do)
         return
     wanted = (

@@ -18,6 +18,7 @@ from x402sim.protocol.x402 import (
     RequiredV2,
     RequirementsV1,
     Resource,
+    Version,
     requirements_v1,
     requirements_v2,
     to_base64,
@@ -50,11 +51,13 @@ def offers(
     error: str = "",
     reason: str | None = None,
     flow: PaymentFlow | None = None,
+    version: Version | None = None,
 ) -> Offers:
     """Return a 402 for the whole URL of a resource; `error` is the standard's word for a refusal.
 
-    Without one the text is that of section 2.2. The payment id stands in `extra`, too: a payer of
-    version 2 sends it back with what was accepted.
+    Without one the text is that of section 2.2, as it is in the body unless the payment that is
+    refused is of `version` 1, whose clients read it there (decision 2.2/refused-error). The payment
+    id stands in `extra`, too: a payer of version 2 sends it back with what was accepted.
     """
     wanted, extra = required.payment_requirements, flow_said(flow)
     extra[PAYMENT_ID] = required.payment_id
@@ -67,7 +70,7 @@ def offers(
     )
     accepts = [requirements_v1(wanted, network, url=url, **extra)]
     body = OfferBody(
-        error=required.error,
+        error=(version == 1 and error) or required.error,
         payment_id=required.payment_id,
         payment_requirements=wanted,
         message=required.message,
@@ -93,6 +96,7 @@ def written(
     error: str,
     reason: str | None,
     flow: PaymentFlow | None,
+    version: Version | None = None,
 ) -> tuple[bytes, str]:
     """Return the body and the header of `offers` as they are sent.
 
@@ -100,7 +104,9 @@ def written(
     have in common is encoded once.
     """
     if error or reason or len(url) > _LONG_URL:
-        told = offers(required, network, url=url, error=error, reason=reason, flow=flow)
+        told = offers(
+            required, network, url=url, error=error, reason=reason, flow=flow, version=version
+        )
         return encode(told.body), told.header
     body, header = _common(replace(required, payment_id=_ID), network, url, flow)
     payment_id = required.payment_id.encode()

@@ -23,6 +23,7 @@ from x402sim.protocol.messages import PaymentRequirements, RequiredPayment
 from x402sim.protocol.money import BASE_UNITS
 from x402sim.protocol.networks import Network
 from x402sim.protocol.refusals import Refusal
+from x402sim.protocol.supported import SCHEME
 
 GRACE_S = 6
 """Seconds that an authorization must still be valid, to be settled in time; others use it, too."""
@@ -260,16 +261,24 @@ def _same_in_domain(key: str, wanted: Callable[[Network], str]) -> Callable[...,
     """Return whether the requirements name our token's domain, if they are for our network."""
 
     def holds(case: Verification, terms: StandardTerms) -> bool:
-        is_ours = case.requirements.network == case.supported.name
-        return not is_ours or terms.domain.get(key) == wanted(case.supported)
+        return not _is_ours(case) or terms.domain.get(key) == wanted(case.supported)
 
     return holds
 
 
+def _is_ours(case: Verification) -> bool:
+    """Tell whether requirements are of our scheme and network; others have no domain of ours."""
+    wanted = case.requirements
+    return wanted.scheme == SCHEME and wanted.network == case.supported.name
+
+
+def _names_domain(case: Verification, terms: StandardTerms) -> bool:
+    named = (terms.domain.get(name) for name in ("name", "version"))
+    return not _is_ours(case) or all(isinstance(each, str) for each in named)
+
+
 STANDARD: Rules[Verification, Invalid] = (
-    _demand(
-        "x402/domain", Invalid.DOMAIN, lambda _, terms: {"name", "version"} <= set(terms.domain)
-    ),
+    _demand("x402/domain", Invalid.DOMAIN, _names_domain),
     _demand(
         "x402/token-name", Invalid.DOMAIN_NAME, _same_in_domain("name", lambda n: n.token_name)
     ),
@@ -291,7 +300,7 @@ STANDARD: Rules[Verification, Invalid] = (
     _demand(
         "x402/deployed-wallet",
         Invalid.UNDEPLOYED,
-        lambda case, _: not case.payment.signature.endswith(UNDEPLOYED),
+        lambda case, _: case.wallet is not None or not case.payment.signature.endswith(UNDEPLOYED),
     ),
 )
 """What the x402 standard's facilitators demand as well, before `VERIFICATION`; none of it binds

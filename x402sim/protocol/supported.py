@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from x402sim.protocol.messages import BadMessage
+from x402sim.protocol.rpc_values import shown
 
 SCHEME = "exact"
 TRANSFER_METHOD = "eip3009"
@@ -34,7 +35,8 @@ def unsupported_in(extra: Mapping[str, Any] | None) -> Unsupported | None:
     for name, (reason, values) in _RESERVED.items():
         said = (extra or {}).get(name)
         if said is not None and said not in values:
-            return Unsupported(reason, f"extra.{name}: {str(said)[:40]!r}", " and ".join(values))
+            seen = repr(said[:40]) if isinstance(said, str) else shown(said)
+            return Unsupported(reason, f"extra.{name}: {seen}", " and ".join(values))
     return None
 
 

@@ -7,10 +7,9 @@ refusals are in `x402_reasons`.
 """
 
 import base64
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
-from msgspec import Meta
 
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
@@ -18,6 +17,7 @@ from x402sim.protocol.header import SignedPayment, read_signed
 from x402sim.protocol.identifiers import identifier_in
 from x402sim.protocol.messages import BadMessage, PaymentRequirements, Wire, decode, decoded, encode
 from x402sim.protocol.networks import Network
+from x402sim.protocol.rpc_values import shown
 from x402sim.protocol.supported import SCHEME, Unsupported, unsupported_in
 
 Version = Literal[1, 2]
@@ -216,16 +216,26 @@ def payment_of(version: Version, body: bytes) -> StandardPayment:
         raise
 
 
+def version_in(said: object) -> Version | None:
+    """Return the version of the standard that a JSON value is; None for any other."""
+    is_number = isinstance(said, int | float) and not isinstance(said, bool)
+    return next((version for version in VERSIONS if is_number and said == version), None)
+
+
 def _require_supported(body: bytes) -> None:
-    """Raise `Unsupported` for a payment that only another scheme or method can read."""
+    """Raise `Unsupported` for a payment that only another version, scheme or method can read."""
     said = decode(body, Any)
     said = said if isinstance(said, dict) else {}
+    if "x402Version" in said and version_in(said["x402Version"]) is None:
+        seen = f"x402Version of the payment: {shown(said['x402Version'])}"
+        raise Unsupported("invalid_x402_version", seen, "1 and 2")
     accepted, payload = said.get("accepted"), said.get("payload")
     terms = accepted if isinstance(accepted, dict) else said
     wanted = f"scheme {SCHEME} by EIP-3009's authorization"
     if isinstance(scheme := terms.get("scheme"), str) and scheme != SCHEME:
         raise Unsupported("unsupported_scheme", f"scheme: {scheme[:40]!r}", wanted)
-    if isinstance(payload, dict) and "signature" in payload and "authorization" not in payload:
+    payload = payload if isinstance(payload, dict) else {}
+    if "authorization" not in payload and payload.keys() > {"signature"}:  # of another method
         held = ", ".join(str(name)[:40] for name in payload)
         raise Unsupported("unsupported_payload_type", f"a payload of {held[:200]}", wanted)
 
@@ -320,9 +330,9 @@ class Settlement(Wire, frozen=True, omit_defaults=True):
 
 
 class Versioned(Wire, frozen=True):
-    """Any message that names its version; None if it does not."""
+    """Any message that names its version, which may be any JSON; None if it does not."""
 
-    x402_version: Annotated[int, Meta(ge=0)] | None = None
+    x402_version: Any = None
 
 
 class FacilitatorRequest(Versioned, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ INVALID_PAYLOAD = "invalid_payload"
 INVALID_REQUIREMENTS = "invalid_payment_requirements"
 VALID_AFTER = "invalid_exact_evm_payload_authorization_valid_after"
 VALID_BEFORE = "invalid_exact_evm_payload_authorization_valid_before"
+NETWORK = "invalid_network"
 SIGNATURE = "invalid_exact_evm_payload_signature"
 FUNDS = "insufficient_funds"
 STATE = "invalid_transaction_state"
@@ -24,7 +25,7 @@ UNEXPECTED_SETTLE = "unexpected_settle_error"
 _INVALID: dict[Invalid, str] = {
     Invalid.HEADER: INVALID_PAYLOAD,
     Invalid.SCHEME: "unsupported_scheme",
-    Invalid.NETWORK: "invalid_network",
+    Invalid.NETWORK: NETWORK,
     Invalid.ASSET: INVALID_REQUIREMENTS,
     Invalid.RECIPIENT: "invalid_exact_evm_payload_recipient_mismatch",
     Invalid.AMOUNT: "invalid_exact_evm_payload_authorization_value",

@@ -194,6 +194,7 @@ def payment_required(
         error=why.code,
         reason=why.told,
         flow=settings.payment_flow,
+        version=x402_header.version_of(shown(request)) if why.code else None,
     )
     return web.answer(msgspec.Raw(body), 402, {REQUIRED_HEADER: header, **why.headers})
 

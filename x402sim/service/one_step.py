@@ -173,8 +173,16 @@ def _refused(service: Service, paid: OneStep, why: SettlementRefused) -> Unpaid:
         code = x402_reasons.NONCE_USED[paid.version]
     is_kept = row.resend or (row.final is None and not why.final)
     told = _late(service, paid) if why.refusal is Refusal.EXPIRED and not is_kept else str(why)
-    failed = Settlement(success=False, error_reason=code, error_message=told)
-    headers = _told(service, paid, failed) if paid.version == 2 else None
+    is_pending = why.refusal is Refusal.PENDING
+    stored = service.store.payments.get(paid.settlement.payment_id) if is_pending else None
+    sent = stored.tx_hash if stored else None
+    failed = Settlement(
+        success=False,
+        error_reason=x402_reasons.PENDING if sent else code,  # it must name the transaction
+        error_message=told,
+        transaction=sent or "",
+    )
+    headers = _told(service, paid, failed)
     return Unpaid(code, told, headers=headers, retryable=why if is_kept else None)
 
 

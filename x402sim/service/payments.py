@@ -14,6 +14,7 @@ from typing import assert_never
 import msgspec
 
 from x402sim import events
+from x402sim.protocol.crypto import low_v
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, present
 from x402sim.protocol.messages import PaymentRequirements, Receipt, SettlementRequest
@@ -58,6 +59,7 @@ async def pay(
         if stored is not None and stored.status == "settled":
             return stored_receipt(service, request.payment_id)
         try:
+            await require_form(service, attempt, stored)
             if policy.claim.claims_before("verify"):
                 stored = stored or claim(service, attempt, seen_unused=is_unused)
             if attempt.can_pay and not is_unused:  # a used one was refused above
@@ -92,10 +94,14 @@ async def accept(
         if stored is not None:  # `check` took it for one that is sent now
             service.store.payments.set_may_move(stored.attempt, stored.may_move)
         try:
+            await require_form(service, attempt, stored)
             if policy.verify.verifies(attempt.terms.amount_base):
                 await verify(service, attempt)
-        except NotSettled as cause:
-            raise SettlementRefused(cause.refusal, cause.reason) from cause
+        except NotSettled as cause:  # what was sent before may still be paid
+            is_sent = stored is not None and stored.may_move
+            refusal = Refusal.PENDING if is_sent else cause.refusal
+            final = None if stored is None else False
+            raise SettlementRefused(refusal, cause.reason, final=final) from cause
         if policy.reserves and stored is None:
             stored = claim(service, attempt, seen_unused=is_unused)
             if service.settings.payment_flow is not None:  # if the endpoint fails, it is not sent
@@ -142,6 +148,31 @@ async def _can_pay(
         return await service.rpc.accepts(signed.authorization.from_, digest, signed.signature)
     except Unavailable as error:
         raise SettlementRefused(Refusal.UNREACHABLE, _NODE_SILENT, final=False) from error
+
+
+async def require_form(service: Service, attempt: Attempt, stored: Stored | None) -> None:
+    """Refuse an account's signature with a `v` of 0 or 1 before the facilitator sees it.
+
+    No token takes one, but anybody who has seen it can add 27. So that is final only if the
+    authorization was not sent before (7/invalid-signature). Raises `SettlementRefused`, or
+    `NotSettled` for an attempt that is `stored`.
+    """
+    signed = attempt.payment.signed
+    if signed is None or (v := low_v(signed.signature)) is None:
+        return
+    auth = signed.authorization
+    try:
+        if await service.rpc.has_code(auth.from_):
+            return
+    except Unavailable as error:
+        raise SettlementRefused(Refusal.UNREACHABLE, _NODE_SILENT, final=False) from error
+    told = f"v is {v}: the token takes 27 or 28, so add 27 to the signature's last byte"
+    if stored is not None:
+        raise NotSettled(Refusal.INVALID_SIGNATURE, told)
+    was_sent = attempt.can_pay and service.store.payments.is_claimed(auth.from_, auth.nonce)
+    if was_sent:
+        told += "; the same authorization was sent before, and may still be paid"
+    raise SettlementRefused(Refusal.INVALID_SIGNATURE, told, final=not was_sent)
 
 
 async def verify(service: Service, attempt: Attempt) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from x402sim import events
 from x402sim.events import MAX_REASON, clipped
+from x402sim.protocol.crypto import canonical
 from x402sim.protocol.differences import difference, times
 from x402sim.protocol.refusals import ChainFinding, Refusal, SettlementRefused
 from x402sim.protocol.rules import VERIFICATION, Verification, first_broken, without
@@ -95,8 +96,14 @@ def _what_now(
     again = "send the same payment header again"
     if refusal is Refusal.INSUFFICIENT_BALANCE:
         again = f"fund the payer and {again}"
+    signed = attempt.payment.signed
     if refusal is Refusal.INVALID_SIGNATURE and where_it_differs(service, attempt):
         again = "correct the header and send the same authorization again"
+    elif refusal is Refusal.INVALID_SIGNATURE and signed and _is_other_form(signed.signature):
+        again = (
+            "write the signature as 65 bytes, with a low s and v 27 or 28, and send the same "
+            "authorization again"
+        )
     auth = attempt.payment.authorization
     if known := _known_id(service, attempt):
         again += f", or ask GET /api/payments/{known}"
@@ -108,6 +115,11 @@ def _what_now(
     is_early = service.clock.now_s() <= auth.valid_after
     valid = f"is valid from {_date(auth.valid_after + 1)}" if is_early else "stays valid"
     return f"not charged by this service; this header {valid} until {until}: {again}"
+
+
+def _is_other_form(signature: bytes) -> bool:
+    """Tell whether a signature can be written in the form that the token accepts, and is not."""
+    return canonical(signature) != signature
 
 
 def _date(at_s: int) -> str:

@@ -18,7 +18,7 @@ from starlette.responses import Response
 
 from x402sim.http import web
 from x402sim.protocol import x402_reasons
-from x402sim.protocol.crypto import checksum
+from x402sim.protocol.crypto import checksum, unwrapped
 from x402sim.protocol.differences import difference, times
 from x402sim.protocol.eip3009 import is_early
 from x402sim.protocol.header import SignedPayment, encode_header
@@ -71,14 +71,18 @@ class Repeated(Exception):
         self.answer.raw_headers = list(kept.headers)
 
 
-def find(service: Service, headers: Mapping[str, str], resource: str, amount_base: int) -> OneStep:
-    """Return the payment that a request's headers hold; version 2 counts before 1.
+def version_of(headers: Mapping[str, str]) -> Version:
+    """Return the version of the payment in a request's headers; version 2 counts before 1."""
+    return 2 if HEADERS[2] in headers else 1
 
-    Their names are in lower case.
+
+def find(service: Service, headers: Mapping[str, str], resource: str, amount_base: int) -> OneStep:
+    """Return the payment that a request's headers hold, whose names are in lower case.
+
     Raises `Unpaid` if there is none, or if it is not what is asked for, `Refused` 400 for one
     that cannot be read, 409 if another one has its name, and `Repeated` if its answer is kept.
     """
-    version: Version = 2 if HEADERS[2] in headers else 1
+    version = version_of(headers)
     if HEADERS[version] not in headers or not service.settings.one_step:
         raise Unpaid
     payment = _read(version, text := headers[HEADERS[version]])
@@ -168,11 +172,14 @@ def _offered_id(
 
 
 def _in_our_words(service: Service, payment: StandardPayment) -> SignedPayment:
-    """Return what was signed with our network's name, and with the token if none is named."""
+    """Return what was signed with our network's name, with the token if none is named, and with
+    the signature that the token takes, without a wrapper (EIP-6492).
+    """
     network, signed = service.setup.network, payment.signed
     if signed.network == network_name(payment.version, network):
         signed = replace(signed, network=network.name)
-    return replace(signed, asset=signed.asset or checksum(network.asset))
+    asset = signed.asset or checksum(network.asset)
+    return replace(signed, asset=asset, signature=unwrapped(signed.signature))
 
 
 def _require_offered(accepted: RequirementsV2, offered: RequirementsV2) -> None:

@@ -194,6 +194,13 @@ class Controls:
             if not self.automine or not await self.waiting():
                 return
 
+    async def follow_automine(self) -> None:
+        """Take over the node's automine setting, which a client may have switched directly."""
+        on = await self._rpc.ask("anvil_getAutomine")
+        if on != self.automine:
+            self.automine = on
+            await self.resume()
+
     async def replace_mempool(self, transactions: list[Resend]) -> None:
         """Replace the mempool by these transactions, and stop mining until `resume`."""
         await self._rpc.ask("evm_setAutomine", False)

@@ -131,6 +131,7 @@ class LocalChain(EvmChain):
         async with self.controls.operation():
             await self.controls.set_time()
             answer = await self.node.forward(body)
+            await self.controls.follow_automine()
             await self.controls.wait_until_mined()
         return answer
 

@@ -6,7 +6,6 @@ from x402sim.protocol.x402 import MIME_TYPE, RequirementsV1, requirements_v1, re
 from x402sim.service.docs.examples import examples_of
 from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES
 from x402sim.service.state import Service
-from x402sim.text.times import iso
 
 
 def sold(service: Service) -> list[str]:
@@ -42,7 +41,7 @@ def items(service: Service, base: str) -> list[Item]:
             accepts=[
                 requirements_v2(service.issuer.requirements(path, price), setup.network, **flow)
             ],
-            last_updated=iso(service.clock.now_ms()),
+            last_updated=service.clock.now_s(),
             description=RESOURCES[path].description,
             mime_type=MIME_TYPE,
             extensions=declared[path],

@@ -84,7 +84,8 @@ def answer(
 _REQUIRED = (
     "No valid proof of payment (2.2). `x402Version` and `accepts` in the body, and the header "
     "PAYMENT-REQUIRED, offer the same payment in one step (versions 1 and 2 of the x402 standard); "
-    "`reason` tells what was wrong with the payment in the request. PAYMENT-RESPONSE tells of a "
+    "`reason` tells what was wrong with the payment in the request, and `error` is the standard's "
+    "word for it if that is of version 1. X-PAYMENT-RESPONSE or PAYMENT-RESPONSE tells of a "
     "settlement that failed."
 )
 

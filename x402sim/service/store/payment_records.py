@@ -243,6 +243,14 @@ class PaymentRecords:
         )
         return self._db.one(sql, stored.payer, stored.nonce, stored.attempt) is not None
 
+    def is_claimed(self, payer: Address, nonce: bytes) -> bool:
+        """Tell whether an authorization is claimed for any payment id, and may still be paid."""
+        sql = (
+            "SELECT 1 FROM payments WHERE payer = ? AND nonce = ? AND status != 'failed' "
+            "AND can_pay"
+        )
+        return self._db.one(sql, payer, nonce) is not None
+
     def _settled(self, payment_id: str) -> int | None:
         sql = "SELECT attempt FROM payments WHERE payment_id = ? AND status = 'settled'"
         row = self._db.one(sql, payment_id)

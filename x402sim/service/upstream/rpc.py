@@ -136,6 +136,10 @@ class RpcClient:
         except Declined:  # it reverts
             return False
 
+    async def has_code(self, account: Address) -> bool:
+        """Tell whether an account is a contract, or delegates to one (EIP-7702)."""
+        return await self._ask(_is_code, "eth_getCode", to_hex(account), "latest")
+
     async def height(self) -> int:
         """Return the number of the newest block."""
         return await self._ask(block_number, "eth_blockNumber")
@@ -175,6 +179,10 @@ def _first_event(logs: Any) -> tuple[bytes, str] | None:
     if not logs:
         return None
     return from_hex(logs[0]["topics"][0], 32), to_hex(from_hex(logs[0]["transactionHash"], 32))
+
+
+def _is_code(answer: str) -> bool:
+    return len(from_hex(answer, (len(answer) - 2) // 2)) > 0
 
 
 def _is_valid(answer: str) -> bool:

@@ -255,6 +255,7 @@ def _outside(site: Site, opened: Sequence[OpenChain], index: Index) -> dict[Part
 
     for name in recipe.facilitators:
         listed = site.catalogue if name == recipe.facilitator else None
-        each_chain = (facilitator(name, each) for each in opened)
+        each_chain = [facilitator(name, each) for each in opened]
+        site.facilitators.setdefault(name, []).extend(each_chain)
         apps[name] = facilitator_app(*each_chain, catalogue=listed)
     return apps

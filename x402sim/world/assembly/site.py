@@ -8,6 +8,7 @@ from starlette.types import ASGIApp
 from x402sim.clock import Clock, SkewedClock
 from x402sim.events import Part, ServiceName
 from x402sim.facilitator.discovery import Catalogue
+from x402sim.facilitator.engine import Facilitator
 from x402sim.http.exchange import Transport
 from x402sim.journal import Journal
 from x402sim.rng import Rng, Stream
@@ -50,6 +51,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     catalogue: Catalogue
     """What the first facilitator lists."""
     link: MakeLink
+    facilitators: dict[str, list[Facilitator]] = msgspec.field(default_factory=dict)
+    """The facilitators by name: each is one on every network, for the services of every network."""
     first_bug: list[Exception] = msgspec.field(default_factory=list)
     """The first exception that a part of the world did not expect, such as one of a policy."""
     on_bug: list[Callable[[Exception], None]] = msgspec.field(default_factory=list)

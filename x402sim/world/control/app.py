@@ -64,6 +64,7 @@ ACTIONS: dict[tuple[str, str], tuple[Action, Any]] = {
         ("POST", "/faults/clear", parts.clear),
         ("POST", "/clock/skew", parts.skew),
         ("POST", "/explorer/lag", parts.lag),
+        ("POST", "/facilitator", parts.set_facilitator),
         ("POST", "/crash", parts.crash),
         ("POST", "/force-revert", chain.force_revert),
         ("POST", "/drop", chain.drop),

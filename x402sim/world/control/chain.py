@@ -15,7 +15,10 @@ async def mine(context: Context, blocks: Annotated[int, Meta(ge=1, le=1000)] = 1
 
 
 async def set_mining(context: Context, automine: bool) -> Any:
-    """Mine each transaction immediately, or only on demand: {"automine": false}."""
+    """Mine each transaction immediately, or only on demand: {"automine": false}.
+
+    Blocks of a block time go on.
+    """
     await mining(context.parts).set_automine(automine)
     return {"automine": automine}
 

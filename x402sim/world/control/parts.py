@@ -1,6 +1,7 @@
 """Actions on time and on the parts: clocks, the explorer's lag, faults, a crash, the indexer."""
 
 import asyncio
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import msgspec
@@ -70,6 +71,33 @@ async def skew(
     return {"now": clocks[actor].now_ms()}
 
 
+async def set_facilitator(
+    context: Context,
+    name: str | None = None,
+    receipt_timeout_s: Annotated[float, Meta(gt=0, le=TEN_YEARS_S)] | None = None,
+    simulates: bool | None = None,
+    simulates_verify: bool | None = None,
+) -> Any:
+    """Change a facilitator's settings: {"receipt_timeout_s": 0.5}.
+
+    What is left out stays; the answer has all of them. They are those of `FacilitatorSettings`, but
+    for the coins that it begins with. Without a name it is the first facilitator's.
+    """
+    parts = context.parts
+    known, wanted = parts.site.facilitators, name or parts.recipe.facilitator
+    if wanted not in known:
+        raise bad_body(unknown("facilitator", wanted, known))
+    given: dict[str, Any] = {
+        "receipt_timeout_s": receipt_timeout_s,
+        "simulates": simulates,
+        "simulates_verify": simulates_verify,
+    }
+    changes = {key: value for key, value in given.items() if value is not None}
+    for each in known[wanted]:
+        each.settings = replace(each.settings, **changes)
+    return {"name": wanted, **asdict(known[wanted][0].settings)}
+
+
 async def lag(context: Context, seconds: Seconds) -> Any:
     """Make the explorer lag behind the chain: {"seconds": 600}."""
     context.parts.index.lag_s = seconds
@@ -91,7 +119,7 @@ async def add_fault(context: Context, fault: Any) -> Any:
 
 
 async def clear(context: Context, keep: tuple[str, ...] = ()) -> Any:
-    """Reset faults, clock skews, the explorer's lag, forced reverts and mining.
+    """Reset faults, clock skews, the explorer's lag, forced reverts, mining and facilitators.
 
     Faults whose `contains` is one of the texts to `keep`, and not empty, stay.
     """
@@ -100,6 +128,9 @@ async def clear(context: Context, keep: tuple[str, ...] = ()) -> Any:
     for clock in parts.site.clocks.values():
         clock.skew_s = 0.0
     parts.index.lag_s = parts.recipe.explorer.lag_s
+    for name, facilitators in parts.site.facilitators.items():
+        for each in facilitators:
+            each.settings = parts.recipe.facilitators[name]
     if chain.controls:
         await chain.controls.force_revert(0)
         await chain.controls.set_automine(parts.recipe.block_time_s is None)

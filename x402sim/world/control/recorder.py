@@ -16,6 +16,9 @@ _EVENTS: dict[str, Callable[..., events.StoryEvent]] = {
     "/clock/advance": lambda seconds: events.TimeAdvanced(seconds=seconds),
     "/clock/skew": lambda actor, seconds: events.ClockSkewed(victim=actor, seconds=seconds),
     "/explorer/lag": lambda seconds: events.ExplorerLagged(seconds=seconds),
+    "/facilitator": lambda **given: events.Note(
+        name="facilitator set", data={key: it for key, it in given.items() if it is not None}
+    ),
     "/faults": lambda fault: events.FaultInjected(**msgspec.to_builtins(read_fault(fault))),
     "/faults/clear": lambda keep: events.Note(name="faults cleared", data={"keep": list(keep)}),
     "/crash": lambda service: events.ServiceCrashed(victim=service),

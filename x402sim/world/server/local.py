@@ -13,6 +13,7 @@ import httpx
 import uvicorn
 
 from x402sim.clock import Clock
+from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.networks import TESTNET, Network, networks_of
@@ -49,8 +50,9 @@ class LocalServer:
     `wallets` are the funded accounts, those of anvil and Hardhat unless a seed or another phrase
     (`mnemonic`) is given; `url` is the service, and `facilitator_url`,
     `explorer_url`, `rpc_url` and `control_url` the rest. `clock` is the world's clock:
-    give it to a payer if you advance it. `service` and `chain` are as for `World`: the settings of
-    the service; "ledger", "anvil", the URL of a node, or an object of `x402sim.backends`.
+    give it to a payer if you advance it. `service`, `facilitator` and `chain` are as for `World`:
+    the settings of the service and of the facilitator; "ledger", "anvil", the URL of a node, or an
+    object of `x402sim.backends`.
     `network` may be several: the service is on the first, and the facilitator settles on all.
     `parts` is what runs inside: read it only while no request is in flight.
 
@@ -69,6 +71,7 @@ class LocalServer:
         port: int = 0,
         block_time_s: float | None = None,
         service: Settings | None = None,
+        facilitator: FacilitatorSettings | None = None,
         chain: ChainBackend | str = "ledger",
         mnemonic: str | None = None,
         accounts: int = ACCOUNTS,
@@ -82,6 +85,7 @@ class LocalServer:
             network=networks[0],
             also=tuple(networks[1:]),
             services={"service": service or Settings(phase=0)},
+            facilitators={"facilitator": facilitator or FacilitatorSettings()},
             seed=seed,
             mnemonic=phrase_of(mnemonic, seed=seed, chain=backend),
             account_count=accounts,

@@ -53,7 +53,11 @@ async def close(process: Process) -> None:
 
 
 async def _beat(parts: Parts) -> None:
-    """Mine a block at each interval, or poll for the blocks of a node that mines by itself."""
+    """Mine a block at each interval, or poll for the blocks of a node that mines by itself.
+
+    While mining is switched off, only blocks of a block time come: the heartbeat's would mine what
+    waits.
+    """
     controls = parts.chain.controls
     blocks = parts.recipe.blocks or FixedBlocks(parts.recipe.heartbeat_s, phase=0)
     failed: str | None = None
@@ -64,7 +68,10 @@ async def _beat(parts: Parts) -> None:
             await parts.clock.sleep(pause_s)
             try:
                 await reorganise()
-                await (controls.mine() if controls else parts.watch())
+                if controls is None:
+                    await parts.watch()
+                elif controls.automine or parts.recipe.blocks is not None:
+                    await controls.mine()
                 failed = None
             except ChainError as error:  # a node may recover, and a disk get space again
                 if str(error) != failed:

@@ -13,25 +13,23 @@ import msgspec
 from x402sim import events
 from x402sim.clock import Clock
 from x402sim.payer.policies import PayerPolicy
-from x402sim.protocol import abi, cronos
+from x402sim.protocol import abi
 from x402sim.protocol.crypto import ZERO_ADDRESS, checksum, parse_address, to_hex
 from x402sim.rng import Stream
-from x402sim.text.arguments import FromZero, WholeAboveZero, explained, require_kind
+from x402sim.text.arguments import AboveZero, FromZero, WholeAboveZero, explained, require_kind
 from x402sim.text.printable import described
-from x402sim.text.suggest import unknown
 from x402sim.world.control.client import ControlError
 from x402sim.world.control.messages import Transfer, Who
 from x402sim.world.stages.stage import OpenStage, on
 from x402sim.world.story import market, serialize
 from x402sim.world.story.answers import Answer
+from x402sim.world.story.asking import facilitator_request
 from x402sim.world.story.blocks import NewBlock, OnBlock, call_on_block, newest_block
 from x402sim.world.story.orders import Spending
 from x402sim.world.story.payer import Payer
 from x402sim.world.story.population import Arrivals, Behaviour, Buy, Population, play_population
 from x402sim.world.story.scenario import require_clause
 from x402sim.world.transport.faults import Fault, FaultRule
-
-FACILITATOR = {"verify": cronos.VERIFY_PATH, "settle": cronos.SETTLE_PATH}
 
 
 class LiveWorld:
@@ -195,7 +193,7 @@ class LiveWorld:
             self.note("fault", rule=described(fault))
 
     async def heal(self) -> None:
-        """Reset faults, clock skews, the explorer's lag, forced reverts and mining."""
+        """Reset faults, clock skews, the explorer's lag, forced reverts, mining, facilitators."""
         await self.stage.ask("faults/clear", {})
 
     @explained
@@ -212,6 +210,25 @@ class LiveWorld:
         """Show each block in the explorer `seconds` late (needs "faults")."""
         self.stage.record(events.ExplorerLagged(seconds=seconds))
         await self.stage.ask("explorer/lag", {"seconds": seconds})
+
+    @explained
+    async def set_facilitator(
+        self,
+        name: str | None = None,
+        *,
+        receipt_timeout_s: AboveZero | None = None,
+        simulates: bool | None = None,
+        simulates_verify: bool | None = None,
+    ) -> None:
+        """Change settings of a facilitator, the first one's without a name (needs "faults").
+
+        They are those of `FacilitatorSettings`; what is left out stays as it is.
+        """
+        given = {"name": name, "receipt_timeout_s": receipt_timeout_s}
+        given |= {"simulates": simulates, "simulates_verify": simulates_verify}
+        changes = {key: value for key, value in given.items() if value is not None}
+        self.note("facilitator set", **changes)
+        await self.stage.ask("facilitator", changes)
 
     @explained
     async def crash(self, service: events.ServiceName = "service") -> None:
@@ -299,22 +316,18 @@ class LiveWorld:
         required: Answer,
         header: str,
         *,
+        version: int | None = None,
         requirements: dict[str, Any] | None = None,
     ) -> Any:
         """Ask the facilitator to "verify" or "settle", as a service does; return its answer.
 
+        With a `version` it is asked as a shop of the x402 standard asks, of 1 or 2.
         `requirements` (only the fields that differ) replace those of the 402. Raises `ValueError`
-        for another verb.
+        for another verb or version.
         """
-        if verb not in FACILITATOR:
-            raise ValueError(unknown("verb", verb, FACILITATOR))
-        body = {
-            "x402Version": cronos.VERSION,
-            "paymentHeader": header,
-            "paymentRequirements": {**required.requirements, **(requirements or {})},
-        }
+        path, body = facilitator_request(verb, required, header, version, requirements or {})
         async with self.stage.client(payer.name, "facilitator") as http:
-            response = await http.post(FACILITATOR[verb], json=body)
+            response = await http.post(path, json=body)
         self.stage.last_exchange = response.request.extensions["exchange"]
         return response.json()
 
