@@ -1,11 +1,9 @@
 """The rules of the house that no tool of .ci/run checks."""
 
-import ast
 import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,20 +41,6 @@ def test_no_path_of_a_machine_is_in_the_product() -> None:
 
 
 # --- the package -------------------------------------------------------------------------
-
-
-def test_every_file_and_every_function_is_short() -> None:
-    assert [file for file in FILES if file.read_bytes().count(b"\n") > LINES] == []
-    sizes = {name: size for file in FILES for name, size in functions(file)}
-    assert {name: size for name, size in sizes.items() if size > FUNCTION_LINES} == {}
-
-
-def functions(file: Path) -> Iterator[tuple[str, int]]:
-    """Yield each function's place and its number of lines, without its decorators."""
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            place = f"{file.relative_to(ROOT)}:{node.lineno} {node.name}"
-            yield place, (node.end_lineno or 0) - node.lineno + 1
 
 
 def test_public_names_are_few_and_exist() -> None:
