@@ -4,6 +4,9 @@ A story is played in process, over TCP on virtual time, and against a server in 
 """
 
 import asyncio
+import os
+import shutil
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal, get_args
@@ -36,7 +39,8 @@ KINDS = {
     "delay answer": ({"does": "delay answer", "seconds": 0.2}, 200, 1),
     "answer": (TEAPOT, 418, 0),
     "answer after the work": (TEAPOT | {"work_done": True}, 418, 1),
-    "truncate": ({"does": "truncate"}, 200, 1),
+    "truncate": ({"does": "truncate"}, None, 1),
+    "shorten": ({"does": "shorten"}, 200, 1),
     "duplicate": ({"does": "duplicate"}, 409, 1),
     "crash before": ({"does": "crash before"}, None, 0),
     "crash after": ({"does": "crash after"}, None, 1),
@@ -121,12 +125,15 @@ def test_every_part_over_real_tcp(server: LocalServer) -> None:
             right = ask(victim)
             for kind, seen in (
                 (TEAPOT, TEAPOT["body"]),
-                ({"does": "truncate"}, right[: len(right) // 2]),
+                ({"does": "shorten"}, right[: len(right) // 2]),
                 ({"does": "duplicate"}, right),
                 ({"does": "delay answer", "seconds": 0.01}, right),
             ):
                 let(victim, **kind)
                 assert ask(victim) == seen
+            let(victim, does="truncate")
+            with pytest.raises(httpx.RemoteProtocolError, match="peer closed connection without"):
+                ask(victim)
             for does in ("lose request", "lose answer", "refuse", "crash before", "crash after"):
                 let(victim, does=does)
                 with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
@@ -134,6 +141,58 @@ def test_every_part_over_real_tcp(server: LocalServer) -> None:
                 if does.startswith("crash"):
                     http.post(f"{server.control_url}/clock/advance", json={"seconds": RESTART_S})
             assert ask(victim) == right, "and then it is over"
+
+
+CUT = {"victim": "service", "does": "truncate", "path": "/api/perp/market"}
+
+
+def test_a_truncated_answer_breaks_when_half_of_it_has_arrived(server: LocalServer) -> None:
+    """Of a whole answer of n bytes, n // 2 arrive, under a Content-Length of n."""
+    url = f"{server.url}{CUT['path']}"
+    whole = len(httpx.get(url).content)
+    server.fault(Fault(**CUT))
+    got: list[bytes] = []
+    with httpx.stream("GET", url) as answer:
+        assert answer.status_code == 402
+        assert int(answer.headers["content-length"]) == whole
+        with pytest.raises(httpx.RemoteProtocolError) as broken:
+            got.extend(answer.iter_raw())
+    assert len(b"".join(got)) == whole // 2
+    assert f"(received {whole // 2} bytes, expected {whole})" in str(broken.value)
+    assert len(httpx.get(url).content) == whole
+
+
+@pytest.mark.skipif(
+    shutil.which("curl") is None and "CI" not in os.environ, reason="curl is not installed"
+)
+def test_curl_says_that_a_truncated_answer_is_partial(server: LocalServer) -> None:
+    url = f"{server.url}{CUT['path']}"
+    whole = len(httpx.get(url).content)
+    for does, code in (("truncate", 18), ("shorten", 0)):
+        server.fault(Fault(**CUT | {"does": does}))
+        ran = subprocess.run(["curl", "-sS", url], capture_output=True, timeout=20, check=False)
+        assert ran.returncode == code, ran.stderr
+        assert len(ran.stdout) == whole // 2
+    server.fault(Fault(**CUT))  # what a HEAD is answered has no body: its head would be all of it
+    ran = subprocess.run(["curl", "-sSI", url], capture_output=True, timeout=20, check=False)
+    assert ran.returncode in (52, 56), "an empty reply, or a reset"
+    assert ran.stdout == b""
+
+
+@played("virtual")
+async def test_a_truncated_answer_breaks_alike_in_process_and_over_tcp(world: LiveWorld) -> None:
+    """The exception and its text are the same, of an answer with a length and of one in chunks."""
+    parts = world.stage.parts
+    assert parts is not None
+    http = world.stage.client("bob")
+    whole = len((await http.get(CUT["path"])).content)
+    await world.fault(Fault(**CUT))
+    with pytest.raises(httpx.RemoteProtocolError) as broken:
+        await http.get(CUT["path"])
+    assert str(broken.value) == (
+        "peer closed connection without sending complete message body "
+        f"(received {whole // 2} bytes, expected {whole})"
+    )
 
 
 # --- when it strikes -----------------------------------------------------------------

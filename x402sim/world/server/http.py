@@ -150,11 +150,19 @@ class HttpProtocol(HttpToolsProtocol):
         self._begun = cycle
         self._workers.begin(cycle, app, self.tasks)
 
-    async def _abort(self, _: str) -> None:
-        """Break the connection; returns when it is broken."""
-        self.transport.abort()
-        while not self.cycle.disconnected:
-            await asyncio.tasks.sleep(0)
+    async def _abort(self, how: str) -> None:
+        """Break the connection; returns when it is broken.
+
+        "cut" first lets what was written leave, as an abort would drop it.
+        """
+        cycle = self._begun
+        if how == "cut":
+            self.transport.close()
+        else:
+            self.transport.abort()
+        while not (cycle.disconnected or cycle.response_complete):  # a slow reader may take long
+            cycle.message_event.clear()
+            await cycle.message_event.wait()
 
     def on_message_complete(self) -> None:
         """Reset the count."""

@@ -28,6 +28,7 @@ FaultKind = Literal[
     "delay answer",
     "answer",
     "truncate",
+    "shorten",
     "duplicate",
     "crash before",
     "crash after",
@@ -57,7 +58,9 @@ class Fault(
         - "refuse": the connection is refused (over TCP it looks like a lost request)
         - "delay request", "delay answer": `seconds` pass before the work is done, or after it
         - "answer": `status` and `body` are answered, instead of the work or after it (`work_done`)
-        - "truncate": the work is done, and half of the answer arrives
+        - "truncate": the work is done, half of the answer's body arrives, and the connection ends
+          before its Content-Length, or without the last chunk; an answer without a body is lost
+        - "shorten": the work is done, and half of the answer's body arrives as a whole answer
         - "duplicate": the request arrives twice, and the second answer is the one that is seen
         - "crash before", "crash after": the *service* that was asked, or that asks, dies as the
           request reaches the victim, or when its answer is ready; it runs again on its database

@@ -18,7 +18,8 @@ from x402sim.journal import Journal
 from x402sim.world.transport.faults import Fault, Faults, value_of
 
 ABORT = "x402sim.abort"
-"""The ASGI scope's key of the function that breaks the request's connection."""
+"""The ASGI scope's key of the function that breaks the request's connection: "lost" or "refused" at
+once, or "cut" when what was written of the answer has left."""
 
 _PROOFS = (b"x-payment-id", b"x-session-id", b"x-payment", b"payment-signature")
 
@@ -82,7 +83,7 @@ class _Buffered(Connection):
     is_heard: bool
 
     def is_answered(self) -> bool:
-        """Tell whether somebody gets the answer."""
+        """Tell whether somebody gets the whole answer."""
         return self.is_heard
 
 
@@ -95,10 +96,10 @@ class _Request:
         self._app, self._scope, self._body = app, scope, body
         self._receive, self.send = receive, send
 
-    async def work(self, *, is_heard: bool = True) -> list[Message]:
+    async def work(self, *, is_heard: bool = True, is_cut: bool = False) -> list[Message]:
         """Pass the request to the victim; return its answer, which counts as answered.
 
-        If nobody will get the answer, the victim can see that it was not written.
+        If nobody will get the answer, or not all of it, the victim can see that it was not written.
         """
         answer: list[Message] = []
 
@@ -106,12 +107,17 @@ class _Request:
             answer.append(message)
 
         body: Message = {"type": "http.request", "body": self._body, "more_body": False}
-        scope = {**self._scope, CONNECTION: _Buffered(is_heard=is_heard)}
+        scope = {**self._scope, CONNECTION: _Buffered(is_heard=is_heard and not is_cut)}
         await self._app(scope, _replayed([body], self._receive if is_heard else _gone), keep)
         return answer
 
+    @property
+    def method(self) -> str:
+        """Its HTTP method."""
+        return str(self._scope["method"])
+
     async def abort(self, how: str) -> None:
-        """Break the connection."""
+        """Break the connection: "lost", "refused" or "cut"."""
         abort: Callable[[str], Awaitable[None]] = self._scope[ABORT]
         await abort(how)
 
@@ -135,6 +141,8 @@ async def _strike(fault: Fault, crash: Callable[[], None], clock: Clock, request
                 await request.work(is_heard=False)
             await _answer(request, _made_up(fault))
         case "truncate":
+            await _cut(request, await request.work(is_cut=True))
+        case "shorten":
             await _answer(request, _half(await request.work()))
         case "duplicate":
             await request.work(is_heard=False)
@@ -162,15 +170,38 @@ def _made_up(fault: Fault) -> list[Message]:
     ]
 
 
+def _body(messages: list[Message]) -> bytes:
+    return b"".join(message.get("body", b"") for message in messages[1:])
+
+
+async def _cut(request: _Request, messages: list[Message]) -> None:
+    """Send an answer to the middle of its body, and end the connection.
+
+    Nothing is sent of an answer without a body: its head alone would be a whole answer. If the
+    victim is down, there is no answer, and the connection is broken already.
+    """
+    if not messages:
+        return
+    body = _body(messages)
+    if not body or request.method == "HEAD":
+        await request.abort("lost")
+        return
+    await request.send(messages[0])
+    half = body[: len(body) // 2]
+    await request.send({"type": "http.response.body", "body": half, "more_body": True})
+    await request.abort("cut")
+
+
 def _half(messages: list[Message]) -> list[Message]:
-    """Return an answer whose body ends in the middle; nothing, if the victim is down."""
+    """Return an answer whose whole body is half of it; nothing, if the victim is down."""
     if not messages:
         return []
-    start, body = messages[0], b"".join(message.get("body", b"") for message in messages[1:])
+    start, body = messages[0], _body(messages)
+    half = body[: len(body) // 2]
     headers = [pair for pair in start["headers"] if pair[0].lower() != b"content-length"]
     return [
-        {**start, "headers": headers},
-        {"type": "http.response.body", "body": body[: len(body) // 2]},
+        {**start, "headers": [*headers, (b"content-length", b"%d" % len(half))]},
+        {"type": "http.response.body", "body": half},
     ]
 
 
