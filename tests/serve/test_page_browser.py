@@ -242,6 +242,13 @@ def test_a_fault_from_the_page_strikes_and_counts(browser: Browser, server: Serv
         "the newest first; the other spared it"
     )
     server.sim("faults/clear")
+    browser.do("select", "[name=does]", "answer")
+    browser.do("type", "[name=headers]", "Retry-After: 30\nLocation: http://a/b")
+    browser.do("click", "form[aria-label=Faults] button")
+    browser.sees("#same", 'status=503, headers={"Retry-After": "30", "Location": "http://a/b"}')
+    (fault,) = server.http.get("/_sim/faults").json()
+    assert fault["headers"] == {"Retry-After": "30", "Location": "http://a/b"}
+    server.sim("faults/clear")
     assert server.account(0).transfers == 1
     browser.do("click", "form[aria-label=Time] p button")
     browser.sees("#alarm", "1 min ahead")

@@ -4,6 +4,8 @@ A story is played in process, over TCP on virtual time, and against a server in 
 """
 
 import asyncio
+import base64
+import json
 import os
 import shutil
 import subprocess
@@ -17,13 +19,14 @@ import pytest
 from tests.world.playing import play, played
 from x402sim import Fault, LiveWorld, LocalServer, PaymentAuth, PaymentFailed, World, events
 from x402sim.protocol.header import Spelling
+from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.rng import Rng
 from x402sim.world.assembly.process import RESTART_S
 from x402sim.world.stages.stage import START_S
 from x402sim.world.story.payer import Payer
 from x402sim.world.transport.faults import FaultKind, Faults, Struck
 
-QUOTE, PAY = "/api/perp/quote", "/api/pay"
+QUOTE, PAY, MARKET = "/api/perp/quote", "/api/pay", "/api/perp/market"
 SETTLE = {"victim": "facilitator", "path": "/settle"}
 
 
@@ -143,7 +146,7 @@ def test_every_part_over_real_tcp(server: LocalServer) -> None:
             assert ask(victim) == right, "and then it is over"
 
 
-CUT = {"victim": "service", "does": "truncate", "path": "/api/perp/market"}
+CUT = {"victim": "service", "does": "truncate", "path": MARKET}
 
 
 def test_a_truncated_answer_breaks_when_half_of_it_has_arrived(server: LocalServer) -> None:
@@ -193,6 +196,76 @@ async def test_a_truncated_answer_breaks_alike_in_process_and_over_tcp(world: Li
         "peer closed connection without sending complete message body "
         f"(received {whole // 2} bytes, expected {whole})"
     )
+
+
+# --- an answer with headers ----------------------------------------------------------------
+
+
+@played("on")
+async def test_an_answer_has_the_headers_that_it_is_given(world: LiveWorld, alice: Payer) -> None:
+    wanted = {
+        "Location": "/elsewhere?a=b",
+        "Retry-After": "7",
+        "WWW-Authenticate": 'Payment id="1"',
+    }
+    given = {"victim": "service", "does": "answer", "path": MARKET, "headers": wanted}
+    for status, body in ((308, ""), (429, "busy"), (204, ""), (304, "")):
+        await world.fault(Fault(**given, status=status, body=body, content_type="text/plain"))
+        answer = await alice.http.get(MARKET)
+        assert (answer.status_code, answer.text) == (status, body)
+        assert {name: answer.headers.get(name) for name in wanted} == wanted
+        assert answer.headers.get_list("content-type") == ["text/plain"]
+        length = [] if status in (204, 304) else [str(len(body))]
+        assert answer.headers.get_list("content-length") == length
+
+
+def test_a_facilitator_that_redirects_is_followed_by_whom_it_may(server: LocalServer) -> None:
+    """A client of its own may follow; the service does not, and charges nobody."""
+    server.reset()
+    there = f"{server.facilitator_url}/v2/x402/supported"
+    fault = {"victim": "facilitator", "does": "answer", "status": 308}
+    server.fault(Fault(**fault, path="/supported", headers={"Location": there}))
+    asked = httpx.get(f"{server.facilitator_url}/supported", follow_redirects=True)
+    assert [each.headers["location"] for each in asked.history] == [there]
+    assert asked.json() == httpx.get(there).json()
+
+    wallet, settle = server.wallets[0], f"{server.facilitator_url}/v2/x402/settle"
+    server.fault(Fault(**fault, path="/settle", headers={"Location": settle}))
+    payer = PaymentAuth(wallet, version=2)
+    for status, transfers in ((502, 0), (200, 1)):
+        assert httpx.get(server.url + MARKET, auth=payer).status_code == status
+        assert len(server.transfers(wallet.address)) == transfers
+
+
+@pytest.mark.parametrize("path", ["/verify", "/settle"])
+def test_a_facilitator_that_is_busy_says_for_how_long(server: LocalServer, path: str) -> None:
+    server.reset()
+    fault = {"victim": "facilitator", "does": "answer", "path": path, "times": 2}
+    server.fault(Fault(**fault, status=429, headers={"Retry-After": "30"}))
+    asked = httpx.post(f"{server.facilitator_url}{path}", json={})
+    assert (asked.status_code, asked.headers["retry-after"]) == (429, "30")
+    payer = PaymentAuth(server.wallets[0], version=2)
+    assert httpx.get(server.url + MARKET, auth=payer).status_code == 502
+    assert httpx.get(server.url + MARKET, auth=payer).status_code == 200
+    assert len(server.transfers(server.wallets[0].address)) == 1
+
+
+@pytest.mark.parametrize("amount", ["20000", "9000", "90000"])
+def test_a_price_that_changes_in_flight_is_not_paid(server: LocalServer, amount: str) -> None:
+    """Version 2 has its price in a header. What was not asked for is refused, and nothing moves."""
+    server.reset()
+    url, wallet = server.url + MARKET, server.wallets[0]
+    asked = json.loads(base64.b64decode(httpx.get(url).headers[REQUIRED_HEADER]))
+    asked["accepts"][0]["amount"] = amount
+    changed = base64.b64encode(json.dumps(asked).encode()).decode()
+    fault = {"victim": "service", "does": "answer", "path": MARKET, "status": 402}
+    server.fault(Fault(**fault, headers={REQUIRED_HEADER: changed}))
+    payer = PaymentAuth(wallet, max_amount="0.05", version=2)
+    why = "max_amount allows 0.05" if amount == "90000" else "402 invalid_payment_requirements"
+    with pytest.raises(PaymentFailed, match=why):
+        httpx.get(url, auth=payer)
+    assert not server.transfers(wallet.address)
+    assert httpx.get(url, auth=PaymentAuth(wallet, version=2)).status_code == 200
 
 
 # --- when it strikes -----------------------------------------------------------------

@@ -85,7 +85,7 @@ function story(lane, seen, model) {
   const lines = [`alice = await world.payer("alice"${/^Insufficient/.test(error) ? "" : ', balance="100.00"'})`], needs = ["funds"];
   for (const { victim, does, path, contains } of struck) {
     const known = model.faults.findLast((each) => each.victim === victim && each.does === does && each.contains === (contains ?? each.contains) && path.endsWith(each.path)) ?? {};
-    const more = [...(known.path ? ["path"] : []), ...(known.contains ? ["contains"] : []), ...(does.startsWith("delay") ? ["seconds"] : []), ...(does === "answer" ? ["status"] : [])].map((name) => `, ${name}=${literal(known[name])}`);
+    const more = [...(known.path ? ["path"] : []), ...(known.contains ? ["contains"] : []), ...(does.startsWith("delay") ? ["seconds"] : []), ...(does === "answer" ? ["status", "body", "headers"].filter((name) => known[name]) : [])].map((name) => `, ${name}=${literal(known[name])}`);
     lines.push(`await world.fault(Fault(victim=${literal(victim)}, does=${literal(does)}${more.join("")}))`);
     needs[1] = "faults";
   }

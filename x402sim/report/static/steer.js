@@ -63,10 +63,16 @@ export function buildSteering(model) {
     if (data.get("containing")) fault.contains = data.get("containing");
     fault.times = data.get("times") === "" ? null : Number(data.get("times"));
     if (kind.startsWith("delay")) fault.seconds = Number(data.get("seconds"));
-    if (kind === "answer") fault.status = Number(data.get("status"));
+    if (kind === "answer") {
+      const lines = data.get("headers").split("\n").filter((each) => each.trim());
+      fault.status = Number(data.get("status"));
+      if (data.get("body")) fault.body = data.get("body");
+      if (lines.length) fault.headers = Object.fromEntries(lines.map((each) => each.split(/:(.*)/s).slice(0, 2).map((part) => part.trim())));
+    }
     act("faults", fault, `server.fault(Fault(${Object.entries(fault).map(([name, value]) => `${name}=${literal(value)}`).join(", ")}))`);
   };
-  const seconds = el("span", {}, field("seconds", number("seconds", 5, 0))), code = el("span", {}, field("status", number("status", 503, 200)));
+  const seconds = el("span", {}, field("seconds", number("seconds", 5, 0))), code = el("span", {}, field("status", number("status", 503, 200)), field("body", el("textarea", { name: "body", rows: "1" })),
+    field("headers (one a line)", el("textarea", { name: "headers", rows: "2", placeholder: "Retry-After: 30" })));
   const fits = () => { seconds.hidden = !does.value.startsWith("delay"); code.hidden = does.value !== "answer"; };
   does.addEventListener("change", fits);
   fits();

@@ -84,9 +84,11 @@ class Fault(
         that is spared does not count.
     seconds
         How long a delay lasts; needed for "delay request" and "delay answer", and for them only.
-    status, body, content_type, work_done
+    status, body, content_type, work_done, headers
         What "answer" answers, and whether the work is done before; default 500, "",
-        "application/json" and False. For "answer" only.
+        "application/json", False and {}. For "answer" only. `headers` are further headers, a value
+        a name, such as {"Location": url}, "Retry-After", "WWW-Authenticate", or "PAYMENT-REQUIRED"
+        with a price that has changed.
 
     Raises `ValueError` for an invalid value, and for a field that the kind does not use.
 
@@ -106,6 +108,7 @@ class Fault(
     body: str | UnsetType = UNSET
     content_type: str | UnsetType = UNSET
     work_done: bool | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _require_known("kind of fault", self.does, get_args(FaultKind))
@@ -122,6 +125,13 @@ class Fault(
                 raise ValueError(f"{name} of a fault: {wrong}") from None
         if self.does in _DELAYS and self.seconds is UNSET:
             raise ValueError(f"a fault that does {self.does!r} needs `seconds`")
+        if self.headers is not UNSET:
+            _require_fit(self.headers)
+            msgspec.structs.force_setattr(self, "headers", dict(self.headers))  # its own
+        if self.content_type is not UNSET and not _VALUE.fullmatch(self.content_type):
+            raise ValueError(f"content_type of a fault: {self.content_type!r} is {NO_VALUE}")
+        if self.body and self.status in _WITHOUT_BODY:
+            raise ValueError(f"body of a fault: an answer of status {self.status} has none")
 
 
 _DELAYS: tuple[FaultKind, ...] = ("delay request", "delay answer")
@@ -131,10 +141,39 @@ DEFAULTS: dict[str, Any] = {
     "body": "",
     "content_type": "application/json",
     "work_done": False,
+    "headers": {},
 }
 """What a field is by default, for the kinds that use it; all others are for every kind."""
 _KINDS_WITH: dict[str, tuple[FaultKind, ...]] = {**dict.fromkeys(DEFAULTS, ("answer",))}
 _KINDS_WITH["seconds"] = _DELAYS
+_WITHOUT_BODY = (204, 205, 304)
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(r"([!-~]([\t -~]*[!-~])?)?")
+NO_VALUE = "no value of a header: printable ASCII, without spaces around it"
+_WRITTEN_ANYWAY = {
+    "content-type": "give `content_type`",
+    "content-length": "it is that of `body`",
+    "content-encoding": "`body` is sent as it is",
+    "transfer-encoding": "`body` is sent as it is",
+    "connection": "the server decides when it closes one",
+}
+"""The headers that a fault does not choose, and why: what the server writes would contradict them,
+and a header that stands twice is read differently by each client."""
+
+
+def _require_fit(headers: dict[str, str]) -> None:
+    """Raise `ValueError` unless these can be the further headers of an answer."""
+    seen: set[str] = set()
+    for name, value in headers.items():
+        if not _NAME.fullmatch(name):
+            raise ValueError(f"headers of a fault: {name!r} is no name of a header")
+        if not _VALUE.fullmatch(value):
+            raise ValueError(f"headers of a fault: {name}: {value[:60]!r} is {NO_VALUE}")
+        if (why := _WRITTEN_ANYWAY.get(name.lower())) is not None:
+            raise ValueError(f"headers of a fault: not {name}: {why}")
+        if name.lower() in seen:
+            raise ValueError(f"headers of a fault: {name} stands there twice")
+        seen.add(name.lower())
 
 
 def value_of(fault: Fault, name: str) -> Any:

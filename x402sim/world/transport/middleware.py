@@ -163,10 +163,14 @@ async def _answer(request: _Request, messages: list[Message]) -> None:
 
 
 def _made_up(fault: Fault) -> list[Message]:
-    headers = [(b"content-type", value_of(fault, "content_type").encode())]
+    status, body = value_of(fault, "status"), value_of(fault, "body").encode()
+    headers = {"content-type": value_of(fault, "content_type"), **value_of(fault, "headers")}
+    if status not in (204, 304):  # they have no body, and so no length (RFC 9110, 8.6)
+        headers["content-length"] = str(len(body))
+    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     return [
-        {"type": "http.response.start", "status": value_of(fault, "status"), "headers": headers},
-        {"type": "http.response.body", "body": value_of(fault, "body").encode()},
+        {"type": "http.response.start", "status": status, "headers": raw},
+        {"type": "http.response.body", "body": body},
     ]
 
 
