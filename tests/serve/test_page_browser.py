@@ -249,6 +249,18 @@ def test_a_fault_from_the_page_strikes_and_counts(browser: Browser, server: Serv
     (fault,) = server.http.get("/_sim/faults").json()
     assert fault["headers"] == {"Retry-After": "30", "Location": "http://a/b"}
     server.sim("faults/clear")
+    assert browser.run("return page.$eval('[name=caller]', (it) => !it.offsetParent)")
+    browser.do("select", "[name=does]", "refuse")
+    browser.do("select", "[name=victim]", "rpc")
+    browser.do("select", "[name=caller]", "facilitator")
+    browser.do("click", "form[aria-label=Faults] button")
+    browser.sees("#same", 'Fault(victim="rpc", does="refuse", caller="facilitator", times=1)')
+    (fault,) = server.http.get("/_sim/faults").json()
+    assert (fault["victim"], fault["caller"]) == ("rpc", "facilitator")
+    browser.do("click", "form[aria-label=Pay] button")
+    browser.sees("#said", "502")
+    browser.sees("#faults", "1 of 1")
+    server.sim("faults/clear")
     assert server.account(0).transfers == 1
     browser.do("click", "form[aria-label=Time] p button")
     browser.sees("#alarm", "1 min ahead")

@@ -135,6 +135,19 @@ WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
         ANSWER | {"content_type": "a/b\r\nB: 2"},
         "content_type of a fault: 'a/b\\r\\nB: 2' is no value",
     ),
+    (
+        {"victim": "rpc", "caller": "payer"},
+        "caller of a fault: unknown caller 'payer'. Possible: service, ",
+    ),
+    (
+        {"caller": "facilitator"},
+        "caller of a fault is for 'rpc', not for 'facilitator': facilitators ask nobody",
+    ),
+    ({"victim": "service", "caller": "all"}, "facilitators ask nobody else, and all others are st"),
+    (
+        {"victim": "rpc", "does": "crash after", "caller": "all"},
+        "'crash after' kills the service that asks, and no facilitator; 'service' is possible",
+    ),
     (ANSWER | {"status": 204, "body": "x"}, "body of a fault: an answer of status 204 has none"),
     ({"seconds": 1}, "seconds of a fault is for 'delay request' and 'delay answer' only, not for"),
     ({"does": "answer", "seconds": 1}, "only, not for 'answer'"),

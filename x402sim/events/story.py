@@ -77,6 +77,7 @@ class FaultInjected(_Story, frozen=True, kw_only=True):
     content_type: str = "application/json"
     work_done: bool = False
     headers: dict[str, str] | UnsetType = UNSET  # absent unless given: older journals have none
+    caller: str | UnsetType = UNSET
 
 
 class ClockSkewed(_Story, frozen=True, kw_only=True):

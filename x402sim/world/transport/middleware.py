@@ -15,7 +15,8 @@ from x402sim.clock import Clock
 from x402sim.events import AnswerSent, Part, clipped
 from x402sim.http.web import CONNECTION, MAX_BODY_BYTES, Connection
 from x402sim.journal import Journal
-from x402sim.world.transport.faults import Fault, Faults, value_of
+from x402sim.world.transport.faults import ANSWERED, Caller, Fault, Faults, value_of
+from x402sim.world.transport.made_up import made_up
 
 ABORT = "x402sim.abort"
 """The ASGI scope's key of the function that breaks the request's connection: "lost" or "refused" at
@@ -32,9 +33,11 @@ def faulty(
     clock: Clock,
     crash: Callable[[], None],
     on_bug: Callable[[Exception], None],
+    caller: Caller = "service",
 ) -> ASGIApp:
     """Return `app` with faults, which records each answer: method, path and status.
 
+    `caller` is who asks it, and says which faults strike.
     `crash` kills the service that it is for. `on_bug` is told what the application raises, after it
     has answered 500.
     """
@@ -64,7 +67,7 @@ def faulty(
             return
         asked = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
         shown = b"".join(b"%b: %b\n" % each for each in scope["headers"] if each[0] in _PROOFS)
-        fault = faults.next_for(victim, scope["path"], asked, shown)
+        fault = faults.next_for(victim, scope["path"], asked, shown, caller)
         if fault is None:
             await app(scope, _replayed(messages, receive), send)
         else:
@@ -139,7 +142,7 @@ async def _strike(fault: Fault, crash: Callable[[], None], clock: Clock, request
         case "answer":
             if value_of(fault, "work_done"):
                 await request.work(is_heard=False)
-            await _answer(request, _made_up(fault))
+            await _answer(request, made_up(*(value_of(fault, name) for name in ANSWERED)))
         case "truncate":
             await _cut(request, await request.work(is_cut=True))
         case "shorten":
@@ -160,18 +163,6 @@ async def _strike(fault: Fault, crash: Callable[[], None], clock: Clock, request
 async def _answer(request: _Request, messages: list[Message]) -> None:
     for message in messages:
         await request.send(message)
-
-
-def _made_up(fault: Fault) -> list[Message]:
-    status, body = value_of(fault, "status"), value_of(fault, "body").encode()
-    headers = {"content-type": value_of(fault, "content_type"), **value_of(fault, "headers")}
-    if status not in (204, 304):  # they have no body, and so no length (RFC 9110, 8.6)
-        headers["content-length"] = str(len(body))
-    raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
-    return [
-        {"type": "http.response.start", "status": status, "headers": raw},
-        {"type": "http.response.body", "body": body},
-    ]
 
 
 def _body(messages: list[Message]) -> bytes:
