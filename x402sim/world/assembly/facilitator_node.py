@@ -36,13 +36,15 @@ class FacilitatorNode:
         key: PrivateKey,
     ) -> None:
         self.token = chain.token
-        self._chain, self._faults, self._link, self._url = chain, faults, link, url
+        self.direct = chain
+        """The chain itself, which no fault strikes."""
+        self._faults, self._link, self._url = faults, link, url
         self._network, self._clock, self._key = network, clock, key
         self._linked: LinkedChain | None = None
 
     @property
     def _now(self) -> ChainClient:
-        return self._over_the_link() if self._faults.reach_facilitators else self._chain
+        return self._over_the_link() if self._faults.reach_facilitators else self.direct
 
     def _over_the_link(self) -> "LinkedChain":
         if self._linked is None:
