@@ -32,6 +32,7 @@ LOST: dict[str, Fault] = {
     "200 with HTML": HTML(status=200),
     "200 with an empty object": DONE(status=200, body="{}"),
     "200, cut off in the middle": SETTLE(does="truncate"),
+    "200 with half of the JSON": SETTLE(does="shorten"),
 }
 """Ways to lose the answer to a settlement that was executed."""
 UNKNOWN = ("the connection breaks", "504 with JSON", "200 with an empty object")

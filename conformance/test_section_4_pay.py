@@ -30,6 +30,7 @@ NO_VERDICT: dict[str, Fault] = {
     "200 with HTML": SAYS(content_type="text/html", body="<html>Bad Gateway</html>"),
     "200 with an empty object": SAYS(body="{}"),
     "200, cut off in the middle": VERIFY(does="truncate"),
+    "200 with half of the JSON": VERIFY(does="shorten"),
     "the word false": SAYS(body=NOT_VALID.replace("false", '"false"')),
 }
 """Answers to a verification that do not say that the signature is valid."""

@@ -26,7 +26,7 @@ TROUBLES: dict[str, dict[str, Any]] = {
     "rate limit": says(NOT_OK % RATE_LIMIT),
     "rate limit as result": says(ANSWER % RATE_LIMIT),
     "no block yet": says(ANSWER % '{"blockNumber": null}'),
-    "half an answer": {"does": "truncate"},
+    "half an answer": {"does": "shorten"},
     "nonsense": says(ANSWER % '{"blockNumber": "soon", "status": "0x1"}'),
 }
 

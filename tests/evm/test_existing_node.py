@@ -14,7 +14,7 @@ from tests.chain import asking
 from tests.evm import circle
 from tests.evm.helpers import refusal
 from tests.serve.driver import ORDER
-from x402sim import TESTNET, LiveWorld, LocalServer, PaymentAuth, World, scenario
+from x402sim import TESTNET, Fault, LiveWorld, LocalServer, PaymentAuth, World, scenario
 from x402sim.backends import Node
 from x402sim.chain.base import ChainError
 from x402sim.chain.node.anvil import AnvilNode
@@ -55,6 +55,26 @@ def token(node: str) -> Iterator[str]:
     """The token that `serve --deploy` puts there, and the server that did."""
     with LocalServer(chain=Node(node, deploy=True, keys=(OWNER.private_key,)), seed=1) as server:
         yield server.info.asset
+
+
+def test_the_facilitator_asks_the_node_with_its_key_while_a_fault_stands(node: str):
+    chain = Node(node, deploy=True, keys=(OWNER.private_key,))
+    with LocalServer(chain=chain, seed=3) as server:
+        wallet, url = server.wallets[0], f"{server.url}/api/perp/market"
+        network = replace(TESTNET, asset=parse_address(server.info.asset))
+
+        def paid() -> int:
+            moved = server.transfers(wallet.address)  # the first brought it what it has
+            return sum(each.sender == wallet.address for each in moved)
+
+        its = {"victim": "rpc", "caller": "facilitator"}
+        server.fault(Fault(does="lose answer", contains="eth_sendRawTransaction", **its))
+        assert httpx.get(url, auth=PaymentAuth(wallet, network=network)).status_code == 200
+        assert paid() == 1
+        server.fault(Fault(does="refuse", times=None, **its))
+        payer = PaymentAuth(wallet, version=2, network=network)
+        assert httpx.get(url, auth=payer).status_code == 502
+        assert paid() == 1
 
 
 def test_a_token_is_deployed_and_paid_with(node: str):

@@ -13,7 +13,8 @@ from tests.evm.between import Between, refuses, says
 from tests.evm.helpers import Town
 from x402sim.chain.base import Call, ChainError, Reverted
 from x402sim.chain.node import evm_chain
-from x402sim.chain.node.evm import JsonRpcNode, NodeGone
+from x402sim.chain.node.any_node import NodeGone
+from x402sim.chain.node.evm import JsonRpcNode
 from x402sim.chain.node.external import ExternalChain
 from x402sim.clock import Clock
 from x402sim.payer.wallet import Wallet
@@ -292,6 +293,20 @@ def test_one_node_that_lags_behind_is_no_proof_of_replacement(run, town, chain, 
         forgetful = iter([{"result": None}] * 2 * (1 + (method == "eth_getTransactionByHash")))
         between.rules[method] = lambda tx, m=method, f=forgetful: next(f, None) or truth(m, tx)
     assert run(chain.wait(tx_hash, 5)).succeeded
+
+
+@pytest.mark.parametrize("answer", ["says why", "is 7", "is '0x'"])
+def test_a_node_that_does_not_say_what_became_of_a_transaction_is_asked_again(
+    run, chain, between, answer
+):
+    """Whatever it answers, the transaction was sent; only one that is replaced has failed."""
+    tx_hash = run(chain.send(pay_call()))
+    truth, wrong = between.truth, iter([WRONG[answer][0]] * 3)
+    between.rules["eth_getTransactionReceipt"] = lambda tx: (
+        next(wrong, None) or truth("eth_getTransactionReceipt", tx)
+    )
+    assert run(chain.wait(tx_hash, 5)).succeeded
+    assert next(wrong, None) is None
 
 
 def test_a_receipt_and_its_transaction_are_asked_of_one_node_behind_a_load_balancer(

@@ -15,7 +15,7 @@ from eth_account import Account
 from tests.chain.asking import Http, Node
 from tests.evm.helpers import refusal
 from tests.serve.driver import ORDER
-from x402sim import TESTNET, LiveWorld, LocalServer, PaymentAuth, World
+from x402sim import TESTNET, Fault, LiveWorld, LocalServer, PaymentAuth, World
 from x402sim.backends import Anvil
 from x402sim.chain import contract
 from x402sim.chain.base import ChainError
@@ -285,3 +285,20 @@ def test_conflicting_options_are_refused(
 def test_the_rules_of_a_real_token_stay():
     with pytest.raises(ChainError, match="rules of a real token cannot be left out: transfer"):
         World(chain="anvil", without=(("transfer", "5/nonce-once"),)).play("replay")
+
+
+@pytest.mark.parametrize("block_time_s", [None, 12.0])
+def test_what_a_facilitator_sends_over_its_link_is_mined_once(block_time_s: float | None) -> None:
+    """Its transactions are signed there, and mined at the world's time, as those it sends itself."""
+    lost = {"victim": "rpc", "caller": "facilitator", "contains": "eth_sendRawTransaction"}
+
+    async def story(world: LiveWorld) -> None:
+        alice = await world.payer("alice", balance="1.00")
+        for count, does in enumerate(("lose answer", "lose request", "truncate"), 1):
+            await world.fault(Fault(does=does, **lost))
+            assert (await alice.buy()).status == 200
+            assert len(await world.transfers(alice)) == 2 * count - 1
+            await world.heal()
+            assert (await alice.buy()).status == 200, "sent without the link, after the same nonces"
+
+    World(chain="anvil", block_time_s=block_time_s).play(story).raise_for_failure()

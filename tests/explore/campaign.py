@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+import eth_account  # noqa: F401 - it raises the recursion limit: not while Hypothesis watches it
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.explore.case import Case, kind_of

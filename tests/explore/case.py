@@ -7,7 +7,7 @@ world began; `at_s` is when a step begins, and steps run at the same time if the
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta
 
 from x402sim.protocol.cronos import SettleError
 from x402sim.world.transport.faults import Fault
@@ -187,6 +187,7 @@ class Case(_Told, frozen=True, kw_only=True):
 def kind_of(step: Step) -> str:
     """Return what a step exercises, for the table of a campaign."""
     about = step.fault if isinstance(step, Strike) else step
-    names = ("victim", "does", "lie", "way", "what", "how")
-    details = [str(getattr(about, name)) for name in names if hasattr(about, name)]
+    names = ("victim", "caller", "does", "lie", "way", "what", "how")
+    given = (getattr(about, name, UNSET) for name in names)
+    details = [str(each) for each in given if each is not UNSET]
     return " ".join([type(step).__name__, *details])

@@ -106,7 +106,7 @@ FOUND = {
                 way="PAYMENT-SIGNATURE",
             ),
             Submit(at_s=20.0, of=0),
-            Strike(at_s=100.0, fault=Fault(victim="service", does="truncate", times=2)),
+            Strike(at_s=100.0, fault=Fault(victim="service", does="shorten", times=2)),
             Again(at_s=200.002, of=0, way="PAYMENT-SIGNATURE"),
             Again(at_s=206.0, of=0, what="second header", way="PAYMENT-SIGNATURE"),
         ),

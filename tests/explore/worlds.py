@@ -32,7 +32,7 @@ from tests.explore.case import (
 )
 from x402sim.events import Skewable
 from x402sim.protocol.cronos import SettleError
-from x402sim.world.transport.faults import Fault, FaultKind
+from x402sim.world.transport.faults import Callers, Fault, FaultKind
 
 _OFFSETS_S = (0.0, 0.01, 0.06, 0.2, 0.5, 1.0, 3.0, 6.0, 12.0, 20.0, 40.0, 70.0, 150.0, 299.0, 310.0)
 """How long after a purchase something happens to it: within its exchanges, and much later."""
@@ -42,8 +42,12 @@ _PATHS: dict[str, tuple[str, ...]] = {
     "explorer": ("",),
     "rpc": ("",),
 }
-_CALLS = ("", "", "eth_call", "eth_getLogs", "eth_getBlockByNumber", "eth_getTransactionReceipt")
+_CALLS = (
+    "", "", "eth_call", "eth_getLogs", "eth_getBlockByNumber", "eth_getTransactionReceipt",
+    "eth_sendRawTransaction",
+)  # fmt: skip
 _BODIES = ("", "null", "{}", "[]", '{"jsonrpc":"2.0","id":1,"result":null}', "<html>busy</html>")
+_HEADERS: tuple[dict[str, str], ...] = ({}, {"Retry-After": "1"}, {"Location": "/"})
 _FOLLOWED = {"force_revert": 6, Cancel: 3, Reorganise: 2, Submit: 2}
 """How often of ten a reorganisation follows a step."""
 
@@ -169,6 +173,9 @@ def _fault(draw: DrawFn, at_s: float, about: Purchase, _: _Town) -> Step:
         details["status"] = draw(one_of(500, 200, 400, 404, 408, 429, 503))
         details["body"] = draw(one_of(*_BODIES))
         details["work_done"] = draw(st.booleans())
+        details["headers"] = draw(one_of(*_HEADERS))
+    if part == "rpc" and not does.startswith("crash"):
+        details["caller"] = draw(one_of(*get_args(Callers)))
     fault = Fault(
         victim=about.service if part == "service" else part,
         does=does,

@@ -41,7 +41,11 @@ PROGRAMS = [
     for program in blocks(text(page), "python")
     if page not in TESTED_ELSEWHERE
 ]
-SHOWS = {"index": "entryPrice", "x402": '"signature"|200\n200\n200', "faults": "^200 1$"}
+SHOWS = {
+    "index": "entryPrice",
+    "x402": '"signature"|200\n200\n200',
+    "faults": "^200 1$|^not paid\n30$|^200\n1$",
+}
 
 
 @pytest.mark.parametrize(("page", "program"), PROGRAMS, ids=[page for page, _ in PROGRAMS])
@@ -55,7 +59,7 @@ def test_a_program_runs_and_shows_what_it_should(page: str, program: str) -> Non
 
 def test_each_program_is_tested() -> None:
     assert {page for page, _ in PROGRAMS} == SHOWS.keys()
-    assert len(PROGRAMS) == 4
+    assert len(PROGRAMS) == 6
     for page, tests in TESTED_ELSEWHERE.items():
         assert len(blocks(text(page), "python")) == len(tests), page
 

@@ -171,6 +171,8 @@ VALUES = {
     bool: [True, False],
     float: [1.0, 0.5],
     type(None): [None],
+    dict[str, str]: [{}, {"a": "b"}],
+    msgspec.UnsetType: [msgspec.UNSET],
 }
 SCALARS = [1, True, 1.0, "1", None, "True", 0, False]
 

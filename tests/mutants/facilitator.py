@@ -12,9 +12,10 @@ from msgspec import structs
 from tests.mutants.change import leave_out, on_facilitator
 from tests.mutants.mutant import Kind
 from tests.mutants.wrapper import altered, overriding
-from x402sim.chain.base import Call, Chain
+from x402sim.chain.base import Call, ChainClient
 from x402sim.facilitator.engine import Facilitator
 from x402sim.protocol.crypto import Address
+from x402sim.world.assembly.facilitator_node import FacilitatorNode
 
 facilitator = Kind("facilitator")
 WORD = 32
@@ -37,7 +38,8 @@ class SentByThePayer:
 
 def sent_by_the_payer(honest: Facilitator) -> Facilitator:
     """Return a facilitator whose transactions the payers send."""
-    return replace(honest, chain=cast(Chain, SentByThePayer(honest.chain)))
+    node = cast(FacilitatorNode, honest.chain)
+    return replace(honest, chain=cast(ChainClient, SentByThePayer(node.direct)))
 
 
 async def canceled_is_unused(it: Any, *of: Any) -> Any:

@@ -4,6 +4,11 @@ A story is played in process, over TCP on virtual time, and against a server in 
 """
 
 import asyncio
+import base64
+import json
+import os
+import shutil
+import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal, get_args
@@ -14,13 +19,14 @@ import pytest
 from tests.world.playing import play, played
 from x402sim import Fault, LiveWorld, LocalServer, PaymentAuth, PaymentFailed, World, events
 from x402sim.protocol.header import Spelling
+from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.rng import Rng
 from x402sim.world.assembly.process import RESTART_S
 from x402sim.world.stages.stage import START_S
 from x402sim.world.story.payer import Payer
 from x402sim.world.transport.faults import FaultKind, Faults, Struck
 
-QUOTE, PAY = "/api/perp/quote", "/api/pay"
+QUOTE, PAY, MARKET = "/api/perp/quote", "/api/pay", "/api/perp/market"
 SETTLE = {"victim": "facilitator", "path": "/settle"}
 
 
@@ -36,7 +42,8 @@ KINDS = {
     "delay answer": ({"does": "delay answer", "seconds": 0.2}, 200, 1),
     "answer": (TEAPOT, 418, 0),
     "answer after the work": (TEAPOT | {"work_done": True}, 418, 1),
-    "truncate": ({"does": "truncate"}, 200, 1),
+    "truncate": ({"does": "truncate"}, None, 1),
+    "shorten": ({"does": "shorten"}, 200, 1),
     "duplicate": ({"does": "duplicate"}, 409, 1),
     "crash before": ({"does": "crash before"}, None, 0),
     "crash after": ({"does": "crash after"}, None, 1),
@@ -121,12 +128,15 @@ def test_every_part_over_real_tcp(server: LocalServer) -> None:
             right = ask(victim)
             for kind, seen in (
                 (TEAPOT, TEAPOT["body"]),
-                ({"does": "truncate"}, right[: len(right) // 2]),
+                ({"does": "shorten"}, right[: len(right) // 2]),
                 ({"does": "duplicate"}, right),
                 ({"does": "delay answer", "seconds": 0.01}, right),
             ):
                 let(victim, **kind)
                 assert ask(victim) == seen
+            let(victim, does="truncate")
+            with pytest.raises(httpx.RemoteProtocolError, match="peer closed connection without"):
+                ask(victim)
             for does in ("lose request", "lose answer", "refuse", "crash before", "crash after"):
                 let(victim, does=does)
                 with pytest.raises((httpx.RemoteProtocolError, httpx.ReadError)):
@@ -134,6 +144,128 @@ def test_every_part_over_real_tcp(server: LocalServer) -> None:
                 if does.startswith("crash"):
                     http.post(f"{server.control_url}/clock/advance", json={"seconds": RESTART_S})
             assert ask(victim) == right, "and then it is over"
+
+
+CUT = {"victim": "service", "does": "truncate", "path": MARKET}
+
+
+def test_a_truncated_answer_breaks_when_half_of_it_has_arrived(server: LocalServer) -> None:
+    """Of a whole answer of n bytes, n // 2 arrive, under a Content-Length of n."""
+    url = f"{server.url}{CUT['path']}"
+    whole = len(httpx.get(url).content)
+    server.fault(Fault(**CUT))
+    got: list[bytes] = []
+    with httpx.stream("GET", url) as answer:
+        assert answer.status_code == 402
+        assert int(answer.headers["content-length"]) == whole
+        with pytest.raises(httpx.RemoteProtocolError) as broken:
+            got.extend(answer.iter_raw())
+    assert len(b"".join(got)) == whole // 2
+    assert f"(received {whole // 2} bytes, expected {whole})" in str(broken.value)
+    assert len(httpx.get(url).content) == whole
+
+
+@pytest.mark.skipif(
+    shutil.which("curl") is None and "CI" not in os.environ, reason="curl is not installed"
+)
+def test_curl_says_that_a_truncated_answer_is_partial(server: LocalServer) -> None:
+    url = f"{server.url}{CUT['path']}"
+    whole = len(httpx.get(url).content)
+    for does, code in (("truncate", 18), ("shorten", 0)):
+        server.fault(Fault(**CUT | {"does": does}))
+        ran = subprocess.run(["curl", "-sS", url], capture_output=True, timeout=20, check=False)
+        assert ran.returncode == code, ran.stderr
+        assert len(ran.stdout) == whole // 2
+    server.fault(Fault(**CUT))  # what a HEAD is answered has no body: its head would be all of it
+    ran = subprocess.run(["curl", "-sSI", url], capture_output=True, timeout=20, check=False)
+    assert ran.returncode in (52, 56), "an empty reply, or a reset"
+    assert ran.stdout == b""
+
+
+@played("virtual")
+async def test_a_truncated_answer_breaks_alike_in_process_and_over_tcp(world: LiveWorld) -> None:
+    """The exception and its text are the same, of an answer with a length and of one in chunks."""
+    parts = world.stage.parts
+    assert parts is not None
+    http = world.stage.client("bob")
+    whole = len((await http.get(CUT["path"])).content)
+    await world.fault(Fault(**CUT))
+    with pytest.raises(httpx.RemoteProtocolError) as broken:
+        await http.get(CUT["path"])
+    assert str(broken.value) == (
+        "peer closed connection without sending complete message body "
+        f"(received {whole // 2} bytes, expected {whole})"
+    )
+
+
+# --- an answer with headers ----------------------------------------------------------------
+
+
+@played("on")
+async def test_an_answer_has_the_headers_that_it_is_given(world: LiveWorld, alice: Payer) -> None:
+    wanted = {
+        "Location": "/elsewhere?a=b",
+        "Retry-After": "7",
+        "WWW-Authenticate": 'Payment id="1"',
+    }
+    given = {"victim": "service", "does": "answer", "path": MARKET, "headers": wanted}
+    for status, body in ((308, ""), (429, "busy"), (204, ""), (304, "")):
+        await world.fault(Fault(**given, status=status, body=body, content_type="text/plain"))
+        answer = await alice.http.get(MARKET)
+        assert (answer.status_code, answer.text) == (status, body)
+        assert {name: answer.headers.get(name) for name in wanted} == wanted
+        assert answer.headers.get_list("content-type") == ["text/plain"]
+        length = [] if status in (204, 304) else [str(len(body))]
+        assert answer.headers.get_list("content-length") == length
+
+
+def test_a_facilitator_that_redirects_is_followed_by_whom_it_may(server: LocalServer) -> None:
+    """A client of its own may follow; the service does not, and charges nobody."""
+    server.reset()
+    there = f"{server.facilitator_url}/v2/x402/supported"
+    fault = {"victim": "facilitator", "does": "answer", "status": 308}
+    server.fault(Fault(**fault, path="/supported", headers={"Location": there}))
+    asked = httpx.get(f"{server.facilitator_url}/supported", follow_redirects=True)
+    assert [each.headers["location"] for each in asked.history] == [there]
+    assert asked.json() == httpx.get(there).json()
+
+    wallet, settle = server.wallets[0], f"{server.facilitator_url}/v2/x402/settle"
+    server.fault(Fault(**fault, path="/settle", headers={"Location": settle}))
+    payer = PaymentAuth(wallet, version=2)
+    for status, transfers in ((502, 0), (200, 1)):
+        assert httpx.get(server.url + MARKET, auth=payer).status_code == status
+        assert len(server.transfers(wallet.address)) == transfers
+
+
+@pytest.mark.parametrize("path", ["/verify", "/settle"])
+def test_a_facilitator_that_is_busy_says_for_how_long(server: LocalServer, path: str) -> None:
+    server.reset()
+    fault = {"victim": "facilitator", "does": "answer", "path": path, "times": 2}
+    server.fault(Fault(**fault, status=429, headers={"Retry-After": "30"}))
+    asked = httpx.post(f"{server.facilitator_url}{path}", json={})
+    assert (asked.status_code, asked.headers["retry-after"]) == (429, "30")
+    payer = PaymentAuth(server.wallets[0], version=2)
+    assert httpx.get(server.url + MARKET, auth=payer).status_code == 502
+    assert httpx.get(server.url + MARKET, auth=payer).status_code == 200
+    assert len(server.transfers(server.wallets[0].address)) == 1
+
+
+@pytest.mark.parametrize("amount", ["20000", "9000", "90000"])
+def test_a_price_that_changes_in_flight_is_not_paid(server: LocalServer, amount: str) -> None:
+    """Version 2 has its price in a header. What was not asked for is refused, and nothing moves."""
+    server.reset()
+    url, wallet = server.url + MARKET, server.wallets[0]
+    asked = json.loads(base64.b64decode(httpx.get(url).headers[REQUIRED_HEADER]))
+    asked["accepts"][0]["amount"] = amount
+    changed = base64.b64encode(json.dumps(asked).encode()).decode()
+    fault = {"victim": "service", "does": "answer", "path": MARKET, "status": 402}
+    server.fault(Fault(**fault, headers={REQUIRED_HEADER: changed}))
+    payer = PaymentAuth(wallet, max_amount="0.05", version=2)
+    why = "max_amount allows 0.05" if amount == "90000" else "402 invalid_payment_requirements"
+    with pytest.raises(PaymentFailed, match=why):
+        httpx.get(url, auth=payer)
+    assert not server.transfers(wallet.address)
+    assert httpx.get(url, auth=PaymentAuth(wallet, version=2)).status_code == 200
 
 
 # --- when it strikes -----------------------------------------------------------------

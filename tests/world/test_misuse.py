@@ -103,6 +103,7 @@ def test_an_argument_of_a_storys_verb_is_named(verb: str) -> None:
 
 
 FAULT = {"victim": "facilitator", "does": "lose answer"}
+ANSWER: dict[str, Any] = {"does": "answer"}
 WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"does": "explode"}, "unknown kind of fault 'explode'. Possible: lose request, lose answer"),
     ({"does": "lose anser"}, "did you mean 'lose answer'?"),
@@ -114,6 +115,40 @@ WRONG_FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"body": ""}, "body of a fault is for 'answer' only, not for 'lose answer'"),
     ({"content_type": "a/b"}, "content_type of a fault is for 'answer' only"),
     ({"work_done": False}, "work_done of a fault is for 'answer' only"),
+    ({"headers": {}}, "headers of a fault is for 'answer' only, not for 'lose answer'"),
+    (ANSWER | {"headers": {"A": 1}}, "headers of a fault: Expected `str`, got `int`"),
+    (ANSWER | {"headers": ["A: 1"]}, "headers of a fault: Expected `object`, got `array`"),
+    (ANSWER | {"headers": {"A": "1\r\nB: 2"}}, "A: '1\\r\\nB: 2' is no value of a header"),
+    (ANSWER | {"headers": {"A": "a\x00"}}, "is no value of a header: printable ASCII"),
+    (ANSWER | {"headers": {"A": "€"}}, "is no value of a header: printable ASCII"),
+    (ANSWER | {"headers": {"A": " 1"}}, "without spaces around it"),
+    (ANSWER | {"headers": {"A B": "1"}}, "headers of a fault: 'A B' is no name of a header"),
+    (ANSWER | {"headers": {"": "1"}}, "headers of a fault: '' is no name of a header"),
+    (ANSWER | {"headers": {"A:": "1"}}, "headers of a fault: 'A:' is no name of a header"),
+    (ANSWER | {"headers": {"A": "1", "a": "2"}}, "headers of a fault: a stands there twice"),
+    (ANSWER | {"headers": {"Content-Type": "a/b"}}, "not Content-Type: give `content_type`"),
+    (ANSWER | {"headers": {"CONTENT-LENGTH": "9"}}, "not CONTENT-LENGTH: it is that of `body`"),
+    (ANSWER | {"headers": {"transfer-encoding": "chunked"}}, "`body` is sent as it is"),
+    (ANSWER | {"headers": {"content-encoding": "gzip"}}, "`body` is sent as it is"),
+    (ANSWER | {"headers": {"Connection": "close"}}, "the server decides when it closes one"),
+    (
+        ANSWER | {"content_type": "a/b\r\nB: 2"},
+        "content_type of a fault: 'a/b\\r\\nB: 2' is no value",
+    ),
+    (
+        {"victim": "rpc", "caller": "payer"},
+        "caller of a fault: unknown caller 'payer'. Possible: service, ",
+    ),
+    (
+        {"caller": "facilitator"},
+        "caller of a fault is for 'rpc', not for 'facilitator': facilitators ask nobody",
+    ),
+    ({"victim": "service", "caller": "all"}, "facilitators ask nobody else, and all others are st"),
+    (
+        {"victim": "rpc", "does": "crash after", "caller": "all"},
+        "'crash after' kills the service that asks, and no facilitator; 'service' is possible",
+    ),
+    (ANSWER | {"status": 204, "body": "x"}, "body of a fault: an answer of status 204 has none"),
     ({"seconds": 1}, "seconds of a fault is for 'delay request' and 'delay answer' only, not for"),
     ({"does": "answer", "seconds": 1}, "only, not for 'answer'"),
     ({"does": "delay answer", "seconds": 1, "status": 500}, "not for 'delay answer'"),

@@ -115,7 +115,9 @@ async def test_a_crash_ends_an_indexer_run_that_was_asked_for(
     assert (await world.run_indexer())["matched"] == 1
 
 
-@pytest.mark.parametrize("does", ["lose answer", "truncate", "duplicate", "delay answer"])
+@pytest.mark.parametrize(
+    "does", ["lose answer", "truncate", "shorten", "duplicate", "delay answer"]
+)
 @played("virtual")
 async def test_a_fault_in_front_of_a_service_that_is_down(
     world: LiveWorld, alice: Payer, does: Any

@@ -156,36 +156,16 @@ class Controls(Protocol):
         """Set an account's native balance, without a transaction."""
 
 
-class Chain(Protocol):
-    """A chain that a world runs on: it can be read and sent to."""
+class ChainClient(Protocol):
+    """What a facilitator asks of a chain: to read, to try, to send and to wait."""
 
-    chain_id: int
     token: Address
-    owner: Address
-    """The account that may mint, and pause or blacklist where the token has these functions."""
-    at_first: tuple[list[Block], int]
-    """The blocks at the time of opening, oldest first, and the supply."""
-    watchers: list[Callable[[], Awaitable[None]]]
-    """Functions to call after every operation."""
-
-    @property
-    def controls(self) -> Controls | None:
-        """Control over it; None on an existing node, which mines by itself."""
 
     async def height(self) -> int:
         """Return the number of the newest block."""
 
     async def block(self, which: int | Hash) -> Block | None:
         """Return a block by number or hash."""
-
-    async def transaction(self, tx_hash: Hash) -> Transaction | None:
-        """Return a transaction, mined or waiting; None if unknown."""
-
-    async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
-        """Return the receipt of a mined transaction; None if unknown or waiting."""
-
-    async def logs(self, wanted: LogFilter) -> list[Log]:
-        """Return the logs that pass the filter, oldest first."""
 
     async def call(self, call: Call) -> bytes:
         """Run a call and discard its effects (eth_call). Returns the ABI-encoded result; raises
@@ -201,11 +181,36 @@ class Chain(Protocol):
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined; raises `TimeoutError`."""
 
-    async def native_balance(self, account: Address) -> int:
-        """Return an account's native balance in wei."""
-
     async def code(self, account: Address) -> bytes:
         """Return a contract's code; empty for an account without any."""
+
+
+class Chain(ChainClient, Protocol):
+    """A chain that a world runs on: it can be read and sent to."""
+
+    chain_id: int
+    owner: Address
+    """The account that may mint, and pause or blacklist where the token has these functions."""
+    at_first: tuple[list[Block], int]
+    """The blocks at the time of opening, oldest first, and the supply."""
+    watchers: list[Callable[[], Awaitable[None]]]
+    """Functions to call after every operation."""
+
+    @property
+    def controls(self) -> Controls | None:
+        """Control over it; None on an existing node, which mines by itself."""
+
+    async def transaction(self, tx_hash: Hash) -> Transaction | None:
+        """Return a transaction, mined or waiting; None if unknown."""
+
+    async def receipt(self, tx_hash: Hash) -> TxReceipt | None:
+        """Return the receipt of a mined transaction; None if unknown or waiting."""
+
+    async def logs(self, wanted: LogFilter) -> list[Log]:
+        """Return the logs that pass the filter, oldest first."""
+
+    async def native_balance(self, account: Address) -> int:
+        """Return an account's native balance in wei."""
 
     async def fund(self, account: Address, amount_base: int) -> None:
         """Mint tokens to an account; raises `ChainError`, for example without a minter's key."""

@@ -9,6 +9,7 @@ from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
+from msgspec import UnsetType
 
 from x402sim import events as declared
 from x402sim.commands.common import (
@@ -156,6 +157,8 @@ def _json(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if annotation is type(None):
         return "null"
+    if annotation is UnsetType:
+        return "absent"
     if origin is Literal:
         return " or ".join(f'"{each}"' for each in arguments)
     if origin is UnionType:

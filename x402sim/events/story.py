@@ -2,7 +2,7 @@
 
 from typing import Any, Literal
 
-from msgspec import field
+from msgspec import UNSET, UnsetType, field
 
 from x402sim.events.base import BaseEvent, Outcome, Part, Scalar, Seconds, ServiceName
 
@@ -76,6 +76,8 @@ class FaultInjected(_Story, frozen=True, kw_only=True):
     body: str = ""
     content_type: str = "application/json"
     work_done: bool = False
+    headers: dict[str, str] | UnsetType = UNSET  # absent unless given: older journals have none
+    caller: str | UnsetType = UNSET
 
 
 class ClockSkewed(_Story, frozen=True, kw_only=True):

@@ -195,6 +195,8 @@ def _told(fault: Fault) -> str:
         return f"{place}: {fault.does}"
     done = ", after the work was done" if value_of(fault, "work_done") else ""
     said = redact.cut(value_of(fault, "body"), 300) or "without a body"
+    for name, value in value_of(fault, "headers").items():
+        said += f", {name}: {redact.cut(value, 300)}"
     return f"{place} answered {value_of(fault, 'status')} {said}{done}"
 
 

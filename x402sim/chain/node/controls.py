@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from x402sim.chain.base import Block, ChainError
 from x402sim.chain.node import objects
-from x402sim.chain.node.evm import JsonRpcNode
+from x402sim.chain.node.any_node import AnyNode
 from x402sim.clock import Clock
 from x402sim.protocol.crypto import ZERO_ADDRESS, Address, Hash, to_hex
 from x402sim.protocol.rpc_values import Json, quantity, read_hash, read_quantity
@@ -39,7 +39,7 @@ class Controls:
 
     def __init__(
         self,
-        rpc: JsonRpcNode,
+        rpc: AnyNode,
         clock: Clock,
         notify: Callable[[], Awaitable[None]],
         *,
@@ -240,14 +240,14 @@ class Controls:
                 await self._rpc.ask("anvil_setStorageAt", *asked)
 
 
-async def resends_of(node: JsonRpcNode, block: int | Literal["pending"]) -> list[Resend]:
+async def resends_of(node: AnyNode, block: int | Literal["pending"]) -> list[Resend]:
     """Return the transactions of a block in order; "pending" has those in the mempool."""
     which = quantity(block) if isinstance(block, int) else block
     found = await node.ask("eth_getBlockByNumber", which, True)
     return [await _resend(node, tx) for tx in found["transactions"]]
 
 
-async def _resend(node: JsonRpcNode, tx: Json) -> Resend:
+async def _resend(node: AnyNode, tx: Json) -> Resend:
     """Return the request that sends a transaction again: raw if signed, else impersonated."""
     if read_quantity(tx["r"]):
         raw = await node.ask("eth_getRawTransactionByHash", tx["hash"])

@@ -1,7 +1,4 @@
-"""A JSON-RPC node, reached through web3; the only file that imports web3.
-
-Every request has a timeout. A slow, unreachable or malformed answer is a `ChainError`.
-"""
+"""A JSON-RPC node, reached through web3; the only file that imports web3."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,21 +11,15 @@ import requests
 from web3 import HTTPProvider
 from web3.types import RPCEndpoint
 
-from x402sim.chain import reverts
-from x402sim.chain.base import ChainError, Reverted
-from x402sim.protocol.rpc_values import Json, read_bytes, shown
+from x402sim.chain.base import ChainError
+from x402sim.chain.node.any_node import AnyNode, NodeGone, Question, result_of
+from x402sim.protocol.rpc_values import shown
 
 T = TypeVar("T")
-Question = tuple[Any, ...]
-"""A JSON-RPC method and its parameters."""
 
 
-class NodeGone(ChainError):
-    """The node does not answer; it may have received the request."""
-
-
-class JsonRpcNode:
-    """A JSON-RPC node behind web3's HTTP provider; its answers are plain JSON.
+class JsonRpcNode(AnyNode):
+    """A JSON-RPC node behind web3's HTTP provider.
 
     Requests are made in threads, at most `parallel` at a time; with 1, in order. With 0 there are
     no threads: each request blocks the process, so that simulations are deterministic.
@@ -61,18 +52,7 @@ class JsonRpcNode:
         answers = await self._in_thread(self._send, "a batch", send)
         if not isinstance(answers, list):
             raise ChainError(f"{self.name} answered a batch with {shown(answers)}")
-        return [_result(answer) for answer in answers]
-
-    async def read(self, into: Callable[[Any], T], method: str, *parameters: Any) -> T:
-        """Return a method's result, parsed by `into`; raises `ChainError` if that fails."""
-        return self.understand(into, method, await self.ask(method, *parameters))
-
-    def understand(self, into: Callable[[Any], T], method: str, answer: Any) -> T:
-        """Return a result, parsed by `into`; raises `ChainError` if that fails."""
-        try:
-            return into(answer)
-        except (LookupError, TypeError, ValueError) as error:
-            raise ChainError(f"{self.name} answered {method} with {shown(answer)}") from error
+        return [result_of(answer) for answer in answers]
 
     async def forward(self, body: bytes) -> bytes:
         """Return the node's answer to a JSON-RPC request unchanged; raises `NodeGone`."""
@@ -86,7 +66,7 @@ class JsonRpcNode:
     def ask_now(self, method: str, *parameters: Any) -> Any:
         """Call a method as `ask` does, and block until the answer arrives."""
         send = partial(self._provider.make_request, RPCEndpoint(method), parameters)
-        return _result(self._send(method, send))
+        return result_of(self._send(method, send))
 
     def _send(self, what: str, send: Callable[[], T]) -> T:
         try:
@@ -107,23 +87,3 @@ class JsonRpcNode:
         if self._threads is not None:
             self._threads.shutdown()
         self._session.close()
-
-
-def _result(answer: Any) -> Any:
-    """Return the result in a JSON-RPC answer; raises its error."""
-    if not isinstance(answer, dict):
-        raise ChainError(f"the node answered {shown(answer)}, which is not JSON-RPC")
-    error = answer.get("error")
-    if error is not None:
-        raise _refusal(error if isinstance(error, dict) else {"message": str(error)})
-    return answer.get("result")
-
-
-def _refusal(error: Json) -> Exception:
-    """Return the exception for a JSON-RPC error: `Reverted` with its reason, or `ChainError`."""
-    message, data = str(error.get("message", error)), error.get("data")
-    if error.get("code") != 3 and not message.startswith("execution reverted"):
-        return ChainError(message)
-    if isinstance(data, str):
-        return Reverted(reverts.text_of(read_bytes(data)))
-    return Reverted(message.removeprefix("execution reverted").removeprefix(": "))

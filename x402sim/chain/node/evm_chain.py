@@ -21,12 +21,14 @@ from x402sim.chain.base import (
     Transaction,
     TxReceipt,
 )
+from x402sim.chain.fees import GAS_LIMIT
+from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects
-from x402sim.chain.node.evm import JsonRpcNode, NodeGone
-from x402sim.chain.node.sender import Sender
+from x402sim.chain.node.any_node import AnyNode
+from x402sim.chain.node.sender import Replaced, Sender
 from x402sim.clock import Clock
 from x402sim.protocol import abi
-from x402sim.protocol.crypto import Address, Hash, to_hex
+from x402sim.protocol.crypto import Address, Hash, checksum, to_hex
 from x402sim.protocol.networks import Network
 from x402sim.protocol.rpc_values import Json, quantity, read_bytes, read_quantity
 
@@ -40,7 +42,7 @@ class EvmChain:
     """The part of a `Chain` that is alike on every node."""
 
     def __init__(
-        self, node: JsonRpcNode, network: Network, clock: Clock, keys: Iterable[bytes] = ()
+        self, node: AnyNode, network: Network, clock: Clock, keys: Iterable[bytes] = ()
     ) -> None:
         self.network = network
         self.chain_id, self.token = network.chain_id, network.asset
@@ -79,7 +81,10 @@ class EvmChain:
         if found is None or tx is None:
             return None
         read = self.node.understand(objects.transaction, "eth_getTransactionByHash", tx)
-        reason = None if found.get("status") == "0x1" else await self._revert_reason(read)
+        status = self.node.understand(
+            lambda given: given.get("status"), "eth_getTransactionReceipt", found
+        )
+        reason = None if status == "0x1" else await self._revert_reason(read)
         into = partial(objects.receipt, asked=read.call, revert_reason=reason)
         return self.node.understand(into, "eth_getTransactionReceipt", found)
 
@@ -134,7 +139,16 @@ class EvmChain:
         """Return the token's total supply, in base units."""
         return int.from_bytes(await self.call(Call(self.token, self.token, abi.TOTAL_SUPPLY)))
 
-    # --- waiting ---------------------------------------------------------------------
+    # --- sending and waiting ---------------------------------------------------------
+
+    async def send(self, call: Call) -> Hash:
+        """Sign a transaction and put it into the node's mempool.
+
+        Raises `ChainError` without a key for the account, or if the node rejects it.
+        """
+        gas.require_fit(call.data)
+        asked = {"to": checksum(call.to), "data": call.data, "value": call.value}
+        return await self._sender.send(call.sender, {**asked, "gas": GAS_LIMIT})
 
     async def wait(self, tx_hash: Hash, timeout_s: float) -> TxReceipt:
         """Return the receipt once the transaction is mined.
@@ -154,12 +168,18 @@ class EvmChain:
         return receipt
 
     async def _find_receipt(self, tx_hash: Hash) -> TxReceipt | None:
-        """Return the receipt; None if there is none yet or the node does not answer."""
+        """Return the receipt; None if there is none yet, or the node does not tell.
+
+        Whatever it says instead, such as that it is asked too often, the transaction was sent: only
+        one that is replaced can never be mined. Raises `Replaced`.
+        """
         try:
             receipt = await self.receipt(tx_hash)
             if receipt is None:
                 await self._sender.see_to(tx_hash)
-        except NodeGone:
+        except Replaced:
+            raise
+        except ChainError:
             return None
         return receipt
 

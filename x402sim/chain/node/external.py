@@ -6,8 +6,6 @@ from dataclasses import replace
 
 from x402sim.chain import contract
 from x402sim.chain.base import Block, Call, ChainError, Reverted, TxReceipt
-from x402sim.chain.fees import GAS_LIMIT
-from x402sim.chain.ledger import gas
 from x402sim.chain.node import objects, token
 from x402sim.chain.node.evm import JsonRpcNode
 from x402sim.chain.node.evm_chain import EvmChain
@@ -127,15 +125,6 @@ class ExternalChain(EvmChain):
         receipt = await self.wait(await self.send(call), MINED_WITHIN_S)
         if receipt.revert_reason is not None:
             raise ChainError(receipt.revert_reason)
-
-    async def send(self, call: Call) -> Hash:
-        """Sign a transaction and put it into the node's mempool.
-
-        Raises `ChainError` without a key for the account, or if the node rejects it.
-        """
-        gas.require_fit(call.data)
-        asked = {"to": checksum(call.to), "data": call.data, "value": call.value}
-        return await self._sender.send(call.sender, {**asked, "gas": GAS_LIMIT})
 
     async def call(self, call: Call) -> bytes:
         """Run a call and discard its effects; raises `Reverted`.

@@ -14,7 +14,7 @@ from eth_account import Account
 
 from x402sim.chain.base import ChainError
 from x402sim.chain.node import objects
-from x402sim.chain.node.evm import JsonRpcNode, NodeGone
+from x402sim.chain.node.any_node import AnyNode, NodeGone
 from x402sim.protocol.crypto import Address, Hash, checksum, parse_address, to_hex
 from x402sim.protocol.rpc_values import Json, read_quantity
 
@@ -28,6 +28,10 @@ _NONCE_USED = re.compile("nonce too low|invalid nonce|invalid sequence|underpric
 _KNOWN = re.compile("already known|already imported|known transaction|already in mempool")
 
 
+class Replaced(ChainError):
+    """Another transaction has the nonce of one of ours, which can never be mined."""
+
+
 @dataclass(slots=True)
 class _Sent:
     """A transaction of ours that may not be mined yet."""
@@ -39,10 +43,16 @@ class _Sent:
 
 
 class Sender:
-    """The accounts whose keys we have, on one node."""
+    """The accounts whose keys we have, on one node, or on several at one address, which may lag.
 
-    def __init__(self, node: JsonRpcNode, chain_id: int, keys: Iterable[bytes]) -> None:
-        self._node, self._chain_id = node, chain_id
+    Of one that `may_lag` the nonces are remembered; any other counts them itself, also when it is
+    set back.
+    """
+
+    def __init__(
+        self, node: AnyNode, chain_id: int, keys: Iterable[bytes], *, may_lag: bool = True
+    ) -> None:
+        self._node, self._chain_id, self._may_lag = node, chain_id, may_lag
         self.keys = {parse_address(Account.from_key(key).address): key for key in keys}
         self._turn = asyncio.Lock()
         """Held from taking a nonce until its transaction is sent."""
@@ -84,9 +94,12 @@ class Sender:
         nonces.
         """
         known = await self._count(sender, "pending")
-        for sent in [s for s in self.sent.values() if s.sender == sender and s.nonce >= known]:
+        missing = [s for s in self.sent.values() if s.sender == sender and s.nonce >= known]
+        for sent in missing:
             with suppress(ChainError):
                 await self._offer(sent.raw)
+        if not self._may_lag:
+            return await self._count(sender, "pending") if missing else known
         return max(known, self._nonces.get(sender, 0))
 
     async def _offer(self, raw: str) -> bool:
@@ -107,9 +120,9 @@ class Sender:
         return True
 
     async def see_to(self, tx_hash: Hash) -> None:
-        """Send an unmined transaction again, if the node has dropped it. Raises `ChainError` if it
-        was replaced. One answer does not prove that, as one address often serves several nodes,
-        and one may lag.
+        """Send an unmined transaction again, if the node has dropped it. Raises `Replaced` if it
+        was replaced, and `ChainError`. One answer does not prove that, as one address often serves
+        several nodes, and one may lag.
         """
         sent = self.sent.get(tx_hash)
         if sent is None:
@@ -124,7 +137,7 @@ class Sender:
                 await self._offer(sent.raw)
         if sent.seen_replaced >= REPLACED_AFTER:
             who = f"nonce {sent.nonce} of {checksum(sent.sender)}"
-            raise ChainError(f"{to_hex(tx_hash)} was replaced by another transaction with {who}")
+            raise Replaced(f"{to_hex(tx_hash)} was replaced by another transaction with {who}")
 
     def forget(self, tx_hash: Hash) -> None:
         """Stop tracking a transaction: it is mined."""

@@ -83,9 +83,9 @@ function story(lane, seen, model) {
   const { error, reason } = seen.refused, isPaying = seen.path === "/api/pay" ? typeof seen.body.paymentHeader === "string" && !!seen.body.paymentRequirements : !!seen.payment, isOk = seen.status >= 200 && seen.status < 300;
   const struck = seen.seen.map((seq) => model.recent.get(seq)).filter((each) => each?.event === "note" && each.name === "fault struck").map((each) => each.data);
   const lines = [`alice = await world.payer("alice"${/^Insufficient/.test(error) ? "" : ', balance="100.00"'})`], needs = ["funds"];
-  for (const { victim, does, path, contains } of struck) {
-    const known = model.faults.findLast((each) => each.victim === victim && each.does === does && each.contains === (contains ?? each.contains) && path.endsWith(each.path)) ?? {};
-    const more = [...(known.path ? ["path"] : []), ...(known.contains ? ["contains"] : []), ...(does.startsWith("delay") ? ["seconds"] : []), ...(does === "answer" ? ["status"] : [])].map((name) => `, ${name}=${literal(known[name])}`);
+  for (const { victim, does, path, contains, caller } of struck) {
+    const known = model.faults.findLast((each) => each.victim === victim && each.does === does && each.caller === caller && each.contains === (contains ?? each.contains) && path.endsWith(each.path)) ?? {};
+    const more = [...(known.path ? ["path"] : []), ...(known.contains ? ["contains"] : []), ...(known.caller ? ["caller"] : []), ...(does.startsWith("delay") ? ["seconds"] : []), ...(does === "answer" ? ["status", "body", "headers"].filter((name) => known[name]) : [])].map((name) => `, ${name}=${literal(known[name])}`);
     lines.push(`await world.fault(Fault(victim=${literal(victim)}, does=${literal(does)}${more.join("")}))`);
     needs[1] = "faults";
   }

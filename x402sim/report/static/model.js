@@ -176,7 +176,7 @@ export class Model {
 
   note(event) {
     if (event.name === "fault struck") {
-      const hit = ({ victim, does, path, contains }) => victim === event.data.victim && does === event.data.does && contains === (event.data.contains ?? contains) && event.data.path.endsWith(path);
+      const hit = ({ victim, does, path, contains, caller }) => victim === event.data.victim && does === event.data.does && caller === event.data.caller && contains === (event.data.contains ?? contains) && event.data.path.endsWith(path);
       const fault = this.faults.find((each) => !each.over && hit(each));
       if (fault && ++fault.struck === fault.times) fault.over = true;
     } else if (event.name === "faults cleared") { this.chainSkew = 0; for (const fault of this.faults) fault.over ||= !event.data.keep?.includes(fault.contains); }

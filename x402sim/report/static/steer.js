@@ -61,14 +61,22 @@ export function buildSteering(model) {
     fault = { victim: data.get("victim"), does: kind };
     if (data.get("path")) fault.path = data.get("path");
     if (data.get("containing")) fault.contains = data.get("containing");
+    if (fault.victim === "rpc" && data.get("caller") !== "service") fault.caller = data.get("caller");
     fault.times = data.get("times") === "" ? null : Number(data.get("times"));
     if (kind.startsWith("delay")) fault.seconds = Number(data.get("seconds"));
-    if (kind === "answer") fault.status = Number(data.get("status"));
+    if (kind === "answer") {
+      const lines = data.get("headers").split("\n").filter((each) => each.trim());
+      fault.status = Number(data.get("status"));
+      if (data.get("body")) fault.body = data.get("body");
+      if (lines.length) fault.headers = Object.fromEntries(lines.map((each) => each.split(/:(.*)/s).slice(0, 2).map((part) => part.trim())));
+    }
     act("faults", fault, `server.fault(Fault(${Object.entries(fault).map(([name, value]) => `${name}=${literal(value)}`).join(", ")}))`);
   };
-  const seconds = el("span", {}, field("seconds", number("seconds", 5, 0))), code = el("span", {}, field("status", number("status", 503, 200)));
-  const fits = () => { seconds.hidden = !does.value.startsWith("delay"); code.hidden = does.value !== "answer"; };
-  does.addEventListener("change", fits);
+  const seconds = el("span", {}, field("seconds", number("seconds", 5, 0))), code = el("span", {}, field("status", number("status", 503, 200)), field("body", el("textarea", { name: "body", rows: "1" })),
+    field("headers (one a line)", el("textarea", { name: "headers", rows: "2", placeholder: "Retry-After: 30" })));
+  const whose = el("span", {}, field("whose calls", select("caller", words.callers.map((name) => [name]))));
+  const fits = () => { seconds.hidden = !does.value.startsWith("delay"); code.hidden = does.value !== "answer"; whose.hidden = victim.value !== "rpc"; };
+  for (const each of [does, victim]) each.addEventListener("change", fits);
   fits();
   const play = form("Play a scenario", [], () => {});
   const advance = (amount) => act("clock/advance", { seconds: amount }, `server.advance(${amount})`);
@@ -77,7 +85,7 @@ export function buildSteering(model) {
       field("how", select("wrong", wrongs)), el("button", {}, "Pay")], buy)] : []), last,
     ...(words.service ? [play] : []),
     form("Time", [el("p", {}, [60, 300, 3600, 86400].map((each) => button(`+${span(each)}`, () => advance(each)))), field("seconds", number("seconds", 30, 0)), el("button", {}, "Advance")], (data) => advance(Number(data.get("seconds")))),
-    form("Faults", [field("where", victim), field("what", does), field("path", path), field("containing (payment: not the first request, which is answered 402)", containing),
+    form("Faults", [field("where", victim), whose, field("what", does), field("path", path), field("containing (payment: not the first request, which is answered 402)", containing),
       field("times (empty: always)", el("input", { name: "times", type: "number", min: "1", value: "1" })), seconds, code, el("button", {}, "Inject"), button("Clear all", () => act("faults/clear", {}, "httpx.post(server.control_url + \"/faults/clear\", json={})")), el("div", { id: "faults" })], inject),
     form("Skew a clock", [field("whose", select("actor", words.actors.map((each) => [each]))), field("seconds", number("seconds", -60, -1e8)), el("button", {}, "Set")], (data) => act("clock/skew", { actor: data.get("actor"), seconds: Number(data.get("seconds")) })),
     form("Blocks", [field("number", number("blocks", 1, 1)), el("button", {}, "Mine"), el("p", {}, button("Mine on demand", () => act("mining", { automine: false })), button("Mine at once", () => act("mining", { automine: true })), button("Undo the newest", () => act("reorg", { depth: 1 })), button("Run the indexer", () => act("indexer/run")))], (data) => act("mine", { blocks: Number(data.get("blocks")) })),

@@ -7,6 +7,7 @@ request to its ASGI application, so that any of them can be replaced by a third 
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from starlette.applications import Starlette
@@ -21,6 +22,7 @@ from x402sim.facilitator.app import facilitator_app
 from x402sim.facilitator.engine import Facilitator
 from x402sim.journal import Journal
 from x402sim.payer.wallet import Wallet
+from x402sim.protocol.crypto import PrivateKey, from_hex
 from x402sim.protocol.networks import Network
 from x402sim.service.setup import Setup
 from x402sim.service.state import Service
@@ -29,6 +31,7 @@ from x402sim.spec.needs import Need
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.chain_recorder import ChainRecorder
 from x402sim.world.assembly.deploy import Deployed, deployed, host_of
+from x402sim.world.assembly.facilitator_node import FacilitatorNode
 from x402sim.world.assembly.process import Process, paths_of
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.assembly.site import MakeLink, Site, plain_link
@@ -235,18 +238,26 @@ def _open_chain(site: Site, store: Store, secret: bytes, network: Network) -> Op
     return opened
 
 
+def _node_of(site: Site, name: str, on: OpenChain, key: PrivateKey) -> FacilitatorNode:
+    """Return the node that a facilitator asks, on one network."""
+    struck = site.with_faults("rpc", on.rpc_app, paths_of(on.rpc_app), caller="facilitator")
+    link, url = partial(site.link, name, "rpc", struck), f"http://{host_of('rpc')}"
+    return FacilitatorNode(on.chain, site.faults, link, url, on.network, site.clocks[name], key)
+
+
 def _outside(site: Site, opened: Sequence[OpenChain], index: Index) -> dict[Part, Starlette]:
     """Return the applications that a service calls, without faults; on the first of the chains."""
     recipe = site.recipe
     apps: dict[Part, Starlette] = {"explorer": explorer_app(index), "rpc": opened[0].rpc_app}
 
     def facilitator(name: str, on: OpenChain) -> Facilitator:
-        clock, own = site.clocks[name], site.accounts.facilitators[name].address_bytes
+        clock, own = site.clocks[name], site.accounts.facilitators[name].private_key
+        key = on.facilitator or PrivateKey(from_hex(own, 32))
         made = Facilitator(
-            chain=on.chain,
+            chain=_node_of(site, name, on, key),
             clock=clock,
             network=on.network,
-            account=on.facilitator or own,
+            account=key.address,
             started_s=clock.now(),
             rules=recipe.rules("verification"),
             settings=recipe.facilitators[name],

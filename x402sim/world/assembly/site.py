@@ -16,7 +16,7 @@ from x402sim.service.background import Phases
 from x402sim.service.settings import Settings
 from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.chains.accounts import Accounts
-from x402sim.world.transport.faults import Faults
+from x402sim.world.transport.faults import Caller, Faults
 from x402sim.world.transport.link import Asgi
 from x402sim.world.transport.middleware import faulty
 
@@ -25,7 +25,11 @@ ACTORS = ("service", "facilitator", "explorer", "chain")
 
 
 MakeLink = Callable[[ServiceName, Part, ASGIApp], Transport]
-"""Makes a service's link to one part ("facilitator", "explorer", "rpc") from its application."""
+"""Makes a caller's link to one part ("facilitator", "explorer", "rpc") from its application."""
+
+
+def _nobody() -> None:
+    raise AssertionError("no fault of a facilitator's calls is a crash")
 
 
 def plain_link(_: str, __: str, app: ASGIApp) -> Transport:
@@ -108,12 +112,13 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         name: Part,
         app: ASGIApp,
         paths: Sequence[str],
-        crash: Callable[[], None],
+        crash: Callable[[], None] = _nobody,
+        caller: Caller = "service",
     ) -> ASGIApp:
         """Return a part's application with fault injection and recording around it.
 
         `paths` are those it serves; a fault for any other is an error. `crash` kills the service
-        that is asked or asks.
+        that is asked or asks. A facilitator, the other `caller`, never crashes.
         """
         self.faults.paths[name] = paths
-        return faulty(app, name, self.faults, self.journal, self.clock, crash, self.tell)
+        return faulty(app, name, self.faults, self.journal, self.clock, crash, self.tell, caller)

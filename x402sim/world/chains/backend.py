@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from x402sim.chain.base import Chain, ChainError
 from x402sim.chain.fees import usual_gas_price
 from x402sim.clock import Clock
-from x402sim.protocol.crypto import Address
+from x402sim.protocol.crypto import Address, PrivateKey
 from x402sim.protocol.networks import Network
 from x402sim.spec.needs import Need
 from x402sim.world.chains.accounts import ACCOUNT_BALANCE, Accounts
@@ -56,8 +56,9 @@ class OpenChain(msgspec.Struct, frozen=True, kw_only=True):
     """The network, with the address of the token on this chain."""
     rpc_app: Starlette
     offers: frozenset[Need]
-    facilitator: Address | None = None
-    """The account that submits the settlements of every facilitator; None if each has its own."""
+    facilitator: PrivateKey | None = None
+    """The key of the account that submits the settlements of every facilitator; None if each has
+    its own."""
 
 
 def require_evm(request: ChainRequest) -> None:

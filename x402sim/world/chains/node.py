@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from x402sim.chain.base import ChainError
 from x402sim.chain.fees import usual_gas_price
-from x402sim.protocol.crypto import parse_address, parse_key
+from x402sim.protocol.crypto import PrivateKey, parse_address, parse_key
 from x402sim.protocol.networks import Network
 from x402sim.spec.needs import Need
 from x402sim.world.chains.backend import ChainRequest, OpenChain, require_evm
@@ -91,7 +91,7 @@ class Node:
         return OpenChain(
             chain=chain,
             network=chain.network,
-            facilitator=chain.keys[0],
+            facilitator=PrivateKey(keys[0]),
             rpc_app=node_rpc_app(chain, may_write=request.unlocked),
             offers=frozenset({Need.OBSERVE_CHAIN, *funds}),
         )

@@ -46,6 +46,8 @@ class Recorder:
 
     def _struck(self, victim: str, fault: Fault, path: str) -> None:
         struck = {"victim": victim, "does": fault.does, "path": path, "contains": fault.contains}
+        if fault.caller is not msgspec.UNSET:
+            struck["caller"] = fault.caller
         self._record(events.Note(name="fault struck", data=struck))
 
     def _record(self, event: events.StoryEvent) -> None:

@@ -19,6 +19,7 @@ from x402sim.rng import Stream
 from x402sim.text.arguments import ExplainedMeta
 from x402sim.text.printable import described
 from x402sim.text.suggest import unknown
+from x402sim.world.transport.made_up import require_writable
 
 FaultKind = Literal[
     "lose request",
@@ -28,11 +29,18 @@ FaultKind = Literal[
     "delay answer",
     "answer",
     "truncate",
+    "shorten",
     "duplicate",
     "crash before",
     "crash after",
 ]
 """What a fault does, as the docstring of `Fault` tells."""
+
+
+Caller = Literal["service", "facilitator"]
+"""Who asks a victim: a facilitator, or everybody else."""
+Callers = Literal["service", "facilitator", "all"]
+"""Whose requests a fault strikes, as the docstring of `Fault` tells."""
 
 
 class Fault(
@@ -57,7 +65,9 @@ class Fault(
         - "refuse": the connection is refused (over TCP it looks like a lost request)
         - "delay request", "delay answer": `seconds` pass before the work is done, or after it
         - "answer": `status` and `body` are answered, instead of the work or after it (`work_done`)
-        - "truncate": the work is done, and half of the answer arrives
+        - "truncate": the work is done, half of the answer's body arrives, and the connection ends
+          before its Content-Length, or without the last chunk; an answer without a body is lost
+        - "shorten": the work is done, and half of the answer's body arrives as a whole answer
         - "duplicate": the request arrives twice, and the second answer is the one that is seen
         - "crash before", "crash after": the *service* that was asked, or that asks, dies as the
           request reaches the victim, or when its answer is ready; it runs again on its database
@@ -81,9 +91,17 @@ class Fault(
         that is spared does not count.
     seconds
         How long a delay lasts; needed for "delay request" and "delay answer", and for them only.
-    status, body, content_type, work_done
+    status, body, content_type, work_done, headers
         What "answer" answers, and whether the work is done before; default 500, "",
-        "application/json" and False. For "answer" only.
+        "application/json", False and {}. For "answer" only. `headers` are further headers, a value
+        a name, such as {"Location": url}, "Retry-After", "WWW-Authenticate", or "PAYMENT-REQUIRED"
+        with a price that has changed.
+    caller
+        Whose requests it strikes, for victim "rpc" only: "service" are those of services, payers
+        and all who ask the node by HTTP; "facilitator" are those of facilitators; or "all". Default
+        "service". While a fault stands for facilitators, they ask over a link, in JSON-RPC, such as
+        `eth_getCode`, `eth_call`, `eth_sendRawTransaction`, `eth_getTransactionReceipt`; otherwise
+        what they ask is not in the journal. No fault crashes them.
 
     Raises `ValueError` for an invalid value, and for a field that the kind does not use.
 
@@ -103,9 +121,13 @@ class Fault(
     body: str | UnsetType = UNSET
     content_type: str | UnsetType = UNSET
     work_done: bool | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    caller: Callers | UnsetType = UNSET
 
     def __post_init__(self) -> None:
         _require_known("kind of fault", self.does, get_args(FaultKind))
+        if self.caller is not UNSET and self.caller not in (known := get_args(Callers)):
+            raise ValueError(f"caller of a fault: {unknown('caller', str(self.caller), known)}")
         for name, kind in _FIELD_TYPES.items():
             value = getattr(self, name)
             if value is UNSET:
@@ -119,8 +141,20 @@ class Fault(
                 raise ValueError(f"{name} of a fault: {wrong}") from None
         if self.does in _DELAYS and self.seconds is UNSET:
             raise ValueError(f"a fault that does {self.does!r} needs `seconds`")
+        if self.caller is not UNSET and self.victim != "rpc":
+            told = "facilitators ask nobody else, and all others are struck alike"
+            raise ValueError(f"caller of a fault is for 'rpc', not for {self.victim!r}: {told}")
+        if self.caller in ("facilitator", "all") and self.does.startswith("crash"):
+            told = f"{self.does!r} kills the service that asks, and no facilitator"
+            raise ValueError(f"caller of a fault: {told}; 'service' is possible")
+        if self.does == "answer":
+            require_writable(*(value_of(self, name) for name in ANSWERED))
+            if self.headers is not UNSET:
+                msgspec.structs.force_setattr(self, "headers", dict(self.headers))  # its own
 
 
+ANSWERED = ("status", "body", "content_type", "headers")
+"""The fields of the answer that "answer" makes up."""
 _DELAYS: tuple[FaultKind, ...] = ("delay request", "delay answer")
 DEFAULTS: dict[str, Any] = {
     "seconds": 0.0,
@@ -128,10 +162,12 @@ DEFAULTS: dict[str, Any] = {
     "body": "",
     "content_type": "application/json",
     "work_done": False,
+    "headers": {},
+    "caller": "service",
 }
 """What a field is by default, for the kinds that use it; all others are for every kind."""
 _KINDS_WITH: dict[str, tuple[FaultKind, ...]] = {**dict.fromkeys(DEFAULTS, ("answer",))}
-_KINDS_WITH["seconds"] = _DELAYS
+_KINDS_WITH |= {"seconds": _DELAYS, "caller": get_args(FaultKind)}
 
 
 def value_of(fault: Fault, name: str) -> Any:
@@ -201,6 +237,8 @@ class Faults:
         """The paths that each victim serves, as in its routes."""
         self.on_strike: list[Callable[[str, Fault, str], None]] = []
         """Told the victim, the fault, and the path that it strikes."""
+        self.reach_facilitators = False
+        """Whether one stands that strikes what facilitators ask."""
 
     def add(self, fault: Fault) -> None:
         """Add a fault; earlier faults have precedence.
@@ -219,6 +257,12 @@ class Faults:
             what = f"path of {fault.victim}"
             raise ValueError(unknown(what, fault.path, endings, shown=endings.__getitem__))
         self._standing.append(_Standing(fault))
+        self._look()
+
+    def _look(self) -> None:
+        """Look anew at what stands: to be asked at each call of the chain, it must be known."""
+        standing = (value_of(each.fault, "caller") for each in self._standing)
+        self.reach_facilitators = any(callers != "service" for callers in standing)
 
     def add_rule(self, rule: FaultRule) -> None:
         """Add a function that is asked about every request that no fault has struck.
@@ -233,6 +277,7 @@ class Faults:
         """Remove all faults, but those that strike what contains one of the texts to `keep`."""
         self._standing = [each for each in self._standing if each.fault.contains in keep]
         self._rules.clear()
+        self._look()
 
     def standing(self) -> list[Fault]:
         """Return the faults that can still strike."""
@@ -251,15 +296,23 @@ class Faults:
         """Whether no request can be struck."""
         return not self._standing and not self._rules
 
-    def next_for(self, victim: Part, path: str, request: bytes, shown: bytes = b"") -> Fault | None:
+    def next_for(
+        self,
+        victim: Part,
+        path: str,
+        request: bytes,
+        shown: bytes = b"",
+        caller: Caller = "service",
+    ) -> Fault | None:
         """Return the fault that strikes this request, if any, and count the strike.
 
-        `shown` are its headers that show a payment.
+        `shown` are its headers that show a payment. No function is asked of what facilitators ask.
         """
         sent = shown + request
         for each in self._standing:
             fault = each.fault
-            is_asked = fault.victim == victim and path.endswith(fault.path)
+            is_its = value_of(fault, "caller") in (caller, "all")
+            is_asked = is_its and fault.victim == victim and path.endswith(fault.path)
             if not is_asked or not _contains(sent, fault.contains):
                 continue
             each.seen += 1
@@ -268,8 +321,9 @@ class Faults:
             each.struck += 1
             if fault.times is not None and each.struck >= fault.times:
                 self._standing.remove(each)
+                self._look()
             return fault
-        return self._by_rule(victim, path, request)
+        return None if caller == "facilitator" else self._by_rule(victim, path, request)
 
     def _by_rule(self, victim: Part, path: str, request: bytes) -> Fault | None:
         """Return the fault of the first rule that has one; raises what a rule raises."""

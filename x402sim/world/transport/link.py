@@ -128,8 +128,17 @@ class _Exchange(Connection):
         self.answered.set_result(answer)
 
     async def _abort(self, how: str) -> None:
+        if how == "cut":  # in the words of httpx over TCP
+            self._fail(httpx.RemoteProtocolError(self._cut_off()))
+            return
         kind = httpx.ConnectError if how == "refused" else httpx.RemoteProtocolError
         self._fail(kind(f"the connection is {how}"))
+
+    def _cut_off(self) -> str:
+        wanted, how = dict(self._start["headers"]).get(b"content-length"), "incomplete chunked read"
+        if wanted is not None:
+            how = f"received {sum(map(len, self._parts))} bytes, expected {int(wanted)}"
+        return f"peer closed connection without sending complete message body ({how})"
 
     def _fail(self, error: httpx.TransportError) -> None:
         if not self.answered.done():

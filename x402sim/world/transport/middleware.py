@@ -15,10 +15,12 @@ from x402sim.clock import Clock
 from x402sim.events import AnswerSent, Part, clipped
 from x402sim.http.web import CONNECTION, MAX_BODY_BYTES, Connection
 from x402sim.journal import Journal
-from x402sim.world.transport.faults import Fault, Faults, value_of
+from x402sim.world.transport.faults import ANSWERED, Caller, Fault, Faults, value_of
+from x402sim.world.transport.made_up import made_up
 
 ABORT = "x402sim.abort"
-"""The ASGI scope's key of the function that breaks the request's connection."""
+"""The ASGI scope's key of the function that breaks the request's connection: "lost" or "refused" at
+once, or "cut" when what was written of the answer has left."""
 
 _PROOFS = (b"x-payment-id", b"x-session-id", b"x-payment", b"payment-signature")
 
@@ -31,9 +33,11 @@ def faulty(
     clock: Clock,
     crash: Callable[[], None],
     on_bug: Callable[[Exception], None],
+    caller: Caller = "service",
 ) -> ASGIApp:
     """Return `app` with faults, which records each answer: method, path and status.
 
+    `caller` is who asks it, and says which faults strike.
     `crash` kills the service that it is for. `on_bug` is told what the application raises, after it
     has answered 500.
     """
@@ -63,7 +67,7 @@ def faulty(
             return
         asked = scope["path"].encode() + b"?" + scope["query_string"] + b"\n" + body
         shown = b"".join(b"%b: %b\n" % each for each in scope["headers"] if each[0] in _PROOFS)
-        fault = faults.next_for(victim, scope["path"], asked, shown)
+        fault = faults.next_for(victim, scope["path"], asked, shown, caller)
         if fault is None:
             await app(scope, _replayed(messages, receive), send)
         else:
@@ -82,7 +86,7 @@ class _Buffered(Connection):
     is_heard: bool
 
     def is_answered(self) -> bool:
-        """Tell whether somebody gets the answer."""
+        """Tell whether somebody gets the whole answer."""
         return self.is_heard
 
 
@@ -95,10 +99,10 @@ class _Request:
         self._app, self._scope, self._body = app, scope, body
         self._receive, self.send = receive, send
 
-    async def work(self, *, is_heard: bool = True) -> list[Message]:
+    async def work(self, *, is_heard: bool = True, is_cut: bool = False) -> list[Message]:
         """Pass the request to the victim; return its answer, which counts as answered.
 
-        If nobody will get the answer, the victim can see that it was not written.
+        If nobody will get the answer, or not all of it, the victim can see that it was not written.
         """
         answer: list[Message] = []
 
@@ -106,12 +110,17 @@ class _Request:
             answer.append(message)
 
         body: Message = {"type": "http.request", "body": self._body, "more_body": False}
-        scope = {**self._scope, CONNECTION: _Buffered(is_heard=is_heard)}
+        scope = {**self._scope, CONNECTION: _Buffered(is_heard=is_heard and not is_cut)}
         await self._app(scope, _replayed([body], self._receive if is_heard else _gone), keep)
         return answer
 
+    @property
+    def method(self) -> str:
+        """Its HTTP method."""
+        return str(self._scope["method"])
+
     async def abort(self, how: str) -> None:
-        """Break the connection."""
+        """Break the connection: "lost", "refused" or "cut"."""
         abort: Callable[[str], Awaitable[None]] = self._scope[ABORT]
         await abort(how)
 
@@ -133,8 +142,10 @@ async def _strike(fault: Fault, crash: Callable[[], None], clock: Clock, request
         case "answer":
             if value_of(fault, "work_done"):
                 await request.work(is_heard=False)
-            await _answer(request, _made_up(fault))
+            await _answer(request, made_up(*(value_of(fault, name) for name in ANSWERED)))
         case "truncate":
+            await _cut(request, await request.work(is_cut=True))
+        case "shorten":
             await _answer(request, _half(await request.work()))
         case "duplicate":
             await request.work(is_heard=False)
@@ -154,23 +165,38 @@ async def _answer(request: _Request, messages: list[Message]) -> None:
         await request.send(message)
 
 
-def _made_up(fault: Fault) -> list[Message]:
-    headers = [(b"content-type", value_of(fault, "content_type").encode())]
-    return [
-        {"type": "http.response.start", "status": value_of(fault, "status"), "headers": headers},
-        {"type": "http.response.body", "body": value_of(fault, "body").encode()},
-    ]
+def _body(messages: list[Message]) -> bytes:
+    return b"".join(message.get("body", b"") for message in messages[1:])
+
+
+async def _cut(request: _Request, messages: list[Message]) -> None:
+    """Send an answer to the middle of its body, and end the connection.
+
+    Nothing is sent of an answer without a body: its head alone would be a whole answer. If the
+    victim is down, there is no answer, and the connection is broken already.
+    """
+    if not messages:
+        return
+    body = _body(messages)
+    if not body or request.method == "HEAD":
+        await request.abort("lost")
+        return
+    await request.send(messages[0])
+    half = body[: len(body) // 2]
+    await request.send({"type": "http.response.body", "body": half, "more_body": True})
+    await request.abort("cut")
 
 
 def _half(messages: list[Message]) -> list[Message]:
-    """Return an answer whose body ends in the middle; nothing, if the victim is down."""
+    """Return an answer whose whole body is half of it; nothing, if the victim is down."""
     if not messages:
         return []
-    start, body = messages[0], b"".join(message.get("body", b"") for message in messages[1:])
+    start, body = messages[0], _body(messages)
+    half = body[: len(body) // 2]
     headers = [pair for pair in start["headers"] if pair[0].lower() != b"content-length"]
     return [
-        {**start, "headers": headers},
-        {"type": "http.response.body", "body": body[: len(body) // 2]},
+        {**start, "headers": [*headers, (b"content-length", b"%d" % len(half))]},
+        {"type": "http.response.body", "body": half},
     ]
 
 

@@ -5,7 +5,7 @@ The files are for everybody who may reach the control API; all else needs its to
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import Meta
@@ -22,7 +22,7 @@ from x402sim.version import VERSION
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.site import ACTORS
 from x402sim.world.control.context import named
-from x402sim.world.transport.faults import FaultKind
+from x402sim.world.transport.faults import Callers, FaultKind
 from x402sim.world.ui.pay import Pay, pay
 from x402sim.world.ui.play import Play, play, playable
 from x402sim.world.ui.watch import Watch
@@ -37,7 +37,8 @@ DOES: dict[FaultKind, str] = {
     "delay request": "waits before the work",
     "delay answer": "waits after the work",
     "answer": "answers this status instead of doing the work",
-    "truncate": "does the work, and half of the answer arrives",
+    "truncate": "does the work, and the connection ends in the middle of the answer",
+    "shorten": "does the work, and half of the answer arrives as if it were all",
     "duplicate": "gets the request twice",
     "crash before": "the service dies before the work",
     "crash after": "the service dies after the work",
@@ -153,5 +154,6 @@ def of_world(parts: Parts) -> dict[str, Any]:
         "victims": parts.faults.paths,
         "actors": ACTORS,
         "faults": DOES,
+        "callers": get_args(Callers),
         "mistakes": {each.name: each.does for each in MISTAKES.values()},
     }
