@@ -25,6 +25,10 @@ def day() -> tuple[Run, Truth]:
             for does in ("lose answer", "lose request"):
                 fault = Fault(victim=victim, does=does, probability=0.04, times=None)
                 await world.fault(fault)
+        late = Fault(  # a service that has written its answer does not see that nobody waits
+            victim="service", does="delay answer", seconds=99, probability=0.03, times=None
+        )
+        await world.fault(late)
         visits = await asyncio.gather(
             world.population(
                 9, arrivals=Poisson(per_s=0.05), behaviour=Buy(times=3, wait=9), until_s=1200
