@@ -69,6 +69,11 @@ WRONG = [
     ("serve --control-token ''", "the control token is empty"),
     ("serve --db /", "--db /: a file is wanted, and this is a folder"),
     ("serve --db no/such/folder.db", "--db no/such/folder.db: there is no folder no/such"),
+    *(
+        (f"{command} --db {name}", f"{name[:40]}")
+        for command in ("serve", "service")
+        for name in (":memory:", "file:x.db", "/dev/full", "/dev/null", "n" * 250)
+    ),
     ("serve --deploy", "only on a node (`--chain URL`): ledger has its own"),
     ("serve --host 0.0.0.0x", "give an address of this machine: 127.0.0.1, or 0.0.0.0"),
     ("serve --host 203.0.113.7", "cannot listen on 203.0.113.7"),

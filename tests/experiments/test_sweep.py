@@ -1,8 +1,11 @@
 """Sweeps: the same results whoever plays them, and nothing lost to failures and interruptions."""
 
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -230,6 +233,42 @@ def test_a_point_that_kills_its_process_loses_nothing_else() -> None:
     assert failed["error"].str.contains("BrokenProcessPool").all()
     others = frame[frame["error"].isna()]
     assert (others["value"] == others["n"] + others["seed"]).all()
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_their_parent(tmp_path: Path, how: signal.Signals) -> None:
+    """One of them plays a point that never ends, and the other waits for its next task."""
+    code = (
+        "from tests.experiments.studies import busy; from x402sim import sweep; import sys\n"
+        "sweep(busy, {'folder': [sys.argv[1]], 'n': [1, 2]}, range(2), workers=2)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)])
+    until = time.monotonic() + 60
+    while len(list(tmp_path.iterdir())) < 2:
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    workers = [int(file.name) for file in tmp_path.iterdir()]
+    assert all(map(runs, workers))
+    process.send_signal(how)
+    process.wait()
+    until = time.monotonic() + 10
+    while left := [pid for pid in workers if runs(pid)]:
+        if time.monotonic() > until:
+            for pid in left:
+                os.kill(pid, signal.SIGKILL)
+            pytest.fail(f"{len(left)} of 2 workers live on")
+        time.sleep(0.05)
+
+
+def runs(pid: int) -> bool:
+    """Tell whether a process runs; one that has ended may still wait to be collected."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = Path(f"/proc/{pid}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 # --- kept in a folder --------------------------------------------------------------------

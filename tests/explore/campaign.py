@@ -18,6 +18,7 @@ from tests.explore.laws import Law, Violation
 from tests.explore.play import play
 from tests.explore.worlds import worlds
 from tests.mutants.change import Change, all_of
+from x402sim.experiments.worker import end_with_parent
 
 BATCH = 10
 """Worlds that are drawn from one seed: after ten, Hypothesis makes most worlds from earlier ones."""
@@ -90,7 +91,8 @@ def run_all(first: int, runs: int, *, adversary: bool) -> Iterator[Found]:
         Batch(first + number, min(BATCH, runs - number * BATCH), adversary)
         for number in range(-(-runs // BATCH))
     ]
-    with multiprocessing.get_context("spawn").Pool(len(os.sched_getaffinity(0))) as pool:
+    spawn, cpus = multiprocessing.get_context("spawn"), len(os.sched_getaffinity(0))
+    with spawn.Pool(cpus, initializer=end_with_parent) as pool:
         for found in pool.imap(run, batches):
             yield found
             if found.failures:

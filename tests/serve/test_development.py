@@ -1,14 +1,23 @@
 """The development methods of anvil and Hardhat on a served ledger, and who may use them."""
 
+import json
+import logging
 from collections.abc import Iterator
+from typing import Any
 
+import httpx
 import pytest
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from tests.chain.asking import Node
+from tests.hostile.inputs import TOKENS
+from tests.hostile.town import CONTROL
 from tests.serve.driver import Server, started
 from tests.serve.hosted import hosted
+from x402sim.chain.rpc.app import METHODS
 from x402sim.protocol import abi
 from x402sim.protocol.crypto import Address, parse_address, to_hex
+from x402sim.world.control import development
 
 NOBODY = "0x" + "77" * 20
 ETHER = 10**18
@@ -85,7 +94,7 @@ def test_other_methods_name_the_way(node: Node) -> None:
     assert "GET /_sim lists" in node.error("hardhat_setStorageAt", NOBODY, "0x0", "0x0")["message"]
     assert "1 parameters" in node.error("evm_snapshot", 1)["message"]
     assert "expected a number" in node.error("evm_increaseTime", True)["message"]
-    assert "expected at most" in node.error("anvil_mine", 10**6)["message"]
+    assert "from 0 to 1000, got 1000000" in node.error("anvil_mine", 10**6)["message"]
     assert node.result("anvil_setAutomine", False) is None
     assert node.result("anvil_getAutomine") is False
 
@@ -103,3 +112,94 @@ def test_a_wallet_that_is_let_in_to_the_chain_does_not_control_it() -> None:
         friend.result("anvil_impersonateAccount", NOBODY)
         call = {"from": NOBODY, "to": NOBODY, "data": "0x"}
         assert "not unlocked" in stranger.error("eth_sendTransaction", call)["message"]
+
+
+HUGE = ["9" * 401, "9" * 4300, "-" + "9" * 400, str(2**256), str(2**63), "1e308", "-0.0", "1.5"]
+_NUMBERS = st.sampled_from([*HUGE, *TOKENS]) | (st.integers() | st.booleans()).map(json.dumps)
+_WORDS = st.sampled_from(["latest", NOBODY, "0x" + "f" * 64, "0x1" + "0" * 64, "9" * 78, "9" * 79])
+_NAMED = st.sampled_from(["timestamp", "blocks", "to", "value", "gas", "nonce", "fromBlock"])
+_ONE = st.one_of(
+    _NUMBERS,
+    _WORDS.map(json.dumps),
+    st.builds('{{"to": "{}", "{}": {}}}'.format, st.just(NOBODY), _NAMED, _NUMBERS),
+    st.builds("[{}]".format, _NUMBERS),
+)
+_DEVELOPMENT = [
+    *(f"{prefix}_{name}" for prefix in ("evm", "anvil", "hardhat") for name in development.METHODS),
+    "evm_mine",
+]
+_FIELDS = sorted((path, name) for path, body in CONTROL.items() for name in body)
+WITHIN_S = 5
+
+
+@pytest.fixture(scope="module")
+def attacked() -> Iterator[Server]:
+    with hosted() as running:
+        yield running
+
+
+def assert_answered(server: Server, url: str, body: str, caplog: Any) -> httpx.Response:
+    """Send what may be no JSON; it is answered soon, and nothing broke."""
+    caplog.clear()
+    reply = server.http.post(url, content=body.encode(), timeout=WITHIN_S)
+    assert reply.status_code < 500, (body[:300], reply.text)
+    assert not [each for each in caplog.records if each.exc_info], body[:300]
+    assert len(reply.text) < 20_000
+    return reply
+
+
+_often = settings(
+    max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
+)
+
+
+@_often
+@given(
+    method=st.sampled_from(sorted(METHODS)) | st.sampled_from(_DEVELOPMENT),
+    params=st.lists(_ONE, max_size=3),
+)
+def test_a_number_of_any_size_is_answered_by_every_method(
+    attacked: Server, caplog: pytest.LogCaptureFixture, method: str, params: list[str]
+) -> None:
+    caplog.set_level(logging.WARNING)
+    asked = f'{{"jsonrpc": "2.0", "id": 1, "method": "{method}", "params": [{", ".join(params)}]}}'
+    reply = assert_answered(attacked, attacked.ready["rpc"], asked, caplog).json()
+    assert ("result" in reply) != ("error" in reply)
+    code = reply.get("error", {"code": 3})["code"]
+    assert code in (3, -32000, -32602, -32600, -32700), (asked[:300], reply)
+
+
+@_often
+@given(field=st.sampled_from(_FIELDS), value=_ONE)
+def test_a_number_of_any_size_is_answered_by_every_action(
+    attacked: Server, caplog: pytest.LogCaptureFixture, field: tuple[str, str], value: str
+) -> None:
+    caplog.set_level(logging.WARNING)
+    path, name = field
+    body = json.dumps({**CONTROL[path], name: "@@"}).replace('"@@"', value)
+    assert_answered(attacked, path, body, caplog)
+
+
+@pytest.mark.parametrize("digits", [19, 401, 4300])
+@pytest.mark.parametrize(
+    ("method", "place"),
+    [
+        *((f"evm_{name}", "{}") for name in ("mine", "increaseTime", "setNextBlockTimestamp")),
+        *((f"anvil_{name}", "{}") for name in ("mine", "revert")),
+        *(("evm_mine", f'{{"{name}": {{}}}}') for name in ("blocks", "timestamp")),
+        *(("anvil_mine", "1, {}"), ("anvil_setBalance", f'"{NOBODY}", {{}}')),
+        ("eth_feeHistory", '{}, "latest"'),
+    ],
+)
+def test_a_number_beyond_its_bound_is_refused_by_name(
+    attacked: Server, method: str, place: str, digits: int
+) -> None:
+    params = place.replace("{}", "9" * digits)
+    asked = f'{{"jsonrpc": "2.0", "id": 1, "method": "{method}", "params": [{params}]}}'
+    reply = attacked.http.post(attacked.ready["rpc"], content=asked).json()
+    if digits == 19 and method in ("anvil_setBalance", "anvil_revert"):
+        assert "result" in reply, "within the bound"
+        return
+    assert reply["error"]["code"] == -32602
+    assert "expected a number from" in reply["error"]["message"]
+    assert len(reply["error"]["message"]) < 200

@@ -1,14 +1,22 @@
 """The database: which files it opens, and what it enforces."""
 
 import os
+import resource
+import socket
 import sqlite3
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 
+from x402sim import LocalServer
 from x402sim.service.issue import AGENTS, MARKET, QUOTE, RESOURCES, SESSIONS
 from x402sim.service.store import Store
 from x402sim.service.store.database import Database, Wait, after_failure
+from x402sim.service.store.file import claimed, require_file
 
 
 def test_a_file_is_opened_again(tmp_path):
@@ -154,3 +162,116 @@ def test_what_failed_waits_behind_what_is_new_and_is_looked_at_once_after_a_star
         last_s = after_failure(last_s, (15, 60), now_s=100).wait_s
         waits.append(last_s)
     assert waits == [15, 30, 60, 60]
+
+
+# --- names and files ---------------------------------------------------------------------
+
+
+@contextmanager
+def odd_folder(folder: Path) -> Iterator[Path]:
+    """Stand in a folder with all that is no file."""
+    (folder / "plain").touch()
+    (folder / "folder").mkdir()
+    os.mkfifo(folder / "pipe")
+    (folder / "dangling").symlink_to("nowhere/x.db")
+    (folder / "loop").symlink_to("loop")
+    (folder / "chained.chain").mkdir()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(os.path.relpath(folder / "socket"))
+        yield folder
+
+
+ODD = [
+    (":memory:", "this is SQLite's word for something else; write /.*/:memory: for a file"),
+    ("file:x.db", "this is SQLite's word"),
+    ("file::memory:?cache=shared", "this is SQLite's word"),
+    (".", r"^\.: .*this is a folder"),
+    ("folder", "this is a folder"),
+    ("pipe", "this is a pipe"),
+    ("socket", "this is a socket"),
+    ("/dev/null", "this is a device"),
+    ("/dev/full", "this is a device"),
+    ("dangling", "there is no folder .*/nowhere"),
+    ("loop", "Too many levels of symbolic links"),
+    ("plain/x.db", "there is no folder plain"),
+    ("no/such/x.db", "there is no folder no/such"),
+    ("x\0.db", "no name of one has a NUL byte"),
+    ("n" * 300, "a name of at most 200 bytes is wanted.* this has 300"),
+    ("é" * 120, "this has 240"),
+    ("/proc/x.db", "cannot be made"),
+]
+
+
+@pytest.mark.parametrize(("name", "says"), ODD)
+def test_what_is_no_file_is_refused_by_the_world_and_the_service(tmp_path, monkeypatch, name, says):
+    monkeypatch.chdir(tmp_path)
+    with odd_folder(tmp_path):
+        before = sorted(tmp_path.rglob("*"))
+        with pytest.raises(ValueError, match=says), claimed(Path(name)):
+            pytest.fail("it is opened")
+        with pytest.raises(ValueError, match=says):
+            LocalServer(file=name).start()
+        assert sorted(tmp_path.rglob("*")) == before, "nothing is left behind"
+
+
+@pytest.mark.parametrize("name", ["x y.db", "a#b?c%20.db", "-x.db", "~.db", "x.db:memory:"])
+def test_any_other_name_is_that_of_a_file(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with LocalServer(file=name):
+        assert {name, f"{name}.chain"} <= {each.name for each in tmp_path.iterdir()}
+    with LocalServer(file=name):
+        """It is opened again."""
+    require_file(tmp_path / ":memory:")
+
+
+def test_the_file_of_a_chain_is_looked_at_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with odd_folder(tmp_path):
+        before = sorted(tmp_path.rglob("*"))
+        with pytest.raises(ValueError, match=r"chained.chain: .* this is a folder"):
+            LocalServer(file="chained").start()
+        assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit stands for a full disk")
+@pytest.mark.parametrize("limit", [0, 4096, 30_000])
+@pytest.mark.parametrize("command", ["serve", "service"])
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_disk_that_is_full_at_the_start_is_told_in_one_line(tmp_path, command, limit, is_new):
+    """Nothing is left behind, and a file that was there before stays as it was."""
+    db = tmp_path / "world.db"
+    if not is_new:
+        with LocalServer(file=db, seed=0):
+            """It makes the files."""
+    before = {each: each.read_bytes() for each in tmp_path.iterdir()}
+    world = {"PRIVATE_KEY": "0x" + "11" * 32}
+    world |= {f"{name}_URL": "http://127.0.0.1:1" for name in ("FACILITATOR", "EXPLORER", "RPC")}
+    limited = subprocess.run(
+        [sys.executable, "-m", "x402sim", command, "--port", "0", "--db", db],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+        env=os.environ | world | {"PYTHONDONTWRITEBYTECODE": "1"},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert (limited.returncode, limited.stdout) == (2, ""), limited
+    assert limited.stderr.startswith(f"x402sim: cannot use the database {db}: ")
+    assert (limited.stderr.count("\n"), "give another --db" in limited.stderr) == (1, True)
+    after = {each: each.read_bytes() for each in tmp_path.iterdir()}
+    own_of_sqlite = {each for each in after if each.name.endswith(("-shm", "-wal"))}
+    assert {each: after[each] for each in after if each in before} == before
+    assert set(after) - set(before) <= (set() if is_new else own_of_sqlite)
+
+
+def test_what_a_failed_start_made_goes_and_what_was_there_stays(tmp_path):
+    old, new = tmp_path / "old.db", tmp_path / "new.db"
+    Store(old).close()
+    stood = sorted(tmp_path.iterdir())
+    for file in (old, new):
+        with pytest.raises(ZeroDivisionError), claimed(file), closing(Store(file)):
+            assert 1 // 0, "what is opened after it fails"
+        assert sorted(tmp_path.iterdir()) == stood
+    with pytest.raises(sqlite3.OperationalError), claimed(new):
+        raise sqlite3.OperationalError("database is locked")
+    assert new.exists(), "another process uses it"

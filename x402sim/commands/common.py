@@ -177,10 +177,11 @@ def as_misuse(*kinds: type[Exception], begin: str = "") -> Iterator[None]:
 @contextmanager
 def starting(db: Path | None, chain: str | None = None) -> Iterator[None]:
     """Turn an error of a server's start into one line and exit code 2; `chain` names a node."""
-    if db is not None and (not db.name or db.is_dir()):
-        raise Misuse(f"--db {db}: a file is wanted, and this is a folder")
-    if db is not None and not db.parent.is_dir():
-        raise Misuse(f"--db {db}: there is no folder {db.parent}")
+    if db is not None:
+        from x402sim.service.store.file import require_file
+
+        with as_misuse(begin="--db "):
+            require_file(db)
     try:
         yield
     except ValueError as error:

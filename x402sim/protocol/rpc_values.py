@@ -12,6 +12,8 @@ from x402sim.protocol.messages import encode
 
 Json = dict[str, Any]
 _QUANTITY = re.compile("0x(0|[1-9a-fA-F][0-9a-fA-F]{0,63})")
+_DECIMAL = re.compile("[0-9]{1,78}")
+MAX_UINT256 = 2**256 - 1
 
 
 class BadParams(ValueError):
@@ -47,6 +49,24 @@ def read_quantity(value: Any, what: str = "a quantity") -> int:
     if isinstance(value, str) and _QUANTITY.fullmatch(value):
         return int(value, 16)
     raise BadParams(f"{what}: expected 0x and hex digits without leading zeros, got {shown(value)}")
+
+
+def read_number(value: Any, what: str, *, least: int = 0, most: int = MAX_UINT256) -> int:
+    """Return an integer from a JSON number, decimal text or a quantity, as test nodes take them.
+
+    JSON has numbers of any length, and what they are added to has not: so one from `least` to
+    `most` is needed. Raises `BadParams`.
+    """
+    number: int | None = None
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    elif isinstance(value, str):
+        is_decimal = _DECIMAL.fullmatch(value)
+        number = int(value) if is_decimal else read_quantity(value, what)
+    if number is None or not least <= number <= most:
+        limit = "below 2**256" if most == MAX_UINT256 else f"to {most}"
+        raise BadParams(f"{what}: expected a number from {least} {limit}, got {shown(value)}")
+    return number
 
 
 def read_bytes(value: Any, what: str = "data") -> bytes:

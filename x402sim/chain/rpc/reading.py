@@ -28,8 +28,8 @@ from x402sim.protocol.rpc_values import (
     read_address,
     read_bool,
     read_hash,
+    read_number,
     read_object,
-    read_quantity,
     read_slot,
     read_text,
     shown,
@@ -84,9 +84,7 @@ async def eth_maxPriorityFeePerGas(rpc: RpcContext) -> Any:
 
 async def eth_feeHistory(rpc: RpcContext, count: Any, newest: Any, percentiles: Any = None) -> Json:
     """Return base fees, how full the blocks were, and the tips at some percentiles of gas."""
-    size = count if type(count) is int else read_quantity(count, "count")
-    if not 1 <= size <= MAX_FEE_HISTORY:
-        raise BadParams(f"count: expected 1 to {MAX_FEE_HISTORY}, got {size}")
+    size = read_number(count, "count", least=1, most=MAX_FEE_HISTORY)
     wanted = _percentiles(percentiles)
     last = await number(rpc, newest)
     head = await rpc.chain.height()

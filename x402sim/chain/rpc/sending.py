@@ -15,6 +15,7 @@ from x402sim.protocol.rpc_values import (
     Json,
     read_address,
     read_bytes,
+    read_number,
     read_object,
     read_quantity,
     shown,
@@ -117,11 +118,7 @@ def _typed(given: Any) -> Json:
 def _chain_id(domain: Json) -> Json:
     """Return the chain id as a number: wallets also send it as text."""
     given = domain.get("chainId")
-    if not isinstance(given, str):
-        return {}
-    if given.isascii() and given.isdecimal() and len(given) < 80:
-        return {"chainId": int(given)}
-    return {"chainId": read_quantity(given, "chainId")}
+    return {"chainId": read_number(given, "chainId")} if isinstance(given, str) else {}
 
 
 def _digest(typed: Json) -> bytes:

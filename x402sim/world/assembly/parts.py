@@ -27,6 +27,7 @@ from x402sim.protocol.networks import Network
 from x402sim.service.setup import Setup
 from x402sim.service.state import Service
 from x402sim.service.store import Store
+from x402sim.service.store.file import claimed
 from x402sim.spec.needs import Need
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.chain_recorder import ChainRecorder
@@ -37,6 +38,7 @@ from x402sim.world.assembly.recipe import Recipe
 from x402sim.world.assembly.site import MakeLink, Site, plain_link
 from x402sim.world.chains.backend import ChainRequest, OpenChain
 from x402sim.world.chains.gas_prices import gas_price_wei
+from x402sim.world.chains.ledger import CHAIN
 from x402sim.world.transport.faults import Faults
 
 JOURNAL_LIMIT = 100_000
@@ -151,13 +153,15 @@ def build(
 ) -> Parts:
     """Build a world. An existing database file is continued.
 
-    Raises `sqlite3.Error` or `ChainError` if the file or the chain cannot be used.
+    Raises `ValueError`, `sqlite3.Error` or `ChainError` if the file or the chain cannot be used.
     """
     journal = Journal(JOURNAL_LIMIT) if journal is None else journal
     site = Site.of(recipe, clock or Clock(), link, journal)
-    store = Store(recipe.file)
-    secret = store.secret("ids", site.rng.secret("ids"))
-    opened = _open_chains(site, store, secret)
+    chains = ["", *(f".{network.name}" for network in recipe.also)]
+    with claimed(recipe.file, [name + CHAIN for name in chains]):
+        store = Store(recipe.file)
+        secret = store.secret("ids", site.rng.secret("ids"))
+        opened = _open_chains(site, store, secret)
     services: dict[ServiceName, Deployed] = {}
     on = {each.network.name: _parts(site, each, opened, services) for each in opened}
     first, *further = on.values()

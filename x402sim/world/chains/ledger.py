@@ -10,6 +10,8 @@ from x402sim.protocol.crypto import from_hex
 from x402sim.spec.needs import Need
 from x402sim.world.chains.backend import ChainRequest, OpenChain
 
+CHAIN = ".chain"
+"""What the name of a chain's file has more than its database's."""
 _OFFERS = frozenset(
     {Need.FUNDS, Need.OBSERVE_CHAIN, Need.CONTROL_CHAIN, Need.CLOCK, Need.FIAT_TOKEN}
 )
@@ -52,4 +54,4 @@ class Ledger:
 
 def chain_file(file: Path) -> Path:
     """Return the file of the chain that belongs to a database."""
-    return file.with_name(file.name + ".chain")
+    return file.with_name(file.name + CHAIN)

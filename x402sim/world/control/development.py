@@ -17,13 +17,12 @@ from x402sim.protocol.rpc_values import (
     quantity,
     read_address,
     read_bool,
+    read_number,
     read_object,
-    read_quantity,
-    shown,
 )
 from x402sim.world.control.app import ACTIONS
 from x402sim.world.control.context import Context, mining, rewinding
-from x402sim.world.control.parts import TEN_YEARS_S, pass_time
+from x402sim.world.control.parts import LATEST_S, TEN_YEARS_S, pass_time
 from x402sim.world.control.recorder import Recorder
 
 MOST_BLOCKS = 1000
@@ -38,10 +37,10 @@ class Development:
 
     async def do(self, rpc: RpcContext, name: str, params: list[Any]) -> Any:
         """Perform a method; raises `BadParams` and `ChainError`."""
-        method = _evm_mine if name == "evm_mine" else _METHODS.get(name.partition("_")[2])
+        method = _evm_mine if name == "evm_mine" else METHODS.get(name.partition("_")[2])
         if method is None:
             raise ChainError(
-                f"{name} is not offered: anvil_, hardhat_ and evm_ have {', '.join(_METHODS)}; "
+                f"{name} is not offered: anvil_, hardhat_ and evm_ have {', '.join(METHODS)}; "
                 "GET /_sim lists what else can be done to this world"
             )
         try:
@@ -65,7 +64,7 @@ async def _snapshot(world: Development, _: RpcContext) -> Any:
 
 
 async def _revert(world: Development, _: RpcContext, snapshot: Any) -> bool:
-    number = _number(snapshot, "a snapshot")
+    number = read_number(snapshot, "a snapshot")
     if number not in world.context.saved:
         return False
     await world.act("/revert", snapshot=number)
@@ -73,12 +72,13 @@ async def _revert(world: Development, _: RpcContext, snapshot: Any) -> bool:
 
 
 async def _increase_time(world: Development, _: RpcContext, seconds: Any) -> int:
-    await _advance(world, _number(seconds, "seconds"))
+    await _advance(world, read_number(seconds, "seconds", most=TEN_YEARS_S))
     return round(world.context.parts.clock.offset_s)
 
 
 async def _set_next_time(world: Development, _: RpcContext, timestamp: Any) -> None:
-    at_s, clock = _number(timestamp, "a timestamp"), world.context.parts.clock
+    at_s = read_number(timestamp, "a timestamp", most=LATEST_S)
+    clock = world.context.parts.clock
     if at_s < clock.now_s():
         raise BadParams(f"the world's clock cannot go back from {clock.now_s()} to {at_s}")
     await _advance(world, max(0.0, at_s - clock.now()))
@@ -94,9 +94,8 @@ async def _advance(world: Development, seconds: float) -> None:
 
 async def _mine(world: Development, rpc: RpcContext, count: Any = 1, interval: Any = 0) -> None:
     """Mine blocks, so many seconds apart."""
-    apart_s, number = _number(interval, "an interval"), _number(count, "blocks")
-    if not 0 <= number <= MOST_BLOCKS:
-        raise BadParams(f"blocks: expected at most {MOST_BLOCKS}, got {number}")
+    apart_s = read_number(interval, "an interval", most=TEN_YEARS_S)
+    number = read_number(count, "blocks", most=MOST_BLOCKS)
     for n in range(number if apart_s else 0):
         await _advance(world, apart_s if n else 0)
         await world.act("/mine")
@@ -106,7 +105,7 @@ async def _mine(world: Development, rpc: RpcContext, count: Any = 1, interval: A
 
 async def _set_balance(world: Development, _: RpcContext, account: Any, amount_wei: Any) -> None:
     chain = rewinding(world.context.parts)
-    await chain.set_native_balance(read_address(account), _number(amount_wei, "wei"))
+    await chain.set_native_balance(read_address(account), read_number(amount_wei, "wei"))
 
 
 async def _impersonate(_: Development, rpc: RpcContext, account: Any) -> None:
@@ -134,18 +133,7 @@ async def _evm_mine(world: Development, rpc: RpcContext, asked: Any = None) -> s
     return "0x0"
 
 
-def _number(given: Any, what: str) -> int:
-    """Return a number from JSON, decimal text or a quantity; raises `BadParams`."""
-    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
-        return given
-    if isinstance(given, str) and given.isascii() and given.isdecimal() and len(given) < 80:
-        return int(given)
-    if isinstance(given, str):
-        return read_quantity(given, what)
-    raise BadParams(f"{what}: expected a number, got {shown(given)}")
-
-
-_METHODS: dict[str, Callable[..., Awaitable[Any]]] = {
+METHODS: dict[str, Callable[..., Awaitable[Any]]] = {
     "snapshot": _snapshot,
     "revert": _revert,
     "increaseTime": _increase_time,

@@ -19,6 +19,7 @@ from x402sim.rng import Rng
 from x402sim.service.setup import Setup
 from x402sim.service.state import connected
 from x402sim.service.store import Store
+from x402sim.service.store.file import claimed
 from x402sim.world.assembly.process import Process
 from x402sim.world.server.http import Server
 from x402sim.world.server.log import Form, ServerLog
@@ -33,10 +34,11 @@ def open_service(
     """Return the service with its database, and its HTTP client; it records to the journal.
 
     The database keeps the secret that seals payment ids: ids stay valid after a restart.
-    Raises `sqlite3.Error` if the file cannot be used.
+    Raises `ValueError` and `sqlite3.Error` if the file cannot be used.
     """
-    store = Store(file)
-    setup = replace(setup, secret=store.secret("ids", setup.secret))
+    with claimed(file):
+        store = Store(file)
+        setup = replace(setup, secret=store.secret("ids", setup.secret))
     http = httpx.AsyncClient(timeout=None)  # noqa: S113 - the service has timeouts of its own
     # a server could fill its memory, and its requests, with cookies: it keeps none
     http.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))

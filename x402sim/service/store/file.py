@@ -1,0 +1,111 @@
+"""Where a database may be, and what a start that failed leaves behind: nothing.
+
+SQLite takes more names than those of files: it would keep `:memory:` in memory, while the chain of
+the same world went to a file of that name, and read `file:...` as a URI.
+"""
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+_OF_ONE = ("", "-wal", "-shm", "-journal")
+"""How the names of the files end that SQLite has for one database."""
+_MOST_BYTES = 200
+"""A name may have 255 bytes, and those of the files beside a database are longer."""
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+
+
+def require_file(file: Path) -> None:
+    """Raise `ValueError` unless a path can be that of a database: a file, or one that can be made.
+
+    The text says what is there, what is wanted, and what to do.
+    """
+    name = os.fspath(file)
+    if "\0" in name:
+        raise ValueError(f"{name!r}: a file is wanted, and no name of one has a NUL byte")
+    if name.startswith(("file:", ":memory:")):
+        raise ValueError(
+            f"{name}: a file is wanted, and this is SQLite's word for something else; write "
+            f"{Path(name).absolute()} for a file of this name, or leave it out to keep all in "
+            "memory"
+        )
+    if len(os.fsencode(file.name)) > _MOST_BYTES:
+        raise ValueError(
+            f"{name[:40]}...: a name of at most {_MOST_BYTES} bytes is wanted, as the files beside "
+            f"it have longer names, and this has {len(os.fsencode(file.name))}"
+        )
+    try:
+        seen = _kind(file)
+        real = Path(os.path.realpath(file))
+        if seen not in ("", "a file"):
+            raise ValueError(f"{name}: a file is wanted, and this is {seen}; name a file")
+        if _kind(real.parent) != "a folder":
+            raise ValueError(f"{name}: there is no folder {_shown_parent(file, real)}")
+    except OSError as error:
+        raise ValueError(f"{name}: a file is wanted: {error.strerror}; name another") from error
+
+
+def _kind(path: Path) -> str:
+    """Return what is at a path; nothing if it is free. Raises `OSError`."""
+    try:
+        return _KINDS.get(stat.S_IFMT(path.stat().st_mode), "a file")
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
+def _shown_parent(file: Path, real: Path) -> Path:
+    """Return the folder that is missing, as the user wrote it unless a link leads to it."""
+    return real.parent if file.is_symlink() else file.parent
+
+
+@contextmanager
+def claimed(file: Path | None, beside: Sequence[str] = ()) -> Iterator[None]:
+    """Let a `with` block open a database in a file; if the block fails, what it made is removed.
+
+    `beside` are the ends of the names of more databases that the block opens. What was there before
+    stays, and so does what another process uses. Raises `ValueError` for a path that cannot have a
+    database.
+    """
+    if file is None:
+        yield
+        return
+    require_file(file)
+    opened = [file, *(file.with_name(file.name + end) for end in beside)]
+    for each in opened:
+        require_file(each)
+    new = [each for each in opened if not each.exists()]
+    if file in new:
+        _make(file)
+    try:
+        yield
+    except BaseException as error:
+        is_used = isinstance(error, sqlite3.Error) and "locked" in str(error)
+        if file in new and not is_used:
+            _remove([each.with_name(each.name + end) for each in new for end in _OF_ONE])
+            _remove([file.with_name(file.name + ".process1" + end) for end in _OF_ONE])
+        raise
+
+
+def _make(file: Path) -> None:
+    """Make an empty file, which SQLite takes as a new database: the system says why it cannot."""
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o644))
+    except OSError as error:
+        raise ValueError(
+            f"the database {file} cannot be made: {error.strerror}; name another file"
+        ) from error
+
+
+def _remove(files: Sequence[Path]) -> None:
+    for each in files:
+        with suppress(OSError):
+            each.unlink()
