@@ -1,20 +1,12 @@
-"""The live page in headless Chromium: what a person does there, and sees.
-
-`PAGE_SHOTS=FOLDER pytest -m thorough FILE` keeps the pictures: look at them as a user would.
-"""
+"""The live page in headless Chromium: what a person does there, and sees."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
-from typing import Any
 
 import httpx
 import pytest
@@ -23,81 +15,18 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT6
 
 from tests.interop import programs
-from tests.serve.driver import Running, Server, started
+from tests.serve.browser import AXE, Browser, picture, saved_run
+from tests.serve.driver import Server, started
 from tests.serve.hosted import hosted
 from x402sim import World
 from x402sim.events import PaymentRefused, SettlementAnswerLost
 from x402sim.journal import Journal
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
-AXE = """
-const { readFile } = await import('node:fs/promises');
-const { createRequire } = await import('node:module');
-const axe = createRequire(process.argv[1]).resolve('axe-core/axe.min.js');
-await page.evaluate(await readFile(axe, 'utf8'));
-const { violations } = await page.evaluate(() => axe.run());
-return violations.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]);
-"""
 NO_SEARCH = (
     "page.$eval('#search', (it) => { it.value = ''; it.dispatchEvent(new Event('input')); })"
 )
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
-
-
-class Browser:
-    """One page of a browser; `said` is what it complained of."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            programs.command("npm_page/drive.mjs"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.said: list[str] = []
-
-    def run(self, body: str) -> Any:
-        """Run JavaScript in the driver, with `page`; return its result."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(body) + "\n")
-        self._process.stdin.flush()
-        told = json.loads(self._process.stdout.readline())
-        self.said += told["said"]
-        assert "failed" not in told, (body, told)
-        return told.get("returned")
-
-    def do(self, method: str, *arguments: Any) -> None:
-        """Call a method of `page`."""
-        self.run(f"await page.{method}(...{json.dumps(arguments)})")
-
-    def view(self, name: str) -> None:
-        self.do("click", f'a[href="#{name}"]')
-
-    def press(self, where: str, *keys: str) -> None:
-        self.do("focus", where)
-        for key in keys:
-            self.do("keyboard.press", key)
-
-    def open(self, url: str, state: str = "live") -> None:
-        self.do("goto", "about:blank")
-        self.do("goto", url)
-        self.sees("#link", state)
-
-    def sees(self, where: str, *texts: str) -> None:
-        """Wait until elements that match show these texts."""
-        found = "(where, text) => [...document.querySelectorAll(where)].some("
-        found += "(each) => each.innerText.includes(text))"
-        for text in texts:
-            asked = json.dumps([where, text])[1:-1]
-            self.run(f"await page.waitForFunction({found}, {{}}, {asked})")
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(20)
-        self._process.stdout.close()
 
 
 def copied(browser: Browser) -> dict[str, str]:
@@ -125,37 +54,9 @@ def copied(browser: Browser) -> dict[str, str]:
     return texts
 
 
-def picture(browser: Browser, tmp_path: Path, name: str) -> Path:
-    file = Path(os.environ.get("PAGE_SHOTS", tmp_path)) / f"{name}.png"
-    browser.do("screenshot", {"path": str(file)})
-    return file
-
-
-@contextmanager
-def saved_run(browser: Browser, folder: Path, anchor: str = "") -> Iterator[None]:
-    """Show a saved run, which `open` serves, as far as `anchor`."""
-    with Running("open", str(folder)) as running:
-        browser.do("setViewport", {"width": 1400, "height": 900})
-        browser.open(running.line().split()[-1] + anchor, "saved run")
-        yield
-        running.end(signal.SIGINT)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    browser = Browser()
-    yield browser
-    browser.close()
-    assert browser.said == []
-
-
 @pytest.fixture
-def server(browser: Browser) -> Iterator[Server]:
-    with hosted() as running:
-        browser.do("setViewport", {"width": 1400, "height": 900})
-        browser.open(f"{running.ready['control']}/ui")
-        yield running
-        browser.do("goto", "about:blank")
+def server(shown: Server) -> Server:
+    return shown
 
 
 def test_a_payment_is_seen_at_once_and_explained(browser: Browser, server: Server) -> None:

@@ -15,7 +15,7 @@ function tell(text, kind) { byId("link").textContent = text; byId("link").classN
 function take(name, lines) {
   for (const each of lines) {
     if (name === "journal") since = each.seq + 1; else after = each.n;
-    if (tape) tape.add(name, each); else if (name === "journal") model.event(each); else model.exchange(each);
+    if (tape) tape.add(name, each); else model.take(name, each);
   }
   tape?.draw();
   isDirty = list.isDirty = true;
@@ -53,13 +53,14 @@ async function refresh() {
 }
 
 function draw() {
-  if (isDirty && !document.hidden) {
-    isDirty = false;
-    if (view === "payments") list.draw();
-    if (view === "steering") showFaults(model);
-    refresh();
-  }
-  setTimeout(() => requestAnimationFrame(draw), 150);
+  try {
+    if (isDirty && !document.hidden) {
+      isDirty = false;
+      if (view === "payments") list.draw();
+      if (view === "steering") showFaults(model);
+      refresh();
+    }
+  } finally { setTimeout(() => requestAnimationFrame(draw), 150); } // an error must not end the drawing
 }
 
 function choose(hash) {

@@ -1,6 +1,6 @@
 // One exchange as text that runs: curl, Python, a test, a scenario; and many as a HAR file.
 
-import { origin, parse, words } from "./dom.js";
+import { integer, iso, object, origin, own, parse, text, words } from "./dom.js";
 
 const HIDDEN = /^(host|content-length|connection|accept-encoding|transfer-encoding)$/i;
 const sentHeaders = (seen) => seen.sent.headers.filter(([name, value]) => !HIDDEN.test(name) && value !== "***");
@@ -40,15 +40,23 @@ function asking(lane) {
   return asked ? sending(asked) : path.startsWith("/api/perp/market") ? `await alice.send("GET", ${literal(path)})` : `await alice.ask(${literal(path.startsWith("/api/") && !path.includes("/sessions/") && lane.error !== "Payment requirements do not match" ? path : "/api/perp/quote")})`;
 }
 
+// The numbers of what was signed, as integers: undefined for one that is no whole number.
+const signedOf = ({ payment }) => object(object(payment?.payload).authorization ?? payment?.payload);
+const numbersOf = (seen) => ["value", "validAfter", "validBefore"].map((name) => integer(text(signedOf(seen)[name]) ?? "none"));
+
+// Whether a story can sign it anew: a header that cannot be signed is sent again as it was.
+const canSign = (seen) => !!seen.payment && numbersOf(seen).every((each) => each >= 0n && each < 2n ** 256n) && /^0x[0-9a-f]{40}$/i.test(text(signedOf(seen).to))
+  && [signedOf(seen).from, seen.payment.payload.asset ?? "", seen.payment.scheme ?? "", seen.payment.network ?? ""].every((each) => typeof each === "string");
+
 // The arguments of `sign` that make what was signed differ from what was asked for.
 function mistakes(lane, seen) {
-  const wanted = lane.required ?? {}, payment = seen.payment, signed = payment.payload?.authorization ?? payment.payload ?? {}, at = Math.round(seen.at_ms / 1000);
-  const given = [], by = BigInt(signed.value ?? 0) - BigInt(wanted.maxAmountRequired ?? wanted.amount ?? 0), least = Math.min(300, wanted.maxTimeoutSeconds ?? 300);
+  const wanted = lane.required ?? {}, signed = signedOf(seen), at = Math.round(seen.at_ms / 1000), [value, from, until] = numbersOf(seen);
+  const given = [], by = value - (integer(wanted.maxAmountRequired ?? wanted.amount) ?? value), least = Math.min(300, wanted.maxTimeoutSeconds ?? 300);
   if (by) given.push(`value=required.price_base${moved(by)}`);
-  if (signed.to && !isEqual(signed.to, wanted.payTo)) given.push(`to=${isEqual(signed.to, signed.from) ? "alice.address" : literal(signed.to)}`);
-  const [after, before] = [Number(signed.validAfter) - at, Number(signed.validBefore) - at];
-  if (Math.abs(after + 60) > 5) given.push(`valid_after=${at + after < 1e9 ? Math.max(0, at + after) : `alice.now_s()${moved(after)}`}`);
-  if (Math.abs(before - least) > 5) given.push(`valid_before=${at + before > 1e11 || at + before < 1e9 ? at + before : `alice.now_s()${moved(before)}`}`);
+  if (!isEqual(signed.to, wanted.payTo)) given.push(`to=${isEqual(signed.to, signed.from) ? "alice.address" : literal(signed.to)}`);
+  const [after, before] = [Number(from) - at, Number(until) - at];
+  if (Math.abs(after + 60) > 5) given.push(`valid_after=${at + after < 1e9 ? from : `alice.now_s()${moved(after)}`}`);
+  if (Math.abs(before - least) > 5) given.push(`valid_before=${at + before > 1e11 || at + before < 1e9 ? until : `alice.now_s()${moved(before)}`}`);
   const why = String(seen.refused.reason ?? "");
   if (why.includes("another domain")) given.push('network=replace(world.network, token_version="0")');
   else if (why.startsWith("Invalid EIP-3009 signature")) given.push("by=stranger.wallet");
@@ -59,17 +67,17 @@ function paying(lane, seen, lines) {
   const { error, reason } = seen.refused, wanted = lane.required ?? {}, ask = asking(lane), raw = seen.body.paymentHeader;
   const isReplay = error === "Nonce already used";
   if (isReplay) lines.push(`earlier = ${ask}`, "header = alice.sign(earlier)", "await alice.pay(earlier, header)");
-  const given = seen.payment ? mistakes(lane, seen) : [], labels = ["scheme", "network"].filter((name) => raw && seen.payment && wanted[name] && seen.payment[name] !== wanted[name]).map((name) => `${name}=${literal(seen.payment[name])}`);
-  const asset = seen.payment?.payload?.asset;
+  const given = canSign(seen) ? mistakes(lane, seen) : [], labels = ["scheme", "network"].filter((name) => raw && canSign(seen) && wanted[name] && seen.payment[name] !== wanted[name]).map((name) => `${name}=${literal(seen.payment[name])}`);
+  const asset = canSign(seen) && seen.payment.payload.asset;
   if (raw && asset && !isEqual(asset, wanted.asset)) labels.push(`asset=${literal(asset)}`);
   if (given.some((each) => each.startsWith("by="))) lines.push('stranger = await world.payer("stranger")');
   lines.push(`required = ${ask}`);
-  if (raw && !seen.payment) lines.push(`header = ${literal(raw)}`);
+  if (raw && !canSign(seen)) lines.push(`header = ${literal(raw)}`);
   else if (!isReplay) lines.push(`header = alice.sign(${["required", ...(raw && !raw.startsWith("0x") ? ['spelling="base64"'] : []), ...given].join(", ")})`);
   if (labels.length) lines.push(`header = alice.forge(header, ${labels.join(", ")})`);
-  const sent = seen.body.paymentRequirements ?? wanted, changed = {};
+  const sent = object(seen.body.paymentRequirements), changed = {};
   const issued = lane.exchanges.find((each) => each.status === 402 && !each.payment)?.said.paymentRequirements;
-  for (const name of Object.keys({ ...issued, ...sent })) if (issued && name !== "description" && literal(sent[name]) !== literal(issued[name])) changed[name] = sent[name] ?? null;
+  if (issued && seen.path === "/api/pay") for (const name of Object.keys({ ...issued, ...sent })) if (name !== "description" && literal(sent[name]) !== literal(issued[name])) changed[name] = sent[name] ?? null;
   const options = ["required", "header"];
   if (/^this payment id was not issued/.test(reason)) options.push(`payment_id=${literal(seen.body.paymentId)}`);
   if (Object.keys(changed).length) options.push(`requirements=${literal(changed)}`);
@@ -80,7 +88,7 @@ function paying(lane, seen, lines) {
 // The story of one exchange, line by line; undefined for one that no payer sends.
 function story(lane, seen, model) {
   if (seen.path.startsWith("/facilitator")) return undefined;
-  const { error, reason } = seen.refused, isPaying = seen.path === "/api/pay" ? typeof seen.body.paymentHeader === "string" && !!seen.body.paymentRequirements : !!seen.payment, isOk = seen.status >= 200 && seen.status < 300;
+  const { error, reason } = seen.refused, isPaying = seen.path === "/api/pay" ? typeof seen.body.paymentHeader === "string" && !!seen.body.paymentRequirements : canSign(seen), isOk = seen.status >= 200 && seen.status < 300;
   const struck = seen.seen.map((seq) => model.recent.get(seq)).filter((each) => each?.event === "note" && each.name === "fault struck").map((each) => each.data);
   const lines = [`alice = await world.payer("alice"${/^Insufficient/.test(error) ? "" : ', balance="100.00"'})`], needs = ["funds"];
   for (const { victim, does, path, contains } of struck) {
@@ -98,7 +106,7 @@ function story(lane, seen, model) {
   const shown = isPaid || (isOneStep && isOk) || id ? '{"X-Payment-Id": required.payment_id}' : session && isOk ? '{"X-Session-Id": opened.body["sessionId"]}' : session ? `{"X-Session-Id": ${literal(session)}}` : "";
   if (!isPaying || (isOneStep && isOk)) lines.push(`answer = ${sending(seen).replace(/\)$/, shown ? `, headers=${shown})` : ")")}`);
   const ruled = Object.entries(words.reasons).find(([begin]) => begin && String(reason ?? "").startsWith(begin));
-  const known = [words.refusals[error]?.clause, isOk && isPaying ? "4.1/receipt" : "", seen.status === 402 && !isProof && !isPaying ? "1/unpaid-402" : "", ruled?.[1], isProof ? "7/payment-required" : "", "4.1/validate"].filter((each) => each in words.clauses);
+  const known = [own(words.refusals, error)?.clause, isOk && isPaying ? "4.1/receipt" : "", seen.status === 402 && !isProof && !isPaying ? "1/unpaid-402" : "", ruled?.[1], isProof ? "7/payment-required" : "", "4.1/validate"].filter((each) => each && own(words.clauses, each));
   const covers = [...new Set([known[0], ...(ruled ? [ruled[1]] : [])])];
   const isOther = isOneStep && !isOk; // in two steps it is refused with another status, and text
   if (isOther) lines.push(`world.expect(answer.status == 200, False, "${known[0]}")`);
@@ -138,7 +146,7 @@ export function har(all) {
   const entry = (seen) => {
     const url = origin + seen.path, size = (half) => new TextEncoder().encode(half.body).length, kind = (half) => head(half, "content-type") ?? "";
     return {
-      startedDateTime: new Date(seen.at_ms).toISOString(), time: seen.ms, cache: {}, timings: { send: 0, wait: seen.ms, receive: 0 },
+      startedDateTime: iso(seen.at_ms), time: seen.ms, cache: {}, timings: { send: 0, wait: seen.ms, receive: 0 },
       request: { ...rest, method: seen.method, url, httpVersion: version, headers: pairs(seen.sent.headers), queryString: pairs(new URL(url).searchParams), bodySize: size(seen.sent), ...(seen.sent.body ? { postData: { mimeType: kind(seen.sent), text: seen.sent.body } } : {}) },
       response: { ...rest, status: seen.status ?? 0, statusText: "", httpVersion: version, headers: pairs(seen.answered.headers), redirectURL: "", bodySize: size(seen.answered), content: { size: size(seen.answered), mimeType: kind(seen.answered), text: seen.answered.body } },
     };

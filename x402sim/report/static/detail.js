@@ -1,7 +1,7 @@
 // One payment: what was asked for beside what was signed, the rule that refused, the transaction, the messages.
 
 import { curl, har, python, scenario, test } from "./copies.js";
-import { byId, copy, decoded, el, lasted, money, named, parse, readable, save, table, time, utc, words } from "./dom.js";
+import { byId, copy, decoded, el, indented, iso, lasted, money, named, own, readable, save, table, time, utc, words } from "./dom.js";
 import { STAGES, untimely, left, status, why } from "./model.js";
 
 let wasOpen = new Set();
@@ -16,11 +16,21 @@ export function showDetail(lane, model, close) {
   box.replaceChildren(
     el("div", { class: "bar" }, el("h2", {}, `${lane.payer ? named(lane.payer) : "Somebody"}: ${lane.resource ?? "a payment"}`),
       el("button", { type: "button", class: "small", onclick: () => showDetail.close() }, "Close")),
-    ...refusal(lane), reproduced(lane, model), compared(lane), stages(lane), ids(lane), transaction(lane, model), ...lane.sessions.map((id) => session(model.sessions.get(id))),
-    el("h3", {}, "Requests ", lane.exchanges.length ? el("button", { type: "button", class: "small", onclick: () => save("payment.har", "application/json", har(lane.exchanges)) }, "Save as HAR") : ""),
-    lane.exchanges.length ? el("div", {}, lane.exchanges.map((seen) => exchange(lane, seen, model)))
-      : el("p", { class: "quiet" }, words.live ? "They are no longer kept." : "A run's journal tells who asked whom, not the messages."), journal(lane));
+    ...[refusal, reproduced, compared, stages, ids, transaction, sessions, requests, journal].flatMap((part) => guarded(part, lane, model)));
 }
+
+// A part of the details; an error in it leaves the others.
+function guarded(part, lane, model) {
+  try { return part(lane, model); }
+  catch (error) { console.error(error); return el("p", { class: "bad" }, `The ${part.name} of this payment cannot be shown: ${error.message}`); }
+}
+
+const sessions = (lane, model) => lane.sessions.map((id) => session(model.sessions.get(id)));
+
+const requests = (lane, model) => [
+  el("h3", {}, "Requests ", lane.exchanges.length ? el("button", { type: "button", class: "small", onclick: () => save("payment.har", "application/json", har(lane.exchanges)) }, "Save as HAR") : ""),
+  lane.exchanges.length ? el("div", {}, lane.exchanges.map((seen) => exchange(lane, seen, model)))
+    : el("p", { class: "quiet" }, words.live ? "They are no longer kept." : "A run's journal tells who asked whom, not the messages.")];
 
 const copies = (lane, seen, model) => [["a test", test], ["a scenario", scenario]].filter(([, make]) => make(lane, seen, model)).map(([name, make]) => copy(() => make(lane, seen, model), `Copy as ${name}`));
 
@@ -48,18 +58,15 @@ function burnDown({ steps, deposited_base: all }) {
 
 const folded = (id, title, ...inside) => el("details", { open: wasOpen.has(id), ontoggle: (event) => (event.target.open ? wasOpen.add(id) : wasOpen.delete(id)) }, el("summary", {}, title), inside);
 
-const rowsOf = (lane) => {
-  const wanted = lane.required, got = lane.signed, header = got?.payment;
+const rowsOf = ({ required: wanted, signed: got }) => {
   if (!wanted || !got) return [];
-  const asset = got.asset ?? header?.accepted?.asset, network = header?.accepted?.network ?? header?.network;
-  const amount = wanted.maxAmountRequired ?? wanted.amount;
-  const isMoney = (value) => (value === undefined ? "" : `${value} = ${money(value)}`);
+  const isMoney = (value) => (value === undefined ? undefined : `${value} = ${money(value)}`);
   return [
-    ["amount", isMoney(amount), isMoney(got.value), "5/exact-amount"],
+    ["amount", isMoney(wanted.maxAmountRequired ?? wanted.amount), isMoney(got.value), "5/exact-amount"],
     ["to", wanted.payTo, got.to, "5/exact-recipient"],
-    ["token", wanted.asset, asset, "2.1/asset"],
-    ["network", wanted.network, network, "2.1/network"],
-    ["scheme", wanted.scheme, header?.accepted?.scheme ?? header?.scheme, "2.1/scheme"],
+    ["token", wanted.asset, got.asset, "2.1/asset"],
+    ["network", wanted.network, got.network, "2.1/network"],
+    ["scheme", wanted.scheme, got.scheme, "2.1/scheme"],
   ].filter(([, a, b]) => a !== undefined && b !== undefined);
 };
 const isSame = ([name, a, b]) => String(a).toLowerCase() === String(b).toLowerCase() || (name === "network" && String(a).includes(":") !== String(b).includes(":"));
@@ -67,12 +74,12 @@ const isSame = ([name, a, b]) => String(a).toLowerCase() === String(b).toLowerCa
 function refusal(lane) {
   const told = lane.told.map(([at, text]) => el("p", { class: "note" }, `${time(at)}  ${readable(text)}`));
   if (!lane.stopped) return told;
-  const known = words.refusals[lane.error] ?? {}, odd = rowsOf(lane).filter((row) => !isSame(row));
-  const clauses = [...new Set([known.clause, ...odd.map((row) => row[3]), ...Object.entries(words.reasons).filter(([begin]) => lane.reason?.startsWith?.(begin)).map(([, clause]) => clause)])].filter(Boolean);
+  const known = own(words.refusals, lane.error) ?? {}, odd = rowsOf(lane).filter((row) => !isSame(row));
+  const clauses = [...new Set([known.clause, ...odd.map((row) => row[3]), ...Object.entries(words.reasons).filter(([begin]) => lane.reason?.startsWith(begin)).map(([, clause]) => clause)])].filter(Boolean);
   return [el("div", { class: "refusal" },
     el("p", {}, el("strong", {}, lane.error), readable(why(lane)).slice(lane.error.length)),
     untimely(lane) ? el("p", {}, `verify had called it valid: a Cronos facilitator's verify does not look at time. settle does, by the chain's, which was ${utc(lane.chain_s)} (${lane.chain_s}).`) : "",
-    clauses.map((id) => el("p", { class: "quiet" }, el("code", {}, id), ` ${words.clauses[id] ?? ""}`)),
+    clauses.map((id) => el("p", { class: "quiet" }, el("code", {}, id), ` ${own(words.clauses, id) ?? ""}`)),
     known.do ? el("p", {}, el("strong", {}, "Do: "), known.do) : "",
     el("p", { class: "quiet" }, lane.final === false ? "Not final: it may still be paid." : lane.final ? "Final: nothing was charged, and never will be." : "")),
   ...told];
@@ -87,7 +94,7 @@ function compared(lane) {
     const until = (seconds) => el("span", { title: String(seconds) }, utc(seconds)), isOutside = lane.stopped && !(window[0] < lane.chain_s && lane.chain_s < window[1]);
     shown.push({ class: isOutside ? "odd" : "", cells: ["valid", [`${lane.required.maxTimeoutSeconds ?? "?"} s at most`, ...(lane.stopped ? ["; the chain's time was ", until(lane.chain_s)] : [])], [until(window[0]), " to ", until(window[1])], lane.stopped ? (isOutside ? "no" : "yes") : ""] });
   }
-  shown.push(["resource", lane.required.resource ?? lane.resource ?? "", got.payment?.resource?.url ?? "not signed", ""]);
+  shown.push(["resource", lane.required.resource ?? lane.resource ?? "", got.resource ?? "not signed", ""]);
   return table("Asked for, and signed", ["part", "asked for", "signed", "same?"], shown);
 }
 
@@ -105,7 +112,7 @@ const line = (name, value, ...more) => (value ? el("div", {}, el("dt", {}, name)
 
 function ids(lane) {
   const all = [...lane.keys];
-  return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, `${status(lane)}, begun ${new Date(lane.at).toISOString()}`)), line("payer", lane.payer),
+  return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, `${status(lane)}, begun ${iso(lane.at)}`)), line("payer", lane.payer),
     all.filter((key) => key.startsWith("pay_")).map((key) => line("payment id", key, copy(`${location.href.split("#")[0]}#payment=${key}`, "Copy link"))),
     all.filter((key) => key.startsWith("session_")).map((key) => line("session", key)), line("authorization", lane.signed?.nonce), line("transaction", lane.tx));
 }
@@ -118,7 +125,7 @@ function transaction(lane, model) {
     ...tx.moves.map((each) => ["Transfer", `${named(each.sender)} to ${named(each.to)}: ${money(each.amount_base)}`]),
   ];
   return table(`Transaction${tx.undone ? " (undone by the chain)" : ""}`, ["", ""], [
-    ["block", `${tx.block}, ${new Date(tx.block_time_s * 1000).toISOString()}`], ["call", tx.call || "(another contract)"],
+    ["block", `${tx.block}, ${iso(tx.block_time_s * 1000)}`], ["call", tx.call || "(another contract)"],
     ["gas", `${tx.gas} at ${tx.gas_price_wei} wei, paid by ${named(tx.sender)}`], ["outcome", tx.revert_reason ? `reverted: ${tx.revert_reason}` : "succeeded"], ...events]);
 }
 
@@ -132,12 +139,11 @@ export function session(found) {
 
 function exchange(lane, seen, model) {
   const title = [el("span", { class: "mono" }, `${seen.method} ${seen.path}`), el("span", { class: seen.status >= 400 && seen.status !== 402 ? "bad" : "" }, ` ${seen.status ?? "broken"} `), el("span", { class: "quiet" }, `${seen.ms} ms, ${time(seen.at_ms)}`)];
-  const payment = seen.payment && el("div", {}, el("h4", {}, "The payment, decoded"), el("pre", { tabindex: "0" }, JSON.stringify(seen.payment, null, 2)));
+  const payment = seen.payment && el("div", {}, el("h4", {}, "The payment, decoded"), el("pre", { tabindex: "0" }, indented(seen.decoded)));
   return folded(`${seen.n}`, title, el("p", { class: "bar" }, copy(() => curl(seen), "Copy as curl"), copy(() => python(seen), "Copy as Python"), copies(lane, seen, model)), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
 }
 
 function half(name, { headers, body }) {
-  const inside = headers.filter(([key]) => /^(payment-required|(x-)?payment-response)$/i.test(key)).map(([key, value]) => el("div", {}, el("h4", {}, `${key}, decoded`), el("pre", { tabindex: "0" }, JSON.stringify(decoded(value) ?? value, null, 2))));
-  const json = parse(body);
-  return el("div", {}, el("h4", {}, name), el("pre", { tabindex: "0" }, [...headers.map((each) => each.join(": ")), "", json === undefined ? body : JSON.stringify(json, null, 2)].join("\n")), inside);
+  const inside = headers.filter(([key, value]) => /^(payment-required|(x-)?payment-response)$/i.test(key) && decoded(value)).map(([key, value]) => el("div", {}, el("h4", {}, `${key}, decoded`), el("pre", { tabindex: "0" }, indented(decoded(value)))));
+  return el("div", {}, el("h4", {}, name), el("pre", { tabindex: "0" }, [...headers.map((each) => each.join(": ")), "", indented(body)].join("\n")), inside);
 }

@@ -1,7 +1,7 @@
 // The lanes, the newest first: only those in sight are in the document.
 
 import { har } from "./copies.js";
-import { byId, el, money, named, readable, save, time, utc } from "./dom.js";
+import { byId, el, iso, money, named, readable, save, time, utc } from "./dom.js";
 import { STAGES, untimely, status, why } from "./model.js";
 import { showDetail } from "./detail.js";
 
@@ -97,10 +97,17 @@ export class List {
     if (this.chosen && this.chosen.version !== this.seen) { this.seen = this.chosen.version; showDetail(this.chosen, this.model); }
   }
 
+  // An error in one lane is that lane's.
   row(lane, isChosen) {
+    const same = { id: `lane${lane.n}`, "data-n": String(lane.n), role: "option", "aria-selected": String(isChosen) };
+    try { return this.drawn(lane, same); }
+    catch (error) { console.error(error); return el("div", { class: "lane refused", ...same }, `This payment cannot be shown: ${error.message}`); }
+  }
+
+  drawn(lane, same) {
     const kind = status(lane), told = lane.stopped ? why(lane) : lane.stages.served ? "" : lane.told.at(-1)?.[1] ?? "";
-    return el("div", { class: `lane ${kind}`, id: `lane${lane.n}`, "data-n": String(lane.n), role: "option", "aria-selected": String(isChosen) },
-      el("div", { class: "top" }, el("span", { class: "at", title: new Date(lane.at).toISOString() }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
+    return el("div", { class: `lane ${kind}`, ...same },
+      el("div", { class: "top" }, el("span", { class: "at", title: iso(lane.at) }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
         el("span", { class: "who" }, lane.payer ? named(lane.payer) : "somebody"), el("span", { class: "what" }, lane.resource ?? "a payment"),
         el("span", { class: "amount" }, amounts(lane))),
       el("div", { class: "below" }, el("span", { class: "track" }, STAGES.map((stage) => el("span", { class: `step ${step(lane, stage)}` }, stage))),

@@ -1,6 +1,6 @@
 // Payments, from the events of the journal and the requests that were seen; sessions, blocks, faults.
 
-import { decoded, named, parse } from "./dom.js";
+import { decoded, named, object, parse, text, texts } from "./dom.js";
 
 export const STAGES = ["402", "signed", "sent", "verified", "settled", "block", "served", "indexed"];
 const AFTER_VERIFY = /^(Nonce already used|Insufficient|Settlement|Facilitator)/;
@@ -73,6 +73,16 @@ export class Model {
     if (!who || lane.payer) return;
     lane.payer = who;
     this.find(lane, who, named(who));
+  }
+
+  // Take an event of the journal, or a request; one that cannot be read says so, and the next is taken.
+  take(name, item) {
+    try { if (name === "journal") this.event(item); else this.exchange(item); }
+    catch (error) {
+      console.error(error);
+      const lane = this.lane([`${name} ${item.seq ?? item.n}`], item.at_ms);
+      lane.told.push([item.at_ms, `${item.event ?? `${item.method} ${item.path}`} cannot be shown: ${error.message}`]);
+    }
   }
 
   // --- the journal -------------------------------------------------------------------------
@@ -176,10 +186,11 @@ export class Model {
 
   note(event) {
     if (event.name === "fault struck") {
-      const hit = ({ victim, does, path, contains }) => victim === event.data.victim && does === event.data.does && contains === (event.data.contains ?? contains) && event.data.path.endsWith(path);
+      const struck = texts(event.data);
+      const hit = ({ victim, does, path, contains }) => victim === struck.victim && does === struck.does && contains === (struck.contains ?? contains) && struck.path?.endsWith(path);
       const fault = this.faults.find((each) => !each.over && hit(each));
       if (fault && ++fault.struck === fault.times) fault.over = true;
-    } else if (event.name === "faults cleared") { this.chainSkew = 0; for (const fault of this.faults) fault.over ||= !event.data.keep?.includes(fault.contains); }
+    } else if (event.name === "faults cleared") { this.chainSkew = 0; for (const fault of this.faults) fault.over ||= !(Array.isArray(event.data.keep) && event.data.keep.includes(fault.contains)); }
     else if (event.name === "reset" && event.data.clock) { this.rewind(); this.begun = event.seq; }
     else if (event.name === "reset") for (const session of this.sessions.values()) session.status = "before the reset";
   }
@@ -210,13 +221,14 @@ export class Model {
   exchange(seen) {
     if (Math.max(...seen.seen) < this.begun) return; // of a world whose clock was given back
     const head = (half, name) => half.headers.find(([each]) => each.toLowerCase() === name)?.[1];
-    const body = parse(seen.sent.body) ?? {}, said = parse(seen.answered.body) ?? {};
+    const body = object(parse(seen.sent.body)), said = object(parse(seen.answered.body));
     const isAside = seen.path.startsWith("/facilitator");
-    const raw = body.paymentHeader ?? head(seen.sent, "payment-signature") ?? head(seen.sent, "x-payment");
-    const payment = decoded(raw) ?? body.paymentPayload;
-    const signed = payment?.payload?.authorization ?? payment?.payload;
-    const nonce = typeof signed?.nonce === "string" ? signed.nonce.replace(/^0x/, "").toLowerCase() : undefined;
-    const shown = head(seen.sent, "x-payment-id"), offered = payment?.accepted?.extra?.paymentId;
+    const raw = text(body.paymentHeader) ?? head(seen.sent, "payment-signature") ?? head(seen.sent, "x-payment");
+    const decodedText = decoded(raw) ?? (body.paymentPayload && JSON.stringify(body.paymentPayload));
+    const payment = decodedText && object(parse(decodedText));
+    const payload = object(payment?.payload), signed = texts(payload.authorization ?? payload), accepted = object(payment?.accepted);
+    const nonce = signed.nonce?.replace(/^0x/, "").toLowerCase();
+    const shown = head(seen.sent, "x-payment-id"), offered = object(accepted.extra).paymentId;
     const isAsking = seen.status === 402; // its id is of another payment than the one it refuses
     const made = [offered, shown, body.paymentId], answers = [said.paymentId, head(seen.answered, "x-payment-id")];
     const keys = isAsking ? (payment ? made : [said.paymentId]) : [...made, ...answers];
@@ -227,25 +239,29 @@ export class Model {
     const lane = this.lane(all, seen.at_ms), at = seen.at_ms, end = at + seen.ms;
     lane.at = Math.min(lane.at, at);
     const refusal = seen.seen.map((seq) => this.recent.get(seq)).find((each) => each?.event === "payment refused");
-    Object.assign(seen, { body, said, payment, refused: refusal ? { error: refusal.refusal, reason: refusal.reason } : { error: said.error ?? said.invalidReason ?? said.errorReason, reason: said.reason ?? said.invalidMessage ?? said.errorMessage } });
+    const refused = refusal ? { error: refusal.refusal, reason: refusal.reason } : { error: text(said.error ?? said.invalidReason ?? said.errorReason), reason: text(said.reason ?? said.invalidMessage ?? said.errorMessage) };
+    Object.assign(seen, { body, said, payment, decoded: decodedText, refused });
     lane.exchanges.push(seen);
     if (!isAside && seen.path !== "/api/pay") { lane.resource ??= seen.path; this.find(lane, seen.path); }
+    const [asked, sent] = [said.paymentRequirements ?? said.accepts?.[0], body.paymentRequirements].map(texts).map((each) => (Object.keys(each).length ? each : undefined));
     if (seen.status === 402) {
-      lane.required = said.paymentRequirements ?? said.accepts?.[0] ?? lane.required;
+      lane.required = asked ?? lane.required;
       if (!payment) lane.stages["402"] = end; // the journal had only told that it was before
     }
-    lane.required ??= body.paymentRequirements;
+    lane.required ??= sent;
     lane.resource ??= lane.required?.resource;
     lane.amount ??= lane.required?.maxAmountRequired ?? lane.required?.amount;
-    if (payment) this.paying(lane, seen, signed, isAside, at, end);
-    else if (seen.status >= 200 && seen.status < 300 && (shown || session)) this.reach(lane, end, "served");
-    else if (seen.status >= 400 && seen.status !== 402) lane.told.push([end, `${seen.method} ${seen.path}: ${seen.status} ${said.error ?? ""} ${said.reason ?? ""}`]);
+    if (payment) {
+      const { asset, network, scheme } = texts({ ...payment, ...accepted, asset: payload.asset ?? accepted.asset });
+      lane.signed = { ...signed, asset, network, scheme, resource: text(object(payment.resource).url) };
+      this.paying(lane, seen, isAside, at, end);
+    } else if (seen.status >= 200 && seen.status < 300 && (shown || session)) this.reach(lane, end, "served");
+    else if (seen.status >= 400 && seen.status !== 402) lane.told.push([end, [`${seen.method} ${seen.path}: ${seen.status}`, text(said.error), text(said.reason)].filter(Boolean).join(" ")]);
     if (seen.status === null) lane.told.push([end, `${seen.method} ${seen.path}: the connection broke before the answer`]);
   }
 
-  paying(lane, seen, signed, isAside, at, end) {
-    lane.signed = { ...signed, payment: seen.payment };
-    this.payer(lane, signed?.from);
+  paying(lane, seen, isAside, at, end) {
+    this.payer(lane, lane.signed.from);
     lane.stages["402"] ||= at;
     lane.stages.signed = lane.stages.sent = at; // nobody saw when it was signed
     const caused = seen.seen.map((seq) => this.recent.get(seq)).filter(Boolean);
@@ -259,10 +275,10 @@ export class Model {
     const tried = asked.find((each) => each.path.endsWith("/settle"));
     if (tried || (isAside && seen.said.isValid)) lane.stages.verified = tried ? asked[0].at_ms : end;
     if (seen.status === 200 && !isAside) { this.reach(lane, end, "verified", "settled"); if (seen.path !== "/api/pay") this.reach(lane, end, "served"); }
-    if (isAside && seen.said.success) { this.reach(lane, end, "verified", "settled"); lane.tx ??= seen.said.transaction ?? seen.said.txHash; }
+    if (isAside && seen.said.success) { this.reach(lane, end, "verified", "settled"); lane.tx ??= text(seen.said.transaction ?? seen.said.txHash); }
     const { error: no, reason: why } = seen.refused;
     if (no && (seen.status >= 400 || seen.said.isValid === false || seen.said.success === false))
-      this.stop(lane, end, tried || lane.stages.verified ? "settled" : "verified", no, why, seen.said.final);
+      this.stop(lane, end, tried || lane.stages.verified ? "settled" : "verified", no, why, typeof seen.said.final === "boolean" ? seen.said.final : undefined);
   }
 }
 

@@ -34,7 +34,7 @@ export class Tape {
     if (isAtEnd || place < this.at) this.tell(this.items[place]), this.at++;
   }
 
-  tell([name, item]) { if (name === "journal") this.model.event(item); else this.model.exchange(item); }
+  tell([name, item]) { this.model.take(name, item); }
 
   seek(to) {
     if (to < this.at) { this.model.rewind(); this.at = 0; }
