@@ -19,7 +19,14 @@ from tests.serve.browser import AXE, Browser, picture, saved_run
 from tests.serve.driver import Server, started
 from tests.serve.hosted import hosted
 from x402sim import World
-from x402sim.events import PaymentRefused, SettlementAnswerLost
+from x402sim.events import (
+    AnswerReceived,
+    PaymentRefused,
+    PaymentSettled,
+    PaymentUndone,
+    RequestSent,
+    SettlementAnswerLost,
+)
 from x402sim.journal import Journal
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
@@ -285,6 +292,128 @@ def test_paused_lanes_stay_and_cleared_ones_go(browser: Browser, server: Server)
     browser.sees("#count", "1 of 1")
 
 
+def served_of_all(browser: Browser) -> str:
+    """Return how many lanes are served, and how many there are."""
+    browser.do("select", "#status", "served")
+    return browser.run("return page.$eval('#count', (it) => it.innerText)")
+
+
+def test_of_600_payments_all_stay_served_after_a_reload(browser: Browser, server: Server) -> None:
+    """Only the last 500 requests are kept whole."""
+    payer, ids = server.account(1), []
+    for _ in range(600):
+        ids.append(payer.paid())
+        assert payer.quote(ids[-1]).status_code == 200
+    browser.sees("#count", "600 of 600")
+    browser.do("reload")
+    browser.sees("#count", "600 of 600")
+    assert served_of_all(browser) == "600 of 600"
+    unserved = payer.paid()
+    free = server.http.get("/api/agents", headers={"X-Payment-Id": unserved})
+    assert free.status_code == 200
+    browser.sees("#count", "600 of 601")
+
+
+def test_what_was_served_and_is_forgotten_says_so(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("x402sim.world.ui.watch.MOST_SERVED", 2)
+    monkeypatch.setattr("x402sim.world.ui.watch.MOST_KEPT", 1)
+    with hosted() as server:
+        payer = server.account(1)
+        for _ in range(4):
+            payer.quote(payer.paid())
+        payer.paid()
+        browser.open(f"{server.ready['control']}/ui")
+        browser.sees("#count", "5 of 5")
+        steps = browser.run(
+            "return page.$$eval('.lane .step:nth-child(7)', (all) => all.map((it) => it.className))"
+        )
+        assert sorted(steps) == ["step not", *["step unknown"] * 2, *["step yes"] * 2]
+        browser.run("await page.$eval('.lane:has(.step.unknown)', (it) => it.click())")
+        browser.sees("#detail .stages", "no longer known")
+        browser.do("goto", "about:blank")
+
+
+def test_a_reset_draws_a_line(browser: Browser, server: Server) -> None:
+    """What was before it stays as it was, also after a reload, and keys begin anew."""
+    payer = server.account(1)
+    payer.quote(payer.paid())
+    browser.sees(".badge.served", "served")
+    track = "return page.$$eval('.lane', (all) => all.map((it) => it.querySelectorAll('.step.yes').length))"
+    assert browser.run(track) == [7]
+    server.sim("reset")
+    browser.sees(".lane .past", "before the reset at")
+    assert browser.run(track) == [7]
+    payer.quote(payer.paid())
+    browser.sees("#count", "2 of 2")
+    browser.do("reload")
+    browser.sees("#count", "2 of 2")
+    assert served_of_all(browser) == "2 of 2"
+    assert browser.run(track) == [7, 7]
+    line = "return page.$$eval('.lane.cut .past', (all) => all.map((it) => it.innerText))"
+    (told,) = browser.run(line)
+    assert told.startswith("before the reset at")
+
+
+def test_what_a_snapshot_takes_back_is_past(browser: Browser, server: Server) -> None:
+    payer = server.account(1)
+    payer.quote(payer.paid())
+    number = server.sim("snapshot")["snapshot"]
+    payer.quote(payer.paid())
+    server.sim("revert", snapshot=number)
+    browser.sees(".lane .past", "undone by the snapshot")
+    past = "return page.$$eval('.lane', (all) => all.map((it) => [it.querySelectorAll('.past').length, it.querySelectorAll('.step.yes').length]))"
+    assert sorted(browser.run(past)) == [[0, 7], [1, 7]]
+
+
+def test_a_served_payment_that_the_chain_undoes_was_served(
+    browser: Browser, tmp_path: Path
+) -> None:
+    journal, quote = Journal(), {"to": "service", "method": "POST", "path": "/api/perp/quote"}
+    shown = RequestSent(actor="alice", exchange=1, payment_id="pay_1", **quote)
+    paid = {"payer": "0x01", "amount_base": 10_000, "resource": quote["path"], "tx_hash": "0x02"}
+    for at_ms, event in enumerate(
+        (
+            PaymentSettled(payment_id="pay_1", **paid),
+            shown,
+            AnswerReceived(actor="alice", exchange=1, to="service", status=200),
+            PaymentUndone(payment_id="pay_1"),
+        )
+    ):
+        journal.record(1_800_000_000_000 + at_ms, event)
+    journal.save(tmp_path / "journal.ndjson")
+    with saved_run(browser, tmp_path, "#payment=pay_1"):
+        browser.sees(".badge.pending", "pending")
+        browser.sees("#detail .note", "The chain has undone its transfer")
+        steps = browser.run(
+            "return page.$$eval('#detail .stages li', (all) => all.map((it) => it.className))"
+        )
+        assert steps == [*["yes"] * 4, "not", "not", "yes", "not"]
+        browser.do("goto", "about:blank")
+
+
+def test_after_a_restart_the_lanes_say_what_the_database_knows(
+    browser: Browser, tmp_path: Path
+) -> None:
+    options = ("--quiet", "--db", str(tmp_path / "world.db"))
+    with started(*options) as server:
+        paid = server.account(1).paid()
+        server.account(1).quote(paid)
+        server.account(2).open()
+        server.sim("indexer/run")
+    with started(*options) as server:
+        browser.open(f"{server.ready['control']}/ui#payment={paid}")
+        browser.sees("#count", "2 of 2")
+        browser.sees(".lane .who", "account 1", "account 2")
+        browser.sees("#detail", "/api/perp/quote", "0.01", "no longer known", "in the database")
+        server.account(1).quote(paid)
+        browser.sees(".badge.served", "served")
+        browser.view("state")
+        browser.sees("#state", "0.03 devUSDC.e left of 0.03")
+        browser.do("goto", "about:blank")
+
+
 def test_what_was_seen_is_saved_as_har(browser: Browser, server: Server) -> None:
     """Its schema is the published one of HAR 1.2."""
     browser.run("""
@@ -333,8 +462,9 @@ def test_a_scenario_is_played_from_the_page(browser: Browser, server: Server) ->
     browser.sees(".badge.served", "served")
     browser.do("click", "#back")
     browser.run("await page.waitForFunction(() => document.getElementById('alarm').hidden)")
+    browser.sees(".lane .past", "before the reset at")
     server.account(0).paid()
-    browser.sees("#count", "1 of 1")
+    browser.sees(".lane:not(.over) .who", "account 0")
 
 
 def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) -> None:

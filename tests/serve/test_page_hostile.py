@@ -143,5 +143,5 @@ def test_whatever_a_message_holds_its_lane_is_drawn(browser: Browser, shown: Ser
     drawn = browser.run(DRAWN)
     assert len(drawn) > 200
     assert [each for each in drawn if "cannot be shown" in "".join(each)] == []
-    assert "account 1" in drawn[0][0]
+    assert any("account 1" in lane for lane, _ in drawn[:3])
     assert browser.said == []

@@ -13,12 +13,21 @@ let tape = null, started = null, since = 0, after = 0, isDirty = true, view = "p
 function tell(text, kind) { byId("link").textContent = text; byId("link").className = kind; }
 
 function take(name, lines) {
+  if (name === "hello") { greet(lines[0]); return; }
   for (const each of lines) {
-    if (name === "journal") since = each.seq + 1; else after = each.n;
+    if (name === "journal") since = each.seq + 1;
+    if (name === "exchanges") after = each.n;
     if (tape) tape.add(name, each); else model.take(name, each);
   }
   tape?.draw();
   isDirty = list.isDirty = true;
+}
+
+// What the server knows, and what it does not any more.
+function greet(hello) {
+  started = hello.started;
+  Object.assign(model, { forgotten: hello.forgotten });
+  list.lacks = [hello.older ? `${hello.older} older in the database` : "", hello.first ? `what was before event ${hello.first} is no longer known` : ""].filter(Boolean).join("; ");
 }
 
 async function follow() {
@@ -27,7 +36,7 @@ async function follow() {
     try {
       for await (const [name, lines] of streamed(`ui/events?since=${since}&after=${after}`)) {
         if (name === "hello" && started !== null && started !== lines[0].started) { location.reload(); return; }
-        if (name === "hello") { started = lines[0].started; tell(words.live ? "live" : "saved run", "live"); continue; }
+        if (name === "hello") tell(words.live ? "live" : "saved run", "live");
         take(name, lines);
       }
       tell("not connected; trying again", "bad");

@@ -2,7 +2,7 @@
 
 import { curl, har, python, scenario, test } from "./copies.js";
 import { byId, copy, decoded, el, indented, iso, lasted, money, named, own, readable, save, table, time, utc, words } from "./dom.js";
-import { STAGES, untimely, left, status, why } from "./model.js";
+import { STAGES, left, status, step, untimely, why } from "./model.js";
 
 let wasOpen = new Set();
 
@@ -98,13 +98,14 @@ function compared(lane) {
   return table("Asked for, and signed", ["part", "asked for", "signed", "same?"], shown);
 }
 
-function stages(lane) {
+const STEPS = { no: "stopped", not: "not seen", unknown: "no longer known" };
+
+function stages(lane, model) {
   const begin = Math.min(...STAGES.map((name) => lane.stages[name]).filter(Boolean));
   return el("ol", { class: "stages" }, STAGES.map((name) => {
-    const at = lane.stages[name], isNo = lane.stopped === name;
-    const but = name === "verified" && untimely(lane) ? ", not its time" : "";
-    return el("li", { class: isNo ? "no" : at ? "yes" : "not" }, el("span", {}, name),
-      el("span", { class: "quiet" }, isNo ? "stopped" : at ? `+${lasted(at - begin)}${but}` : "not seen"));
+    const kind = step(lane, name, model), but = name === "verified" && untimely(lane) ? ", not its time" : "";
+    const at = lane.isStored && lane.stages[name] === begin ? "in the database" : `+${lasted(lane.stages[name] - begin)}${but}`;
+    return el("li", { class: kind }, el("span", {}, name), el("span", { class: "quiet" }, STEPS[kind] ?? at));
   }));
 }
 
@@ -112,7 +113,7 @@ const line = (name, value, ...more) => (value ? el("div", {}, el("dt", {}, name)
 
 function ids(lane) {
   const all = [...lane.keys];
-  return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, `${status(lane)}, begun ${iso(lane.at)}`)), line("payer", lane.payer),
+  return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, [`${status(lane)}, begun ${iso(lane.at)}`, lane.past].filter(Boolean).join(", "))), line("payer", lane.payer), line("amount", lane.amount && money(lane.amount)),
     all.filter((key) => key.startsWith("pay_")).map((key) => line("payment id", key, copy(`${location.href.split("#")[0]}#payment=${key}`, "Copy link"))),
     all.filter((key) => key.startsWith("session_")).map((key) => line("session", key)), line("authorization", lane.signed?.nonce), line("transaction", lane.tx));
 }

@@ -2,14 +2,14 @@
 
 import { har } from "./copies.js";
 import { byId, el, iso, money, named, readable, save, time, utc } from "./dom.js";
-import { STAGES, untimely, status, why } from "./model.js";
+import { STAGES, status, step, untimely, why } from "./model.js";
 import { showDetail } from "./detail.js";
 
 const FILTERS = ["all", "served", "paid", "pending", "refused", "asked"];
 
 export class List {
   constructor(model) {
-    this.model = model; this.shown = []; this.chosen = null; this.rows = new Map(); this.isDirty = true; this.held = null; this.height = 66;
+    this.model = model; this.shown = []; this.chosen = null; this.rows = new Map(); this.isDirty = true; this.held = null; this.height = 66; this.lacks = "";
     this.box = byId("lanes"); this.sizer = el("div", { class: "sizer", role: "presentation" }); this.box.append(this.sizer);
     byId("status").append(...FILTERS.map((name) => el("option", { value: name }, name === "all" ? "any status" : name)));
     const again = () => { this.isDirty = true; this.draw(); };
@@ -60,9 +60,9 @@ export class List {
   filter() {
     const lanes = this.held ?? this.model.lanes, phrase = byId("search").value.trim().toLowerCase(), kind = byId("status").value;
     const wanted = lanes.some((lane) => lane.text.includes(phrase)) ? [phrase] : phrase.split(/\s+/); // "account 2", or words anywhere
-    this.shown = lanes.filter((lane) => !lane.isGone && (kind === "all" || status(lane) === kind) && wanted.every((text) => lane.text.includes(text))).sort((a, b) => b.at - a.at || b.n - a.n);
+    this.shown = lanes.filter((lane) => !lane.isGone && (kind === "all" || status(lane) === kind) && wanted.every((text) => lane.text.includes(text))).sort((a, b) => b.era - a.era || b.at - a.at || b.n - a.n);
     const more = this.held ? this.model.lanes.length - this.held.length : 0;
-    byId("count").textContent = `${this.shown.length} of ${lanes.reduce((count, lane) => count + !lane.isGone, 0)}${this.held ? `, paused: ${more} more` : ""}`;
+    byId("count").textContent = `${this.shown.length} of ${lanes.reduce((count, lane) => count + !lane.isGone, 0)}${this.held ? `, paused: ${more} more` : ""}${this.lacks ? `; ${this.lacks}` : ""}`;
     byId("har").hidden = !this.shown.some((lane) => lane.exchanges.length);
     byId("empty").hidden = this.shown.length > 0;
     this.isDirty = false;
@@ -70,7 +70,7 @@ export class List {
 
   draw() {
     if (this.isDirty) this.filter();
-    const found = this.wanted && !this.chosen && this.wanted.map((key) => this.model.keys.get(key)).find((lane) => lane && !lane.isGone);
+    const found = this.wanted && !this.chosen && this.wanted.map((key) => this.model.known(key)).find(Boolean);
     if (found) { const at = this.shown.indexOf(found); if (at >= 0 && this.isSought && this.isFar(at)) this.box.scrollTop = at * this.height; this.choose(found); return; }
     if (this.wanted && !this.chosen) { showDetail(null); byId("payments").classList.remove("open"); }
     this.sizer.style.height = `${this.shown.length * this.height}px`;
@@ -78,13 +78,14 @@ export class List {
     const last = Math.min(this.shown.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / this.height) + 4);
     const kept = new Map();
     for (let i = first; i < last; i++) {
-      const lane = this.shown[i], isChosen = lane === this.chosen;
+      const lane = this.shown[i], isChosen = lane === this.chosen, isCut = i > 0 && this.shown[i - 1].era !== lane.era;
       let row = this.rows.get(lane);
       if (!row || row.version !== lane.version || row.isChosen !== isChosen) {
         const node = this.row(lane, isChosen);
         row?.node.replaceWith(node);
         row = { node, version: lane.version, isChosen };
       }
+      row.node.classList.toggle("cut", isCut); // the line that a reset draws
       if (!row.node.isConnected) this.sizer.append(row.node);
       row.node.style.transform = `translateY(${i * this.height}px)`;
       row.node.ariaPosInSet = String(i + 1); row.node.ariaSetSize = String(this.shown.length);
@@ -106,11 +107,11 @@ export class List {
 
   drawn(lane, same) {
     const kind = status(lane), told = lane.stopped ? why(lane) : lane.stages.served ? "" : lane.told.at(-1)?.[1] ?? "";
-    return el("div", { class: `lane ${kind}`, ...same },
+    return el("div", { class: `lane ${kind}${lane.past ? " over" : ""}`, ...same },
       el("div", { class: "top" }, el("span", { class: "at", title: iso(lane.at) }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
         el("span", { class: "who" }, lane.payer ? named(lane.payer) : "somebody"), el("span", { class: "what" }, lane.resource ?? "a payment"),
-        el("span", { class: "amount" }, amounts(lane))),
-      el("div", { class: "below" }, el("span", { class: "track" }, STAGES.map((stage) => el("span", { class: `step ${step(lane, stage)}` }, stage))),
+        lane.past ? el("span", { class: "past" }, lane.past) : "", el("span", { class: "amount" }, amounts(lane))),
+      el("div", { class: "below" }, el("span", { class: "track" }, STAGES.map((stage) => el("span", { class: `step ${step(lane, stage, this.model)}` }, step(lane, stage, this.model) === "unknown" ? `${stage}?` : stage))),
         el("span", { class: "why", title: told }, untimely(lane) ? inShort(lane) : readable(told, true))));
   }
 }
@@ -128,4 +129,3 @@ function inShort(lane) {
   return `${lane.error}: ${end} is ${utc(at)}, the chain's time ${utc(lane.chain_s)}; verify does not look at it`;
 }
 
-export const step = (lane, stage) => (lane.stopped === stage ? "no" : lane.stages[stage] ? "yes" : "not");

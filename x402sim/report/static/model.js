@@ -1,19 +1,35 @@
 // Payments, from the events of the journal and the requests that were seen; sessions, blocks, faults.
 
-import { decoded, named, object, parse, text, texts } from "./dom.js";
+import { decoded, named, object, parse, text, texts, time } from "./dom.js";
 
 export const STAGES = ["402", "signed", "sent", "verified", "settled", "block", "served", "indexed"];
 const AFTER_VERIFY = /^(Nonce already used|Insufficient|Settlement|Facilitator)/;
 const OF_TIME = /^(?:Authorization expired:|Invalid signature: Authorization not yet valid;) (valid\w+) is (\d+)/;
 const MOST_EVENTS = 20000;
+const NEVER = "It can never be paid any more";
+const bare = (url) => url.replace(/^\w+:\/\/[^/]*/, "").split("?")[0];
 
 export class Model {
-  constructor() { this.version = this.begun = 0; this.rewind(); }
+  constructor() { this.version = 0; this.forgotten = null; this.rewind(); }
 
   // Forget everything: a tape begins anew.
-  rewind() { this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); this.chainSkew = 0; }
+  rewind() { this.eras = [{ begun: 0 }]; this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); this.chainSkew = 0; this.hasStory = false; }
 
-  clear() { this.lanes = []; this.keys = new Map(); this.asked = new Map(); }
+  // An era ends with a reset: what has the same keys afterwards is another payment.
+  clear() { this.lanes = []; this.asked = new Map(); this.undone = []; for (const era of this.eras) era.keys = new Map(); this.keys = this.eras.at(-1).keys; }
+
+  // The lane with a key, of the newest era that has one.
+  known(key) { return this.eras.map(({ keys }) => keys.get(key)).findLast((lane) => lane && !lane.isGone); }
+
+  // Do something in the era of an entry of the journal.
+  during(seq, act) {
+    const now = this.keys;
+    this.keys = (this.eras.findLast(({ begun }) => begun <= seq) ?? this.eras.at(-1)).keys;
+    try { act(); } finally { this.keys = now; }
+  }
+
+  // Whether it is known if a payment was served: a journal of a story has it, a server until it forgets.
+  knowsServed(lane) { return lane.stages.served || this.hasStory || (this.forgotten !== null && lane.seq > this.forgotten); }
 
   // The lane with one of these keys (payment id, authorization, transaction); made if `at` is given.
   lane(keys, at) {
@@ -22,7 +38,7 @@ export class Model {
     let lane = found[0];
     if (!lane && at === undefined) return undefined;
     if (!lane) {
-      lane = { n: this.lanes.length, at, stages: {}, exchanges: [], told: [], events: [], sessions: [], keys: new Set(), text: "" };
+      lane = { n: this.lanes.length, at, era: this.eras.findIndex(({ keys }) => keys === this.keys), stages: {}, exchanges: [], told: [], events: [], sessions: [], keys: new Set(), text: "" };
       this.lanes.push(lane);
     }
     for (const other of found.slice(1)) this.merge(lane, other);
@@ -77,12 +93,43 @@ export class Model {
 
   // Take an event of the journal, or a request; one that cannot be read says so, and the next is taken.
   take(name, item) {
-    try { if (name === "journal") this.event(item); else this.exchange(item); }
-    catch (error) {
+    try {
+      if (name === "journal") this.event(item);
+      else if (name === "stored") this.stored(item);
+      else if (name === "served") this.during(item.seq, () => this.served(this.lane([item.payment_id]), item.path, item.at_ms));
+      else this.during(item.seen.length ? Math.max(...item.seen) : Infinity, () => this.exchange(item));
+    } catch (error) {
       console.error(error);
       const lane = this.lane([`${name} ${item.seq ?? item.n}`], item.at_ms);
       lane.told.push([item.at_ms, `${item.event ?? `${item.method} ${item.path}`} cannot be shown: ${error.message}`]);
     }
+  }
+
+  // What a payment bought was answered; a path that is free, or another payment's, proves nothing.
+  served(lane, path, at) { if (lane && (!lane.resource || bare(lane.resource) === bare(path))) this.reach(lane, at, "served"); }
+
+  // A payment that the database had when the server started.
+  stored({ at_ms: at, session, ...record }) {
+    const lane = this.lane([record.payment_id, record.authorization, record.tx_hash], at);
+    this.payer(lane, record.payer);
+    Object.assign(lane, { tx: record.tx_hash, amount: record.amount_base, resource: record.resource, seq: -1, isStored: true });
+    this.find(lane, record.resource);
+    this.reach(lane, at, "402", "signed", "sent");
+    if (record.status === "settled") this.reach(lane, at, "verified", "settled");
+    if (record.status === "failed") this.stop(lane, at, "settled", NEVER, null, true);
+    if (record.block !== null) { this.reach(lane, at, "block", "indexed"); lane.block = record.block; }
+    if (record.served) this.reach(lane, at, "served");
+    if (!session) return;
+    this.opened(lane, session, at);
+    Object.assign(this.sessions.get(session.session_id), session);
+  }
+
+  opened(lane, session, at) {
+    lane.sessions.push(session.session_id);
+    this.find(lane, session.session_id);
+    this.keys.set(session.session_id, lane);
+    lane.keys.add(session.session_id);
+    this.sessions.set(session.session_id, { ...session, released: 0, refunded: 0, status: "open", steps: [[at, Number(session.deposited_base)]] });
   }
 
   // --- the journal -------------------------------------------------------------------------
@@ -92,12 +139,14 @@ export class Model {
     if (this.recent.size > 2 * MOST_EVENTS) this.recent = new Map([...this.recent].slice(-MOST_EVENTS)); // one by one is slow
     const at = event.at_ms;
     const of = () => this.lane([event.payment_id], at);
+    if (event.event !== "transaction undone" && event.event !== "note") this.undone = [];
     let lane;
     switch (event.event) {
+      case "begin": this.hasStory = true; break;
       case "payment settled":
         lane = this.lane([event.payment_id, event.tx_hash], at);
         this.payer(lane, event.payer);
-        Object.assign(lane, { tx: event.tx_hash, amount: event.amount_base, resource: event.resource, undone: false });
+        Object.assign(lane, { tx: event.tx_hash, amount: event.amount_base, resource: event.resource, undone: false, seq: event.seq });
         this.find(lane, event.resource);
         this.reach(lane, at, "402", "signed", "sent", "verified", "settled");
         lane.stopped = lane.error = lane.reason = undefined;
@@ -111,11 +160,11 @@ export class Model {
         break;
       case "payment failed":
         lane = of(); lane.stages.settled = 0; lane.undone = true;
-        this.stop(lane, at, "settled", "It can never be paid any more", null, true);
+        this.stop(lane, at, "settled", NEVER, null, true);
         break;
       case "payment undone":
         lane = of(); lane.undone = true;
-        for (const stage of ["settled", "block", "served", "indexed"]) delete lane.stages[stage];
+        for (const stage of ["settled", "block", "indexed"]) delete lane.stages[stage]; // what was served, was
         lane.told.push([at, "The chain has undone its transfer, and may still make it."]);
         break;
       case "paid again": lane = of(); lane.told.push([at, "A second header of this id was used, too: it bought nothing."]); break;
@@ -145,13 +194,11 @@ export class Model {
         const tx = this.txs.get(event.tx_hash);
         if (tx) tx.undone = true;
         lane = this.lane([event.tx_hash]);
-        if (lane) delete lane.stages.block;
+        if (lane) { this.undone.push([lane, lane.stages.block]); delete lane.stages.block; }
         break;
       }
       case "session opened":
-        lane = of(); lane.sessions.push(event.session_id); this.find(lane, event.session_id);
-        this.keys.set(event.session_id, lane); lane.keys.add(event.session_id);
-        this.sessions.set(event.session_id, { ...event, released: 0, refunded: 0, status: "open", steps: [[at, Number(event.deposited_base)]] });
+        lane = of(); this.opened(lane, event, at);
         break;
       case "session debited": this.session(event, { released: event.released_base }); break;
       case "session refunded": this.session(event, { refunded: event.amount_base, status: "refunded" }); break;
@@ -191,9 +238,31 @@ export class Model {
       const fault = this.faults.find((each) => !each.over && hit(each));
       if (fault && ++fault.struck === fault.times) fault.over = true;
     } else if (event.name === "faults cleared") { this.chainSkew = 0; for (const fault of this.faults) fault.over ||= !(Array.isArray(event.data.keep) && event.data.keep.includes(fault.contains)); }
-    else if (event.name === "reset" && event.data.clock) { this.rewind(); this.begun = event.seq; }
-    else if (event.name === "reset") for (const session of this.sessions.values()) session.status = "before the reset";
+    else if (event.name === "reset") {
+      this.restore();
+      for (const lane of this.lanes) this.end(lane, `before the reset at ${time(event.at_ms)}`);
+      for (const session of this.sessions.values()) session.status = "before the reset";
+      this.begin(event.seq, []);
+    } else if (event.name === "reverted") {
+      const gone = new Set(this.restore());
+      for (const lane of gone) this.end(lane, `undone by the snapshot at ${time(event.at_ms)}`);
+      this.begin(event.seq, [...this.keys].filter(([, lane]) => !gone.has(lane)));
+    }
   }
+
+  // What the chain has undone right before this was no reorganisation: it is as it was, but past.
+  restore() {
+    const lanes = this.undone.map(([lane, block]) => { if (block) lane.stages.block = block; return lane; });
+    this.undone = [];
+    return lanes;
+  }
+
+  begin(seq, keys) {
+    this.keys = new Map(keys);
+    this.eras.push({ begun: seq, keys: this.keys });
+  }
+
+  end(lane, past) { lane.past ??= past; lane.version = ++this.version; }
 
   // What a story's payers and services sent: only the journal of a run has it.
   sent(event, at) {
@@ -219,7 +288,6 @@ export class Model {
   // --- requests that were seen -------------------------------------------------------------
 
   exchange(seen) {
-    if (Math.max(...seen.seen) < this.begun) return; // of a world whose clock was given back
     const head = (half, name) => half.headers.find(([each]) => each.toLowerCase() === name)?.[1];
     const body = object(parse(seen.sent.body)), said = object(parse(seen.answered.body));
     const isAside = seen.path.startsWith("/facilitator");
@@ -255,7 +323,7 @@ export class Model {
       const { asset, network, scheme } = texts({ ...payment, ...accepted, asset: payload.asset ?? accepted.asset });
       lane.signed = { ...signed, asset, network, scheme, resource: text(object(payment.resource).url) };
       this.paying(lane, seen, isAside, at, end);
-    } else if (seen.status >= 200 && seen.status < 300 && (shown || session)) this.reach(lane, end, "served");
+    } else if (seen.status >= 200 && seen.status < 300 && (shown || session)) { if (session) this.reach(lane, end, "served"); else this.served(lane, seen.path, end); }
     else if (seen.status >= 400 && seen.status !== 402) lane.told.push([end, [`${seen.method} ${seen.path}: ${seen.status}`, text(said.error), text(said.reason)].filter(Boolean).join(" ")]);
     if (seen.status === null) lane.told.push([end, `${seen.method} ${seen.path}: the connection broke before the answer`]);
   }
@@ -288,8 +356,16 @@ export const untimely = (lane) => lane.stopped === "settled" && ofTime(lane.erro
 export const why = (lane) => [lane.error, lane.reason].filter(Boolean).join(": ");
 export const left = (session) => Number(session.deposited_base) - Number(session.released) - Number(session.refunded);
 
+// How far a lane is at a stage: "no" is where it stopped, "unknown" what nobody knows any more.
+export function step(lane, stage, model) {
+  if (lane.stopped === stage) return "no";
+  if (lane.stages[stage]) return "yes";
+  return stage === "served" && lane.stages.settled && !model.knowsServed(lane) ? "unknown" : "not";
+}
+
 export function status(lane) {
   if (lane.stopped) return lane.final === false ? "pending" : "refused";
+  if (lane.undone) return "pending";
   if (lane.stages.served) return "served";
   if (lane.stages.settled || lane.stages.block) return "paid";
   return lane.stages.sent ? "pending" : "asked";
