@@ -23,6 +23,21 @@ await page.evaluate(await readFile(axe, 'utf8'));
 const { violations } = await page.evaluate(() => axe.run());
 return violations.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]);
 """
+EACH_LANE = """
+return page.evaluate(() => {
+  const box = document.getElementById("lanes"), told = [];
+  box.focus();
+  let last = null;
+  for (;;) {
+    box.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown" }));
+    const chosen = document.querySelector('.lane[aria-selected="true"]');
+    if (!chosen || chosen.id === last) return told;
+    last = chosen.id;
+    told.push([chosen.innerText, document.getElementById("detail").innerText]);
+  }
+})
+"""
+"""The text of each lane, and its details."""
 
 
 class Browser:

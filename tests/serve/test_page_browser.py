@@ -15,7 +15,7 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT6
 
 from tests.interop import programs
-from tests.serve.browser import AXE, Browser, picture, saved_run
+from tests.serve.browser import AXE, EACH_LANE, Browser, picture, saved_run
 from tests.serve.driver import Server, started
 from tests.serve.hosted import hosted
 from x402sim import World
@@ -28,6 +28,7 @@ from x402sim.events import (
     SettlementAnswerLost,
 )
 from x402sim.journal import Journal
+from x402sim.payer.mistakes import MISTAKES
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
 NO_SEARCH = (
@@ -106,6 +107,21 @@ def test_paying_wrongly_is_refused_and_explained(browser: Browser, server: Serve
     browser.do("click", "#detail details summary")
     browser.sees("#detail details", "paymentRequirements")
     assert server.account(4).transfers == 0
+
+
+def test_the_advice_is_that_of_the_command_line(browser: Browser, server: Server) -> None:
+    for name in MISTAKES:
+        server.http.post("/_sim/ui/pay", json={"wrong": name})
+    browser.sees(".lane .why", "Nonce already used")  # the last one
+    browser.do("select", "#status", "refused")
+    told = [detail for _, detail in browser.run(EACH_LANE)]
+    browser.do("select", "#status", "pending")  # funds and time may still come
+    told += [detail for _, detail in browser.run(EACH_LANE)]
+    for mistake in MISTAKES.values():
+        advice = f"Do: {mistake.remedy.replace('`', '')}"
+        assert sum(advice in each for each in told) == 1, (advice, told)
+    marked = browser.run("return page.$eval('#detail .refusal code', (it) => it.innerText)")
+    assert marked, "code is marked, without backticks"
 
 
 def test_a_payment_out_of_time_says_both_times(browser: Browser, server: Server) -> None:

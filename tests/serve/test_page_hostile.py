@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.serve.browser import Browser
+from tests.serve.browser import EACH_LANE, Browser
 from tests.serve.driver import PAY, QUOTE, Server
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
@@ -50,20 +50,6 @@ WANTED = (
     "maxTimeoutSeconds",
     "resource",
 )
-DRAWN = """
-return page.evaluate(() => {
-  const box = document.getElementById("lanes"), told = [];
-  box.focus();
-  let last = null;
-  for (;;) {
-    box.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowDown" }));
-    const chosen = document.querySelector('.lane[aria-selected="true"]');
-    if (!chosen || chosen.id === last) return told;
-    last = chosen.id;
-    told.push([chosen.innerText, document.getElementById("detail").innerText]);
-  }
-})
-"""
 
 
 def sent_to(server: Server, body: Any, path: str = "/facilitator/verify") -> httpx.Response:
@@ -99,7 +85,7 @@ def test_one_hostile_payment_is_text_and_later_ones_are_drawn(
     browser.sees(".lane .who", "account 1")
     browser.do("reload")
     browser.sees(".lane .who", "account 1")
-    drawn = browser.run(DRAWN)
+    drawn = browser.run(EACH_LANE)
     assert len(drawn) == 2
     assert '{"toString":1}' in "".join(drawn[1]), "what was sent is shown as it is"
     assert browser.said == []
@@ -140,7 +126,7 @@ def test_whatever_a_message_holds_its_lane_is_drawn(browser: Browser, shown: Ser
     browser.sees(".lane .who", "account 1")
     browser.do("reload")
     browser.sees(".lane .who", "account 1")
-    drawn = browser.run(DRAWN)
+    drawn = browser.run(EACH_LANE)
     assert len(drawn) > 200
     assert [each for each in drawn if "cannot be shown" in "".join(each)] == []
     assert any("account 1" in lane for lane, _ in drawn[:3])

@@ -72,10 +72,17 @@ function draw() {
   } finally { setTimeout(() => requestAnimationFrame(draw), 150); } // an error must not end the drawing
 }
 
+// The keys that a link names: a payment id, a session, a transaction, or an authorization, which may begin with 0x.
+function keysOf(text) {
+  let key = text;
+  try { key = decodeURIComponent(text); } catch { /* a link that somebody has typed */ }
+  return [key, key.toLowerCase(), key.toLowerCase().replace(/^0x/, "")];
+}
+
 function choose(hash) {
   const [name, id] = hash.slice(1).split("=");
   view = VIEWS.includes(name) ? name : "payments";
-  if (name === "payment" && id) list.want([decodeURIComponent(id)]);
+  if (name === "payment" && id) list.want(keysOf(id));
   for (const name of VIEWS) byId(name).hidden = name !== view;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.getAttribute("href") === `#${view}`) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");

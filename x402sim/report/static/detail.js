@@ -1,8 +1,8 @@
 // One payment: what was asked for beside what was signed, the rule that refused, the transaction, the messages.
 
 import { curl, har, python, scenario, test } from "./copies.js";
-import { byId, copy, decoded, el, indented, iso, lasted, money, named, own, readable, save, table, time, utc, words } from "./dom.js";
-import { STAGES, left, status, step, untimely, why } from "./model.js";
+import { byId, copy, decoded, el, indented, iso, lasted, money, named, marked, own, readable, save, table, time, utc, words } from "./dom.js";
+import { left, stagesOf, status, step, untimely, why } from "./model.js";
 
 let wasOpen = new Set();
 
@@ -71,16 +71,24 @@ const rowsOf = ({ required: wanted, signed: got }) => {
 };
 const isSame = ([name, a, b]) => String(a).toLowerCase() === String(b).toLowerCase() || (name === "network" && String(a).includes(":") !== String(b).includes(":"));
 
+// What to do about it, by the longest beginning of the reason or the error that is known.
+function advice({ error, reason }) {
+  const fits = (told) => Object.keys(words.advice).filter((begin) => told?.startsWith(begin)).sort((a, b) => b.length - a.length);
+  const found = [...fits(reason), ...fits(error)][0];
+  return found ? words.advice[found] : own(words.refusals, error)?.do;
+}
+
 function refusal(lane) {
   const told = lane.told.map(([at, text]) => el("p", { class: "note" }, `${time(at)}  ${readable(text)}`));
   if (!lane.stopped) return told;
-  const known = own(words.refusals, lane.error) ?? {}, odd = rowsOf(lane).filter((row) => !isSame(row));
-  const clauses = [...new Set([known.clause, ...odd.map((row) => row[3]), ...Object.entries(words.reasons).filter(([begin]) => lane.reason?.startsWith(begin)).map(([, clause]) => clause)])].filter(Boolean);
+  const known = own(words.refusals, lane.error) ?? {}, todo = advice(lane), odd = rowsOf(lane).filter((row) => !isSame(row));
+  const said = Object.entries(words.standard).filter(([word]) => lane.error?.split(":")[0] === word).map(([, clause]) => clause);
+  const clauses = [...new Set([known.clause, ...said, ...odd.map((row) => row[3]), ...Object.entries(words.reasons).filter(([begin]) => lane.reason?.startsWith(begin)).map(([, clause]) => clause)])].filter(Boolean);
   return [el("div", { class: "refusal" },
     el("p", {}, el("strong", {}, lane.error), readable(why(lane)).slice(lane.error.length)),
     untimely(lane) ? el("p", {}, `verify had called it valid: a Cronos facilitator's verify does not look at time. settle does, by the chain's, which was ${utc(lane.chain_s)} (${lane.chain_s}).`) : "",
-    clauses.map((id) => el("p", { class: "quiet" }, el("code", {}, id), ` ${own(words.clauses, id) ?? ""}`)),
-    known.do ? el("p", {}, el("strong", {}, "Do: "), known.do) : "",
+    clauses.map((id) => el("p", { class: "quiet" }, el("code", {}, id), " ", marked(own(words.clauses, id) ?? ""))),
+    todo ? el("p", {}, el("strong", {}, "Do: "), marked(todo)) : "",
     el("p", { class: "quiet" }, lane.final === false ? "Not final: it may still be paid." : lane.final ? "Final: nothing was charged, and never will be." : "")),
   ...told];
 }
@@ -101,8 +109,8 @@ function compared(lane) {
 const STEPS = { no: "stopped", not: "not seen", unknown: "no longer known" };
 
 function stages(lane, model) {
-  const begin = Math.min(...STAGES.map((name) => lane.stages[name]).filter(Boolean));
-  return el("ol", { class: "stages" }, STAGES.map((name) => {
+  const begin = Math.min(...stagesOf(lane).map((name) => lane.stages[name]).filter(Boolean));
+  return el("ol", { class: "stages" }, stagesOf(lane).map((name) => {
     const kind = step(lane, name, model), but = name === "verified" && untimely(lane) ? ", not its time" : "";
     const at = lane.isStored && lane.stages[name] === begin ? "in the database" : `+${lasted(lane.stages[name] - begin)}${but}`;
     return el("li", { class: kind }, el("span", {}, name), el("span", { class: "quiet" }, STEPS[kind] ?? at));
@@ -111,11 +119,14 @@ function stages(lane, model) {
 
 const line = (name, value, ...more) => (value ? el("div", {}, el("dt", {}, name), el("dd", {}, el("code", {}, value), " ", copy(value), " ", more)) : "");
 
+export const linkTo = (key) => `#payment=${encodeURIComponent(key.toWellFormed())}`;
+const copyLink = (key) => copy(() => location.href.split("#")[0] + linkTo(key), "Copy link");
+
 function ids(lane) {
-  const all = [...lane.keys];
+  const all = [...lane.keys], nonce = lane.signed?.nonce ?? (lane.isOutside ? all.find((key) => /^[0-9a-f]{64}$/.test(key)) : undefined);
   return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, [`${status(lane)}, begun ${iso(lane.at)}`, lane.past].filter(Boolean).join(", "))), line("payer", lane.payer), line("amount", lane.amount && money(lane.amount)),
-    all.filter((key) => key.startsWith("pay_")).map((key) => line("payment id", key, copy(`${location.href.split("#")[0]}#payment=${key}`, "Copy link"))),
-    all.filter((key) => key.startsWith("session_")).map((key) => line("session", key)), line("authorization", lane.signed?.nonce), line("transaction", lane.tx));
+    all.filter((key) => key.startsWith("pay_")).map((key) => line("payment id", key, copyLink(key))),
+    all.filter((key) => key.startsWith("session_")).map((key) => line("session", key)), line("authorization", nonce, ...(lane.isOutside && nonce ? [copyLink(nonce.replace(/^0x/, "").toLowerCase())] : [])), line("transaction", lane.tx));
 }
 
 function transaction(lane, model) {

@@ -13,8 +13,11 @@ export function el(tag, props, ...children) {
   return node;
 }
 
+// A text of ours, in which `code` is marked.
+export const marked = (text) => text.split("`").map((part, n) => (n % 2 ? el("code", {}, part) : part));
+
 export const byId = (id) => document.getElementById(id);
-export const words = { refusals: {}, reasons: {}, clauses: {}, names: {}, decimals: 6, symbol: "" };
+export const words = { refusals: {}, reasons: {}, standard: {}, advice: {}, clauses: {}, names: {}, decimals: 6, symbol: "" };
 export const own = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined); // not "constructor"
 export const named = (who) => own(words.names, String(who).toLowerCase()) ?? short(who);
 

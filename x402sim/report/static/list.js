@@ -2,7 +2,7 @@
 
 import { har } from "./copies.js";
 import { byId, el, iso, money, named, readable, save, time, utc } from "./dom.js";
-import { STAGES, status, step, untimely, why } from "./model.js";
+import { stagesOf, status, step, untimely, why } from "./model.js";
 import { showDetail } from "./detail.js";
 
 const FILTERS = ["all", "served", "paid", "pending", "refused", "asked"];
@@ -111,7 +111,7 @@ export class List {
       el("div", { class: "top" }, el("span", { class: "at", title: iso(lane.at) }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
         el("span", { class: "who" }, lane.payer ? named(lane.payer) : "somebody"), el("span", { class: "what" }, lane.resource ?? "a payment"),
         lane.past ? el("span", { class: "past" }, lane.past) : "", el("span", { class: "amount" }, amounts(lane))),
-      el("div", { class: "below" }, el("span", { class: "track" }, STAGES.map((stage) => el("span", { class: `step ${step(lane, stage, this.model)}` }, step(lane, stage, this.model) === "unknown" ? `${stage}?` : stage))),
+      el("div", { class: "below" }, el("span", { class: "track" }, stagesOf(lane).map((stage) => el("span", { class: `step ${step(lane, stage, this.model)}` }, step(lane, stage, this.model) === "unknown" ? `${stage}?` : stage))),
         el("span", { class: "why", title: told }, untimely(lane) ? inShort(lane) : readable(told, true))));
   }
 }

@@ -1,8 +1,9 @@
 // Payments, from the events of the journal and the requests that were seen; sessions, blocks, faults.
 
-import { decoded, named, object, parse, text, texts, time } from "./dom.js";
+import { decoded, named, object, parse, text, texts, time, words } from "./dom.js";
 
 export const STAGES = ["402", "signed", "sent", "verified", "settled", "block", "served", "indexed"];
+const AT_THE_FACILITATOR = ["signed", "verified", "settled", "block"]; // what can be seen of another's shop
 const AFTER_VERIFY = /^(Nonce already used|Insufficient|Settlement|Facilitator)/;
 const OF_TIME = /^(?:Authorization expired:|Invalid signature: Authorization not yet valid;) (valid\w+) is (\d+)/;
 const MOST_EVENTS = 20000;
@@ -85,6 +86,9 @@ export class Model {
 
   find(lane, ...texts) { for (const text of texts) if (text) lane.text += ` ${String(text).toLowerCase()}`; }
 
+  // Whether what is settled here is sold elsewhere: then the journal has no other record of it.
+  isShop() { return words.live && !words.service; }
+
   payer(lane, who) {
     if (!who || lane.payer) return;
     lane.payer = who;
@@ -114,6 +118,7 @@ export class Model {
     this.payer(lane, record.payer);
     Object.assign(lane, { tx: record.tx_hash, amount: record.amount_base, resource: record.resource, seq: -1, isStored: true });
     this.find(lane, record.resource);
+    lane.isOutside = false;
     this.reach(lane, at, "402", "signed", "sent");
     if (record.status === "settled") this.reach(lane, at, "verified", "settled");
     if (record.status === "failed") this.stop(lane, at, "settled", NEVER, null, true);
@@ -145,6 +150,7 @@ export class Model {
       case "begin": this.hasStory = true; break;
       case "payment settled":
         lane = this.lane([event.payment_id, event.tx_hash], at);
+        lane.isOutside = false;
         this.payer(lane, event.payer);
         Object.assign(lane, { tx: event.tx_hash, amount: event.amount_base, resource: event.resource, undone: false, seq: event.seq });
         this.find(lane, event.resource);
@@ -184,10 +190,16 @@ export class Model {
         if (lane) this.mined(lane, tx);
         break;
       }
-      case "transfer": this.txs.get(event.tx_hash)?.moves.push(event); break;
+      case "transfer":
+        this.txs.get(event.tx_hash)?.moves.push(event);
+        lane = this.lane([event.tx_hash]);
+        if (lane?.isOutside) lane.amount ??= event.amount_base;
+        lane = undefined; // it is told with the transaction
+        break;
       case "authorization consumed":
         this.txs.get(event.tx_hash)?.used.push(event);
         lane = this.lane([event.authorization]);
+        if (!lane && this.isShop() && event.use === "used") { lane = this.lane([event.authorization, event.tx_hash], at); lane.isOutside = true; this.payer(lane, event.authorizer); this.reach(lane, at, "signed", "sent", "verified", "settled"); }
         if (lane && event.use === "used") { this.lane([event.authorization, event.tx_hash]); lane.tx ??= event.tx_hash; this.mined(lane, this.txs.get(event.tx_hash)); }
         break;
       case "transaction undone": {
@@ -310,6 +322,7 @@ export class Model {
     const refused = refusal ? { error: refusal.refusal, reason: refusal.reason } : { error: text(said.error ?? said.invalidReason ?? said.errorReason), reason: text(said.reason ?? said.invalidMessage ?? said.errorMessage) };
     Object.assign(seen, { body, said, payment, decoded: decodedText, refused });
     lane.exchanges.push(seen);
+    lane.isOutside = isAside && (lane.isOutside ?? !lane.events.length);
     if (!isAside && seen.path !== "/api/pay") { lane.resource ??= seen.path; this.find(lane, seen.path); }
     const [asked, sent] = [said.paymentRequirements ?? said.accepts?.[0], body.paymentRequirements].map(texts).map((each) => (Object.keys(each).length ? each : undefined));
     if (seen.status === 402) {
@@ -317,7 +330,7 @@ export class Model {
       if (!payment) lane.stages["402"] = end; // the journal had only told that it was before
     }
     lane.required ??= sent;
-    lane.resource ??= lane.required?.resource;
+    lane.resource ??= (isAside && text(object(payment?.resource).url)) || lane.required?.resource;
     lane.amount ??= lane.required?.maxAmountRequired ?? lane.required?.amount;
     if (payment) {
       const { asset, network, scheme } = texts({ ...payment, ...accepted, asset: payload.asset ?? accepted.asset });
@@ -355,6 +368,8 @@ const ofTime = (error, reason) => OF_TIME.exec(`${error}: ${reason}`);
 export const untimely = (lane) => lane.stopped === "settled" && ofTime(lane.error, lane.reason);
 export const why = (lane) => [lane.error, lane.reason].filter(Boolean).join(": ");
 export const left = (session) => Number(session.deposited_base) - Number(session.released) - Number(session.refunded);
+
+export const stagesOf = (lane) => (lane.isOutside ? AT_THE_FACILITATOR : STAGES);
 
 // How far a lane is at a stage: "no" is where it stopped, "unknown" what nobody knows any more.
 export function step(lane, stage, model) {

@@ -1,7 +1,7 @@
 // What is done to the world, each with the same in curl and Python; and payments made from here.
 
 import { literal } from "./copies.js";
-import { ask, at, byId, copy, el, origin, span, table, words } from "./dom.js";
+import { ask, at, byId, copy, el, marked, origin, span, table, words } from "./dom.js";
 
 let last = null, fault = {};
 const field = (label, control) => el("label", {}, label, control);
@@ -91,7 +91,7 @@ async function showScenarios(card, said) {
   const name = select("scenario", all.map((each) => [each.name, each.lacks.length ? `${each.name} (skipped here)` : each.takesTime ? `${each.name} (moves the clock)` : each.name]));
   const tell = () => {
     const { title, story: text, takesTime, lacks } = all.find((each) => each.name === name.value);
-    story.textContent = [`${title}.`, text, lacks.length ? `It needs ${lacks.join(", ")}, which this server lacks.` : takesTime ? "It moves this server's clock ahead, which stays there: payers with a right clock are refused then, until you give the time back." : ""].join(" ");
+    story.replaceChildren(...marked([`${title}.`, text, lacks.length ? `It needs ${lacks.join(", ")}, which this server lacks.` : takesTime ? "It moves this server's clock ahead, which stays there: payers with a right clock are refused then, until you give the time back." : ""].join(" ")));
   };
   name.value = "replay";
   name.addEventListener("change", tell);
