@@ -196,7 +196,7 @@ def test_text_of_others_stays_text(browser: Browser, server: Server) -> None:
     assert browser.run("return page.$$eval('main script, main img', (all) => all.length)") == 0
 
 
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("width", [400, 768, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_view_fits_its_window_and_is_accessible(
     browser: Browser, server: Server, tmp_path: Path, width: int, scheme: str
@@ -220,6 +220,44 @@ def test_every_view_fits_its_window_and_is_accessible(
         wide = browser.run("return page.evaluate(() => document.documentElement.scrollWidth)")
         assert wide <= width
         assert browser.run(AXE) == []
+
+
+@pytest.mark.parametrize("width", [400, 768, 1280])
+def test_no_reason_is_cut_off_and_every_step_has_its_name(
+    browser: Browser, server: Server, width: int
+) -> None:
+    browser.do("setViewport", {"width": width, "height": 4000})
+    for name in MISTAKES:
+        server.http.post("/_sim/ui/pay", json={"wrong": name})
+    browser.sees(".lane .why", "Nonce already used", "Insufficient USDC balance")
+    hidden = """
+      return page.$$eval(".lane", (lanes) => lanes.flatMap((lane) => {
+        const end = lane.getBoundingClientRect().bottom;
+        const isCut = (it) => it.scrollHeight > it.clientHeight || it.getBoundingClientRect().bottom > end;
+        const isNamed = (it) => it.innerText && it.scrollWidth <= it.clientWidth && parseFloat(getComputedStyle(it).fontSize) >= 11;
+        return [...lane.querySelectorAll(".why")].filter(isCut).concat([...lane.querySelectorAll(".step")].filter((it) => !isNamed(it)))
+          .map((it) => it.innerText);
+      }))
+    """
+    assert browser.run(hidden) == []
+    told = browser.run("return page.$$eval('.lane .why', (all) => all.length)")
+    assert told >= len(MISTAKES)
+
+
+def test_a_screen_reader_hears_where_a_payment_stopped(browser: Browser, server: Server) -> None:
+    server.http.post("/_sim/ui/pay", json={"wrong": "expired"})
+    server.account(1).paid()
+    browser.sees(".lane .who", "account 0", "account 1")
+    browser.sees(".lane .step.yes", "block")
+    heard = browser.run("""
+      const found = [], look = (node) => { if (node.role === "option") found.push(node.name); (node.children ?? []).forEach(look); };
+      look(await page.accessibility.snapshot({ interestingOnly: false }));
+      return found.filter((name) => name.includes("account"));
+    """)
+    paid, refused = (re.sub(r"^[\d:.]+ ", "", each) for each in heard)
+    assert paid == "paid account 1 /api/perp/quote 0.01 devUSDC.e as far as block"
+    told = "refused account 0 /api/perp/quote 0.01 devUSDC.e stopped at settled Authorization"
+    assert refused.startswith(told)
 
 
 def test_of_many_payments_those_in_sight_are_drawn(browser: Browser, tmp_path: Path) -> None:
@@ -359,7 +397,7 @@ def test_a_reset_draws_a_line(browser: Browser, server: Server) -> None:
     track = "return page.$$eval('.lane', (all) => all.map((it) => it.querySelectorAll('.step.yes').length))"
     assert browser.run(track) == [7]
     server.sim("reset")
-    browser.sees(".lane .past", "before the reset at")
+    browser.sees(".lane .past", "before the reset")
     assert browser.run(track) == [7]
     payer.quote(payer.paid())
     browser.sees("#count", "2 of 2")
@@ -369,7 +407,7 @@ def test_a_reset_draws_a_line(browser: Browser, server: Server) -> None:
     assert browser.run(track) == [7, 7]
     line = "return page.$$eval('.lane.cut .past', (all) => all.map((it) => it.innerText))"
     (told,) = browser.run(line)
-    assert told.startswith("before the reset at")
+    assert told.startswith("before the reset")
 
 
 def test_what_a_snapshot_takes_back_is_past(browser: Browser, server: Server) -> None:
@@ -378,7 +416,7 @@ def test_what_a_snapshot_takes_back_is_past(browser: Browser, server: Server) ->
     number = server.sim("snapshot")["snapshot"]
     payer.quote(payer.paid())
     server.sim("revert", snapshot=number)
-    browser.sees(".lane .past", "undone by the snapshot")
+    browser.sees(".lane .past", "undone by a snapshot")
     past = "return page.$$eval('.lane', (all) => all.map((it) => [it.querySelectorAll('.past').length, it.querySelectorAll('.step.yes').length]))"
     assert sorted(browser.run(past)) == [[0, 7], [1, 7]]
 
@@ -478,7 +516,7 @@ def test_a_scenario_is_played_from_the_page(browser: Browser, server: Server) ->
     browser.sees(".badge.served", "served")
     browser.do("click", "#back")
     browser.run("await page.waitForFunction(() => document.getElementById('alarm').hidden)")
-    browser.sees(".lane .past", "before the reset at")
+    browser.sees(".lane .past", "before the reset")
     server.account(0).paid()
     browser.sees(".lane:not(.over) .who", "account 0")
 

@@ -91,6 +91,34 @@ def test_one_hostile_payment_is_text_and_later_ones_are_drawn(
     assert browser.said == []
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("value", "abc", "abc (no whole number)"),
+        ("value", 1.5, "1.5 (a number) (no whole number)"),
+        ("value", "", " (no whole number)"),
+        ("validBefore", -1e300, "-1e+300 (a number) (no time)"),
+        ("validBefore", "1e5", "1e5 (no time)"),
+        ("validAfter", "-5", "-5 (no time)"),
+        ("validAfter", str(10**40), "after the year 9999"),
+    ],
+)
+def test_what_is_no_amount_or_no_time_is_shown_as_wrong(
+    browser: Browser, shown: Server, field: str, value: Any, told: str
+) -> None:
+    fields = {"value": "10000", "validAfter": "0", "validBefore": "1900000000", "nonce": "0x05"}
+    terms = {"maxAmountRequired": "10000", "maxTimeoutSeconds": 300}
+    asked: dict[str, Any] = {
+        "paymentPayload": payment(fields | {field: value}),
+        "paymentRequirements": terms,
+    }
+    sent_to(shown, asked)
+    browser.sees("#count", "1 of 1")
+    browser.run("await page.$eval('.lane', (it) => it.click())")
+    browser.sees("#detail tr.odd", told.strip())
+    assert browser.said == []
+
+
 def test_whatever_a_message_holds_its_lane_is_drawn(browser: Browser, shown: Server) -> None:
     """Three hundred messages with fields of any kind, in each place that the page reads."""
     draw = random.Random(37)

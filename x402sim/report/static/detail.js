@@ -1,7 +1,7 @@
 // One payment: what was asked for beside what was signed, the rule that refused, the transaction, the messages.
 
 import { curl, har, python, scenario, test } from "./copies.js";
-import { byId, copy, decoded, el, indented, iso, lasted, money, named, marked, own, readable, save, table, time, utc, words } from "./dom.js";
+import { byId, copy, decoded, el, indented, integer, iso, lasted, money, named, marked, own, readable, save, table, time, utc, words } from "./dom.js";
 import { left, stagesOf, status, step, untimely, why } from "./model.js";
 
 let wasOpen = new Set();
@@ -37,7 +37,8 @@ const copies = (lane, seen, model) => [["a test", test], ["a scenario", scenario
 // What the payment came to, as a program that does it again.
 function reproduced(lane, model) {
   const seen = lane.exchanges.findLast((each) => each.payment && !each.path.startsWith("/facilitator")) ?? lane.exchanges.at(-1);
-  return seen ? el("p", { class: "bar" }, el("span", { class: "quiet" }, `${seen.method} ${seen.path}, ${seen.status ?? "broken"}:`), copies(lane, seen, model)) : "";
+  const all = seen ? copies(lane, seen, model) : [];
+  return all.length ? el("p", { class: "bar" }, el("span", { class: "quiet" }, `${seen.method} ${seen.path}, ${seen.status ?? "broken"}:`), all) : "";
 }
 
 // What the journal says of a payment, with all that is not empty.
@@ -60,7 +61,7 @@ const folded = (id, title, ...inside) => el("details", { open: wasOpen.has(id), 
 
 const rowsOf = ({ required: wanted, signed: got }) => {
   if (!wanted || !got) return [];
-  const isMoney = (value) => (value === undefined ? undefined : `${value} = ${money(value)}`);
+  const isMoney = (value) => (value === undefined ? undefined : integer(value) === undefined ? `${value} (no whole number)` : `${value} = ${money(value)}`);
   return [
     ["amount", isMoney(wanted.maxAmountRequired ?? wanted.amount), isMoney(got.value), "5/exact-amount"],
     ["to", wanted.payTo, got.to, "5/exact-recipient"],
@@ -85,7 +86,7 @@ function refusal(lane) {
   const said = Object.entries(words.standard).filter(([word]) => lane.error?.split(":")[0] === word).map(([, clause]) => clause);
   const clauses = [...new Set([known.clause, ...said, ...odd.map((row) => row[3]), ...Object.entries(words.reasons).filter(([begin]) => lane.reason?.startsWith(begin)).map(([, clause]) => clause)])].filter(Boolean);
   return [el("div", { class: "refusal" },
-    el("p", {}, el("strong", {}, lane.error), readable(why(lane)).slice(lane.error.length)),
+    el("p", {}, el("strong", {}, lane.error), marked(readable(why(lane)).slice(lane.error?.length ?? 0))),
     untimely(lane) ? el("p", {}, `verify had called it valid: a Cronos facilitator's verify does not look at time. settle does, by the chain's, which was ${utc(lane.chain_s)} (${lane.chain_s}).`) : "",
     clauses.map((id) => el("p", { class: "quiet" }, el("code", {}, id), " ", marked(own(words.clauses, id) ?? ""))),
     todo ? el("p", {}, el("strong", {}, "Do: "), marked(todo)) : "",
@@ -97,10 +98,12 @@ function compared(lane) {
   const rows = rowsOf(lane), got = lane.signed;
   if (!rows.length) return "";
   const shown = rows.map((row) => ({ class: isSame(row) ? "" : "odd", cells: [row[0], row[1], row[2], isSame(row) ? "yes" : "no"] }));
-  const window = [got.validAfter, got.validBefore].map(Number);
-  if (window.every((each) => Number.isFinite(each) && each < 8e12)) {
-    const until = (seconds) => el("span", { title: String(seconds) }, utc(seconds)), isOutside = lane.stopped && !(window[0] < lane.chain_s && lane.chain_s < window[1]);
-    shown.push({ class: isOutside ? "odd" : "", cells: ["valid", [`${lane.required.maxTimeoutSeconds ?? "?"} s at most`, ...(lane.stopped ? ["; the chain's time was ", until(lane.chain_s)] : [])], [until(window[0]), " to ", until(window[1])], lane.stopped ? (isOutside ? "no" : "yes") : ""] });
+  const window = [got.validAfter, got.validBefore].map((each) => each === undefined ? undefined : integer(each) >= 0n ? Number(each) : NaN);
+  if (window.some((each) => each !== undefined)) {
+    const until = (seconds, said) => (Number.isNaN(seconds) ? `${said} (no time)` : seconds === undefined ? "?" : el("span", { title: String(seconds) }, utc(seconds)));
+    const isOdd = window.some(Number.isNaN) || (lane.stopped && !(window[0] < lane.chain_s && lane.chain_s < window[1]));
+    shown.push({ class: isOdd ? "odd" : "", cells: ["valid", [`${lane.required.maxTimeoutSeconds ?? "?"} s at most`, ...(lane.stopped ? ["; the chain's time was ", until(lane.chain_s)] : [])],
+      [until(window[0], got.validAfter), " to ", until(window[1], got.validBefore)], isOdd ? "no" : lane.stopped ? "yes" : ""] });
   }
   shown.push(["resource", lane.required.resource ?? lane.resource ?? "", got.resource ?? "not signed", ""]);
   return table("Asked for, and signed", ["part", "asked for", "signed", "same?"], shown);
@@ -124,7 +127,7 @@ const copyLink = (key) => copy(() => location.href.split("#")[0] + linkTo(key), 
 
 function ids(lane) {
   const all = [...lane.keys], nonce = lane.signed?.nonce ?? (lane.isOutside ? all.find((key) => /^[0-9a-f]{64}$/.test(key)) : undefined);
-  return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, [`${status(lane)}, begun ${iso(lane.at)}`, lane.past].filter(Boolean).join(", "))), line("payer", lane.payer), line("amount", lane.amount && money(lane.amount)),
+  return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, [`${status(lane)}, begun ${iso(lane.at)}`, lane.past && `${lane.past} at ${time(lane.pastAt)}`].filter(Boolean).join(", "))), line("payer", lane.payer), line("amount", lane.amount && money(lane.amount)),
     all.filter((key) => key.startsWith("pay_")).map((key) => line("payment id", key, copyLink(key))),
     all.filter((key) => key.startsWith("session_")).map((key) => line("session", key)), line("authorization", nonce, ...(lane.isOutside && nonce ? [copyLink(nonce.replace(/^0x/, "").toLowerCase())] : [])), line("transaction", lane.tx));
 }

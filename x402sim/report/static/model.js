@@ -1,6 +1,6 @@
 // Payments, from the events of the journal and the requests that were seen; sessions, blocks, faults.
 
-import { decoded, named, object, parse, text, texts, time, words } from "./dom.js";
+import { decoded, named, object, parse, text, texts, words } from "./dom.js";
 
 export const STAGES = ["402", "signed", "sent", "verified", "settled", "block", "served", "indexed"];
 const AT_THE_FACILITATOR = ["signed", "verified", "settled", "block"]; // what can be seen of another's shop
@@ -244,6 +244,7 @@ export class Model {
   }
 
   note(event) {
+    const at = event.at_ms;
     if (event.name === "fault struck") {
       const struck = texts(event.data);
       const hit = ({ victim, does, path, contains }) => victim === struck.victim && does === struck.does && contains === (struck.contains ?? contains) && struck.path?.endsWith(path);
@@ -252,12 +253,12 @@ export class Model {
     } else if (event.name === "faults cleared") { this.chainSkew = 0; for (const fault of this.faults) fault.over ||= !(Array.isArray(event.data.keep) && event.data.keep.includes(fault.contains)); }
     else if (event.name === "reset") {
       this.restore();
-      for (const lane of this.lanes) this.end(lane, `before the reset at ${time(event.at_ms)}`);
+      for (const lane of this.lanes) this.end(lane, "before the reset", at);
       for (const session of this.sessions.values()) session.status = "before the reset";
       this.begin(event.seq, []);
     } else if (event.name === "reverted") {
       const gone = new Set(this.restore());
-      for (const lane of gone) this.end(lane, `undone by the snapshot at ${time(event.at_ms)}`);
+      for (const lane of gone) this.end(lane, "undone by a snapshot", at);
       this.begin(event.seq, [...this.keys].filter(([, lane]) => !gone.has(lane)));
     }
   }
@@ -274,7 +275,10 @@ export class Model {
     this.eras.push({ begun: seq, keys: this.keys });
   }
 
-  end(lane, past) { lane.past ??= past; lane.version = ++this.version; }
+  end(lane, past, at) {
+    if (!lane.past) Object.assign(lane, { past, pastAt: at });
+    lane.version = ++this.version;
+  }
 
   // What a story's payers and services sent: only the journal of a run has it.
   sent(event, at) {
