@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from base64 import b64decode
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
@@ -477,9 +478,14 @@ def test_what_was_seen_is_saved_as_har(browser: Browser, server: Server) -> None
     """)
     server.account(1).paid()
     server.http.get("/api/perp/market?x=1", headers={"Authorization": "Bearer s3cret"})
+    odd = "\x9b\u202e\x03\n".encode() + b"\xff"
+    server.http.post("/api/pay", headers={"X-Payment-Id": "pay_x"}, content=odd)
     browser.sees(".lane .what", "?x=1")
+    browser.sees("#count", "3 of 3")
     browser.do("click", "#har")
-    har = json.loads(browser.run("return page.evaluate(() => window.saved.text())"))
+    text: str = browser.run("return page.evaluate(() => window.saved.text())")
+    assert re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text) is None, "safe to paste"
+    har = json.loads(text)
     folder = programs.FOLDER / "npm_page" / "node_modules" / "har-schema" / "lib"
     schemas = [json.loads(file.read_text()) for file in folder.glob("*.json")]
     known = Registry().with_resources(
@@ -487,8 +493,9 @@ def test_what_was_seen_is_saved_as_har(browser: Browser, server: Server) -> None
     )
     (whole,) = [each for each in schemas if each["$id"] == "har.json#"]
     Draft6Validator(whole, registry=known).validate(har)
-    asked, paid, market = har["log"]["entries"]
+    asked, paid, market, strange = har["log"]["entries"]
     assert [each["response"]["status"] for each in (asked, paid, market)] == [402, 200, 402]
+    assert b64decode(strange["request"]["postData"]["comment"].split()[-1]) == odd
     assert json.loads(paid["request"]["postData"]["text"])["paymentId"]
     assert market["request"]["queryString"] == [{"name": "x", "value": "1"}]
     assert "s3cret" not in json.dumps(har)

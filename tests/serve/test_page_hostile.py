@@ -1,15 +1,24 @@
 """The page and what others send: whatever a message holds, it is text, and what comes later is drawn."""
 
+import fcntl
 import json
+import os
+import pty
 import random
+import re
+import subprocess
+import sys
+import termios
 from base64 import b64encode
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from tests.serve.browser import EACH_LANE, Browser
-from tests.serve.driver import PAY, QUOTE, Server
+from tests.serve.driver import PAY, QUOTE, Server, exchange
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
 
@@ -50,6 +59,24 @@ WANTED = (
     "maxTimeoutSeconds",
     "resource",
 )
+
+
+COPIES = """
+return page.evaluate(async () => {
+  const pause = () => new Promise((done) => setTimeout(done, 30)), found = [];
+  let last = "";
+  navigator.clipboard.writeText = async (text) => { last = text; };
+  document.querySelector(".lane").click();
+  await pause();
+  for (const button of document.querySelectorAll("#detail details button, #detail dl button")) {
+    last = "";
+    button.click();
+    await pause();
+    if (last) found.push(last);
+  }
+  return found;
+})
+"""
 
 
 def sent_to(server: Server, body: Any, path: str = "/facilitator/verify") -> httpx.Response:
@@ -159,3 +186,104 @@ def test_whatever_a_message_holds_its_lane_is_drawn(browser: Browser, shown: Ser
     assert [each for each in drawn if "cannot be shown" in "".join(each)] == []
     assert any("account 1" in lane for lane, _ in drawn[:3])
     assert browser.said == []
+
+
+REQUESTS: dict[str, tuple[str, dict[str, bytes], bytes]] = {
+    "control characters": (PAY, {}, b'{"paymentId": "a\x03\ntouch owned\n\x1b[31m\t\x7f"}'),
+    "all of a shell": (PAY, {}, b"-n 100%% '\\' \\x41 $HOME `id` !! \"\"\n"),
+    "a dash in printf": (PAY, {}, b"-v\x07x"),
+    "no UTF-8": (PAY, {}, bytes(range(256))),
+    "unseen characters": (
+        PAY,
+        {},
+        "\u00fc \u202e \u2028 \u200b \U000e0041 \U0001f600 \x9b".encode(),
+    ),
+    "a file": (PAY, {}, b"@/etc/hostname"),
+    "JSON with more digits": (QUOTE, {}, b'{"n": 1.0, "m": 12345678901234567890, "s": "\\ud800"}'),
+    "a path and a query": ("/api/a%20b%0a'c%3Fd%23/..%2f?x=[1-3]&y={a,b}'", {}, b""),
+    "headers": (
+        PAY,
+        {"X-Odd": b"caf\xe9 '\x9b$(id)", "X-None": b"", "Content-Type": b"a/b"},
+        b"{}",
+    ),
+}
+UNSEEN = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u2028\u202e\U000e0041]")
+
+
+def requests_seen(server: Server) -> list[dict[str, Any]]:
+    """Return what the page is told; a line ends with a line feed only, also after U+2028."""
+    read = b""
+    with server.http.stream("GET", "/_sim/ui/events?since=999999") as answer:
+        parts = answer.iter_raw()
+        while read.count(b"\n\n") < 2:
+            read += next(parts)
+    name, *lines = read.split(b"\n\n")[1].split(b"\n")
+    assert name == b"event: exchanges"
+    return [json.loads(line.removeprefix(b"data: ")) for line in lines]
+
+
+def as_it_was_sent(seen: dict[str, Any]) -> Any:
+    """Return what a copied program must send again."""
+    names = ("x-payment-id", "x-odd", "x-none", "content-type")
+    headers = sorted(each for each in seen["sent"]["headers"] if each[0] in names)
+    body = seen["sent"].get("base64") or seen["sent"]["body"]
+    return seen["method"], seen["target"], headers, body
+
+
+@pytest.mark.parametrize("what", REQUESTS)
+def test_what_is_copied_sends_the_same_and_is_safe_to_paste(
+    browser: Browser, shown: Server, tmp_path: Path, what: str
+) -> None:
+    """It has run in bash, dash and Python, and was pasted in a terminal, where ^C would end a line."""
+    target, headers, body = REQUESTS[what]
+    fields = {"X-Payment-Id": b"pay_1", **headers}
+    head = b"".join(b"%b: %b\r\n" % (name.encode(), value) for name, value in fields.items())
+    begin = f"{'POST' if body else 'GET'} {target} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode()
+    length = b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
+    exchange(shown.address, begin + head + length + body)
+    browser.sees("#count", "1 of 1")
+    copied: list[str] = browser.run(COPIES)
+    assert len(copied) >= 5
+    for text in copied:
+        assert not UNSEEN.search(text), text
+    (curl,) = [each for each in copied if "curl -g" in each]
+    (python,) = [each for each in copied if each.startswith("import httpx\n")]
+    assert "\n" not in curl
+    for each in copied:
+        if each.startswith(("#", '"""', "import")):
+            compile(each, what, "exec")
+    programs = [["bash", "-c", curl], ["dash", "-c", curl], [sys.executable, "-c", python]]
+    for program in programs:
+        subprocess.run(program, check=True, capture_output=True, timeout=30, cwd=tmp_path)
+    pasted(curl, tmp_path)
+    first, *again = map(as_it_was_sent, requests_seen(shown))
+    assert again == [first] * 4
+    assert list(tmp_path.iterdir()) == []
+    assert browser.said == []
+
+
+def pasted(text: str, folder: Path) -> None:
+    """Paste a text in an interactive shell, in a terminal, and press Enter."""
+    ours, theirs = pty.openpty()
+    shell = subprocess.Popen(
+        ["bash", "--norc", "--noprofile", "-i"],
+        stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        env={**os.environ, "HISTFILE": "", "PS1": "", "TERM": "dumb"},
+    )  # fmt: skip
+    os.close(theirs)
+    os.write(ours, text.encode() + b"\nexit\n")
+    with suppress(OSError):  # the terminal ends with its shell
+        while os.read(ours, 65536):
+            pass
+    assert shell.wait(30) in (0, 1, 130)
+    os.close(ours)
+
+
+def test_what_was_cut_is_not_copied(browser: Browser, shown: Server) -> None:
+    shown.http.post(PAY, headers={"X-Payment-Id": "pay_1"}, content=b"x" * 20_000)
+    browser.sees("#count", "1 of 1")
+    copied: list[str] = browser.run(COPIES)
+    assert copied == ["pay_1", f"{shown.ready['control']}/ui#payment=pay_1"]
+    browser.run("await page.$eval('#detail summary', (it) => it.click())")
+    browser.sees("#detail details", "It was longer than what is kept")

@@ -1,6 +1,6 @@
 // One payment: what was asked for beside what was signed, the rule that refused, the transaction, the messages.
 
-import { curl, har, python, scenario, test } from "./copies.js";
+import { curl, har, python, scenario, test, visible } from "./copies.js";
 import { byId, copy, decoded, el, indented, integer, iso, lasted, money, named, marked, own, readable, save, table, time, utc, words } from "./dom.js";
 import { left, stagesOf, status, step, untimely, why } from "./model.js";
 
@@ -120,7 +120,7 @@ function stages(lane, model) {
   }));
 }
 
-const line = (name, value, ...more) => (value ? el("div", {}, el("dt", {}, name), el("dd", {}, el("code", {}, value), " ", copy(value), " ", more)) : "");
+const line = (name, value, ...more) => (value ? el("div", {}, el("dt", {}, name), el("dd", {}, el("code", {}, value), " ", copy(visible(value)), " ", more)) : "");
 
 export const linkTo = (key) => `#payment=${encodeURIComponent(key.toWellFormed())}`;
 const copyLink = (key) => copy(() => location.href.split("#")[0] + linkTo(key), "Copy link");
@@ -155,7 +155,7 @@ export function session(found) {
 function exchange(lane, seen, model) {
   const title = [el("span", { class: "mono" }, `${seen.method} ${seen.path}`), el("span", { class: seen.status >= 400 && seen.status !== 402 ? "bad" : "" }, ` ${seen.status ?? "broken"} `), el("span", { class: "quiet" }, `${seen.ms} ms, ${time(seen.at_ms)}`)];
   const payment = seen.payment && el("div", {}, el("h4", {}, "The payment, decoded"), el("pre", { tabindex: "0" }, indented(seen.decoded)));
-  return folded(`${seen.n}`, title, el("p", { class: "bar" }, copy(() => curl(seen), "Copy as curl"), copy(() => python(seen), "Copy as Python"), copies(lane, seen, model)), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
+  return folded(`${seen.n}`, title, el("p", { class: "bar" }, seen.sent.cut ? el("span", { class: "quiet" }, "It was longer than what is kept, so it cannot be sent again.") : [copy(() => curl(seen), "Copy as curl"), copy(() => python(seen), "Copy as Python"), copies(lane, seen, model)]), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
 }
 
 function half(name, { headers, body }) {

@@ -1,6 +1,6 @@
 // What is done to the world, each with the same in curl and Python; and payments made from here.
 
-import { literal } from "./copies.js";
+import { literal, quote } from "./copies.js";
 import { ask, at, byId, copy, el, marked, origin, span, table, words } from "./dom.js";
 
 let last = null, fault = {};
@@ -114,9 +114,9 @@ export function showFaults(model) {
 }
 
 function same(path, body, inPython) {
-  const json = JSON.stringify(body), quoted = json.replaceAll("'", `'\\''`);
+  const json = JSON.stringify(body);
   const plain = `httpx.post("${at(path)}", json=${literal(body)})`;
-  show([`curl ${at(path)} -H 'Content-Type: application/json' -d '${quoted}'`, inPython ?? plain]);
+  show([`curl ${at(path)} -H 'Content-Type: application/json' -d ${quote(json)}`, inPython ?? plain]);
 }
 
 function show(lines) {

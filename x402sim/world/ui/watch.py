@@ -6,10 +6,13 @@ the journal of a server has the paths of requests, not the payments that they sh
 """
 
 import asyncio
+import re
+from base64 import b64encode
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from itertools import takewhile
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -35,6 +38,10 @@ PAUSE_S = 0.2
 BEAT_S = 15.0
 """Seconds after which a silent stream says that it lives."""
 _PAYMENT_ID = b"x-payment-id"
+_SAFE = "/:@!$&'()*+,;=~"
+"""What a path has as it is."""
+_DOTS = re.compile(r"(?<=/)\.{1,2}(?=/|$)")
+"""The parts of a path that a client would remove before it sends it."""
 _SECRET = (b"authorization", b"proxy-authorization", b"cookie")
 
 
@@ -176,8 +183,10 @@ class Watch:
 def _exchange(number: int, request: LoggedRequest) -> bytes:
     """Return a request and its answer as JSON; no status is that of a broken connection.
 
-    `seen` are the numbers of the journal's entries that it caused.
+    `seen` are the numbers of the journal's entries that it caused. `target` is its path as it can
+    be sent again; what is `cut` is not all that was sent.
     """
+    query = f"?{request.query.decode('latin-1')}" if request.query else ""
     sent = _half(request.headers, request.sent)
     answered = _half(request.answer_headers, request.answered)
     exchange = {
@@ -186,7 +195,8 @@ def _exchange(number: int, request: LoggedRequest) -> bytes:
         "ms": int((request.ended - request.began) * 1000),
         "client": request.client,
         "method": request.method,
-        "path": request.path + (f"?{request.query.decode('latin-1')}" if request.query else ""),
+        "path": request.path + query,
+        "target": _DOTS.sub(_escaped, quote(request.path, safe=_SAFE)) + query,
         "status": request.status,
         "sent": sent,
         "answered": answered,
@@ -195,8 +205,13 @@ def _exchange(number: int, request: LoggedRequest) -> bytes:
     text = msgspec.json.encode(exchange)
     if len(text) > MAX_EXCHANGE:
         sent["headers"] = answered["headers"] = [("(headers)", "too long")]
+        sent["cut"] = answered["cut"] = True
         text = msgspec.json.encode(exchange)
     return text
+
+
+def _escaped(dots: re.Match[str]) -> str:
+    return "%2E" * len(dots[0])
 
 
 def _event(name: bytes, lines: Iterable[bytes]) -> bytes:
@@ -204,9 +219,17 @@ def _event(name: bytes, lines: Iterable[bytes]) -> bytes:
 
 
 def _half(headers: Headers, body: bytes) -> dict[str, Any]:
-    """Return a request or an answer: its headers, and the beginning of its body as text."""
+    """Return a request or an answer: its headers, and the beginning of its body as text.
+
+    A body that is no UTF-8 is there in base64, too.
+    """
     texts = [
         (name.decode("latin-1"), "***" if name.lower() in _SECRET else value.decode("latin-1"))
         for name, value in headers
     ]
-    return {"headers": texts, "body": body[:MAX_BODY].decode("utf-8", "replace")}
+    half: dict[str, Any] = {"headers": texts, "cut": len(body) > MAX_BODY}
+    kept = body[:MAX_BODY]
+    half["body"] = kept.decode("utf-8", "replace")
+    if half["body"].encode() != kept:
+        half["base64"] = b64encode(kept).decode()
+    return half
