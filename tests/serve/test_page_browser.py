@@ -30,6 +30,8 @@ from x402sim.events import (
 )
 from x402sim.journal import Journal
 from x402sim.payer.mistakes import MISTAKES
+from x402sim.report import conformance_html, html
+from x402sim.report.results import Outcome, Result
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
 NO_SEARCH = (
@@ -95,7 +97,7 @@ def test_paying_wrongly_is_refused_and_explained(browser: Browser, server: Serve
     browser.do("select", "[name=account]", "4")
     browser.do("select", "[name=wrong]", "amount")
     browser.do("click", "form[aria-label=Pay] button")
-    browser.sees("#said", "400")
+    browser.sees("#said", "Refused, as it should be (400): Invalid signature: Invalid amount")
     browser.sees("#same", "--account 4 --wrong amount")
     browser.view("payments")
     browser.sees(".lane.refused .why", "wanted 10000, got 5000")
@@ -159,9 +161,14 @@ def test_a_fault_from_the_page_strikes_and_counts(browser: Browser, server: Serv
     browser.sees("#faults", "0 of 1")
     _, fault = server.http.get("/_sim/faults").json()
     assert (fault["victim"], fault["does"], fault["times"]) == ("facilitator", "lose answer", 1)
+    browser.sees("#said", "Waits for one request to the facilitator, /v2/x402/settle: lose answer.")
     browser.do("click", "form[aria-label=Pay] button")
-    browser.sees("#said", "200")
+    browser.sees("#said", "Paid and served (200).")
     browser.sees("#faults", "1 of 1")
+    browser.do("click", "#said a")
+    browser.sees(".lane[aria-selected=true]", "fault: lose answer")
+    browser.sees("#detail .note", "A fault struck it, at the facilitator, /v2/x402/settle")
+    browser.view("steering")
     counts = browser.run("return page.$eval('#faults', (it) => it.innerText)")
     assert re.findall(r"\d of \d", counts) == ["1 of 1", "0 of 1"], (
         "the newest first; the other spared it"
@@ -172,6 +179,94 @@ def test_a_fault_from_the_page_strikes_and_counts(browser: Browser, server: Serv
     browser.sees("#alarm", "1 min ahead")
     browser.view("state")
     browser.sees("#state", "999.99")
+
+
+def test_every_action_says_what_it_has_done_in_words(browser: Browser, server: Server) -> None:
+    browser.view("steering")
+    for button, told in (
+        ("+5 min", "5 min have passed."),
+        ("Advance", "30 s have passed."),
+        ("Set", "The clock of the service is 1 min behind."),
+        ("Mine", "The chain is at block "),
+        ("Mine on demand", "Transactions wait until you mine."),
+        ("Mine at once", "Each transaction is mined at once."),
+        ("Undo the newest", "The newest block was replaced; the chain is at block "),
+        ("Run the indexer", "The indexer asked for 0 payments, and found the block of 0."),
+        ("Snapshot", "Snapshot 1 was taken."),
+        ("Back to it", "Chain, database and cache are as in snapshot 1."),
+        ("Crash the service", "The service was killed, and runs again."),
+        ("Clear all", "No fault waits any more."),
+        ("Reset everything", "Chain, database and balances begin anew; the clock is 5.5 min ahead"),
+    ):
+        found = "[...document.querySelectorAll('#steering button')]"
+        click = f"{found}.find((it) => it.textContent === {json.dumps(button)}).click()"
+        browser.run(f"await page.evaluate(() => {{ {click}; }})")
+        browser.sees("#said", told)
+    assert "{" not in browser.run("return page.$eval('#said', (it) => it.innerText)")
+
+
+def test_the_address_is_that_of_the_chosen_lane(browser: Browser, server: Server) -> None:
+    first, second = server.account(1).paid(), server.account(2).paid()
+    browser.sees(".lane .who", "account 1", "account 2")
+    browser.run("await page.$eval('.lane:last-of-type', (it) => it.click())")
+    assert browser.run("return page.url()").endswith(f"#payment={first}")
+    browser.do("keyboard.press", "ArrowUp")
+    browser.press("#lanes", "ArrowUp")
+    assert browser.run("return page.url()").endswith(f"#payment={second}")
+    browser.do("reload")
+    browser.sees("#detail", second)
+    browser.do("keyboard.press", "Escape")
+    browser.press("#lanes", "Escape")
+    assert browser.run("return page.url()").endswith("#payments")
+
+
+@pytest.mark.parametrize("key", ["pay_nobody", "%", "%ED%A0%80", "constructor", "a=b"])
+def test_a_link_to_an_unknown_payment_says_so(browser: Browser, server: Server, key: str) -> None:
+    server.account(1).paid()
+    browser.open(f"{server.ready['control']}/ui#payment={key}")
+    browser.sees("#detail", "No such payment is known", key if key != "constructor" else "seen")
+    browser.do("click", "#detail button")
+    browser.sees("#count", "1 of 1")
+    assert browser.run("return page.$eval('#detail', (it) => it.hidden)")
+    assert browser.said == []
+
+
+def test_what_is_folded_is_printed(browser: Browser, server: Server, tmp_path: Path) -> None:
+    """Of the page, also the lanes that are out of sight; of the reports, also the folded sections."""
+    for _ in range(30):
+        server.account(1).paid()
+    browser.sees("#count", "30 of 30")
+    browser.run("await page.$eval('.lane', (it) => it.click())")
+    browser.sees("#detail", "POST /api/pay")
+    on_paper = "await page.emulateMediaType('print'); const told = await page.evaluate(() => "
+    on_paper += "{ dispatchEvent(new Event('beforeprint')); return document.body.innerText; });"
+    on_paper += "await page.emulateMediaType('screen');"
+    on_paper += "await page.evaluate(() => dispatchEvent(new Event('afterprint'))); return told;"
+    told = browser.run(on_paper)
+    assert "paymentRequirements" in told, "the messages"
+    assert "payment settled" in told, "the journal"
+    assert told.count("account 1") > 30
+    assert "Pause" not in told
+    assert browser.run("return page.$$eval('.lane', (all) => all.length)") < 30
+    run = World().play("replay")
+    result = Result(id="spec/5/window", level="MUST", section="5", outcome=Outcome.FAILED,
+                    title="t", exchange="POST /\nfolded words", expected="1", actual="2")  # fmt: skip
+    passed = Result(id="spec/5/nonce-once", level="MUST", section="5", outcome=Outcome.PASSED,
+                    title="t")  # fmt: skip
+    reports = {
+        "run": html.page([run], stories={"replay": "A folded story."}),
+        "conformance": conformance_html.page("http://x", "now", [result, passed]),
+    }
+    for name, text in reports.items():
+        (tmp_path / f"{name}.html").write_text(text)
+        browser.do("goto", (tmp_path / f"{name}.html").as_uri())
+        folded = {"run": ["A folded story."], "conformance": ["folded words", "prevents replay"]}
+        shown = browser.run("return page.evaluate(() => document.body.innerText)")
+        printed = browser.run(on_paper)
+        for each in folded[name]:
+            assert each not in shown
+            assert each in printed
+    browser.do("goto", "about:blank")
 
 
 def test_text_of_others_stays_text(browser: Browser, server: Server) -> None:
@@ -575,6 +670,13 @@ def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) 
     assert browser.run(inside + count).startswith("4 of 4")
     state = "await frame.click('a[href=\"#state\"]'); await frame.waitForSelector('#state table');"
     assert browser.run(f"{inside}{state} return frame.url()") == "about:srcdoc"
+    (tmp_path / "page.html").write_text(run.show().page)
+    browser.do("goto", (tmp_path / "page.html").as_uri())
+    browser.sees("#count", "4 of 4")
+    browser.run("await page.$eval('.lane', (it) => it.click())")
+    assert "page.html#payment=" in browser.run("return page.url()")
+    browser.do("reload")
+    browser.sees("#detail", "status")
     browser.do("goto", "about:blank")
 
 

@@ -10,6 +10,8 @@ import { Tape } from "./tape.js";
 const model = new Model(), list = new List(model), VIEWS = ["payments", "state", "steering"];
 let tape = null, started = null, since = 0, after = 0, isDirty = true, view = "payments", isAsking = false;
 
+const LOADED_MS = 700; // by then what the server has is here, and a link to another payment is one to none
+
 function tell(text, kind) { byId("link").textContent = text; byId("link").className = kind; }
 
 function take(name, lines) {
@@ -26,12 +28,13 @@ function take(name, lines) {
 // What the server knows, and what it does not any more.
 function greet(hello) {
   started = hello.started;
+  setTimeout(() => { isDirty = list.isLoaded = true; }, LOADED_MS);
   Object.assign(model, { forgotten: hello.forgotten });
   list.lacks = [hello.older ? `${hello.older} older in the database` : "", hello.first ? `what was before event ${hello.first} is no longer known` : ""].filter(Boolean).join("; ");
 }
 
 async function follow() {
-  if (given) { for (const each of given.told) take(...each); tell("saved run", "live"); return; }
+  if (given) { for (const each of given.told) take(...each); list.isLoaded = true; tell("saved run", "live"); return; }
   for (;;) {
     try {
       for await (const [name, lines] of streamed(`ui/events?since=${since}&after=${after}`)) {
@@ -80,7 +83,7 @@ function keysOf(text) {
 }
 
 function choose(hash) {
-  const [name, id] = hash.slice(1).split("=");
+  const [name, ...rest] = hash.slice(1).split("="), id = rest.join("=");
   view = VIEWS.includes(name) ? name : "payments";
   if (name === "payment" && id) list.want(keysOf(id));
   for (const name of VIEWS) byId(name).hidden = name !== view;

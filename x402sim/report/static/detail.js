@@ -19,6 +19,17 @@ export function showDetail(lane, model, close) {
     ...[refusal, reproduced, compared, stages, ids, transaction, sessions, requests, journal].flatMap((part) => guarded(part, lane, model)));
 }
 
+// What a link names, and the page does not know.
+export function showUnknown(key, close) {
+  const box = byId("detail");
+  box.hidden = false;
+  showDetail.keys = undefined;
+  if (box.dataset.unknown === key && box.querySelector(".unknown")) return;
+  box.dataset.unknown = key;
+  box.replaceChildren(el("div", { class: "bar unknown", role: "status" }, el("h2", {}, "No such payment is known"), el("button", { type: "button", class: "small", onclick: close }, "Close")),
+    el("p", {}, el("code", {}, visible(key)), words.live ? " was not seen by this server, or is no longer known." : " is not in this run, or not yet at this moment of it."));
+}
+
 // A part of the details; an error in it leaves the others.
 function guarded(part, lane, model) {
   try { return part(lane, model); }
@@ -80,8 +91,9 @@ function advice({ error, reason }) {
 }
 
 function refusal(lane) {
+  const struck = lane.struck.map((fault) => el("p", { class: "note" }, `${time(fault.at)}  A fault struck it, at the ${fault.victim}, ${fault.path}: ${fault.does}${own(words.faults ?? {}, fault.does) ? ` (${words.faults[fault.does]})` : ""}.`));
   const told = lane.told.map(([at, text]) => el("p", { class: "note" }, `${time(at)}  ${readable(text)}`));
-  if (!lane.stopped) return told;
+  if (!lane.stopped) return [...struck, ...told];
   const known = own(words.refusals, lane.error) ?? {}, todo = advice(lane), odd = rowsOf(lane).filter((row) => !isSame(row));
   const said = Object.entries(words.standard).filter(([word]) => lane.error?.split(":")[0] === word).map(([, clause]) => clause);
   const clauses = [...new Set([known.clause, ...said, ...odd.map((row) => row[3]), ...Object.entries(words.reasons).filter(([begin]) => lane.reason?.startsWith(begin)).map(([, clause]) => clause)])].filter(Boolean);
@@ -91,7 +103,7 @@ function refusal(lane) {
     clauses.map((id) => el("p", { class: "quiet" }, el("code", {}, id), " ", marked(own(words.clauses, id) ?? ""))),
     todo ? el("p", {}, el("strong", {}, "Do: "), marked(todo)) : "",
     el("p", { class: "quiet" }, lane.final === false ? "Not final: it may still be paid." : lane.final ? "Final: nothing was charged, and never will be." : "")),
-  ...told];
+  ...struck, ...told];
 }
 
 function compared(lane) {

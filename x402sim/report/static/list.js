@@ -3,15 +3,16 @@
 import { har } from "./copies.js";
 import { byId, el, iso, money, named, readable, save, time, utc } from "./dom.js";
 import { stagesOf, status, step, untimely, why } from "./model.js";
-import { showDetail } from "./detail.js";
+import { linkTo, showDetail, showUnknown } from "./detail.js";
 
 const LINE_PX = 20, MOST_LINES = 10, PADDING_PX = 26;
+const MOST_PRINTED = 2000; // lanes on paper, where nothing can be scrolled
 const MOST_WORDS = 5000; // whose width is kept: they are the same in most reasons
 const FILTERS = ["all", "served", "paid", "pending", "refused", "asked"];
 
 export class List {
   constructor(model) {
-    this.model = model; this.shown = []; this.chosen = null; this.rows = new Map(); this.isDirty = true; this.held = null; this.lacks = ""; this.tops = [0]; this.widths = new Map(); this.pen = document.createElement("canvas").getContext("2d");
+    this.model = model; this.shown = []; this.chosen = null; this.rows = new Map(); this.isDirty = true; this.held = null; this.lacks = ""; this.isLoaded = this.isPrinting = false; this.tops = [0]; this.widths = new Map(); this.pen = document.createElement("canvas").getContext("2d");
     this.box = byId("lanes"); this.sizer = el("div", { class: "sizer", role: "presentation" }); this.box.append(this.sizer);
     byId("status").append(...FILTERS.map((name) => el("option", { value: name }, name === "all" ? "any status" : name)));
     const again = () => { this.isDirty = true; this.draw(); };
@@ -24,6 +25,7 @@ export class List {
     this.box.addEventListener("click", (event) => { const row = event.target.closest("[data-n]"); if (row) this.choose(this.byNumber(+row.dataset.n), true); });
     this.box.addEventListener("keydown", (event) => this.key(event));
     byId("payments").addEventListener("keydown", (event) => { if (event.key === "Escape" && this.chosen) { this.choose(null); this.box.focus(); } });
+    for (const [event, isPrinting] of [["beforeprint", true], ["afterprint", false]]) addEventListener(event, () => { this.isPrinting = isPrinting; this.draw(); });
     new ResizeObserver(() => { this.place(); this.draw(); }).observe(this.box);
   }
 
@@ -35,7 +37,7 @@ export class List {
     this.tops = [0];
     for (const lane of this.shown) {
       if (lane.measured?.version !== lane.version || lane.measured.width !== width) lane.measured = { version: lane.version, width, lines: this.lines(reason(lane), width) };
-      this.tops.push(this.tops.at(-1) + row + (lane.past ? past : 0) + lane.measured.lines * LINE_PX);
+      this.tops.push(this.tops.at(-1) + row + (marks(lane) ? past : 0) + lane.measured.lines * LINE_PX);
     }
   }
 
@@ -75,6 +77,13 @@ export class List {
     this.choose(this.shown[to]);
   }
 
+  // The address of the page is that of the chosen payment; a page in a frame of a notebook has none.
+  address() {
+    if (!/^(https?|file):$/.test(location.protocol)) return;
+    const keys = [...this.chosen?.keys ?? []], key = keys.find((each) => each.startsWith("pay_")) ?? keys[0];
+    history.replaceState(null, "", key ? linkTo(key) : "#payments");
+  }
+
   // Choose the lane that has one of these keys, when there is one.
   want(keys, isSought = true) { Object.assign(this, { chosen: null, wanted: keys, isSought, isDirty: true }); }
 
@@ -84,6 +93,7 @@ export class List {
   choose(lane, isClicked) {
     this.chosen = lane ?? null;
     this.wanted = null;
+    this.address();
     byId("payments").classList.toggle("open", !!lane);
     showDetail(lane, this.model, () => { this.choose(null); this.box.focus(); });
     this.draw();
@@ -106,10 +116,13 @@ export class List {
     if (this.isDirty) this.filter();
     const found = this.wanted && !this.chosen && this.wanted.map((key) => this.model.known(key)).find(Boolean);
     if (found) { const at = this.shown.indexOf(found); if (at >= 0 && this.isSought && this.isFar(at)) this.box.scrollTop = this.tops[at]; this.choose(found); return; }
-    if (this.wanted && !this.chosen) { showDetail(null); byId("payments").classList.remove("open"); }
+    if (this.wanted && !this.chosen) {
+      byId("payments").classList.toggle("open", this.isLoaded);
+      if (this.isLoaded) showUnknown(this.wanted[0], () => this.choose(null)); else showDetail(null);
+    }
     this.sizer.style.height = `${this.tops.at(-1)}px`;
-    const first = Math.max(0, this.laneAt(this.box.scrollTop) - 4);
-    const last = Math.min(this.shown.length, this.laneAt(this.box.scrollTop + this.box.clientHeight) + 5);
+    const first = this.isPrinting ? 0 : Math.max(0, this.laneAt(this.box.scrollTop) - 4);
+    const last = Math.min(this.shown.length, this.isPrinting ? MOST_PRINTED : this.laneAt(this.box.scrollTop + this.box.clientHeight) + 5);
     const kept = new Map();
     for (let i = first; i < last; i++) {
       const lane = this.shown[i], isChosen = lane === this.chosen, isCut = i > 0 && this.shown[i - 1].era !== lane.era;
@@ -146,11 +159,14 @@ export class List {
     return el("div", { class: `lane ${kind}${lane.past ? " over" : ""}`, ...same },
       el("div", { class: "top" }, el("span", { class: "at", title: iso(lane.at) }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
         el("span", { class: "who" }, lane.payer ? named(lane.payer) : "somebody"), el("span", { class: "what" }, lane.resource ?? "a payment"),
-        lane.past ? el("span", { class: "past" }, lane.past) : "", el("span", { class: "amount" }, amounts(lane))),
+        marks(lane) ? el("span", { class: lane.struck.length ? "past struck" : "past" }, marks(lane)) : "", el("span", { class: "amount" }, amounts(lane))),
       el("div", { class: "track", "aria-hidden": "true" }, stagesOf(lane).map((stage) => el("span", { class: `step ${step(lane, stage, this.model)}` }, step(lane, stage, this.model) === "unknown" ? `${stage}?` : stage))),
       el("span", { class: "heard" }, heard(lane, this.model)), told ? el("div", { class: "why" }, told) : "");
   }
 }
+
+// What happened to it from outside: faults that struck it, and the end of its world.
+const marks = (lane) => [...new Set(lane.struck.map(({ does }) => `fault: ${does}`)), lane.past].filter(Boolean).join(", ");
 
 // What a screen reader says instead of the names of all steps.
 function heard(lane, model) {

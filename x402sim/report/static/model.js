@@ -39,7 +39,7 @@ export class Model {
     let lane = found[0];
     if (!lane && at === undefined) return undefined;
     if (!lane) {
-      lane = { n: this.lanes.length, at, era: this.eras.findIndex(({ keys }) => keys === this.keys), stages: {}, exchanges: [], told: [], events: [], sessions: [], keys: new Set(), text: "" };
+      lane = { n: this.lanes.length, at, era: this.eras.findIndex(({ keys }) => keys === this.keys), stages: {}, exchanges: [], told: [], struck: [], events: [], sessions: [], keys: new Set(), text: "" };
       this.lanes.push(lane);
     }
     for (const other of found.slice(1)) this.merge(lane, other);
@@ -63,6 +63,7 @@ export class Model {
     lane.exchanges.push(...other.exchanges);
     for (const [name, value] of Object.entries(other)) lane[name] ??= value;
     lane.told.push(...other.told);
+    lane.struck.push(...other.struck);
     lane.events = [...lane.events, ...other.events].sort((a, b) => a.seq - b.seq);
     lane.text += other.text;
     lane.at = Math.min(lane.at, other.at);
@@ -320,12 +321,14 @@ export class Model {
     keys.push(session);
     const all = this.withNonce(keys.filter((key) => typeof key === "string"), nonce);
     if (!all.some(Boolean)) return;
-    const lane = this.lane(all, seen.at_ms), at = seen.at_ms, end = at + seen.ms;
+    const lane = this.lane(all, seen.at_ms), { at_ms: at } = seen, end = at + seen.ms;
     lane.at = Math.min(lane.at, at);
     const refusal = seen.seen.map((seq) => this.recent.get(seq)).find((each) => each?.event === "payment refused");
     const refused = refusal ? { error: refusal.refusal, reason: refusal.reason } : { error: text(said.error ?? said.invalidReason ?? said.errorReason), reason: text(said.reason ?? said.invalidMessage ?? said.errorMessage) };
     Object.assign(seen, { body, said, payment, decoded: decodedText, refused });
     lane.exchanges.push(seen);
+    for (const { name, data } of seen.seen.map((seq) => this.recent.get(seq)).filter((each) => each?.event === "note"))
+      if (name === "fault struck") { const fault = texts(data); lane.struck.push({ ...fault, at }); this.find(lane, fault.does); }
     lane.isOutside = isAside && (lane.isOutside ?? !lane.events.length);
     if (!isAside && seen.path !== "/api/pay") { lane.resource ??= seen.path; this.find(lane, seen.path); }
     const [asked, sent] = [said.paymentRequirements ?? said.accepts?.[0], body.paymentRequirements].map(texts).map((each) => (Object.keys(each).length ? each : undefined));
@@ -347,7 +350,7 @@ export class Model {
 
   paying(lane, seen, isAside, at, end) {
     this.payer(lane, lane.signed.from);
-    lane.stages["402"] ||= at;
+    lane.stages["402"] = Math.min(lane.stages["402"] || at, at); // the journal tells of it with the outcome only
     lane.stages.signed = lane.stages.sent = at; // nobody saw when it was signed
     const caused = seen.seen.map((seq) => this.recent.get(seq)).filter(Boolean);
     const asked = caused.filter((each) => each.event === "answer sent" && each.actor === "facilitator");
