@@ -98,6 +98,7 @@ def test_paying_wrongly_is_refused_and_explained(browser: Browser, server: Serve
     browser.do("select", "[name=wrong]", "amount")
     browser.do("click", "form[aria-label=Pay] button")
     browser.sees("#said", "Refused, as it should be (400): Invalid signature: Invalid amount")
+    browser.sees("#said", "Do: Sign exactly the amount of the 402, in base units")
     browser.sees("#same", "--account 4 --wrong amount")
     browser.view("payments")
     browser.sees(".lane.refused .why", "wanted 10000, got 5000")
@@ -457,7 +458,7 @@ def test_of_600_payments_all_stay_served_after_a_reload(browser: Browser, server
     browser.sees("#count", "600 of 600")
     browser.do("reload")
     browser.sees("#count", "600 of 600")
-    assert served_of_all(browser) == "600 of 600"
+    assert served_of_all(browser) == "600 of 600; 1300 older requests are no longer kept"
     unserved = payer.paid()
     free = server.http.get("/api/agents", headers={"X-Payment-Id": unserved})
     assert free.status_code == 200

@@ -30,7 +30,7 @@ function greet(hello) {
   started = hello.started;
   setTimeout(() => { isDirty = list.isLoaded = true; }, LOADED_MS);
   Object.assign(model, { forgotten: hello.forgotten });
-  list.lacks = [hello.older ? `${hello.older} older in the database` : "", hello.first ? `what was before event ${hello.first} is no longer known` : ""].filter(Boolean).join("; ");
+  list.lacks = [hello.older ? `${hello.older} older in the database` : "", hello.first ? `what was before event ${hello.first} is no longer known` : "", hello.dropped ? `${hello.dropped} older request${hello.dropped === 1 ? " is" : "s are"} no longer kept` : ""].filter(Boolean).join("; ");
 }
 
 async function follow() {

@@ -84,7 +84,7 @@ const rowsOf = ({ required: wanted, signed: got }) => {
 const isSame = ([name, a, b]) => String(a).toLowerCase() === String(b).toLowerCase() || (name === "network" && String(a).includes(":") !== String(b).includes(":"));
 
 // What to do about it, by the longest beginning of the reason or the error that is known.
-function advice({ error, reason }) {
+export function advice({ error, reason }) {
   const fits = (told) => Object.keys(words.advice).filter((begin) => told?.startsWith(begin)).sort((a, b) => b.length - a.length);
   const found = [...fits(reason), ...fits(error)][0];
   return found ? words.advice[found] : own(words.refusals, error)?.do;
@@ -121,25 +121,25 @@ function compared(lane) {
   return table("Asked for, and signed", ["part", "asked for", "signed", "same?"], shown);
 }
 
-const STEPS = { no: "stopped", not: "not seen", unknown: "no longer known" };
+const STEPS = { no: () => "stopped", not: () => "not seen", unknown: () => (words.live ? "no longer known" : "not known") };
 
 function stages(lane, model) {
   const begin = Math.min(...stagesOf(lane).map((name) => lane.stages[name]).filter(Boolean));
   return el("ol", { class: "stages" }, stagesOf(lane).map((name) => {
     const kind = step(lane, name, model), but = name === "verified" && untimely(lane) ? ", not its time" : "";
     const at = lane.isStored && lane.stages[name] === begin ? "in the database" : `+${lasted(lane.stages[name] - begin)}${but}`;
-    return el("li", { class: kind }, el("span", {}, name), el("span", { class: "quiet" }, STEPS[kind] ?? at));
+    return el("li", { class: kind }, el("span", {}, name), el("span", { class: "quiet" }, STEPS[kind]?.() ?? at));
   }));
 }
 
-const line = (name, value, ...more) => (value ? el("div", {}, el("dt", {}, name), el("dd", {}, el("code", {}, value), " ", copy(visible(value)), " ", more)) : "");
+const line = (name, value, ...more) => (value ? el("div", {}, el("dt", {}, name), el("dd", {}, el("code", {}, value), " ", copy(visible(value), "Copy", name), " ", more)) : "");
 
 export const linkTo = (key) => `#payment=${encodeURIComponent(key.toWellFormed())}`;
 const copyLink = (key) => copy(() => location.href.split("#")[0] + linkTo(key), "Copy link");
 
 function ids(lane) {
   const all = [...lane.keys], nonce = lane.signed?.nonce ?? (lane.isOutside ? all.find((key) => /^[0-9a-f]{64}$/.test(key)) : undefined);
-  return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, [`${status(lane)}, begun ${iso(lane.at)}`, lane.past && `${lane.past} at ${time(lane.pastAt)}`].filter(Boolean).join(", "))), line("payer", lane.payer), line("amount", lane.amount && money(lane.amount)),
+  return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, [status(lane), lane.stopped && `stopped at ${lane.stopped}`, `begun ${iso(lane.at)}`, lane.past && `${lane.past} at ${time(lane.pastAt)}`].filter(Boolean).join(", "))), line("payer", lane.payer), line("amount", lane.amount && money(lane.amount)),
     all.filter((key) => key.startsWith("pay_")).map((key) => line("payment id", key, copyLink(key))),
     all.filter((key) => key.startsWith("session_")).map((key) => line("session", key)), line("authorization", nonce, ...(lane.isOutside && nonce ? [copyLink(nonce.replace(/^0x/, "").toLowerCase())] : [])), line("transaction", lane.tx));
 }

@@ -65,12 +65,15 @@ export function span(seconds) {
 // A duration in milliseconds, in a unit that fits.
 export const lasted = (ms) => (ms < 1000 ? `${ms} ms` : span(ms / 1000));
 
-export function copy(text, label = "Copy") {
-  const button = el("button", { class: "small", type: "button" }, label);
+// A button that copies a text; `what` is heard with its label.
+export function copy(text, label = "Copy", what = "") {
+  const button = el("button", { class: "small", type: "button" });
+  const say = (said) => { button.textContent = said; if (what) button.ariaLabel = `${said} ${what}`; };
+  say(label);
   button.addEventListener("click", async () => {
-    try { await navigator.clipboard.writeText(typeof text === "function" ? text() : text); button.textContent = "Copied"; }
-    catch { button.textContent = "Not allowed"; }
-    setTimeout(() => { button.textContent = label; }, 1200);
+    try { await navigator.clipboard.writeText(typeof text === "function" ? text() : text); say("Copied"); }
+    catch { say("Not allowed"); }
+    setTimeout(() => say(label), 1200);
   });
   return button;
 }

@@ -2,7 +2,7 @@
 
 import { literal, quote } from "./copies.js";
 import { ask, at, byId, copy, el, marked, origin, parse, span, table, words } from "./dom.js";
-import { linkTo } from "./detail.js";
+import { advice, linkTo } from "./detail.js";
 
 let last = null, fault = {};
 const field = (label, control) => el("label", {}, label, control);
@@ -33,7 +33,8 @@ function outcome({ status, said: answer }, wrong) {
   const { error, reason } = parse(answer) ?? {}, why = error ? [error, reason].filter(Boolean).join(": ") : answer;
   if (status === null) return `There was no answer. ${answer}`;
   if (status < 300) return wrong ? `Not refused: the server took a wrong payment (${status}).` : `Paid and served (${status}).`;
-  return `${wrong && status < 500 ? "Refused, as it should be" : "Refused"} (${status}): ${why}`;
+  const todo = advice({ error, reason });
+  return [`${wrong && status < 500 ? "Refused, as it should be" : "Refused"} (${status}): ${why}.`, ...(todo ? [" Do: ", marked(todo)] : [])];
 }
 
 export function buildSteering(model) {
@@ -53,7 +54,7 @@ export function buildSteering(model) {
     said.className = ""; said.textContent = "Paying…";
     try {
       const paid = await ask("ui/pay", body);
-      said.replaceChildren(outcome(paid, body.wrong), " ", paid.payment ? el("a", { href: linkTo(paid.payment) }, "See its lane") : "");
+      said.replaceChildren(...[outcome(paid, body.wrong)].flat(2), " ", paid.payment ? el("a", { href: linkTo(paid.payment) }, "See its lane") : "");
       if (paid.status === null || paid.status >= 500 || (paid.status >= 400) !== !!body.wrong) said.className = "bad";
     } catch (error) { said.className = "bad"; said.textContent = String(error.message); }
     const what = { quote: "/api/perp/quote", market: "/api/perp/market", session: "/api/perp/quote" }[body.buys];

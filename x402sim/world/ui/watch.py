@@ -63,7 +63,7 @@ class Watch:
         self._kept: deque[tuple[int, LoggedRequest]] = deque()
         self._served: dict[str, tuple[int, bytes]] = {}
         self._forgotten = -1
-        self._count = self._size = 0
+        self._count = self._size = self._dropped = 0
         self._is_stopped = False
 
     def stop(self) -> None:
@@ -79,6 +79,7 @@ class Watch:
             self._size += len(request.sent) + len(request.answered)
             while len(self._kept) > MOST_KEPT or self._size > MOST_BYTES:
                 _, oldest = self._kept.popleft()
+                self._dropped += 1
                 self._size -= len(oldest.sent) + len(oldest.answered)
             if self._wakes:
                 self._wake()
@@ -104,14 +105,16 @@ class Watch:
         """Return what a page must know first.
 
         With another time of `started`, the numbers begin anew. Entries before `first` are no longer
-        kept, nor are `older` payments of the database told. What was served is known after the
-        entry `forgotten`; it is None if no requests are seen.
+        kept, nor are so many requests as were `dropped`, and `older` payments of the database are
+        not told. What was served is known after the entry `forgotten`; it is None if no requests
+        are seen.
         """
         return {
             "started": self._started_ms,
             "length": self._journal.length,
             "first": self._journal.length - len(self._journal),
             "older": self._stored.older,
+            "dropped": self._dropped,
             "forgotten": self._forgotten if self._requests else None,
         }
 
