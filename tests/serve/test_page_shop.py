@@ -83,16 +83,27 @@ def test_its_refusal_has_its_clause_its_advice_and_a_link(browser: Browser, serv
     browser.do("goto", "about:blank")
 
 
+@pytest.mark.parametrize("options", [("--no-service",), ()])
 def test_its_payments_stay_after_a_reload_though_their_requests_are_forgotten(
-    browser: Browser, server: Server
+    browser: Browser, options: tuple[str, ...]
 ) -> None:
-    payer = server.payer()
-    for _ in range(260):
-        assert sold(server, asked_of(server, payer), "verify", "settle")["success"]
-    browser.open(f"{server.ready['control']}/ui")
-    browser.sees("#count", "260 of 260")
-    browser.do("select", "#status", "paid")
-    browser.sees("#count", "260 of 260")
-    browser.press("#lanes", "End")
-    browser.sees("#detail", "0.01 USDC", "They are no longer kept", "Copy link")
-    browser.do("goto", "about:blank")
+    """Also beside a service of ours, whose payments have all their steps."""
+    with started(*options, "--network", "base-sepolia", "--quiet") as server:
+        payer = server.payer()
+        ours = [payer.paid() for _ in range(2)] if not options else []
+        for _ in range(260):
+            assert sold(server, asked_of(server, payer), "verify", "settle")["success"]
+        count = 260 + len(ours)
+        browser.open(f"{server.ready['control']}/ui")
+        browser.sees("#count", f"{count} of {count}")
+        browser.do("select", "#status", "paid")
+        browser.sees("#count", f"{count} of {count}")
+        assert browser.run(STEPS) == ["signed", "verified", "settled", "block"]
+        if ours:
+            browser.do("type", "#search", ours[0].lower())
+            browser.sees("#count", f"1 of {count}")
+            assert browser.run(STEPS)[-2:] == ["served", "indexed"]
+            return
+        browser.press("#lanes", "End")
+        browser.sees("#detail", "0.01 USDC", "They are no longer kept", "Copy link")
+        browser.do("goto", "about:blank")

@@ -1,6 +1,6 @@
 // Payments, from the events of the journal and the requests that were seen; sessions, blocks, faults.
 
-import { decoded, named, object, parse, text, texts, words } from "./dom.js";
+import { decoded, named, object, parse, text, texts } from "./dom.js";
 
 export const STAGES = ["402", "signed", "sent", "verified", "settled", "block", "served", "indexed"];
 const AT_THE_FACILITATOR = ["signed", "verified", "settled", "block"]; // what can be seen of another's shop
@@ -17,7 +17,7 @@ export class Model {
   rewind() { this.eras = [{ begun: 0 }]; this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); this.chainSkew = 0; this.hasStory = false; }
 
   // An era ends with a reset: what has the same keys afterwards is another payment.
-  clear() { this.lanes = []; this.asked = new Map(); this.undone = []; for (const era of this.eras) era.keys = new Map(); this.keys = this.eras.at(-1).keys; }
+  clear() { this.lanes = []; this.asked = new Map(); this.undone = []; this.used = []; for (const era of this.eras) era.keys = new Map(); this.keys = this.eras.at(-1).keys; }
 
   // The lane with a key, of the newest era that has one.
   known(key) { return this.eras.map(({ keys }) => keys.get(key)).findLast((lane) => lane && !lane.isGone); }
@@ -87,8 +87,20 @@ export class Model {
 
   find(lane, ...texts) { for (const text of texts) if (text) lane.text += ` ${String(text).toLowerCase()}`; }
 
-  // Whether what is settled here is sold elsewhere: then the journal has no other record of it.
-  isShop() { return words.live && !words.service; }
+  // The facilitator has settled what was used last. From outside it is asked for another's shop, of which the journal
+  // has no other record; our own service is in this process, and records its payments.
+  sold(answer) {
+    const event = this.used.shift();
+    if (!event || !answer.path.startsWith("/facilitator/") || this.keys.has(event.tx_hash)) return;
+    const lane = this.lane([event.authorization, event.tx_hash], event.at_ms), tx = this.txs.get(event.tx_hash);
+    lane.isOutside = true;
+    lane.tx = event.tx_hash;
+    lane.amount = tx?.moves[0]?.amount_base;
+    this.payer(lane, event.authorizer);
+    this.reach(lane, event.at_ms, "signed", "sent", "verified", "settled");
+    this.mined(lane, tx);
+    lane.events.push(event);
+  }
 
   payer(lane, who) {
     if (!who || lane.payer) return;
@@ -191,16 +203,12 @@ export class Model {
         if (lane) this.mined(lane, tx);
         break;
       }
-      case "transfer":
-        this.txs.get(event.tx_hash)?.moves.push(event);
-        lane = this.lane([event.tx_hash]);
-        if (lane?.isOutside) lane.amount ??= event.amount_base;
-        lane = undefined; // it is told with the transaction
-        break;
+      case "answer sent": if (event.actor === "facilitator" && event.path.endsWith("/settle")) this.sold(event); break;
+      case "transfer": this.txs.get(event.tx_hash)?.moves.push(event); break;
       case "authorization consumed":
         this.txs.get(event.tx_hash)?.used.push(event);
         lane = this.lane([event.authorization]);
-        if (!lane && this.isShop() && event.use === "used") { lane = this.lane([event.authorization, event.tx_hash], at); lane.isOutside = true; this.payer(lane, event.authorizer); this.reach(lane, at, "signed", "sent", "verified", "settled"); }
+        if (!lane && !this.hasStory && event.use === "used") this.used.push(event);
         if (lane && event.use === "used") { this.lane([event.authorization, event.tx_hash]); lane.tx ??= event.tx_hash; this.mined(lane, this.txs.get(event.tx_hash)); }
         break;
       case "transaction undone": {
