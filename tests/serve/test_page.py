@@ -20,6 +20,7 @@ from tests.serve.driver import PAY, QUOTE, SESSIONS, Server, started
 from tests.serve.hosted import hosted
 from x402sim import Journal, LocalServer, PaymentAuth, Settings, World
 from x402sim.clock import Clock
+from x402sim.events import TimeAdvanced
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.report.page import FILES
 from x402sim.service.store import Store
@@ -251,6 +252,34 @@ def test_what_is_kept_of_requests_is_bounded() -> None:
     assert len(kept) == MOST_BYTES >> 16
     assert kept[-1]["n"] == 200
     assert (kept[-1]["path"], kept[-1]["status"]) == ("/api/x?a=1", None)
+
+
+def test_a_request_that_ends_while_a_message_is_written_is_told_next() -> None:
+    journal = Journal()
+    requests = Requests(journal, Clock())
+    watch = Watch(journal, requests)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        journal.record(1, TimeAdvanced(seconds=1))
+
+    async def ask(path: str) -> None:
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": b""}
+        scope["headers"] = [(b"x-payment-id", b"pay_1")]
+        await requests.around(app)(scope, AsyncMock(), AsyncMock())
+
+    async def main() -> list[str]:
+        stream = watch.stream(0, 0)
+        await anext(stream)  # hello
+        await ask("/api/first")
+        journal_told = await anext(stream)
+        await ask("/api/second")
+        told = [journal_told, *[await anext(stream) for _ in range(3)]]
+        await stream.aclose()
+        return [
+            path for each in told for path in re.findall(r"/api/\w+(?=\",\"target)", each.decode())
+        ]
+
+    assert asyncio.run(main()) == ["/api/first", "/api/second"]
 
 
 def test_the_scenarios_that_can_be_played_are_listed(server: Server) -> None:

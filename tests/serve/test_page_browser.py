@@ -7,7 +7,8 @@ import sys
 from base64 import b64decode
 from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
+from typing import Any
 
 import httpx
 import pytest
@@ -19,7 +20,7 @@ from tests.interop import programs
 from tests.serve.browser import AXE, EACH_LANE, Browser, picture, saved_run
 from tests.serve.driver import Server, started
 from tests.serve.hosted import hosted
-from x402sim import World
+from x402sim import PaymentAuth, World
 from x402sim.events import (
     AnswerReceived,
     PaymentRefused,
@@ -463,6 +464,48 @@ def test_of_600_payments_all_stay_served_after_a_reload(browser: Browser, server
     free = server.http.get("/api/agents", headers={"X-Payment-Id": unserved})
     assert free.status_code == 200
     browser.sees("#count", "600 of 601")
+
+
+def test_a_reload_changes_nothing(browser: Browser, server: Server) -> None:
+    """Not one lane, nor its details, after all that can happen; what is seen comes bit by bit."""
+
+    def pay(**how: Any) -> None:
+        server.http.post("/_sim/ui/pay", json=how)
+
+    def seen() -> list[tuple[str, str]]:
+        browser.sees("#count", "25 of 25")
+        sleep(1)
+        found = [(lane, detail) for lane, detail in browser.run(EACH_LANE)]
+        browser.do("click", "#detail button")
+        return sorted(found)
+
+    for name in MISTAKES:
+        pay(wrong=name, account=2)
+    pay(account=3, buys="session")
+    server.http.get("/api/perp/market")
+    one_step = PaymentAuth(server.account(5).wallet, max_amount="1.00", version=2)
+    httpx.get(f"{server.ready['service']}/api/perp/market", auth=one_step)
+    for victim, path in (("facilitator", "/settle"), ("service", "/api/pay")):
+        server.sim("faults", victim=victim, does="lose answer", path=path)
+        pay(account=5)
+    sleep(0.5)
+    server.sim("indexer/run")
+    number = server.sim("snapshot")["snapshot"]
+    pay(account=6)
+    sleep(0.5)
+    server.sim("revert", snapshot=number)
+    pay(account=6)
+    server.sim("reset")
+    payer = server.account(7)
+    payer.quote(payer.paid())
+    pay(wrong="replay")
+    server.sim("indexer/run")
+    server.sim("reorg", depth=1)
+    before = seen()
+    browser.do("reload")
+    browser.sees("#link", "live")
+    assert seen() == before
+    assert len(before) == 25
 
 
 def test_what_was_served_and_is_forgotten_says_so(

@@ -39,7 +39,8 @@ export class Model {
     let lane = found[0];
     if (!lane && at === undefined) return undefined;
     if (!lane) {
-      lane = { n: this.lanes.length, at, era: this.eras.findIndex(({ keys }) => keys === this.keys), stages: {}, exchanges: [], told: [], struck: [], events: [], sessions: [], keys: new Set(), text: "" };
+      const era = this.eras.findIndex(({ keys }) => keys === this.keys);
+      lane = { n: this.lanes.length, at, era, ...this.eras[era].ended, stages: {}, exchanges: [], told: [], struck: [], events: [], sessions: [], keys: new Set(), text: "" };
       this.lanes.push(lane);
     }
     for (const other of found.slice(1)) this.merge(lane, other);
@@ -263,6 +264,7 @@ export class Model {
     else if (event.name === "reset") {
       this.restore();
       for (const lane of this.lanes) this.end(lane, "before the reset", at);
+      for (const era of this.eras) era.ended ??= { past: "before the reset", pastAt: at }; // for requests that are told late
       for (const session of this.sessions.values()) session.status = "before the reset";
       this.begin(event.seq, []);
     } else if (event.name === "reverted") {
@@ -349,7 +351,8 @@ export class Model {
     lane.amount ??= lane.required?.maxAmountRequired ?? lane.required?.amount;
     if (payment) {
       const { asset, network, scheme } = texts({ ...payment, ...accepted, asset: payload.asset ?? accepted.asset });
-      lane.signed = { ...signed, asset, network, scheme, resource: text(object(payment.resource).url) };
+      const isOther = lane.signed && lane.stages.settled && (isAside || seen.status !== 200); // not what has paid
+      if (!isOther) lane.signed = { ...signed, asset, network, scheme, resource: text(object(payment.resource).url) };
       this.paying(lane, seen, isAside, at, end);
     } else if (seen.status >= 200 && seen.status < 300 && (shown || session)) { if (session) this.reach(lane, end, "served"); else this.served(lane, seen.path, end); }
     else if (seen.status >= 400 && seen.status !== 402) lane.told.push([end, [`${seen.method} ${seen.path}: ${seen.status}`, text(said.error), text(said.reason)].filter(Boolean).join(" ")]);

@@ -137,13 +137,13 @@ class Watch:
                 wake.clear()
                 waiting = waiting or self._journal.since(since)
                 entries, waiting = waiting[:BATCH], waiting[BATCH:]
+                # all of one moment: more may come while a message is written
                 exchanges = [] if waiting else [each for each in self._kept if each[0] > after]
                 served = [] if waiting else self._served_after(after)
+                after = after if waiting else self._count
                 if entries:
                     since = entries[-1].seq + 1
                     yield _event(b"journal", map(line, entries))
-                if not waiting:
-                    after = self._count
                 if exchanges:
                     yield _event(b"exchanges", (_exchange(*each) for each in exchanges))
                 if served:
