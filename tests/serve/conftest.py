@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.serve.browser import Browser
 from tests.serve.driver import Payer, Server
 from tests.serve.hosted import hosted
 
@@ -16,3 +17,22 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def payer(server: Server) -> Payer:
     return server.payer()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium, with one page; at the end it has complained of nothing."""
+    browser = Browser()
+    yield browser
+    browser.close()
+    assert browser.said == []
+
+
+@pytest.fixture
+def shown(browser: Browser) -> Iterator[Server]:
+    """A server of its own, whose page the browser shows."""
+    with hosted() as running:
+        browser.do("setViewport", {"width": 1400, "height": 900})
+        browser.open(f"{running.ready['control']}/ui")
+        yield running
+        browser.do("goto", "about:blank")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from hashlib import sha256
 from html import unescape
 from importlib.resources import files
+from pathlib import Path
 from time import monotonic, sleep
 from typing import Any, get_args
 from unittest.mock import AsyncMock
@@ -15,12 +16,14 @@ from unittest.mock import AsyncMock
 import httpx
 import pytest
 
-from tests.serve.driver import PAY, QUOTE, SESSIONS, Server
+from tests.serve.driver import PAY, QUOTE, SESSIONS, Server, started
 from tests.serve.hosted import hosted
-from x402sim import Journal, LocalServer, Settings, World
+from x402sim import Journal, LocalServer, PaymentAuth, Settings, World
 from x402sim.clock import Clock
+from x402sim.events import TimeAdvanced
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.report.page import FILES
+from x402sim.service.store import Store
 from x402sim.world.story.scenario import shipped_names
 from x402sim.world.transport.faults import FaultKind
 from x402sim.world.transport.requests import Requests
@@ -99,6 +102,59 @@ def test_a_payment_is_told_with_its_requests(server: Server) -> None:
         assert told(lines)[1][0] == paid
 
 
+def test_what_was_served_is_told_also_of_payments_whose_requests_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("x402sim.world.ui.watch.MOST_KEPT", 1)
+    monkeypatch.setattr("x402sim.world.ui.watch.MOST_SERVED", 3)
+    with hosted() as server:
+        payer = server.account(1)
+        ids = [payer.paid() for _ in range(4)]
+        for each in ids:
+            assert payer.quote(each).status_code == 200
+        for order in ({}, {"pair": "?"}):
+            assert payer.quote(payer.paid(), body=order).status_code == 400, "that was not served"
+        with server.http.stream("GET", "/_sim/ui/events?since=999999") as answer:
+            lines = answer.iter_lines()
+            _, (hello,) = told(lines)
+            assert told(lines)[0] == "exchanges"
+            name, served = told(lines)
+        assert (name, [each["payment_id"] for each in served]) == ("served", ids[1:])
+        assert {each["path"] for each in served} == {QUOTE}
+        entries = server.journal()
+        (first,) = [each for each in entries if each.get("payment_id") == ids[0]]
+        assert first["seq"] < hello["forgotten"] < served[0]["seq"]
+        assert (hello["first"], hello["older"]) == (0, 0)
+
+
+def test_the_payments_of_a_database_are_told_as_it_had_them(tmp_path: Path) -> None:
+    """A payment in one step is marked there when it was served; of another one it is not known."""
+    file = tmp_path / "world.db"
+    with started("--quiet", "--db", str(file)) as server:
+        two_steps = server.account(1).paid()
+        payer = PaymentAuth(server.account(1).wallet, max_amount="1.00", version=2)
+        assert httpx.get(f"{server.ready['service']}/api/perp/market", auth=payer).is_success
+        opened = server.account(2).open()
+    with started("--quiet", "--db", str(file)) as server:
+        server.account(1).paid()
+        with server.http.stream("GET", "/_sim/ui/events") as answer:
+            lines = answer.iter_lines()
+            _, (hello,) = told(lines)
+            name, stored = told(lines)
+    assert (name, hello["older"], len(stored)) == ("stored", 0, 3), "those when it started"
+    assert stored[0]["payment_id"] == two_steps
+    assert [each["served"] for each in stored] == [False, True, False]
+    assert {each["status"] for each in stored} == {"settled"}
+    session = stored[2]["session"]
+    assert (session["session_id"], session["status"]) == (opened["sessionId"], "open")
+    assert (stored[0]["session"], stored[0]["amount_base"]) == (None, "10000")
+    store = Store(file)
+    newest = [each.payment_id for each in store.payments.newest(2)]
+    assert newest[0] == stored[2]["payment_id"]
+    assert (len(newest), store.payments.count()) == (2, 4)
+    store.close()
+
+
 def test_what_is_told_of_a_request_has_no_secret_and_is_not_long(server: Server) -> None:
     with server.http.stream("GET", "/_sim/ui/events?since=999999") as answer:
         lines = answer.iter_lines()
@@ -172,7 +228,7 @@ def test_a_run_and_a_server_are_shown_in_a_frame_that_reaches_nothing() -> None:
         (told,) = re.findall(r'id="tape">(.*?)</script>', each.page, re.DOTALL)
         assert json.loads(told)["words"]["live"] is False
     names = [name for name, _ in json.loads(told)["told"]]
-    assert names == ["journal", "exchanges"]
+    assert names == ["hello", "stored", "journal", "exchanges", "served"]
 
 
 def test_what_is_kept_of_requests_is_bounded() -> None:
@@ -191,10 +247,39 @@ def test_what_is_kept_of_requests_is_bounded() -> None:
             await requests.around(app)(scope, AsyncMock(return_value=sent), AsyncMock())
 
     asyncio.run(main())
-    kept = [json.loads(text) for text in watch.kept()]
+    exchanges = dict(watch.told())["exchanges"]
+    kept = [json.loads(text) for text in exchanges]
     assert len(kept) == MOST_BYTES >> 16
     assert kept[-1]["n"] == 200
     assert (kept[-1]["path"], kept[-1]["status"]) == ("/api/x?a=1", None)
+
+
+def test_a_request_that_ends_while_a_message_is_written_is_told_next() -> None:
+    journal = Journal()
+    requests = Requests(journal, Clock())
+    watch = Watch(journal, requests)
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        journal.record(1, TimeAdvanced(seconds=1))
+
+    async def ask(path: str) -> None:
+        scope = {"type": "http", "method": "GET", "path": path, "query_string": b""}
+        scope["headers"] = [(b"x-payment-id", b"pay_1")]
+        await requests.around(app)(scope, AsyncMock(), AsyncMock())
+
+    async def main() -> list[str]:
+        stream = watch.stream(0, 0)
+        await anext(stream)  # hello
+        await ask("/api/first")
+        journal_told = await anext(stream)
+        await ask("/api/second")
+        told = [journal_told, *[await anext(stream) for _ in range(3)]]
+        await stream.aclose()
+        return [
+            path for each in told for path in re.findall(r"/api/\w+(?=\",\"target)", each.decode())
+        ]
+
+    assert asyncio.run(main()) == ["/api/first", "/api/second"]
 
 
 def test_the_scenarios_that_can_be_played_are_listed(server: Server) -> None:

@@ -1,19 +1,13 @@
-"""The live page in headless Chromium: what a person does there, and sees.
-
-`PAGE_SHOTS=FOLDER pytest -m thorough FILE` keeps the pictures: look at them as a user would.
-"""
+"""The live page in headless Chromium: what a person does there, and sees."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from base64 import b64decode
 from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import httpx
@@ -23,81 +17,28 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT6
 
 from tests.interop import programs
-from tests.serve.driver import Running, Server, started
+from tests.serve.browser import AXE, EACH_LANE, Browser, picture, saved_run
+from tests.serve.driver import Server, started
 from tests.serve.hosted import hosted
-from x402sim import World
-from x402sim.events import PaymentRefused, SettlementAnswerLost
+from x402sim import PaymentAuth, World
+from x402sim.events import (
+    AnswerReceived,
+    PaymentRefused,
+    PaymentSettled,
+    PaymentUndone,
+    RequestSent,
+    SettlementAnswerLost,
+)
 from x402sim.journal import Journal
+from x402sim.payer.mistakes import MISTAKES
+from x402sim.report import conformance_html, html
+from x402sim.report.results import Outcome, Result
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(400)]  # npm installs Chromium, of 65 MB
-AXE = """
-const { readFile } = await import('node:fs/promises');
-const { createRequire } = await import('node:module');
-const axe = createRequire(process.argv[1]).resolve('axe-core/axe.min.js');
-await page.evaluate(await readFile(axe, 'utf8'));
-const { violations } = await page.evaluate(() => axe.run());
-return violations.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]);
-"""
 NO_SEARCH = (
     "page.$eval('#search', (it) => { it.value = ''; it.dispatchEvent(new Event('input')); })"
 )
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=\"document.title='owned'\">"
-
-
-class Browser:
-    """One page of a browser; `said` is what it complained of."""
-
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            programs.command("npm_page/drive.mjs"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        self.said: list[str] = []
-
-    def run(self, body: str) -> Any:
-        """Run JavaScript in the driver, with `page`; return its result."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(body) + "\n")
-        self._process.stdin.flush()
-        told = json.loads(self._process.stdout.readline())
-        self.said += told["said"]
-        assert "failed" not in told, (body, told)
-        return told.get("returned")
-
-    def do(self, method: str, *arguments: Any) -> None:
-        """Call a method of `page`."""
-        self.run(f"await page.{method}(...{json.dumps(arguments)})")
-
-    def view(self, name: str) -> None:
-        self.do("click", f'a[href="#{name}"]')
-
-    def press(self, where: str, *keys: str) -> None:
-        self.do("focus", where)
-        for key in keys:
-            self.do("keyboard.press", key)
-
-    def open(self, url: str, state: str = "live") -> None:
-        self.do("goto", "about:blank")
-        self.do("goto", url)
-        self.sees("#link", state)
-
-    def sees(self, where: str, *texts: str) -> None:
-        """Wait until elements that match show these texts."""
-        found = "(where, text) => [...document.querySelectorAll(where)].some("
-        found += "(each) => each.innerText.includes(text))"
-        for text in texts:
-            asked = json.dumps([where, text])[1:-1]
-            self.run(f"await page.waitForFunction({found}, {{}}, {asked})")
-
-    def close(self) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
-        self._process.wait(20)
-        self._process.stdout.close()
 
 
 def copied(browser: Browser) -> dict[str, str]:
@@ -125,37 +66,9 @@ def copied(browser: Browser) -> dict[str, str]:
     return texts
 
 
-def picture(browser: Browser, tmp_path: Path, name: str) -> Path:
-    file = Path(os.environ.get("PAGE_SHOTS", tmp_path)) / f"{name}.png"
-    browser.do("screenshot", {"path": str(file)})
-    return file
-
-
-@contextmanager
-def saved_run(browser: Browser, folder: Path, anchor: str = "") -> Iterator[None]:
-    """Show a saved run, which `open` serves, as far as `anchor`."""
-    with Running("open", str(folder)) as running:
-        browser.do("setViewport", {"width": 1400, "height": 900})
-        browser.open(running.line().split()[-1] + anchor, "saved run")
-        yield
-        running.end(signal.SIGINT)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    browser = Browser()
-    yield browser
-    browser.close()
-    assert browser.said == []
-
-
 @pytest.fixture
-def server(browser: Browser) -> Iterator[Server]:
-    with hosted() as running:
-        browser.do("setViewport", {"width": 1400, "height": 900})
-        browser.open(f"{running.ready['control']}/ui")
-        yield running
-        browser.do("goto", "about:blank")
+def server(shown: Server) -> Server:
+    return shown
 
 
 def test_a_payment_is_seen_at_once_and_explained(browser: Browser, server: Server) -> None:
@@ -185,7 +98,8 @@ def test_paying_wrongly_is_refused_and_explained(browser: Browser, server: Serve
     browser.do("select", "[name=account]", "4")
     browser.do("select", "[name=wrong]", "amount")
     browser.do("click", "form[aria-label=Pay] button")
-    browser.sees("#said", "400")
+    browser.sees("#said", "Refused, as it should be (400): Invalid signature: Invalid amount")
+    browser.sees("#said", "Do: Sign exactly the amount of the 402, in base units")
     browser.sees("#same", "--account 4 --wrong amount")
     browser.view("payments")
     browser.sees(".lane.refused .why", "wanted 10000, got 5000")
@@ -198,6 +112,21 @@ def test_paying_wrongly_is_refused_and_explained(browser: Browser, server: Serve
     browser.do("click", "#detail details summary")
     browser.sees("#detail details", "paymentRequirements")
     assert server.account(4).transfers == 0
+
+
+def test_the_advice_is_that_of_the_command_line(browser: Browser, server: Server) -> None:
+    for name in MISTAKES:
+        server.http.post("/_sim/ui/pay", json={"wrong": name})
+    browser.sees(".lane .why", "Nonce already used")  # the last one
+    browser.do("select", "#status", "refused")
+    told = [detail for _, detail in browser.run(EACH_LANE)]
+    browser.do("select", "#status", "pending")  # funds and time may still come
+    told += [detail for _, detail in browser.run(EACH_LANE)]
+    for mistake in MISTAKES.values():
+        advice = f"Do: {mistake.remedy.replace('`', '')}"
+        assert sum(advice in each for each in told) == 1, (advice, told)
+    marked = browser.run("return page.$eval('#detail .refusal code', (it) => it.innerText)")
+    assert marked, "code is marked, without backticks"
 
 
 def test_a_payment_out_of_time_says_both_times(browser: Browser, server: Server) -> None:
@@ -234,9 +163,14 @@ def test_a_fault_from_the_page_strikes_and_counts(browser: Browser, server: Serv
     browser.sees("#faults", "0 of 1")
     _, fault = server.http.get("/_sim/faults").json()
     assert (fault["victim"], fault["does"], fault["times"]) == ("facilitator", "lose answer", 1)
+    browser.sees("#said", "Waits for one request to the facilitator, /v2/x402/settle: lose answer.")
     browser.do("click", "form[aria-label=Pay] button")
-    browser.sees("#said", "200")
+    browser.sees("#said", "Paid and served (200).")
     browser.sees("#faults", "1 of 1")
+    browser.do("click", "#said a")
+    browser.sees(".lane[aria-selected=true]", "fault: lose answer")
+    browser.sees("#detail .note", "A fault struck it, at the facilitator, /v2/x402/settle")
+    browser.view("steering")
     counts = browser.run("return page.$eval('#faults', (it) => it.innerText)")
     assert re.findall(r"\d of \d", counts) == ["1 of 1", "0 of 1"], (
         "the newest first; the other spared it"
@@ -268,6 +202,94 @@ def test_a_fault_from_the_page_strikes_and_counts(browser: Browser, server: Serv
     browser.sees("#state", "999.99")
 
 
+def test_every_action_says_what_it_has_done_in_words(browser: Browser, server: Server) -> None:
+    browser.view("steering")
+    for button, told in (
+        ("+5 min", "5 min have passed."),
+        ("Advance", "30 s have passed."),
+        ("Set", "The clock of the service is 1 min behind."),
+        ("Mine", "The chain is at block "),
+        ("Mine on demand", "Transactions wait until you mine."),
+        ("Mine at once", "Each transaction is mined at once."),
+        ("Undo the newest", "The newest block was replaced; the chain is at block "),
+        ("Run the indexer", "The indexer asked for 0 payments, and found the block of 0."),
+        ("Snapshot", "Snapshot 1 was taken."),
+        ("Back to it", "Chain, database and cache are as in snapshot 1."),
+        ("Crash the service", "The service was killed, and runs again."),
+        ("Clear all", "No fault waits any more."),
+        ("Reset everything", "Chain, database and balances begin anew; the clock is 5.5 min ahead"),
+    ):
+        found = "[...document.querySelectorAll('#steering button')]"
+        click = f"{found}.find((it) => it.textContent === {json.dumps(button)}).click()"
+        browser.run(f"await page.evaluate(() => {{ {click}; }})")
+        browser.sees("#said", told)
+    assert "{" not in browser.run("return page.$eval('#said', (it) => it.innerText)")
+
+
+def test_the_address_is_that_of_the_chosen_lane(browser: Browser, server: Server) -> None:
+    first, second = server.account(1).paid(), server.account(2).paid()
+    browser.sees(".lane .who", "account 1", "account 2")
+    browser.run("await page.$eval('.lane:last-of-type', (it) => it.click())")
+    assert browser.run("return page.url()").endswith(f"#payment={first}")
+    browser.do("keyboard.press", "ArrowUp")
+    browser.press("#lanes", "ArrowUp")
+    assert browser.run("return page.url()").endswith(f"#payment={second}")
+    browser.do("reload")
+    browser.sees("#detail", second)
+    browser.do("keyboard.press", "Escape")
+    browser.press("#lanes", "Escape")
+    assert browser.run("return page.url()").endswith("#payments")
+
+
+@pytest.mark.parametrize("key", ["pay_nobody", "%", "%ED%A0%80", "constructor", "a=b"])
+def test_a_link_to_an_unknown_payment_says_so(browser: Browser, server: Server, key: str) -> None:
+    server.account(1).paid()
+    browser.open(f"{server.ready['control']}/ui#payment={key}")
+    browser.sees("#detail", "No such payment is known", key if key != "constructor" else "seen")
+    browser.do("click", "#detail button")
+    browser.sees("#count", "1 of 1")
+    assert browser.run("return page.$eval('#detail', (it) => it.hidden)")
+    assert browser.said == []
+
+
+def test_what_is_folded_is_printed(browser: Browser, server: Server, tmp_path: Path) -> None:
+    """Of the page, also the lanes that are out of sight; of the reports, also the folded sections."""
+    for _ in range(30):
+        server.account(1).paid()
+    browser.sees("#count", "30 of 30")
+    browser.run("await page.$eval('.lane', (it) => it.click())")
+    browser.sees("#detail", "POST /api/pay")
+    on_paper = "await page.emulateMediaType('print'); const told = await page.evaluate(() => "
+    on_paper += "{ dispatchEvent(new Event('beforeprint')); return document.body.innerText; });"
+    on_paper += "await page.emulateMediaType('screen');"
+    on_paper += "await page.evaluate(() => dispatchEvent(new Event('afterprint'))); return told;"
+    told = browser.run(on_paper)
+    assert "paymentRequirements" in told, "the messages"
+    assert "payment settled" in told, "the journal"
+    assert told.count("account 1") > 30
+    assert "Pause" not in told
+    assert browser.run("return page.$$eval('.lane', (all) => all.length)") < 30
+    run = World().play("replay")
+    result = Result(id="spec/5/window", level="MUST", section="5", outcome=Outcome.FAILED,
+                    title="t", exchange="POST /\nfolded words", expected="1", actual="2")  # fmt: skip
+    passed = Result(id="spec/5/nonce-once", level="MUST", section="5", outcome=Outcome.PASSED,
+                    title="t")  # fmt: skip
+    reports = {
+        "run": html.page([run], stories={"replay": "A folded story."}),
+        "conformance": conformance_html.page("http://x", "now", [result, passed]),
+    }
+    for name, text in reports.items():
+        (tmp_path / f"{name}.html").write_text(text)
+        browser.do("goto", (tmp_path / f"{name}.html").as_uri())
+        folded = {"run": ["A folded story."], "conformance": ["folded words", "prevents replay"]}
+        shown = browser.run("return page.evaluate(() => document.body.innerText)")
+        printed = browser.run(on_paper)
+        for each in folded[name]:
+            assert each not in shown
+            assert each in printed
+    browser.do("goto", "about:blank")
+
+
 def test_text_of_others_stays_text(browser: Browser, server: Server) -> None:
     account = server.account(5)
     asked = account.ask()
@@ -291,7 +313,7 @@ def test_text_of_others_stays_text(browser: Browser, server: Server) -> None:
     assert browser.run("return page.$$eval('main script, main img', (all) => all.length)") == 0
 
 
-@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("width", [400, 768, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_view_fits_its_window_and_is_accessible(
     browser: Browser, server: Server, tmp_path: Path, width: int, scheme: str
@@ -315,6 +337,44 @@ def test_every_view_fits_its_window_and_is_accessible(
         wide = browser.run("return page.evaluate(() => document.documentElement.scrollWidth)")
         assert wide <= width
         assert browser.run(AXE) == []
+
+
+@pytest.mark.parametrize("width", [400, 768, 1280])
+def test_no_reason_is_cut_off_and_every_step_has_its_name(
+    browser: Browser, server: Server, width: int
+) -> None:
+    browser.do("setViewport", {"width": width, "height": 4000})
+    for name in MISTAKES:
+        server.http.post("/_sim/ui/pay", json={"wrong": name})
+    browser.sees(".lane .why", "Nonce already used", "Insufficient USDC balance")
+    hidden = """
+      return page.$$eval(".lane", (lanes) => lanes.flatMap((lane) => {
+        const end = lane.getBoundingClientRect().bottom;
+        const isCut = (it) => it.scrollHeight > it.clientHeight || it.getBoundingClientRect().bottom > end;
+        const isNamed = (it) => it.innerText && it.scrollWidth <= it.clientWidth && parseFloat(getComputedStyle(it).fontSize) >= 11;
+        return [...lane.querySelectorAll(".why")].filter(isCut).concat([...lane.querySelectorAll(".step")].filter((it) => !isNamed(it)))
+          .map((it) => it.innerText);
+      }))
+    """
+    assert browser.run(hidden) == []
+    told = browser.run("return page.$$eval('.lane .why', (all) => all.length)")
+    assert told >= len(MISTAKES)
+
+
+def test_a_screen_reader_hears_where_a_payment_stopped(browser: Browser, server: Server) -> None:
+    server.http.post("/_sim/ui/pay", json={"wrong": "expired"})
+    server.account(1).paid()
+    browser.sees(".lane .who", "account 0", "account 1")
+    browser.sees(".lane .step.yes", "block")
+    heard = browser.run("""
+      const found = [], look = (node) => { if (node.role === "option") found.push(node.name); (node.children ?? []).forEach(look); };
+      look(await page.accessibility.snapshot({ interestingOnly: false }));
+      return found.filter((name) => name.includes("account"));
+    """)
+    paid, refused = (re.sub(r"^[\d:.]+ ", "", each) for each in heard)
+    assert paid == "paid account 1 /api/perp/quote 0.01 devUSDC.e as far as block"
+    told = "refused account 0 /api/perp/quote 0.01 devUSDC.e stopped at settled Authorization"
+    assert refused.startswith(told)
 
 
 def test_of_many_payments_those_in_sight_are_drawn(browser: Browser, tmp_path: Path) -> None:
@@ -403,6 +463,170 @@ def test_paused_lanes_stay_and_cleared_ones_go(browser: Browser, server: Server)
     browser.sees("#count", "1 of 1")
 
 
+def served_of_all(browser: Browser) -> str:
+    """Return how many lanes are served, and how many there are."""
+    browser.do("select", "#status", "served")
+    return browser.run("return page.$eval('#count', (it) => it.innerText)")
+
+
+def test_of_600_payments_all_stay_served_after_a_reload(browser: Browser, server: Server) -> None:
+    """Only the last 500 requests are kept whole."""
+    payer, ids = server.account(1), []
+    for _ in range(600):
+        ids.append(payer.paid())
+        assert payer.quote(ids[-1]).status_code == 200
+    browser.sees("#count", "600 of 600")
+    browser.do("reload")
+    browser.sees("#count", "600 of 600")
+    assert served_of_all(browser) == "600 of 600; 1300 older requests are no longer kept"
+    unserved = payer.paid()
+    free = server.http.get("/api/agents", headers={"X-Payment-Id": unserved})
+    assert free.status_code == 200
+    browser.sees("#count", "600 of 601")
+
+
+def test_a_reload_changes_nothing(browser: Browser, server: Server) -> None:
+    """Not one lane, nor its details, after all that can happen; what is seen comes bit by bit."""
+
+    def pay(**how: Any) -> None:
+        server.http.post("/_sim/ui/pay", json=how)
+
+    def seen() -> list[tuple[str, str]]:
+        browser.sees("#count", "25 of 25")
+        sleep(1)
+        found = [(lane, detail) for lane, detail in browser.run(EACH_LANE)]
+        browser.do("click", "#detail button")
+        return sorted(found)
+
+    for name in MISTAKES:
+        pay(wrong=name, account=2)
+    pay(account=3, buys="session")
+    server.http.get("/api/perp/market")
+    one_step = PaymentAuth(server.account(5).wallet, max_amount="1.00", version=2)
+    httpx.get(f"{server.ready['service']}/api/perp/market", auth=one_step)
+    for victim, path in (("facilitator", "/settle"), ("service", "/api/pay")):
+        server.sim("faults", victim=victim, does="lose answer", path=path)
+        pay(account=5)
+    sleep(0.5)
+    server.sim("indexer/run")
+    number = server.sim("snapshot")["snapshot"]
+    pay(account=6)
+    sleep(0.5)
+    server.sim("revert", snapshot=number)
+    pay(account=6)
+    server.sim("reset")
+    payer = server.account(7)
+    payer.quote(payer.paid())
+    pay(wrong="replay")
+    server.sim("indexer/run")
+    server.sim("reorg", depth=1)
+    before = seen()
+    browser.do("reload")
+    browser.sees("#link", "live")
+    assert seen() == before
+    assert len(before) == 25
+
+
+def test_what_was_served_and_is_forgotten_says_so(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("x402sim.world.ui.watch.MOST_SERVED", 2)
+    monkeypatch.setattr("x402sim.world.ui.watch.MOST_KEPT", 1)
+    with hosted() as server:
+        payer = server.account(1)
+        for _ in range(4):
+            payer.quote(payer.paid())
+        payer.paid()
+        browser.open(f"{server.ready['control']}/ui")
+        browser.sees("#count", "5 of 5")
+        steps = browser.run(
+            "return page.$$eval('.lane .step:nth-child(7)', (all) => all.map((it) => it.className))"
+        )
+        assert sorted(steps) == ["step not", *["step unknown"] * 2, *["step yes"] * 2]
+        browser.run("await page.$eval('.lane:has(.step.unknown)', (it) => it.click())")
+        browser.sees("#detail .stages", "no longer known")
+        browser.do("goto", "about:blank")
+
+
+def test_a_reset_draws_a_line(browser: Browser, server: Server) -> None:
+    """What was before it stays as it was, also after a reload, and keys begin anew."""
+    payer = server.account(1)
+    payer.quote(payer.paid())
+    browser.sees(".badge.served", "served")
+    track = "return page.$$eval('.lane', (all) => all.map((it) => it.querySelectorAll('.step.yes').length))"
+    assert browser.run(track) == [7]
+    server.sim("reset")
+    browser.sees(".lane .past", "before the reset")
+    assert browser.run(track) == [7]
+    payer.quote(payer.paid())
+    browser.sees("#count", "2 of 2")
+    browser.do("reload")
+    browser.sees("#count", "2 of 2")
+    assert served_of_all(browser) == "2 of 2"
+    assert browser.run(track) == [7, 7]
+    line = "return page.$$eval('.lane.cut .past', (all) => all.map((it) => it.innerText))"
+    (told,) = browser.run(line)
+    assert told.startswith("before the reset")
+
+
+def test_what_a_snapshot_takes_back_is_past(browser: Browser, server: Server) -> None:
+    payer = server.account(1)
+    payer.quote(payer.paid())
+    number = server.sim("snapshot")["snapshot"]
+    payer.quote(payer.paid())
+    server.sim("revert", snapshot=number)
+    browser.sees(".lane .past", "undone by a snapshot")
+    past = "return page.$$eval('.lane', (all) => all.map((it) => [it.querySelectorAll('.past').length, it.querySelectorAll('.step.yes').length]))"
+    assert sorted(browser.run(past)) == [[0, 7], [1, 7]]
+
+
+def test_a_served_payment_that_the_chain_undoes_was_served(
+    browser: Browser, tmp_path: Path
+) -> None:
+    journal, quote = Journal(), {"to": "service", "method": "POST", "path": "/api/perp/quote"}
+    shown = RequestSent(actor="alice", exchange=1, payment_id="pay_1", **quote)
+    paid = {"payer": "0x01", "amount_base": 10_000, "resource": quote["path"], "tx_hash": "0x02"}
+    for at_ms, event in enumerate(
+        (
+            PaymentSettled(payment_id="pay_1", **paid),
+            shown,
+            AnswerReceived(actor="alice", exchange=1, to="service", status=200),
+            PaymentUndone(payment_id="pay_1"),
+        )
+    ):
+        journal.record(1_800_000_000_000 + at_ms, event)
+    journal.save(tmp_path / "journal.ndjson")
+    with saved_run(browser, tmp_path, "#payment=pay_1"):
+        browser.sees(".badge.pending", "pending")
+        browser.sees("#detail .note", "The chain has undone its transfer")
+        steps = browser.run(
+            "return page.$$eval('#detail .stages li', (all) => all.map((it) => it.className))"
+        )
+        assert steps == [*["yes"] * 4, "not", "not", "yes", "not"]
+        browser.do("goto", "about:blank")
+
+
+def test_after_a_restart_the_lanes_say_what_the_database_knows(
+    browser: Browser, tmp_path: Path
+) -> None:
+    options = ("--quiet", "--db", str(tmp_path / "world.db"))
+    with started(*options) as server:
+        paid = server.account(1).paid()
+        server.account(1).quote(paid)
+        server.account(2).open()
+        server.sim("indexer/run")
+    with started(*options) as server:
+        browser.open(f"{server.ready['control']}/ui#payment={paid}")
+        browser.sees("#count", "2 of 2")
+        browser.sees(".lane .who", "account 1", "account 2")
+        browser.sees("#detail", "/api/perp/quote", "0.01", "no longer known", "in the database")
+        server.account(1).quote(paid)
+        browser.sees(".badge.served", "served")
+        browser.view("state")
+        browser.sees("#state", "0.03 devUSDC.e left of 0.03")
+        browser.do("goto", "about:blank")
+
+
 def test_what_was_seen_is_saved_as_har(browser: Browser, server: Server) -> None:
     """Its schema is the published one of HAR 1.2."""
     browser.run("""
@@ -412,9 +636,14 @@ def test_what_was_seen_is_saved_as_har(browser: Browser, server: Server) -> None
     """)
     server.account(1).paid()
     server.http.get("/api/perp/market?x=1", headers={"Authorization": "Bearer s3cret"})
+    odd = "\x9b\u202e\x03\n".encode() + b"\xff"
+    server.http.post("/api/pay", headers={"X-Payment-Id": "pay_x"}, content=odd)
     browser.sees(".lane .what", "?x=1")
+    browser.sees("#count", "3 of 3")
     browser.do("click", "#har")
-    har = json.loads(browser.run("return page.evaluate(() => window.saved.text())"))
+    text: str = browser.run("return page.evaluate(() => window.saved.text())")
+    assert re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", text) is None, "safe to paste"
+    har = json.loads(text)
     folder = programs.FOLDER / "npm_page" / "node_modules" / "har-schema" / "lib"
     schemas = [json.loads(file.read_text()) for file in folder.glob("*.json")]
     known = Registry().with_resources(
@@ -422,8 +651,9 @@ def test_what_was_seen_is_saved_as_har(browser: Browser, server: Server) -> None
     )
     (whole,) = [each for each in schemas if each["$id"] == "har.json#"]
     Draft6Validator(whole, registry=known).validate(har)
-    asked, paid, market = har["log"]["entries"]
+    asked, paid, market, strange = har["log"]["entries"]
     assert [each["response"]["status"] for each in (asked, paid, market)] == [402, 200, 402]
+    assert b64decode(strange["request"]["postData"]["comment"].split()[-1]) == odd
     assert json.loads(paid["request"]["postData"]["text"])["paymentId"]
     assert market["request"]["queryString"] == [{"name": "x", "value": "1"}]
     assert "s3cret" not in json.dumps(har)
@@ -451,8 +681,9 @@ def test_a_scenario_is_played_from_the_page(browser: Browser, server: Server) ->
     browser.sees(".badge.served", "served")
     browser.do("click", "#back")
     browser.run("await page.waitForFunction(() => document.getElementById('alarm').hidden)")
+    browser.sees(".lane .past", "before the reset")
     server.account(0).paid()
-    browser.sees("#count", "1 of 1")
+    browser.sees(".lane:not(.over) .who", "account 0")
 
 
 def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) -> None:
@@ -502,6 +733,13 @@ def test_a_saved_run_is_played_back_and_forth(browser: Browser, tmp_path: Path) 
     assert browser.run(inside + count).startswith("4 of 4")
     state = "await frame.click('a[href=\"#state\"]'); await frame.waitForSelector('#state table');"
     assert browser.run(f"{inside}{state} return frame.url()") == "about:srcdoc"
+    (tmp_path / "page.html").write_text(run.show().page)
+    browser.do("goto", (tmp_path / "page.html").as_uri())
+    browser.sees("#count", "4 of 4")
+    browser.run("await page.$eval('.lane', (it) => it.click())")
+    assert "page.html#payment=" in browser.run("return page.url()")
+    browser.do("reload")
+    browser.sees("#detail", "status")
     browser.do("goto", "about:blank")
 
 

@@ -13,6 +13,7 @@ from msgspec import structs
 from x402sim.payer.core import PAY_PATH, settlement
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol import x402
+from x402sim.protocol.advice import ADVICE
 from x402sim.protocol.crypto import Address, checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.header import Spelling, encode_header, read_header
@@ -60,9 +61,13 @@ class Mistake:
     does: str
     change: Callable[[Draft], Draft]
     shows: Callable[[Draft], str]
-    remedy: str
     dialects: tuple[Dialect, ...] = tuple(Dialect)
     """Where it can be made."""
+
+    @property
+    def remedy(self) -> str:
+        """How to avoid it."""
+        return ADVICE[self.name]
 
 
 def _value(draft: Draft) -> str:
@@ -99,14 +104,12 @@ MISTAKES = {
             "pays half of the amount",
             lambda draft: draft.signing(value=draft.auth.value // 2),
             _value,
-            "Sign exactly the amount of the 402, in base units: neither less nor more.",
         ),
         Mistake(
             "payee",
             "pays to the payer itself",
             lambda draft: draft.signing(to=draft.auth.from_),
             lambda draft: f"to {checksum(draft.auth.to)}",
-            "Sign the payTo of the 402 as `to`.",
         ),
         Mistake(
             "expired",
@@ -115,8 +118,6 @@ MISTAKES = {
                 valid_after=draft.now_s - 7200, valid_before=draft.now_s - 3600
             ),
             lambda draft: f"validBefore {moment(draft.auth.valid_before, draft.now_s)}",
-            "Sign when you pay, and send it at once. If it was just signed, compare the payer's "
-            "clock with the server's.",
         ),
         Mistake(
             "not-yet-valid",
@@ -125,50 +126,42 @@ MISTAKES = {
                 valid_after=draft.now_s + 3600, valid_before=draft.now_s + 3900
             ),
             lambda draft: f"validAfter {moment(draft.auth.valid_after, draft.now_s)}",
-            "Let the window begin a minute or more before now: clocks differ.",
         ),
         Mistake(
             "signature",
             "signs with the key of another account",
             lambda draft: replace(draft, signer=Wallet.create()),
             lambda draft: f"from {checksum(draft.auth.from_)}, signed by {draft.signer.address}",
-            "Sign with the key of `from`, and change nothing after signing.",
         ),
         Mistake(
             "domain",
             "signs another version of the token's EIP-712 domain",
             _for_another_version,
             _domain,
-            "Sign the domain that the token itself names: name() and version() on the chain, "
-            "`extra` in a 402 of the standard.",
         ),
         Mistake(
             "network",
             "pays on another network",
             _on_another_chain,
             lambda draft: f"network {draft.named.name}, chain id {draft.named.chain_id}",
-            "Name the network of the 402, and sign with its chain id.",
         ),
         Mistake(
             "asset",
             "pays with another token",
             lambda draft: draft.paying(asset=Address(draft.auth.from_)),
             lambda draft: f"asset {checksum(draft.named.asset)}",
-            "Name and sign for the token contract (`asset`) of the 402.",
         ),
         Mistake(
             "funds",
             "pays from a new account, which has no tokens",
             _of_nobody,
             lambda draft: f"from {checksum(draft.auth.from_)}",
-            "Fund the account; on a local server, with POST /_sim/faucet.",
         ),
         Mistake(
             "resource",
             "names another resource",
             lambda draft: replace(draft, resource=_elsewhere(draft.resource)),
             lambda draft: f"resource {draft.resource}",
-            "Send the resource of the 402 back unchanged: a payment is for one resource.",
             (Dialect.TWO_STEPS, Dialect.V2),
         ),
         Mistake(
@@ -176,7 +169,6 @@ MISTAKES = {
             "settles a payment id that nobody has issued",
             lambda draft: replace(draft, payment_id="pay_" + "x402sim" * 4),
             lambda draft: f"paymentId {draft.payment_id}",
-            "Send the paymentId of the 402, with the requirements of the same 402.",
             (Dialect.TWO_STEPS,),
         ),
         Mistake(
@@ -184,8 +176,6 @@ MISTAKES = {
             "pays a second 402 with an authorization that has paid the first",
             lambda draft: draft,
             lambda draft: f"nonce {to_hex(draft.auth.nonce)}",
-            "Sign an authorization with a new random nonce for each payment. To get again what "
-            "was paid for, show its payment id.",
         ),
     )
 }

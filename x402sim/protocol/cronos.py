@@ -90,7 +90,7 @@ class Health(Wire, frozen=True):
     results: Uptime
 
 
-_INVALID_REASONS = {
+INVALID_REASONS = {
     Invalid.HEADER: "Invalid Base64 paymentHeader",
     Invalid.SCHEME: "Unsupported scheme: {}",
     Invalid.NETWORK: "Unsupported network: {}",
@@ -103,7 +103,7 @@ _INVALID_REASONS = {
 
 def invalid_reason(why: Invalid, value: str = "") -> str:
     """Return verify's reason for an invalid payment; `value` is the invalid value."""
-    return _INVALID_REASONS[why].format(value[:100])
+    return INVALID_REASONS[why].format(value[:100])
 
 
 class SettleError(Enum):

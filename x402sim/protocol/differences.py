@@ -27,6 +27,9 @@ _MISTAKES: dict[str, set[Any]] = {
 }
 """The values of each field that are signed by mistake."""
 
+OTHER_DOMAIN = "signed in another domain"
+"""How the reason begins of a signature that is right in another EIP-712 domain."""
+
 
 def difference(why: Invalid, case: Verification) -> str:
     """Return what was wanted and what came, as "value: wanted 10000, got 5000"."""
@@ -93,7 +96,7 @@ def _signature(case: Verification) -> str:
     except BadSignature as bad:
         return str(bad)
     if wrong is not None:
-        return f"signed in another domain: {', '.join(starmap(_unlike, unlike(ours, wrong)))}"
+        return f"{OTHER_DOMAIN}: {', '.join(starmap(_unlike, unlike(ours, wrong)))}"
     domain = ", ".join(f"{name} {value}" for name, value in _fields(ours).items())
     return f"signer: wanted {checksum(auth.from_)}, got {checksum(signer)}, in the domain {domain}"
 

@@ -60,6 +60,8 @@ class ErrorRow:
     """An example of `reason`, for the documentation."""
 
 
+NOT_ISSUED = "this payment id was not issued here"
+"""The reason of `Refusal.MISMATCH` for an id that is not ours."""
 _AGAIN = "send the same payment header again; never sign another one before the first has expired."
 
 

@@ -16,10 +16,13 @@ from typing import Any
 
 from x402sim import events
 from x402sim.journal import Journal, line
+from x402sim.protocol import x402_reasons
+from x402sim.protocol.advice import advice_for
 from x402sim.protocol.cronos import invalid_reason
 from x402sim.protocol.messages import PaymentRequirements
 from x402sim.protocol.refusals import Refusal
-from x402sim.protocol.rules import SETTLEMENT, VERIFICATION, Presented
+from x402sim.protocol.rules import SETTLEMENT, VERIFICATION, Invalid, Presented
+from x402sim.protocol.x402 import VERSIONS
 from x402sim.spec.clauses import CLAUSES
 from x402sim.version import VERSION
 
@@ -110,14 +113,24 @@ def _names(journal: Journal, begin: events.Begin | None) -> dict[str, str]:
 
 
 def tables() -> dict[str, Any]:
-    """Return what explains any journal: clauses, refusals, and the rules by their reasons."""
+    """Return what explains any journal: clauses, refusals, and the rules by their reasons.
+
+    `standard` are the clauses by the words of the x402 standard, and `advice` says what to do, by
+    the beginning of an error or a reason.
+    """
     clauses = {each.id: each.text for each in CLAUSES}
     refusals = {}
     for each in Refusal:
         clause = "7/" + each.text.lower().replace(" usdc", "").replace(" ", "-")
         known = clause if clause in clauses else ""
         refusals[each.text] = {"cause": each.row.cause, "do": each.row.remedy, "clause": known}
-    return {"clauses": clauses, "refusals": refusals, "reasons": _reasons()}
+    return {
+        "clauses": clauses,
+        "refusals": refusals,
+        "reasons": _reasons(),
+        "standard": _standard(),
+        "advice": advice_for(),
+    }
 
 
 def _reasons() -> dict[str, str]:
@@ -135,3 +148,20 @@ def _reasons() -> dict[str, str]:
     found = {rule.reason(case).partition(" issued")[0]: rule.clause for rule in SETTLEMENT}
     verified = {invalid_reason(rule.refusal): rule.clause for rule in VERIFICATION}
     return found | verified
+
+
+def _standard() -> dict[str, str]:
+    """Return the clause of the rule that refused, by the standard's word, if it has one meaning."""
+    found = {
+        x402_reasons.FUNDS: "7/insufficient-balance",
+        x402_reasons.VALID_BEFORE: "7/authorization-expired",
+        x402_reasons.VALID_AFTER: "5/window",
+        x402_reasons.NONCE_USED[2]: "7/nonce-already-used",
+    }
+    for version in VERSIONS:
+        words = [x402_reasons.invalid_reason(version, why) for why in Invalid]
+        for rule in VERIFICATION:
+            word = x402_reasons.invalid_reason(version, rule.refusal)
+            if words.count(word) == 1:
+                found[word] = rule.clause
+    return found

@@ -18,7 +18,7 @@ from x402sim.protocol.crypto import low_v
 from x402sim.protocol.eip3009 import transfer_digest
 from x402sim.protocol.header import PresentedPayment, present
 from x402sim.protocol.messages import PaymentRequirements, Receipt, SettlementRequest
-from x402sim.protocol.refusals import Refusal, SettlementRefused
+from x402sim.protocol.refusals import NOT_ISSUED, Refusal, SettlementRefused
 from x402sim.protocol.rules import AUTHORIZES, Invalid, Verification, first_broken
 from x402sim.service.attempts import Attempt, check, claim, require
 from x402sim.service.grant import grant
@@ -121,7 +121,7 @@ async def validate(
     payment_id, sent = request.payment_id, request.payment_requirements
     terms = service.issuer.read(payment_id)
     if terms is None:
-        raise SettlementRefused(Refusal.MISMATCH, "this payment id was not issued here")
+        raise SettlementRefused(Refusal.MISMATCH, NOT_ISSUED)
     payment = present(request.payment_header)
     issued = service.issuer.requirements(terms.resource, terms.amount_base)
     attempt = Attempt(payment_id, payment, terms, sent, issued, offered_id=offered_id, named=named)

@@ -10,24 +10,36 @@ import { Tape } from "./tape.js";
 const model = new Model(), list = new List(model), VIEWS = ["payments", "state", "steering"];
 let tape = null, started = null, since = 0, after = 0, isDirty = true, view = "payments", isAsking = false;
 
+const LOADED_MS = 700; // by then what the server has is here, and a link to another payment is one to none
+
 function tell(text, kind) { byId("link").textContent = text; byId("link").className = kind; }
 
 function take(name, lines) {
+  if (name === "hello") { greet(lines[0]); return; }
   for (const each of lines) {
-    if (name === "journal") since = each.seq + 1; else after = each.n;
-    if (tape) tape.add(name, each); else if (name === "journal") model.event(each); else model.exchange(each);
+    if (name === "journal") since = each.seq + 1;
+    if (name === "exchanges") after = each.n;
+    if (tape) tape.add(name, each); else model.take(name, each);
   }
   tape?.draw();
   isDirty = list.isDirty = true;
 }
 
+// What the server knows, and what it does not any more.
+function greet(hello) {
+  started = hello.started;
+  setTimeout(() => { isDirty = list.isLoaded = true; }, LOADED_MS);
+  Object.assign(model, { forgotten: hello.forgotten });
+  list.lacks = [hello.older ? `${hello.older} older in the database` : "", hello.first ? `what was before event ${hello.first} is no longer known` : "", hello.dropped ? `${hello.dropped} older request${hello.dropped === 1 ? " is" : "s are"} no longer kept` : ""].filter(Boolean).join("; ");
+}
+
 async function follow() {
-  if (given) { for (const each of given.told) take(...each); tell("saved run", "live"); return; }
+  if (given) { for (const each of given.told) take(...each); list.isLoaded = true; tell("saved run", "live"); return; }
   for (;;) {
     try {
       for await (const [name, lines] of streamed(`ui/events?since=${since}&after=${after}`)) {
         if (name === "hello" && started !== null && started !== lines[0].started) { location.reload(); return; }
-        if (name === "hello") { started = lines[0].started; tell(words.live ? "live" : "saved run", "live"); continue; }
+        if (name === "hello") tell(words.live ? "live" : "saved run", "live");
         take(name, lines);
       }
       tell("not connected; trying again", "bad");
@@ -53,19 +65,27 @@ async function refresh() {
 }
 
 function draw() {
-  if (isDirty && !document.hidden) {
-    isDirty = false;
-    if (view === "payments") list.draw();
-    if (view === "steering") showFaults(model);
-    refresh();
-  }
-  setTimeout(() => requestAnimationFrame(draw), 150);
+  try {
+    if (isDirty && !document.hidden) {
+      isDirty = false;
+      if (view === "payments") list.draw();
+      if (view === "steering") showFaults(model);
+      refresh();
+    }
+  } finally { setTimeout(() => requestAnimationFrame(draw), 150); } // an error must not end the drawing
+}
+
+// The keys that a link names: a payment id, a session, a transaction, or an authorization, which may begin with 0x.
+function keysOf(text) {
+  let key = text;
+  try { key = decodeURIComponent(text); } catch { /* a link that somebody has typed */ }
+  return [key, key.toLowerCase(), key.toLowerCase().replace(/^0x/, "")];
 }
 
 function choose(hash) {
-  const [name, id] = hash.slice(1).split("=");
+  const [name, ...rest] = hash.slice(1).split("="), id = rest.join("=");
   view = VIEWS.includes(name) ? name : "payments";
-  if (name === "payment" && id) list.want([decodeURIComponent(id)]);
+  if (name === "payment" && id) list.want(keysOf(id));
   for (const name of VIEWS) byId(name).hidden = name !== view;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.getAttribute("href") === `#${view}`) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");

@@ -1,13 +1,34 @@
 // One exchange as text that runs: curl, Python, a test, a scenario; and many as a HAR file.
 
-import { origin, parse, words } from "./dom.js";
+import { integer, iso, object, origin, own, parse, text, words } from "./dom.js";
 
 const HIDDEN = /^(host|content-length|connection|accept-encoding|transfer-encoding)$/i;
 const sentHeaders = (seen) => seen.sent.headers.filter(([name, value]) => !HIDDEN.test(name) && value !== "***");
-const quote = (text) => `'${String(text).replaceAll("'", `'\\''`)}'`;
+
+// A control character in a text that is pasted acts on the terminal: ^C and a line end run what follows. One that
+// changes the direction of the text, or has no width, hides what stands there.
+const UNSEEN = /[^\x20-\x7e\p{L}\p{M}\p{N}\p{P}\p{S}]/gu;
+const isSeen = (text) => text.search(UNSEEN) < 0;
+const hex = (number, width) => number.toString(16).padStart(width, "0");
+
+// A text in which what cannot be seen is an escape of JSON and Python.
+export const visible = (text, hasLong = true) => text.replace(UNSEEN, (each) => (hasLong && each.length > 1 ? `\\U${hex(each.codePointAt(0), 8)}` : [...Array(each.length).keys()].map((at) => `\\u${hex(each.charCodeAt(at), 4)}`).join("")));
+
+const bytesOf = ({ body, base64 }) => (base64 === undefined ? new TextEncoder().encode(body) : Uint8Array.from(atob(base64), (each) => each.charCodeAt(0)));
+
+// The arguments of a printf that writes these bytes, in every shell.
+const printed = (bytes) => `printf '${[...bytes].map((byte, at) => (byte < 32 || byte > 126 || byte === 39 || (byte === 45 && !at) ? `\\${byte.toString(8).padStart(3, "0")}` : byte === 37 ? "%%" : byte === 92 ? "\\\\" : String.fromCharCode(byte))).join("")}'`;
+
+// A text as one word of a shell. That of a header is in Latin-1, a byte a character.
+export const quote = (text) => (isSeen(text) ? `'${text.replaceAll("'", `'\\''`)}'` : `"$(${printed(new TextEncoder().encode(text))})"`);
+const quoteHeader = (text) => (/^[\x20-\x7e]*$/.test(text) ? quote(text) : `"$(${printed(Uint8Array.from(text, (each) => each.charCodeAt(0)))})"`);
 
 export function curl(seen) {
-  return [`curl -i -X ${seen.method}`, quote(origin + seen.path), ...sentHeaders(seen).map((each) => `-H ${quote(each.join(": "))}`), ...(seen.sent.body ? [`--data-raw ${quote(seen.sent.body)}`] : [])].join(" ");
+  const { body, base64 } = seen.sent, isPlain = base64 === undefined && isSeen(body), headers = sentHeaders(seen).map(([name, value]) => (value.trim() ? `${name}: ${value}` : `${name};`));
+  if (body && !headers.some((each) => /^content-type[:;]/i.test(each))) headers.push("Content-Type:"); // curl would add one
+  const method = seen.method === "HEAD" ? "-I" : `-i -X ${/^[A-Z]+$/.test(seen.method) ? seen.method : quote(seen.method)}`;
+  const data = !body ? [] : [isPlain ? `--data-raw ${quote(body)}` : "--data-binary @-"];
+  return [...(isPlain ? [] : [`${printed(bytesOf(seen.sent))} |`]), `curl -g --path-as-is ${method}`, quote(origin + seen.target), ...headers.map((each) => `-H ${quoteHeader(each)}`), ...data].join(" ");
 }
 
 // A value of JSON as Python writes it.
@@ -15,14 +36,25 @@ export function literal(value) {
   if (value === null || value === undefined) return "None";
   if (typeof value === "boolean") return value ? "True" : "False";
   if (Array.isArray(value)) return `[${value.map(literal).join(", ")}]`;
-  if (typeof value === "object") return `{${Object.entries(value).map(([name, each]) => `${JSON.stringify(name)}: ${literal(each)}`).join(", ")}}`;
-  return JSON.stringify(value);
+  if (typeof value === "object") return `{${Object.entries(value).map(([name, each]) => `${literal(name)}: ${literal(each)}`).join(", ")}}`;
+  return visible(JSON.stringify(value));
+}
+
+const inBytes = (bytes) => `bytes.fromhex("${[...bytes].map((byte) => hex(byte, 2)).join("")}")`;
+const content = (half) => (half.base64 === undefined ? `${literal(half.body)}.encode()` : inBytes(bytesOf(half)));
+
+// The body of a request as an argument of a Python function: as JSON if that writes it again as it was sent, else
+// as bytes, which `alice.send` takes as its `json`, too.
+function bodyOf(seen, raw) {
+  if (!seen.sent.body) return "";
+  const value = parse(seen.sent.body), isSame = value !== undefined && JSON.stringify(value) === seen.sent.body.replace(/("(?:[^"\\]|\\.)*")|\s+/g, "$1");
+  return isSame && !/\\ud[89a-f]/i.test(seen.sent.body) ? `, json=${literal(value)}` : `, ${raw}=${content(seen.sent)}`;
 }
 
 export function python(seen) {
-  const headers = sentHeaders(seen).map(([name, value]) => `        (${literal(name)}, ${literal(value)}),\n`).join("");
-  const content = seen.sent.body ? `    content=${literal(seen.sent.body)},\n` : "";
-  return `import httpx\n\nanswer = httpx.request(\n    ${literal(seen.method)},\n    ${literal(origin + seen.path)},\n    headers=[\n${headers}    ],\n${content})\nprint(answer.status_code, answer.text)\n`;
+  const header = (text) => (/^[\x20-\x7e]*$/.test(text) ? literal(text) : inBytes(Uint8Array.from(text, (each) => each.charCodeAt(0))));
+  const headers = sentHeaders(seen).map(([name, value]) => `        (${header(name)}, ${header(value)}),\n`).join("");
+  return `import httpx\n\nanswer = httpx.request(\n    ${literal(seen.method)},\n    ${literal(origin + seen.target)},\n    headers=[\n${headers}    ],\n${seen.sent.body ? `    content=${content(seen.sent)},\n` : ""})\nprint(answer.status_code, answer.text)\n`;
 }
 
 // --- a story that does the same: it signs anew, with the same mistakes -----------------------
@@ -30,7 +62,7 @@ export function python(seen) {
 const head = (half, name) => half.headers.find(([each]) => each.toLowerCase() === name)?.[1];
 const isEqual = (a, b) => String(a).toLowerCase() === String(b).toLowerCase();
 const plain = (text) => String(text ?? "").replace(/[^\x20-\x7e]|["\\]/g, "?").slice(0, 200);
-const sending = (seen) => `await alice.send(${literal(seen.method)}, ${literal(seen.path)}${seen.sent.body ? `, json=${parse(seen.sent.body) === undefined ? `${literal(seen.sent.body)}.encode()` : literal(seen.body)}` : ""})`;
+const sending = (seen) => `await alice.send(${literal(seen.method)}, ${literal(seen.target)}${bodyOf(seen, "json")})`;
 const moved = (by) => (by ? ` ${by < 0 ? "-" : "+"} ${by < 0 ? -by : by}` : "");
 
 // The request that was answered with the 402 that is paid; of the price list, if it was not seen.
@@ -40,15 +72,23 @@ function asking(lane) {
   return asked ? sending(asked) : path.startsWith("/api/perp/market") ? `await alice.send("GET", ${literal(path)})` : `await alice.ask(${literal(path.startsWith("/api/") && !path.includes("/sessions/") && lane.error !== "Payment requirements do not match" ? path : "/api/perp/quote")})`;
 }
 
+// The numbers of what was signed, as integers: undefined for one that is no whole number.
+const signedOf = ({ payment }) => object(object(payment?.payload).authorization ?? payment?.payload);
+const numbersOf = (seen) => ["value", "validAfter", "validBefore"].map((name) => integer(text(signedOf(seen)[name]) ?? "none"));
+
+// Whether a story can sign it anew: a header that cannot be signed is sent again as it was.
+const canSign = (seen) => !!seen.payment && numbersOf(seen).every((each) => each >= 0n && each < 2n ** 256n) && /^0x[0-9a-f]{40}$/i.test(text(signedOf(seen).to))
+  && [signedOf(seen).from, seen.payment.payload.asset ?? "", seen.payment.scheme ?? "", seen.payment.network ?? ""].every((each) => typeof each === "string");
+
 // The arguments of `sign` that make what was signed differ from what was asked for.
 function mistakes(lane, seen) {
-  const wanted = lane.required ?? {}, payment = seen.payment, signed = payment.payload?.authorization ?? payment.payload ?? {}, at = Math.round(seen.at_ms / 1000);
-  const given = [], by = BigInt(signed.value ?? 0) - BigInt(wanted.maxAmountRequired ?? wanted.amount ?? 0), least = Math.min(300, wanted.maxTimeoutSeconds ?? 300);
+  const wanted = lane.required ?? {}, signed = signedOf(seen), at = Math.round(seen.at_ms / 1000), [value, from, until] = numbersOf(seen);
+  const given = [], by = value - (integer(wanted.maxAmountRequired ?? wanted.amount) ?? value), least = Math.min(300, wanted.maxTimeoutSeconds ?? 300);
   if (by) given.push(`value=required.price_base${moved(by)}`);
-  if (signed.to && !isEqual(signed.to, wanted.payTo)) given.push(`to=${isEqual(signed.to, signed.from) ? "alice.address" : literal(signed.to)}`);
-  const [after, before] = [Number(signed.validAfter) - at, Number(signed.validBefore) - at];
-  if (Math.abs(after + 60) > 5) given.push(`valid_after=${at + after < 1e9 ? Math.max(0, at + after) : `alice.now_s()${moved(after)}`}`);
-  if (Math.abs(before - least) > 5) given.push(`valid_before=${at + before > 1e11 || at + before < 1e9 ? at + before : `alice.now_s()${moved(before)}`}`);
+  if (!isEqual(signed.to, wanted.payTo)) given.push(`to=${isEqual(signed.to, signed.from) ? "alice.address" : literal(signed.to)}`);
+  const [after, before] = [Number(from) - at, Number(until) - at];
+  if (Math.abs(after + 60) > 5) given.push(`valid_after=${at + after < 1e9 ? from : `alice.now_s()${moved(after)}`}`);
+  if (Math.abs(before - least) > 5) given.push(`valid_before=${at + before > 1e11 || at + before < 1e9 ? until : `alice.now_s()${moved(before)}`}`);
   const why = String(seen.refused.reason ?? "");
   if (why.includes("another domain")) given.push('network=replace(world.network, token_version="0")');
   else if (why.startsWith("Invalid EIP-3009 signature")) given.push("by=stranger.wallet");
@@ -59,17 +99,17 @@ function paying(lane, seen, lines) {
   const { error, reason } = seen.refused, wanted = lane.required ?? {}, ask = asking(lane), raw = seen.body.paymentHeader;
   const isReplay = error === "Nonce already used";
   if (isReplay) lines.push(`earlier = ${ask}`, "header = alice.sign(earlier)", "await alice.pay(earlier, header)");
-  const given = seen.payment ? mistakes(lane, seen) : [], labels = ["scheme", "network"].filter((name) => raw && seen.payment && wanted[name] && seen.payment[name] !== wanted[name]).map((name) => `${name}=${literal(seen.payment[name])}`);
-  const asset = seen.payment?.payload?.asset;
+  const given = canSign(seen) ? mistakes(lane, seen) : [], labels = ["scheme", "network"].filter((name) => raw && canSign(seen) && wanted[name] && seen.payment[name] !== wanted[name]).map((name) => `${name}=${literal(seen.payment[name])}`);
+  const asset = canSign(seen) && seen.payment.payload.asset;
   if (raw && asset && !isEqual(asset, wanted.asset)) labels.push(`asset=${literal(asset)}`);
   if (given.some((each) => each.startsWith("by="))) lines.push('stranger = await world.payer("stranger")');
   lines.push(`required = ${ask}`);
-  if (raw && !seen.payment) lines.push(`header = ${literal(raw)}`);
+  if (raw && !canSign(seen)) lines.push(`header = ${literal(raw)}`);
   else if (!isReplay) lines.push(`header = alice.sign(${["required", ...(raw && !raw.startsWith("0x") ? ['spelling="base64"'] : []), ...given].join(", ")})`);
   if (labels.length) lines.push(`header = alice.forge(header, ${labels.join(", ")})`);
-  const sent = seen.body.paymentRequirements ?? wanted, changed = {};
+  const sent = object(seen.body.paymentRequirements), changed = {};
   const issued = lane.exchanges.find((each) => each.status === 402 && !each.payment)?.said.paymentRequirements;
-  for (const name of Object.keys({ ...issued, ...sent })) if (issued && name !== "description" && literal(sent[name]) !== literal(issued[name])) changed[name] = sent[name] ?? null;
+  if (issued && seen.path === "/api/pay") for (const name of Object.keys({ ...issued, ...sent })) if (name !== "description" && literal(sent[name]) !== literal(issued[name])) changed[name] = sent[name] ?? null;
   const options = ["required", "header"];
   if (/^this payment id was not issued/.test(reason)) options.push(`payment_id=${literal(seen.body.paymentId)}`);
   if (Object.keys(changed).length) options.push(`requirements=${literal(changed)}`);
@@ -79,8 +119,8 @@ function paying(lane, seen, lines) {
 
 // The story of one exchange, line by line; undefined for one that no payer sends.
 function story(lane, seen, model) {
-  if (seen.path.startsWith("/facilitator")) return undefined;
-  const { error, reason } = seen.refused, isPaying = seen.path === "/api/pay" ? typeof seen.body.paymentHeader === "string" && !!seen.body.paymentRequirements : !!seen.payment, isOk = seen.status >= 200 && seen.status < 300;
+  if (seen.path.startsWith("/facilitator") || seen.sent.cut) return undefined;
+  const { error, reason } = seen.refused, isPaying = seen.path === "/api/pay" ? typeof seen.body.paymentHeader === "string" && !!seen.body.paymentRequirements : canSign(seen), isOk = seen.status >= 200 && seen.status < 300;
   const struck = seen.seen.map((seq) => model.recent.get(seq)).filter((each) => each?.event === "note" && each.name === "fault struck").map((each) => each.data);
   const lines = [`alice = await world.payer("alice"${/^Insufficient/.test(error) ? "" : ', balance="100.00"'})`], needs = ["funds"];
   for (const { victim, does, path, contains, caller } of struck) {
@@ -98,7 +138,7 @@ function story(lane, seen, model) {
   const shown = isPaid || (isOneStep && isOk) || id ? '{"X-Payment-Id": required.payment_id}' : session && isOk ? '{"X-Session-Id": opened.body["sessionId"]}' : session ? `{"X-Session-Id": ${literal(session)}}` : "";
   if (!isPaying || (isOneStep && isOk)) lines.push(`answer = ${sending(seen).replace(/\)$/, shown ? `, headers=${shown})` : ")")}`);
   const ruled = Object.entries(words.reasons).find(([begin]) => begin && String(reason ?? "").startsWith(begin));
-  const known = [words.refusals[error]?.clause, isOk && isPaying ? "4.1/receipt" : "", seen.status === 402 && !isProof && !isPaying ? "1/unpaid-402" : "", ruled?.[1], isProof ? "7/payment-required" : "", "4.1/validate"].filter((each) => each in words.clauses);
+  const known = [own(words.refusals, error)?.clause, isOk && isPaying ? "4.1/receipt" : "", seen.status === 402 && !isProof && !isPaying ? "1/unpaid-402" : "", ruled?.[1], isProof ? "7/payment-required" : "", "4.1/validate"].filter((each) => each && own(words.clauses, each));
   const covers = [...new Set([known[0], ...(ruled ? [ruled[1]] : [])])];
   const isOther = isOneStep && !isOk; // in two steps it is refused with another status, and text
   if (isOther) lines.push(`world.expect(answer.status == 200, False, "${known[0]}")`);
@@ -125,7 +165,7 @@ export function test(lane, seen, model) {
   const network = words.title === "cronos-testnet" || !words.live ? "" : `@pytest.mark.x402(network=${literal(words.title)})\n`, top = network ? "import pytest\n" : "";
   const asked = lane.exchanges.find((each) => each.status === 402 && !each.payment && each.path.startsWith("/api/")) ?? seen;
   if (seen.status === 200 && asked.path !== "/api/pay" && lane.stages.settled && told.imports.length < 2 && !head(seen.sent, "x-session-id"))
-    return `"""${told.title}."""\n\n${top && `${top}\n\n`}${network}def test_${told.name}(x402_server, x402_payer):\n    answer = x402_payer.client.request(${literal(asked.method)}, ${literal(asked.path)}${asked.sent.body ? `, json=${literal(asked.body)}` : ""})\n    assert answer.is_success\n    assert len(x402_server.transfers(x402_payer.address)) == 1\n`;
+    return `"""${told.title}."""\n\n${top && `${top}\n\n`}${network}def test_${told.name}(x402_server, x402_payer):\n    answer = x402_payer.client.request(${literal(asked.method)}, ${literal(asked.target)}${bodyOf(asked, "content")})\n    assert answer.is_success\n    assert len(x402_server.transfers(x402_payer.address)) == 1\n`;
   return `"""${told.title}."""\n\n${told.first}${top}from x402sim import ${[...told.imports, "World"].sort().join(", ")}\n\n\nasync def ${told.name}(world: LiveWorld) -> None:\n${told.lines}\n\n${network}def test_${told.name}(x402_server):\n    World(on=x402_server.url).play(${told.name}).raise_for_failure()\n`;
 }
 
@@ -136,13 +176,14 @@ const version = "HTTP/1.1", rest = { cookies: [], headersSize: -1 };
 
 export function har(all) {
   const entry = (seen) => {
-    const url = origin + seen.path, size = (half) => new TextEncoder().encode(half.body).length, kind = (half) => head(half, "content-type") ?? "";
+    const url = origin + seen.target, size = (half) => bytesOf(half).length, cut = (half) => (half.cut ? { comment: "cut: not all of it is kept" } : {}), kind = (half) => head(half, "content-type") ?? "";
     return {
-      startedDateTime: new Date(seen.at_ms).toISOString(), time: seen.ms, cache: {}, timings: { send: 0, wait: seen.ms, receive: 0 },
-      request: { ...rest, method: seen.method, url, httpVersion: version, headers: pairs(seen.sent.headers), queryString: pairs(new URL(url).searchParams), bodySize: size(seen.sent), ...(seen.sent.body ? { postData: { mimeType: kind(seen.sent), text: seen.sent.body } } : {}) },
-      response: { ...rest, status: seen.status ?? 0, statusText: "", httpVersion: version, headers: pairs(seen.answered.headers), redirectURL: "", bodySize: size(seen.answered), content: { size: size(seen.answered), mimeType: kind(seen.answered), text: seen.answered.body } },
+      startedDateTime: iso(seen.at_ms), time: seen.ms, cache: {}, timings: { send: 0, wait: seen.ms, receive: 0 },
+      request: { ...rest, method: seen.method, url, httpVersion: version, headers: pairs(seen.sent.headers), queryString: pairs(new URL(url).searchParams), bodySize: size(seen.sent), ...(seen.sent.body ? { postData: { mimeType: kind(seen.sent), text: seen.sent.body, ...(seen.sent.base64 ? { comment: `not UTF-8; in base64: ${seen.sent.base64}` } : {}), ...cut(seen.sent) } } : {}) },
+      response: { ...rest, status: seen.status ?? 0, statusText: "", httpVersion: version, headers: pairs(seen.answered.headers), redirectURL: "", bodySize: size(seen.answered), content: { size: size(seen.answered), mimeType: kind(seen.answered), ...(seen.answered.base64 ? { text: seen.answered.base64, encoding: "base64" } : { text: seen.answered.body }), ...cut(seen.answered) } },
     };
   };
   const entries = [...new Set(all)].sort((a, b) => a.n - b.n).map(entry);
-  return JSON.stringify({ log: { version: "1.2", creator: { name: "x402sim", version: words.version ?? "" }, entries } }, null, 1);
+  const text = JSON.stringify({ log: { version: "1.2", creator: { name: "x402sim", version: words.version ?? "" }, entries } }, null, 1);
+  return text.split("\n").map((each) => visible(each, false)).join("\n");
 }

@@ -1,8 +1,8 @@
 // One payment: what was asked for beside what was signed, the rule that refused, the transaction, the messages.
 
-import { curl, har, python, scenario, test } from "./copies.js";
-import { byId, copy, decoded, el, lasted, money, named, parse, readable, save, table, time, utc, words } from "./dom.js";
-import { STAGES, untimely, left, status, why } from "./model.js";
+import { curl, har, python, scenario, test, visible } from "./copies.js";
+import { byId, copy, decoded, el, indented, integer, iso, lasted, money, named, marked, own, readable, save, table, time, utc, words } from "./dom.js";
+import { left, stagesOf, status, step, untimely, why } from "./model.js";
 
 let wasOpen = new Set();
 
@@ -16,18 +16,40 @@ export function showDetail(lane, model, close) {
   box.replaceChildren(
     el("div", { class: "bar" }, el("h2", {}, `${lane.payer ? named(lane.payer) : "Somebody"}: ${lane.resource ?? "a payment"}`),
       el("button", { type: "button", class: "small", onclick: () => showDetail.close() }, "Close")),
-    ...refusal(lane), reproduced(lane, model), compared(lane), stages(lane), ids(lane), transaction(lane, model), ...lane.sessions.map((id) => session(model.sessions.get(id))),
-    el("h3", {}, "Requests ", lane.exchanges.length ? el("button", { type: "button", class: "small", onclick: () => save("payment.har", "application/json", har(lane.exchanges)) }, "Save as HAR") : ""),
-    lane.exchanges.length ? el("div", {}, lane.exchanges.map((seen) => exchange(lane, seen, model)))
-      : el("p", { class: "quiet" }, words.live ? "They are no longer kept." : "A run's journal tells who asked whom, not the messages."), journal(lane));
+    ...[refusal, reproduced, compared, stages, ids, transaction, sessions, requests, journal].flatMap((part) => guarded(part, lane, model)));
 }
+
+// What a link names, and the page does not know.
+export function showUnknown(key, close) {
+  const box = byId("detail");
+  box.hidden = false;
+  showDetail.keys = undefined;
+  if (box.dataset.unknown === key && box.querySelector(".unknown")) return;
+  box.dataset.unknown = key;
+  box.replaceChildren(el("div", { class: "bar unknown", role: "status" }, el("h2", {}, "No such payment is known"), el("button", { type: "button", class: "small", onclick: close }, "Close")),
+    el("p", {}, el("code", {}, visible(key)), words.live ? " was not seen by this server, or is no longer known." : " is not in this run, or not yet at this moment of it."));
+}
+
+// A part of the details; an error in it leaves the others.
+function guarded(part, lane, model) {
+  try { return part(lane, model); }
+  catch (error) { console.error(error); return el("p", { class: "bad" }, `The ${part.name} of this payment cannot be shown: ${error.message}`); }
+}
+
+const sessions = (lane, model) => lane.sessions.map((id) => session(model.sessions.get(id)));
+
+const requests = (lane, model) => [
+  el("h3", {}, "Requests ", lane.exchanges.length ? el("button", { type: "button", class: "small", onclick: () => save("payment.har", "application/json", har(lane.exchanges)) }, "Save as HAR") : ""),
+  lane.exchanges.length ? el("div", {}, lane.exchanges.map((seen) => exchange(lane, seen, model)))
+    : el("p", { class: "quiet" }, words.live ? "They are no longer kept." : "A run's journal tells who asked whom, not the messages.")];
 
 const copies = (lane, seen, model) => [["a test", test], ["a scenario", scenario]].filter(([, make]) => make(lane, seen, model)).map(([name, make]) => copy(() => make(lane, seen, model), `Copy as ${name}`));
 
 // What the payment came to, as a program that does it again.
 function reproduced(lane, model) {
   const seen = lane.exchanges.findLast((each) => each.payment && !each.path.startsWith("/facilitator")) ?? lane.exchanges.at(-1);
-  return seen ? el("p", { class: "bar" }, el("span", { class: "quiet" }, `${seen.method} ${seen.path}, ${seen.status ?? "broken"}:`), copies(lane, seen, model)) : "";
+  const all = seen ? copies(lane, seen, model) : [];
+  return all.length ? el("p", { class: "bar" }, el("span", { class: "quiet" }, `${seen.method} ${seen.path}, ${seen.status ?? "broken"}:`), all) : "";
 }
 
 // What the journal says of a payment, with all that is not empty.
@@ -48,66 +70,78 @@ function burnDown({ steps, deposited_base: all }) {
 
 const folded = (id, title, ...inside) => el("details", { open: wasOpen.has(id), ontoggle: (event) => (event.target.open ? wasOpen.add(id) : wasOpen.delete(id)) }, el("summary", {}, title), inside);
 
-const rowsOf = (lane) => {
-  const wanted = lane.required, got = lane.signed, header = got?.payment;
+const rowsOf = ({ required: wanted, signed: got }) => {
   if (!wanted || !got) return [];
-  const asset = got.asset ?? header?.accepted?.asset, network = header?.accepted?.network ?? header?.network;
-  const amount = wanted.maxAmountRequired ?? wanted.amount;
-  const isMoney = (value) => (value === undefined ? "" : `${value} = ${money(value)}`);
+  const isMoney = (value) => (value === undefined ? undefined : integer(value) === undefined ? `${value} (no whole number)` : `${value} = ${money(value)}`);
   return [
-    ["amount", isMoney(amount), isMoney(got.value), "5/exact-amount"],
+    ["amount", isMoney(wanted.maxAmountRequired ?? wanted.amount), isMoney(got.value), "5/exact-amount"],
     ["to", wanted.payTo, got.to, "5/exact-recipient"],
-    ["token", wanted.asset, asset, "2.1/asset"],
-    ["network", wanted.network, network, "2.1/network"],
-    ["scheme", wanted.scheme, header?.accepted?.scheme ?? header?.scheme, "2.1/scheme"],
+    ["token", wanted.asset, got.asset, "2.1/asset"],
+    ["network", wanted.network, got.network, "2.1/network"],
+    ["scheme", wanted.scheme, got.scheme, "2.1/scheme"],
   ].filter(([, a, b]) => a !== undefined && b !== undefined);
 };
 const isSame = ([name, a, b]) => String(a).toLowerCase() === String(b).toLowerCase() || (name === "network" && String(a).includes(":") !== String(b).includes(":"));
 
+// What to do about it, by the longest beginning of the reason or the error that is known.
+export function advice({ error, reason }) {
+  const fits = (told) => Object.keys(words.advice).filter((begin) => told?.startsWith(begin)).sort((a, b) => b.length - a.length);
+  const found = [...fits(reason), ...fits(error)][0];
+  return found ? words.advice[found] : own(words.refusals, error)?.do;
+}
+
 function refusal(lane) {
+  const struck = lane.struck.map((fault) => el("p", { class: "note" }, `${time(fault.at)}  A fault struck it, at the ${fault.victim}, ${fault.path}: ${fault.does}${own(words.faults ?? {}, fault.does) ? ` (${words.faults[fault.does]})` : ""}.`));
   const told = lane.told.map(([at, text]) => el("p", { class: "note" }, `${time(at)}  ${readable(text)}`));
-  if (!lane.stopped) return told;
-  const known = words.refusals[lane.error] ?? {}, odd = rowsOf(lane).filter((row) => !isSame(row));
-  const clauses = [...new Set([known.clause, ...odd.map((row) => row[3]), ...Object.entries(words.reasons).filter(([begin]) => lane.reason?.startsWith?.(begin)).map(([, clause]) => clause)])].filter(Boolean);
+  if (!lane.stopped) return [...struck, ...told];
+  const known = own(words.refusals, lane.error) ?? {}, todo = advice(lane), odd = rowsOf(lane).filter((row) => !isSame(row));
+  const said = Object.entries(words.standard).filter(([word]) => lane.error?.split(":")[0] === word).map(([, clause]) => clause);
+  const clauses = [...new Set([known.clause, ...said, ...odd.map((row) => row[3]), ...Object.entries(words.reasons).filter(([begin]) => lane.reason?.startsWith(begin)).map(([, clause]) => clause)])].filter(Boolean);
   return [el("div", { class: "refusal" },
-    el("p", {}, el("strong", {}, lane.error), readable(why(lane)).slice(lane.error.length)),
+    el("p", {}, el("strong", {}, lane.error), marked(readable(why(lane)).slice(lane.error?.length ?? 0))),
     untimely(lane) ? el("p", {}, `verify had called it valid: a Cronos facilitator's verify does not look at time. settle does, by the chain's, which was ${utc(lane.chain_s)} (${lane.chain_s}).`) : "",
-    clauses.map((id) => el("p", { class: "quiet" }, el("code", {}, id), ` ${words.clauses[id] ?? ""}`)),
-    known.do ? el("p", {}, el("strong", {}, "Do: "), known.do) : "",
+    clauses.map((id) => el("p", { class: "quiet" }, el("code", {}, id), " ", marked(own(words.clauses, id) ?? ""))),
+    todo ? el("p", {}, el("strong", {}, "Do: "), marked(todo)) : "",
     el("p", { class: "quiet" }, lane.final === false ? "Not final: it may still be paid." : lane.final ? "Final: nothing was charged, and never will be." : "")),
-  ...told];
+  ...struck, ...told];
 }
 
 function compared(lane) {
   const rows = rowsOf(lane), got = lane.signed;
   if (!rows.length) return "";
   const shown = rows.map((row) => ({ class: isSame(row) ? "" : "odd", cells: [row[0], row[1], row[2], isSame(row) ? "yes" : "no"] }));
-  const window = [got.validAfter, got.validBefore].map(Number);
-  if (window.every((each) => Number.isFinite(each) && each < 8e12)) {
-    const until = (seconds) => el("span", { title: String(seconds) }, utc(seconds)), isOutside = lane.stopped && !(window[0] < lane.chain_s && lane.chain_s < window[1]);
-    shown.push({ class: isOutside ? "odd" : "", cells: ["valid", [`${lane.required.maxTimeoutSeconds ?? "?"} s at most`, ...(lane.stopped ? ["; the chain's time was ", until(lane.chain_s)] : [])], [until(window[0]), " to ", until(window[1])], lane.stopped ? (isOutside ? "no" : "yes") : ""] });
+  const window = [got.validAfter, got.validBefore].map((each) => each === undefined ? undefined : integer(each) >= 0n ? Number(each) : NaN);
+  if (window.some((each) => each !== undefined)) {
+    const until = (seconds, said) => (Number.isNaN(seconds) ? `${said} (no time)` : seconds === undefined ? "?" : el("span", { title: String(seconds) }, utc(seconds)));
+    const isOdd = window.some(Number.isNaN) || (lane.stopped && !(window[0] < lane.chain_s && lane.chain_s < window[1]));
+    shown.push({ class: isOdd ? "odd" : "", cells: ["valid", [`${lane.required.maxTimeoutSeconds ?? "?"} s at most`, ...(lane.stopped ? ["; the chain's time was ", until(lane.chain_s)] : [])],
+      [until(window[0], got.validAfter), " to ", until(window[1], got.validBefore)], isOdd ? "no" : lane.stopped ? "yes" : ""] });
   }
-  shown.push(["resource", lane.required.resource ?? lane.resource ?? "", got.payment?.resource?.url ?? "not signed", ""]);
+  shown.push(["resource", lane.required.resource ?? lane.resource ?? "", got.resource ?? "not signed", ""]);
   return table("Asked for, and signed", ["part", "asked for", "signed", "same?"], shown);
 }
 
-function stages(lane) {
-  const begin = Math.min(...STAGES.map((name) => lane.stages[name]).filter(Boolean));
-  return el("ol", { class: "stages" }, STAGES.map((name) => {
-    const at = lane.stages[name], isNo = lane.stopped === name;
-    const but = name === "verified" && untimely(lane) ? ", not its time" : "";
-    return el("li", { class: isNo ? "no" : at ? "yes" : "not" }, el("span", {}, name),
-      el("span", { class: "quiet" }, isNo ? "stopped" : at ? `+${lasted(at - begin)}${but}` : "not seen"));
+const STEPS = { no: () => "stopped", not: () => "not seen", unknown: () => (words.live ? "no longer known" : "not known") };
+
+function stages(lane, model) {
+  const begin = Math.min(...stagesOf(lane).map((name) => lane.stages[name]).filter(Boolean));
+  return el("ol", { class: "stages" }, stagesOf(lane).map((name) => {
+    const kind = step(lane, name, model), but = name === "verified" && untimely(lane) ? ", not its time" : "";
+    const at = lane.isStored && lane.stages[name] === begin ? "in the database" : `+${lasted(lane.stages[name] - begin)}${but}`;
+    return el("li", { class: kind }, el("span", {}, name), el("span", { class: "quiet" }, STEPS[kind]?.() ?? at));
   }));
 }
 
-const line = (name, value, ...more) => (value ? el("div", {}, el("dt", {}, name), el("dd", {}, el("code", {}, value), " ", copy(value), " ", more)) : "");
+const line = (name, value, ...more) => (value ? el("div", {}, el("dt", {}, name), el("dd", {}, el("code", {}, value), " ", copy(visible(value), "Copy", name), " ", more)) : "");
+
+export const linkTo = (key) => `#payment=${encodeURIComponent(key.toWellFormed())}`;
+const copyLink = (key) => copy(() => location.href.split("#")[0] + linkTo(key), "Copy link");
 
 function ids(lane) {
-  const all = [...lane.keys];
-  return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, `${status(lane)}, begun ${new Date(lane.at).toISOString()}`)), line("payer", lane.payer),
-    all.filter((key) => key.startsWith("pay_")).map((key) => line("payment id", key, copy(`${location.href.split("#")[0]}#payment=${key}`, "Copy link"))),
-    all.filter((key) => key.startsWith("session_")).map((key) => line("session", key)), line("authorization", lane.signed?.nonce), line("transaction", lane.tx));
+  const all = [...lane.keys], nonce = lane.signed?.nonce ?? (lane.isOutside ? all.find((key) => /^[0-9a-f]{64}$/.test(key)) : undefined);
+  return el("dl", {}, el("div", {}, el("dt", {}, "status"), el("dd", {}, [status(lane), lane.stopped && `stopped at ${lane.stopped}`, `begun ${iso(lane.at)}`, lane.past && `${lane.past} at ${time(lane.pastAt)}`].filter(Boolean).join(", "))), line("payer", lane.payer), line("amount", lane.amount && money(lane.amount)),
+    all.filter((key) => key.startsWith("pay_")).map((key) => line("payment id", key, copyLink(key))),
+    all.filter((key) => key.startsWith("session_")).map((key) => line("session", key)), line("authorization", nonce, ...(lane.isOutside && nonce ? [copyLink(nonce.replace(/^0x/, "").toLowerCase())] : [])), line("transaction", lane.tx));
 }
 
 function transaction(lane, model) {
@@ -118,7 +152,7 @@ function transaction(lane, model) {
     ...tx.moves.map((each) => ["Transfer", `${named(each.sender)} to ${named(each.to)}: ${money(each.amount_base)}`]),
   ];
   return table(`Transaction${tx.undone ? " (undone by the chain)" : ""}`, ["", ""], [
-    ["block", `${tx.block}, ${new Date(tx.block_time_s * 1000).toISOString()}`], ["call", tx.call || "(another contract)"],
+    ["block", `${tx.block}, ${iso(tx.block_time_s * 1000)}`], ["call", tx.call || "(another contract)"],
     ["gas", `${tx.gas} at ${tx.gas_price_wei} wei, paid by ${named(tx.sender)}`], ["outcome", tx.revert_reason ? `reverted: ${tx.revert_reason}` : "succeeded"], ...events]);
 }
 
@@ -132,12 +166,11 @@ export function session(found) {
 
 function exchange(lane, seen, model) {
   const title = [el("span", { class: "mono" }, `${seen.method} ${seen.path}`), el("span", { class: seen.status >= 400 && seen.status !== 402 ? "bad" : "" }, ` ${seen.status ?? "broken"} `), el("span", { class: "quiet" }, `${seen.ms} ms, ${time(seen.at_ms)}`)];
-  const payment = seen.payment && el("div", {}, el("h4", {}, "The payment, decoded"), el("pre", { tabindex: "0" }, JSON.stringify(seen.payment, null, 2)));
-  return folded(`${seen.n}`, title, el("p", { class: "bar" }, copy(() => curl(seen), "Copy as curl"), copy(() => python(seen), "Copy as Python"), copies(lane, seen, model)), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
+  const payment = seen.payment && el("div", {}, el("h4", {}, "The payment, decoded"), el("pre", { tabindex: "0" }, indented(seen.decoded)));
+  return folded(`${seen.n}`, title, el("p", { class: "bar" }, seen.sent.cut ? el("span", { class: "quiet" }, "It was longer than what is kept, so it cannot be sent again.") : [copy(() => curl(seen), "Copy as curl"), copy(() => python(seen), "Copy as Python"), copies(lane, seen, model)]), payment ?? "", half("Request", seen.sent), half("Answer", seen.answered));
 }
 
 function half(name, { headers, body }) {
-  const inside = headers.filter(([key]) => /^(payment-required|(x-)?payment-response)$/i.test(key)).map(([key, value]) => el("div", {}, el("h4", {}, `${key}, decoded`), el("pre", { tabindex: "0" }, JSON.stringify(decoded(value) ?? value, null, 2))));
-  const json = parse(body);
-  return el("div", {}, el("h4", {}, name), el("pre", { tabindex: "0" }, [...headers.map((each) => each.join(": ")), "", json === undefined ? body : JSON.stringify(json, null, 2)].join("\n")), inside);
+  const inside = headers.filter(([key, value]) => /^(payment-required|(x-)?payment-response)$/i.test(key) && decoded(value)).map(([key, value]) => el("div", {}, el("h4", {}, `${key}, decoded`), el("pre", { tabindex: "0" }, indented(decoded(value)))));
+  return el("div", {}, el("h4", {}, name), el("pre", { tabindex: "0" }, [...headers.map((each) => each.join(": ")), "", indented(body)].join("\n")), inside);
 }

@@ -1,4 +1,4 @@
-// Small helpers. Text of others only ever becomes a text node.
+// Small helpers. What others sent becomes text where it is read, and only ever a text node.
 
 export function el(tag, props, ...children) {
   const node = document.createElement(tag);
@@ -13,9 +13,13 @@ export function el(tag, props, ...children) {
   return node;
 }
 
+// A text of ours, in which `code` is marked.
+export const marked = (text) => text.split("`").map((part, n) => (n % 2 ? el("code", {}, part) : part));
+
 export const byId = (id) => document.getElementById(id);
-export const words = { refusals: {}, reasons: {}, clauses: {}, names: {}, decimals: 6, symbol: "" };
-export const named = (who) => words.names[String(who).toLowerCase()] ?? short(who);
+export const words = { refusals: {}, reasons: {}, standard: {}, advice: {}, clauses: {}, names: {}, decimals: 6, symbol: "" };
+export const own = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined); // not "constructor"
+export const named = (who) => own(words.names, String(who).toLowerCase()) ?? short(who);
 
 export function short(text) {
   text = String(text ?? "");
@@ -24,9 +28,12 @@ export function short(text) {
   return text.length > begin + 2 ? `${text.slice(0, begin)}…` : text;
 }
 
+// The whole number that digits write; undefined for any other text.
+export const integer = (text) => (/^-?\d+$/.test(text) ? BigInt(text) : undefined);
+
 export function money(base, isPlain) {
-  let whole;
-  try { whole = BigInt(base); } catch { return String(base ?? ""); }
+  const whole = integer(base);
+  if (whole === undefined) return String(base ?? "");
   const digits = String(whole < 0n ? -whole : whole).padStart(words.decimals + 1, "0");
   const cut = digits.length - words.decimals;
   const fraction = digits.slice(cut).replace(/0+$/, "").padEnd(2, "0");
@@ -39,7 +46,12 @@ export function time(ms) {
   return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${two(at.getMilliseconds(), 3)}`;
 }
 
-export const utc = (seconds) => (seconds < 253402300800 ? `${new Date(seconds * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC` : "after the year 9999");
+export const iso = (ms) => (Math.abs(ms) <= 8.64e15 ? new Date(ms).toISOString() : `${ms} ms`);
+
+export function utc(seconds) {
+  if (seconds >= 253402300800) return "after the year 9999";
+  return seconds >= -62135596800 ? `${iso(seconds * 1000).slice(0, 19).replace("T", " ")} UTC` : "before the year 1";
+}
 
 // A reason with its Unix seconds in UTC, and the number after it unless it is to be short.
 export const readable = (text, isShort) => text.replace(/\b(is|says) (\d{9,11})\b/g, (_, word, at) => `${word} ${utc(at)}${isShort ? "" : ` (${at})`}`);
@@ -53,12 +65,15 @@ export function span(seconds) {
 // A duration in milliseconds, in a unit that fits.
 export const lasted = (ms) => (ms < 1000 ? `${ms} ms` : span(ms / 1000));
 
-export function copy(text, label = "Copy") {
-  const button = el("button", { class: "small", type: "button" }, label);
+// A button that copies a text; `what` is heard with its label.
+export function copy(text, label = "Copy", what = "") {
+  const button = el("button", { class: "small", type: "button" });
+  const say = (said) => { button.textContent = said; if (what) button.ariaLabel = `${said} ${what}`; };
+  say(label);
   button.addEventListener("click", async () => {
-    try { await navigator.clipboard.writeText(typeof text === "function" ? text() : text); button.textContent = "Copied"; }
-    catch { button.textContent = "Not allowed"; }
-    setTimeout(() => { button.textContent = label; }, 1200);
+    try { await navigator.clipboard.writeText(typeof text === "function" ? text() : text); say("Copied"); }
+    catch { say("Not allowed"); }
+    setTimeout(() => say(label), 1200);
   });
   return button;
 }
@@ -73,19 +88,53 @@ export const table = (caption, heads, rows) => el("div", { class: "scroll", tabi
   el("table", {}, el("caption", {}, caption), heads.some(Boolean) ? el("thead", {}, el("tr", {}, heads.map((head) => el("th", { scope: "col" }, head)))) : "",
     el("tbody", {}, rows.map((row) => el("tr", { class: row.class }, (row.cells ?? row).map((cell) => el("td", {}, cell)))))));
 
-export function parse(text) {
-  try { return JSON.parse(text); } catch { return undefined; }
+// A value of JSON that others sent, of any kind, as text; undefined if there is none. An object could
+// have a `toString` that is no function, so nothing but this makes text of it.
+export function text(value) {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value === "number") return Number.isSafeInteger(value) ? String(value) : `${value} (a number)`;
+  return typeof value === "string" ? value : JSON.stringify(value);
 }
 
-// The JSON of a payment header, in hex or base64; undefined for anything else.
+export const object = (value) => (value && typeof value === "object" && !Array.isArray(value) ? value : {});
+export const texts = (value) => Object.fromEntries(Object.entries(object(value)).map(([name, each]) => [name, text(each)]));
+
+const DEEPEST = 200; // no message is nested so; what is, would end the stack of whatever writes it
+const isDeeper = (value, left) => value !== null && typeof value === "object" && (left === 0 || Object.values(value).some((each) => isDeeper(each, left - 1)));
+
+// The value of a JSON text; undefined for any other, and for one that is nested too deeply.
+export function parse(text) {
+  try {
+    const value = JSON.parse(text);
+    return isDeeper(value, DEEPEST) ? undefined : value;
+  } catch { return undefined; }
+}
+
+// A JSON text with line breaks. Its tokens stay as they were sent: long numbers, names that occur twice.
+export function indented(text) {
+  if (parse(text) === undefined) return text;
+  let depth = 0, before = "";
+  const lines = [];
+  for (const [token] of text.matchAll(/"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s[\]{},:"]+/g)) {
+    const isEnd = token === "}" || token === "]", wasBegin = before === "{" || before === "[";
+    if (isEnd) depth--;
+    if (before === "," || wasBegin !== isEnd) lines.push(`\n${"  ".repeat(depth)}`);
+    lines.push(token === ":" ? ": " : token);
+    if (token === "{" || token === "[") depth++;
+    before = token;
+  }
+  return lines.join("");
+}
+
+// The JSON text of a header, in hex or base64; undefined for anything else.
 export function decoded(text) {
   if (typeof text !== "string" || text.length < 20) return undefined;
   try {
     const bytes = /^0x/i.test(text)
       ? Uint8Array.from(text.slice(2).match(/../g), (pair) => parseInt(pair, 16))
       : Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
-    const found = parse(new TextDecoder().decode(bytes));
-    return found && typeof found === "object" ? found : undefined;
+    const found = new TextDecoder().decode(bytes);
+    return typeof (parse(found) ?? undefined) === "object" ? found : undefined;
   } catch { return undefined; }
 }
 

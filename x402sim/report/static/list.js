@@ -1,15 +1,18 @@
 // The lanes, the newest first: only those in sight are in the document.
 
 import { har } from "./copies.js";
-import { byId, el, money, named, readable, save, time, utc } from "./dom.js";
-import { STAGES, untimely, status, why } from "./model.js";
-import { showDetail } from "./detail.js";
+import { byId, el, iso, money, named, readable, save, time, utc } from "./dom.js";
+import { stagesOf, status, step, untimely, why } from "./model.js";
+import { linkTo, showDetail, showUnknown } from "./detail.js";
 
+const LINE_PX = 20, MOST_LINES = 10, PADDING_PX = 26;
+const MOST_PRINTED = 2000; // lanes on paper, where nothing can be scrolled
+const MOST_WORDS = 5000; // whose width is kept: they are the same in most reasons
 const FILTERS = ["all", "served", "paid", "pending", "refused", "asked"];
 
 export class List {
   constructor(model) {
-    this.model = model; this.shown = []; this.chosen = null; this.rows = new Map(); this.isDirty = true; this.held = null; this.height = 66;
+    this.model = model; this.shown = []; this.chosen = null; this.rows = new Map(); this.isDirty = true; this.held = null; this.lacks = ""; this.isLoaded = this.isPrinting = false; this.tops = [0]; this.widths = new Map(); this.pen = document.createElement("canvas").getContext("2d");
     this.box = byId("lanes"); this.sizer = el("div", { class: "sizer", role: "presentation" }); this.box.append(this.sizer);
     byId("status").append(...FILTERS.map((name) => el("option", { value: name }, name === "all" ? "any status" : name)));
     const again = () => { this.isDirty = true; this.draw(); };
@@ -22,24 +25,63 @@ export class List {
     this.box.addEventListener("click", (event) => { const row = event.target.closest("[data-n]"); if (row) this.choose(this.byNumber(+row.dataset.n), true); });
     this.box.addEventListener("keydown", (event) => this.key(event));
     byId("payments").addEventListener("keydown", (event) => { if (event.key === "Escape" && this.chosen) { this.choose(null); this.box.focus(); } });
-    new ResizeObserver(() => { this.height = parseFloat(getComputedStyle(this.box).getPropertyValue("--row")) || 66; this.draw(); }).observe(this.box);
+    for (const [event, isPrinting] of [["beforeprint", true], ["afterprint", false]]) addEventListener(event, () => { this.isPrinting = isPrinting; this.draw(); });
+    new ResizeObserver(() => { this.place(); this.draw(); }).observe(this.box);
   }
 
-  isFar(at) { return at * this.height < this.box.scrollTop || (at + 1) * this.height > this.box.scrollTop + this.box.clientHeight; }
+  // Where each lane begins: one with a reason is as high as its lines, so that none is cut off.
+  place() {
+    const style = getComputedStyle(this.box), px = (name) => parseFloat(style.getPropertyValue(name)) || 0;
+    const row = px("--row"), past = px("--past"), width = Math.max(100, this.box.clientWidth - PADDING_PX);
+    this.pen.font = `14px ${style.fontFamily}`;
+    this.tops = [0];
+    for (const lane of this.shown) {
+      if (lane.measured?.version !== lane.version || lane.measured.width !== width) lane.measured = { version: lane.version, width, lines: this.lines(reason(lane), width) };
+      this.tops.push(this.tops.at(-1) + row + (marks(lane) ? past : 0) + lane.measured.lines * LINE_PX);
+    }
+  }
+
+  // How many lines a text takes, as words wrap; one that is longer than a line is broken.
+  lines(text, width) {
+    if (this.widths.size > MOST_WORDS) this.widths.clear();
+    let lines = 0, left = 0;
+    for (const word of text.slice(0, 2000).split(/\s+/).filter(Boolean)) {
+      let px = this.widths.get(word);
+      if (px === undefined) this.widths.set(word, px = this.pen.measureText(`${word} `).width);
+      if (px > left) { lines += Math.ceil(px / width); left = width * Math.ceil(px / width); }
+      left -= px;
+    }
+    return Math.min(MOST_LINES, lines);
+  }
+
+  // The number of the lane at a height of the list.
+  laneAt(px) {
+    let low = 0, high = this.shown.length - 1;
+    while (low < high) { const middle = (low + high + 1) >> 1; if (this.tops[middle] <= px) low = middle; else high = middle - 1; }
+    return low;
+  }
+
+  isFar(at) { return this.tops[at] < this.box.scrollTop || this.tops[at + 1] > this.box.scrollTop + this.box.clientHeight; }
 
   byNumber(n) { return this.shown.find((lane) => lane.n === n); }
 
   key(event) {
-    const page = Math.max(1, Math.floor(this.box.clientHeight / this.height) - 1), last = this.shown.length - 1;
+    const page = Math.max(1, this.laneAt(this.box.scrollTop + this.box.clientHeight) - this.laneAt(this.box.scrollTop) - 1), last = this.shown.length - 1;
     const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity }[event.key];
     if (event.key === "Enter" && this.chosen) byId("detail").focus();
     if (step === undefined || last < 0) return;
     event.preventDefault();
     const at = Math.max(this.shown.indexOf(this.chosen), step > 1 ? 0 : -1), to = Math.min(last, Math.max(0, at + step));
-    const top = to * this.height;
-    if (top < this.box.scrollTop) this.box.scrollTop = top;
-    if (top + this.height > this.box.scrollTop + this.box.clientHeight) this.box.scrollTop = top + this.height - this.box.clientHeight;
+    if (this.tops[to] < this.box.scrollTop) this.box.scrollTop = this.tops[to];
+    if (this.tops[to + 1] > this.box.scrollTop + this.box.clientHeight) this.box.scrollTop = this.tops[to + 1] - this.box.clientHeight;
     this.choose(this.shown[to]);
+  }
+
+  // The address of the page is that of the chosen payment; a page in a frame of a notebook has none.
+  address() {
+    if (!/^(https?|file):$/.test(location.protocol)) return;
+    const keys = [...this.chosen?.keys ?? []], key = keys.find((each) => each.startsWith("pay_")) ?? keys[0];
+    history.replaceState(null, "", key ? linkTo(key) : "#payments");
   }
 
   // Choose the lane that has one of these keys, when there is one.
@@ -51,6 +93,7 @@ export class List {
   choose(lane, isClicked) {
     this.chosen = lane ?? null;
     this.wanted = null;
+    this.address();
     byId("payments").classList.toggle("open", !!lane);
     showDetail(lane, this.model, () => { this.choose(null); this.box.focus(); });
     this.draw();
@@ -60,33 +103,40 @@ export class List {
   filter() {
     const lanes = this.held ?? this.model.lanes, phrase = byId("search").value.trim().toLowerCase(), kind = byId("status").value;
     const wanted = lanes.some((lane) => lane.text.includes(phrase)) ? [phrase] : phrase.split(/\s+/); // "account 2", or words anywhere
-    this.shown = lanes.filter((lane) => !lane.isGone && (kind === "all" || status(lane) === kind) && wanted.every((text) => lane.text.includes(text))).sort((a, b) => b.at - a.at || b.n - a.n);
+    this.shown = lanes.filter((lane) => !lane.isGone && (kind === "all" || status(lane) === kind) && wanted.every((text) => lane.text.includes(text))).sort((a, b) => b.era - a.era || b.at - a.at || b.n - a.n);
     const more = this.held ? this.model.lanes.length - this.held.length : 0;
-    byId("count").textContent = `${this.shown.length} of ${lanes.reduce((count, lane) => count + !lane.isGone, 0)}${this.held ? `, paused: ${more} more` : ""}`;
+    byId("count").textContent = `${this.shown.length} of ${lanes.reduce((count, lane) => count + !lane.isGone, 0)}${this.held ? `, paused: ${more} more` : ""}${this.lacks ? `; ${this.lacks}` : ""}`;
     byId("har").hidden = !this.shown.some((lane) => lane.exchanges.length);
     byId("empty").hidden = this.shown.length > 0;
+    this.place();
     this.isDirty = false;
   }
 
   draw() {
     if (this.isDirty) this.filter();
-    const found = this.wanted && !this.chosen && this.wanted.map((key) => this.model.keys.get(key)).find((lane) => lane && !lane.isGone);
-    if (found) { const at = this.shown.indexOf(found); if (at >= 0 && this.isSought && this.isFar(at)) this.box.scrollTop = at * this.height; this.choose(found); return; }
-    if (this.wanted && !this.chosen) { showDetail(null); byId("payments").classList.remove("open"); }
-    this.sizer.style.height = `${this.shown.length * this.height}px`;
-    const first = Math.max(0, Math.floor(this.box.scrollTop / this.height) - 4);
-    const last = Math.min(this.shown.length, Math.ceil((this.box.scrollTop + this.box.clientHeight) / this.height) + 4);
+    const found = this.wanted && !this.chosen && this.wanted.map((key) => this.model.known(key)).find(Boolean);
+    if (found) { const at = this.shown.indexOf(found); if (at >= 0 && this.isSought && this.isFar(at)) this.box.scrollTop = this.tops[at]; this.choose(found); return; }
+    if (this.wanted && !this.chosen) {
+      byId("payments").classList.toggle("open", this.isLoaded);
+      if (this.isLoaded) showUnknown(this.wanted[0], () => this.choose(null)); else showDetail(null);
+    }
+    this.sizer.style.height = `${this.tops.at(-1)}px`;
+    const first = this.isPrinting ? 0 : Math.max(0, this.laneAt(this.box.scrollTop) - 4);
+    const last = Math.min(this.shown.length, this.isPrinting ? MOST_PRINTED : this.laneAt(this.box.scrollTop + this.box.clientHeight) + 5);
     const kept = new Map();
     for (let i = first; i < last; i++) {
-      const lane = this.shown[i], isChosen = lane === this.chosen;
+      const lane = this.shown[i], isChosen = lane === this.chosen, isCut = i > 0 && this.shown[i - 1].era !== lane.era;
       let row = this.rows.get(lane);
       if (!row || row.version !== lane.version || row.isChosen !== isChosen) {
         const node = this.row(lane, isChosen);
         row?.node.replaceWith(node);
         row = { node, version: lane.version, isChosen };
       }
-      if (!row.node.isConnected) this.sizer.append(row.node);
-      row.node.style.transform = `translateY(${i * this.height}px)`;
+      row.node.classList.toggle("cut", isCut); // the line that a reset draws
+      const place = this.sizer.children[kept.size]; // in the order in which they are read
+      if (place !== row.node) this.sizer.insertBefore(row.node, place ?? null);
+      row.node.style.transform = `translateY(${this.tops[i]}px)`;
+      row.node.style.height = `${this.tops[i + 1] - this.tops[i]}px`;
       row.node.ariaPosInSet = String(i + 1); row.node.ariaSetSize = String(this.shown.length);
       kept.set(lane, row);
     }
@@ -97,15 +147,38 @@ export class List {
     if (this.chosen && this.chosen.version !== this.seen) { this.seen = this.chosen.version; showDetail(this.chosen, this.model); }
   }
 
+  // An error in one lane is that lane's.
   row(lane, isChosen) {
-    const kind = status(lane), told = lane.stopped ? why(lane) : lane.stages.served ? "" : lane.told.at(-1)?.[1] ?? "";
-    return el("div", { class: `lane ${kind}`, id: `lane${lane.n}`, "data-n": String(lane.n), role: "option", "aria-selected": String(isChosen) },
-      el("div", { class: "top" }, el("span", { class: "at", title: new Date(lane.at).toISOString() }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
-        el("span", { class: "who" }, lane.payer ? named(lane.payer) : "somebody"), el("span", { class: "what" }, lane.resource ?? "a payment"),
-        el("span", { class: "amount" }, amounts(lane))),
-      el("div", { class: "below" }, el("span", { class: "track" }, STAGES.map((stage) => el("span", { class: `step ${step(lane, stage)}` }, stage))),
-        el("span", { class: "why", title: told }, untimely(lane) ? inShort(lane) : readable(told, true))));
+    const same = { id: `lane${lane.n}`, "data-n": String(lane.n), role: "option", "aria-selected": String(isChosen) };
+    try { return this.drawn(lane, same); }
+    catch (error) { console.error(error); return el("div", { class: "lane refused", ...same }, `This payment cannot be shown: ${error.message}`); }
   }
+
+  drawn(lane, same) {
+    const kind = status(lane), told = reason(lane);
+    return el("div", { class: `lane ${kind}${lane.past ? " over" : ""}`, ...same },
+      el("div", { class: "top" }, el("span", { class: "at", title: iso(lane.at) }, time(lane.at)), el("span", { class: `badge ${kind}` }, kind),
+        el("span", { class: "who" }, lane.payer ? named(lane.payer) : "somebody"), el("span", { class: "what" }, lane.resource ?? "a payment"),
+        marks(lane) ? el("span", { class: lane.struck.length ? "past struck" : "past" }, marks(lane)) : "", el("span", { class: "amount" }, amounts(lane))),
+      el("div", { class: "track", "aria-hidden": "true" }, stagesOf(lane).map((stage) => el("span", { class: `step ${step(lane, stage, this.model)}` }, step(lane, stage, this.model) === "unknown" ? `${stage}?` : stage))),
+      el("span", { class: "heard" }, heard(lane, this.model)), told ? el("div", { class: "why" }, told) : "");
+  }
+}
+
+// What happened to it from outside: faults that struck it, and the end of its world.
+const marks = (lane) => [...new Set(lane.struck.map(({ does }) => `fault: ${does}`)), lane.past].filter(Boolean).join(", ");
+
+// What a screen reader says instead of the names of all steps.
+function heard(lane, model) {
+  if (lane.stopped) return `stopped at ${lane.stopped}`;
+  const reached = stagesOf(lane).filter((stage) => lane.stages[stage]), unknown = stagesOf(lane).filter((stage) => step(lane, stage, model) === "unknown");
+  return [reached.length ? `as far as ${reached.at(-1)}` : "", ...unknown.map((stage) => `whether it was ${stage} is no longer known`)].filter(Boolean).join(", ");
+}
+
+// Why it stopped, or what was told of it last.
+function reason(lane) {
+  const told = lane.stopped ? why(lane) : lane.stages.served ? "" : lane.told.at(-1)?.[1] ?? "";
+  return (untimely(lane) ? inShort(lane) : readable(told, true)).replaceAll("`", "");
 }
 
 // What was paid or asked for; both, if something else was signed.
@@ -121,4 +194,3 @@ function inShort(lane) {
   return `${lane.error}: ${end} is ${utc(at)}, the chain's time ${utc(lane.chain_s)}; verify does not look at it`;
 }
 
-export const step = (lane, stage) => (lane.stopped === stage ? "no" : lane.stages[stage] ? "yes" : "not");

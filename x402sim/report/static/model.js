@@ -1,19 +1,36 @@
 // Payments, from the events of the journal and the requests that were seen; sessions, blocks, faults.
 
-import { decoded, named, parse } from "./dom.js";
+import { decoded, named, object, parse, text, texts } from "./dom.js";
 
 export const STAGES = ["402", "signed", "sent", "verified", "settled", "block", "served", "indexed"];
+const AT_THE_FACILITATOR = ["signed", "verified", "settled", "block"]; // what can be seen of another's shop
 const AFTER_VERIFY = /^(Nonce already used|Insufficient|Settlement|Facilitator)/;
 const OF_TIME = /^(?:Authorization expired:|Invalid signature: Authorization not yet valid;) (valid\w+) is (\d+)/;
 const MOST_EVENTS = 20000;
+const NEVER = "It can never be paid any more";
+const bare = (url) => url.replace(/^\w+:\/\/[^/]*/, "").split("?")[0];
 
 export class Model {
-  constructor() { this.version = this.begun = 0; this.rewind(); }
+  constructor() { this.version = 0; this.forgotten = null; this.rewind(); }
 
   // Forget everything: a tape begins anew.
-  rewind() { this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); this.chainSkew = 0; }
+  rewind() { this.eras = [{ begun: 0 }]; this.clear(); this.sessions = new Map(); this.txs = new Map(); this.faults = []; this.recent = new Map(); this.chainSkew = 0; this.hasStory = false; }
 
-  clear() { this.lanes = []; this.keys = new Map(); this.asked = new Map(); }
+  // An era ends with a reset: what has the same keys afterwards is another payment.
+  clear() { this.lanes = []; this.asked = new Map(); this.undone = []; this.used = []; for (const era of this.eras) era.keys = new Map(); this.keys = this.eras.at(-1).keys; }
+
+  // The lane with a key, of the newest era that has one.
+  known(key) { return this.eras.map(({ keys }) => keys.get(key)).findLast((lane) => lane && !lane.isGone); }
+
+  // Do something in the era of an entry of the journal.
+  during(seq, act) {
+    const now = this.keys;
+    this.keys = (this.eras.findLast(({ begun }) => begun <= seq) ?? this.eras.at(-1)).keys;
+    try { act(); } finally { this.keys = now; }
+  }
+
+  // Whether it is known if a payment was served: a journal of a story has it, a server until it forgets.
+  knowsServed(lane) { return lane.stages.served || this.hasStory || (this.forgotten !== null && lane.seq > this.forgotten); }
 
   // The lane with one of these keys (payment id, authorization, transaction); made if `at` is given.
   lane(keys, at) {
@@ -22,7 +39,8 @@ export class Model {
     let lane = found[0];
     if (!lane && at === undefined) return undefined;
     if (!lane) {
-      lane = { n: this.lanes.length, at, stages: {}, exchanges: [], told: [], events: [], sessions: [], keys: new Set(), text: "" };
+      const era = this.eras.findIndex(({ keys }) => keys === this.keys);
+      lane = { n: this.lanes.length, at, era, ...this.eras[era].ended, stages: {}, exchanges: [], told: [], struck: [], events: [], sessions: [], keys: new Set(), text: "" };
       this.lanes.push(lane);
     }
     for (const other of found.slice(1)) this.merge(lane, other);
@@ -46,6 +64,7 @@ export class Model {
     lane.exchanges.push(...other.exchanges);
     for (const [name, value] of Object.entries(other)) lane[name] ??= value;
     lane.told.push(...other.told);
+    lane.struck.push(...other.struck);
     lane.events = [...lane.events, ...other.events].sort((a, b) => a.seq - b.seq);
     lane.text += other.text;
     lane.at = Math.min(lane.at, other.at);
@@ -69,10 +88,67 @@ export class Model {
 
   find(lane, ...texts) { for (const text of texts) if (text) lane.text += ` ${String(text).toLowerCase()}`; }
 
+  // The facilitator has settled what was used last. From outside it is asked for another's shop, of which the journal
+  // has no other record; our own service is in this process, and records its payments.
+  sold(answer) {
+    const event = this.used.shift();
+    if (!event || !answer.path.startsWith("/facilitator/") || this.keys.has(event.tx_hash)) return;
+    const lane = this.lane([event.authorization, event.tx_hash], event.at_ms), tx = this.txs.get(event.tx_hash);
+    lane.isOutside = true;
+    lane.tx = event.tx_hash;
+    lane.amount = tx?.moves[0]?.amount_base;
+    this.payer(lane, event.authorizer);
+    this.reach(lane, event.at_ms, "signed", "sent", "verified", "settled");
+    this.mined(lane, tx);
+    lane.events.push(event);
+  }
+
   payer(lane, who) {
     if (!who || lane.payer) return;
     lane.payer = who;
     this.find(lane, who, named(who));
+  }
+
+  // Take an event of the journal, or a request; one that cannot be read says so, and the next is taken.
+  take(name, item) {
+    try {
+      if (name === "journal") this.event(item);
+      else if (name === "stored") this.stored(item);
+      else if (name === "served") this.during(item.seq, () => this.served(this.lane([item.payment_id]), item.path, item.at_ms));
+      else this.during(item.seen.length ? Math.max(...item.seen) : Infinity, () => this.exchange(item));
+    } catch (error) {
+      console.error(error);
+      const lane = this.lane([`${name} ${item.seq ?? item.n}`], item.at_ms);
+      lane.told.push([item.at_ms, `${item.event ?? `${item.method} ${item.path}`} cannot be shown: ${error.message}`]);
+    }
+  }
+
+  // What a payment bought was answered; a path that is free, or another payment's, proves nothing.
+  served(lane, path, at) { if (lane && (!lane.resource || bare(lane.resource) === bare(path))) this.reach(lane, at, "served"); }
+
+  // A payment that the database had when the server started.
+  stored({ at_ms: at, session, ...record }) {
+    const lane = this.lane([record.payment_id, record.authorization, record.tx_hash], at);
+    this.payer(lane, record.payer);
+    Object.assign(lane, { tx: record.tx_hash, amount: record.amount_base, resource: record.resource, seq: -1, isStored: true });
+    this.find(lane, record.resource);
+    lane.isOutside = false;
+    this.reach(lane, at, "402", "signed", "sent");
+    if (record.status === "settled") this.reach(lane, at, "verified", "settled");
+    if (record.status === "failed") this.stop(lane, at, "settled", NEVER, null, true);
+    if (record.block !== null) { this.reach(lane, at, "block", "indexed"); lane.block = record.block; }
+    if (record.served) this.reach(lane, at, "served");
+    if (!session) return;
+    this.opened(lane, session, at);
+    Object.assign(this.sessions.get(session.session_id), session);
+  }
+
+  opened(lane, session, at) {
+    lane.sessions.push(session.session_id);
+    this.find(lane, session.session_id);
+    this.keys.set(session.session_id, lane);
+    lane.keys.add(session.session_id);
+    this.sessions.set(session.session_id, { ...session, released: 0, refunded: 0, status: "open", steps: [[at, Number(session.deposited_base)]] });
   }
 
   // --- the journal -------------------------------------------------------------------------
@@ -82,12 +158,15 @@ export class Model {
     if (this.recent.size > 2 * MOST_EVENTS) this.recent = new Map([...this.recent].slice(-MOST_EVENTS)); // one by one is slow
     const at = event.at_ms;
     const of = () => this.lane([event.payment_id], at);
+    if (event.event !== "transaction undone" && event.event !== "note") this.undone = [];
     let lane;
     switch (event.event) {
+      case "begin": this.hasStory = true; break;
       case "payment settled":
         lane = this.lane([event.payment_id, event.tx_hash], at);
+        lane.isOutside = false;
         this.payer(lane, event.payer);
-        Object.assign(lane, { tx: event.tx_hash, amount: event.amount_base, resource: event.resource, undone: false });
+        Object.assign(lane, { tx: event.tx_hash, amount: event.amount_base, resource: event.resource, undone: false, seq: event.seq });
         this.find(lane, event.resource);
         this.reach(lane, at, "402", "signed", "sent", "verified", "settled");
         lane.stopped = lane.error = lane.reason = undefined;
@@ -101,11 +180,11 @@ export class Model {
         break;
       case "payment failed":
         lane = of(); lane.stages.settled = 0; lane.undone = true;
-        this.stop(lane, at, "settled", "It can never be paid any more", null, true);
+        this.stop(lane, at, "settled", NEVER, null, true);
         break;
       case "payment undone":
         lane = of(); lane.undone = true;
-        for (const stage of ["settled", "block", "served", "indexed"]) delete lane.stages[stage];
+        for (const stage of ["settled", "block", "indexed"]) delete lane.stages[stage]; // what was served, was
         lane.told.push([at, "The chain has undone its transfer, and may still make it."]);
         break;
       case "paid again": lane = of(); lane.told.push([at, "A second header of this id was used, too: it bought nothing."]); break;
@@ -125,23 +204,23 @@ export class Model {
         if (lane) this.mined(lane, tx);
         break;
       }
+      case "answer sent": if (event.actor === "facilitator" && event.path.endsWith("/settle")) this.sold(event); break;
       case "transfer": this.txs.get(event.tx_hash)?.moves.push(event); break;
       case "authorization consumed":
         this.txs.get(event.tx_hash)?.used.push(event);
         lane = this.lane([event.authorization]);
+        if (!lane && !this.hasStory && event.use === "used") this.used.push(event);
         if (lane && event.use === "used") { this.lane([event.authorization, event.tx_hash]); lane.tx ??= event.tx_hash; this.mined(lane, this.txs.get(event.tx_hash)); }
         break;
       case "transaction undone": {
         const tx = this.txs.get(event.tx_hash);
         if (tx) tx.undone = true;
         lane = this.lane([event.tx_hash]);
-        if (lane) delete lane.stages.block;
+        if (lane) { this.undone.push([lane, lane.stages.block]); delete lane.stages.block; }
         break;
       }
       case "session opened":
-        lane = of(); lane.sessions.push(event.session_id); this.find(lane, event.session_id);
-        this.keys.set(event.session_id, lane); lane.keys.add(event.session_id);
-        this.sessions.set(event.session_id, { ...event, released: 0, refunded: 0, status: "open", steps: [[at, Number(event.deposited_base)]] });
+        lane = of(); this.opened(lane, event, at);
         break;
       case "session debited": this.session(event, { released: event.released_base }); break;
       case "session refunded": this.session(event, { refunded: event.amount_base, status: "refunded" }); break;
@@ -175,13 +254,41 @@ export class Model {
   }
 
   note(event) {
+    const at = event.at_ms;
     if (event.name === "fault struck") {
-      const hit = ({ victim, does, path, contains, caller }) => victim === event.data.victim && does === event.data.does && caller === event.data.caller && contains === (event.data.contains ?? contains) && event.data.path.endsWith(path);
+      const struck = texts(event.data);
+      const hit = ({ victim, does, path, contains, caller }) => victim === struck.victim && does === struck.does && caller === struck.caller && contains === (struck.contains ?? contains) && struck.path?.endsWith(path);
       const fault = this.faults.find((each) => !each.over && hit(each));
       if (fault && ++fault.struck === fault.times) fault.over = true;
-    } else if (event.name === "faults cleared") { this.chainSkew = 0; for (const fault of this.faults) fault.over ||= !event.data.keep?.includes(fault.contains); }
-    else if (event.name === "reset" && event.data.clock) { this.rewind(); this.begun = event.seq; }
-    else if (event.name === "reset") for (const session of this.sessions.values()) session.status = "before the reset";
+    } else if (event.name === "faults cleared") { this.chainSkew = 0; for (const fault of this.faults) fault.over ||= !(Array.isArray(event.data.keep) && event.data.keep.includes(fault.contains)); }
+    else if (event.name === "reset") {
+      this.restore();
+      for (const lane of this.lanes) this.end(lane, "before the reset", at);
+      for (const era of this.eras) era.ended ??= { past: "before the reset", pastAt: at }; // for requests that are told late
+      for (const session of this.sessions.values()) session.status = "before the reset";
+      this.begin(event.seq, []);
+    } else if (event.name === "reverted") {
+      const gone = new Set(this.restore());
+      for (const lane of gone) this.end(lane, "undone by a snapshot", at);
+      this.begin(event.seq, [...this.keys].filter(([, lane]) => !gone.has(lane)));
+    }
+  }
+
+  // What the chain has undone right before this was no reorganisation: it is as it was, but past.
+  restore() {
+    const lanes = this.undone.map(([lane, block]) => { if (block) lane.stages.block = block; return lane; });
+    this.undone = [];
+    return lanes;
+  }
+
+  begin(seq, keys) {
+    this.keys = new Map(keys);
+    this.eras.push({ begun: seq, keys: this.keys });
+  }
+
+  end(lane, past, at) {
+    if (!lane.past) Object.assign(lane, { past, pastAt: at });
+    lane.version = ++this.version;
   }
 
   // What a story's payers and services sent: only the journal of a run has it.
@@ -208,15 +315,15 @@ export class Model {
   // --- requests that were seen -------------------------------------------------------------
 
   exchange(seen) {
-    if (Math.max(...seen.seen) < this.begun) return; // of a world whose clock was given back
     const head = (half, name) => half.headers.find(([each]) => each.toLowerCase() === name)?.[1];
-    const body = parse(seen.sent.body) ?? {}, said = parse(seen.answered.body) ?? {};
+    const body = object(parse(seen.sent.body)), said = object(parse(seen.answered.body));
     const isAside = seen.path.startsWith("/facilitator");
-    const raw = body.paymentHeader ?? head(seen.sent, "payment-signature") ?? head(seen.sent, "x-payment");
-    const payment = decoded(raw) ?? body.paymentPayload;
-    const signed = payment?.payload?.authorization ?? payment?.payload;
-    const nonce = typeof signed?.nonce === "string" ? signed.nonce.replace(/^0x/, "").toLowerCase() : undefined;
-    const shown = head(seen.sent, "x-payment-id"), offered = payment?.accepted?.extra?.paymentId;
+    const raw = text(body.paymentHeader) ?? head(seen.sent, "payment-signature") ?? head(seen.sent, "x-payment");
+    const decodedText = decoded(raw) ?? (body.paymentPayload && JSON.stringify(body.paymentPayload));
+    const payment = decodedText && object(parse(decodedText));
+    const payload = object(payment?.payload), signed = texts(payload.authorization ?? payload), accepted = object(payment?.accepted);
+    const nonce = signed.nonce?.replace(/^0x/, "").toLowerCase();
+    const shown = head(seen.sent, "x-payment-id"), offered = object(accepted.extra).paymentId;
     const isAsking = seen.status === 402; // its id is of another payment than the one it refuses
     const made = [offered, shown, body.paymentId], answers = [said.paymentId, head(seen.answered, "x-payment-id")];
     const keys = isAsking ? (payment ? made : [said.paymentId]) : [...made, ...answers];
@@ -224,29 +331,37 @@ export class Model {
     keys.push(session);
     const all = this.withNonce(keys.filter((key) => typeof key === "string"), nonce);
     if (!all.some(Boolean)) return;
-    const lane = this.lane(all, seen.at_ms), at = seen.at_ms, end = at + seen.ms;
+    const lane = this.lane(all, seen.at_ms), { at_ms: at } = seen, end = at + seen.ms;
     lane.at = Math.min(lane.at, at);
     const refusal = seen.seen.map((seq) => this.recent.get(seq)).find((each) => each?.event === "payment refused");
-    Object.assign(seen, { body, said, payment, refused: refusal ? { error: refusal.refusal, reason: refusal.reason } : { error: said.error ?? said.invalidReason ?? said.errorReason, reason: said.reason ?? said.invalidMessage ?? said.errorMessage } });
+    const refused = refusal ? { error: refusal.refusal, reason: refusal.reason } : { error: text(said.error ?? said.invalidReason ?? said.errorReason), reason: text(said.reason ?? said.invalidMessage ?? said.errorMessage) };
+    Object.assign(seen, { body, said, payment, decoded: decodedText, refused });
     lane.exchanges.push(seen);
+    for (const { name, data } of seen.seen.map((seq) => this.recent.get(seq)).filter((each) => each?.event === "note"))
+      if (name === "fault struck") { const fault = texts(data); lane.struck.push({ ...fault, at }); this.find(lane, fault.does); }
+    lane.isOutside = isAside && (lane.isOutside ?? !lane.events.length);
     if (!isAside && seen.path !== "/api/pay") { lane.resource ??= seen.path; this.find(lane, seen.path); }
+    const [asked, sent] = [said.paymentRequirements ?? said.accepts?.[0], body.paymentRequirements].map(texts).map((each) => (Object.keys(each).length ? each : undefined));
     if (seen.status === 402) {
-      lane.required = said.paymentRequirements ?? said.accepts?.[0] ?? lane.required;
+      lane.required = asked ?? lane.required;
       if (!payment) lane.stages["402"] = end; // the journal had only told that it was before
     }
-    lane.required ??= body.paymentRequirements;
-    lane.resource ??= lane.required?.resource;
+    lane.required ??= sent;
+    lane.resource ??= (isAside && text(object(payment?.resource).url)) || lane.required?.resource;
     lane.amount ??= lane.required?.maxAmountRequired ?? lane.required?.amount;
-    if (payment) this.paying(lane, seen, signed, isAside, at, end);
-    else if (seen.status >= 200 && seen.status < 300 && (shown || session)) this.reach(lane, end, "served");
-    else if (seen.status >= 400 && seen.status !== 402) lane.told.push([end, `${seen.method} ${seen.path}: ${seen.status} ${said.error ?? ""} ${said.reason ?? ""}`]);
+    if (payment) {
+      const { asset, network, scheme } = texts({ ...payment, ...accepted, asset: payload.asset ?? accepted.asset });
+      const isOther = lane.signed && lane.stages.settled && (isAside || seen.status !== 200); // not what has paid
+      if (!isOther) lane.signed = { ...signed, asset, network, scheme, resource: text(object(payment.resource).url) };
+      this.paying(lane, seen, isAside, at, end);
+    } else if (seen.status >= 200 && seen.status < 300 && (shown || session)) { if (session) this.reach(lane, end, "served"); else this.served(lane, seen.path, end); }
+    else if (seen.status >= 400 && seen.status !== 402) lane.told.push([end, [`${seen.method} ${seen.path}: ${seen.status}`, text(said.error), text(said.reason)].filter(Boolean).join(" ")]);
     if (seen.status === null) lane.told.push([end, `${seen.method} ${seen.path}: the connection broke before the answer`]);
   }
 
-  paying(lane, seen, signed, isAside, at, end) {
-    lane.signed = { ...signed, payment: seen.payment };
-    this.payer(lane, signed?.from);
-    lane.stages["402"] ||= at;
+  paying(lane, seen, isAside, at, end) {
+    this.payer(lane, lane.signed.from);
+    lane.stages["402"] = Math.min(lane.stages["402"] || at, at); // the journal tells of it with the outcome only
     lane.stages.signed = lane.stages.sent = at; // nobody saw when it was signed
     const caused = seen.seen.map((seq) => this.recent.get(seq)).filter(Boolean);
     const asked = caused.filter((each) => each.event === "answer sent" && each.actor === "facilitator");
@@ -259,10 +374,10 @@ export class Model {
     const tried = asked.find((each) => each.path.endsWith("/settle"));
     if (tried || (isAside && seen.said.isValid)) lane.stages.verified = tried ? asked[0].at_ms : end;
     if (seen.status === 200 && !isAside) { this.reach(lane, end, "verified", "settled"); if (seen.path !== "/api/pay") this.reach(lane, end, "served"); }
-    if (isAside && seen.said.success) { this.reach(lane, end, "verified", "settled"); lane.tx ??= seen.said.transaction ?? seen.said.txHash; }
+    if (isAside && seen.said.success) { this.reach(lane, end, "verified", "settled"); lane.tx ??= text(seen.said.transaction ?? seen.said.txHash); }
     const { error: no, reason: why } = seen.refused;
     if (no && (seen.status >= 400 || seen.said.isValid === false || seen.said.success === false))
-      this.stop(lane, end, tried || lane.stages.verified ? "settled" : "verified", no, why, seen.said.final);
+      this.stop(lane, end, tried || lane.stages.verified ? "settled" : "verified", no, why, typeof seen.said.final === "boolean" ? seen.said.final : undefined);
   }
 }
 
@@ -272,8 +387,18 @@ export const untimely = (lane) => lane.stopped === "settled" && ofTime(lane.erro
 export const why = (lane) => [lane.error, lane.reason].filter(Boolean).join(": ");
 export const left = (session) => Number(session.deposited_base) - Number(session.released) - Number(session.refunded);
 
+export const stagesOf = (lane) => (lane.isOutside ? AT_THE_FACILITATOR : STAGES);
+
+// How far a lane is at a stage: "no" is where it stopped, "unknown" what nobody knows any more.
+export function step(lane, stage, model) {
+  if (lane.stopped === stage) return "no";
+  if (lane.stages[stage]) return "yes";
+  return stage === "served" && lane.stages.settled && !model.knowsServed(lane) ? "unknown" : "not";
+}
+
 export function status(lane) {
   if (lane.stopped) return lane.final === false ? "pending" : "refused";
+  if (lane.undone) return "pending";
   if (lane.stages.served) return "served";
   if (lane.stages.settled || lane.stages.block) return "paid";
   return lane.stages.sent ? "pending" : "asked";

@@ -1,6 +1,6 @@
 // Accounts, sessions, blocks and transactions, clocks.
 
-import { ask, byId, copy, el, money, named, short, span, table, time, words } from "./dom.js";
+import { ask, byId, copy, el, iso, money, named, short, span, table, time, words } from "./dom.js";
 import { session } from "./detail.js";
 
 const give = (address, done) => el("button", { type: "button", class: "small", "aria-label": `Add 100 to ${address}`, onclick: async (event) => {
@@ -22,7 +22,7 @@ export async function showState(model, again) {
     parts.push(
       table("Accounts", ["no.", "address", words.symbol, "key", "money"], accounts.map((each, n) => [`${n}`, copy(each.address, short(each.address)), money(each.balance, true), copy(each.privateKey, "Copy key"), give(each.address, again)])),
       table("World", ["", ""], [
-        ["time", new Date(state.now).toISOString()], ["clocks", clocksOf(state).join("; ") || "all right"],
+        ["time", iso(state.now)], ["clocks", clocksOf(state).join("; ") || "all right"],
         ["chain", `id ${state.chain.chainId}, block ${state.chain.height}, ${state.chain.automine ? "each transaction is mined at once" : "blocks come at an interval, or on demand"}, ${state.chain.waiting} waiting`],
         ["supply", money(state.chain.supply)], ["service", Object.entries(state.rows).map(([name, count]) => `${count} ${name}`).join(", ")],
         ["pending payments", `${state.pendingPayments}`], ["indexer", `${state.unindexedPayments} payments have no block yet; ${backlog(model)}`]]));

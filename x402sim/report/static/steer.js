@@ -1,7 +1,8 @@
 // What is done to the world, each with the same in curl and Python; and payments made from here.
 
-import { literal } from "./copies.js";
-import { ask, at, byId, copy, el, origin, span, table, words } from "./dom.js";
+import { literal, quote } from "./copies.js";
+import { ask, at, byId, copy, el, marked, origin, parse, span, table, words } from "./dom.js";
+import { advice, linkTo } from "./detail.js";
 
 let last = null, fault = {};
 const field = (label, control) => el("label", {}, label, control);
@@ -10,11 +11,30 @@ const number = (name, value, min) => el("input", { name, type: "number", value: 
 const form = (title, parts, send) => el("form", { class: "card", "aria-label": title, onsubmit: (event) => { event.preventDefault(); send(new FormData(event.target)); } }, el("h2", {}, title), parts);
 const button = (text, act) => el("button", { type: "button", onclick: act }, text);
 
-function told(answer) {
-  try {
-    const { error, reason } = JSON.parse(answer);
-    return error ? [error, reason].filter(Boolean).join(": ") : answer;
-  } catch { return answer; }
+// What an action has done, in words; `done` is what the control API answered.
+const ahead = (seconds) => (seconds ? `${span(Math.abs(seconds))} ${seconds > 0 ? "ahead of" : "behind"} real time` : "right");
+const DONE = {
+  "faults": ({ does, victim, path, contains, times }) => `Waits for ${times === null ? "every request" : times === 1 ? "one request" : `${times} requests`} to the ${victim}${path ? `, ${path}` : ""}${contains ? `, that contains ${contains}` : ""}: ${does}.`,
+  "faults/clear": () => "No fault waits any more.",
+  "clock/advance": ({ seconds }) => `${span(seconds)} have passed.`,
+  "clock/skew": ({ actor, seconds }) => `The clock of the ${actor} is ${seconds ? `${span(Math.abs(seconds))} ${seconds > 0 ? "ahead" : "behind"}` : "right"}.`,
+  "mine": (_, { height }) => `The chain is at block ${height}.`,
+  "mining": (_, { automine }) => (automine ? "Each transaction is mined at once." : "Transactions wait until you mine."),
+  "reorg": (_, { height }) => `The newest block was replaced; the chain is at block ${height}.`,
+  "indexer/run": (_, { asked, matched }) => `The indexer asked for ${asked} payment${asked === 1 ? "" : "s"}, and found the block of ${matched}.`,
+  "snapshot": (_, { snapshot }) => `Snapshot ${snapshot} was taken.`,
+  "revert": (_, { reverted }) => `Chain, database and cache are as in snapshot ${reverted}.`,
+  "crash": () => "The service was killed, and runs again.",
+  "reset": (_, { clockAdvancedSeconds }) => `Chain, database and balances begin anew; the clock is ${ahead(clockAdvancedSeconds)}.`,
+};
+
+// What came of a payment, in words.
+function outcome({ status, said: answer }, wrong) {
+  const { error, reason } = parse(answer) ?? {}, why = error ? [error, reason].filter(Boolean).join(": ") : answer;
+  if (status === null) return `There was no answer. ${answer}`;
+  if (status < 300) return wrong ? `Not refused: the server took a wrong payment (${status}).` : `Paid and served (${status}).`;
+  const todo = advice({ error, reason });
+  return [`${wrong && status < 500 ? "Refused, as it should be" : "Refused"} (${status}): ${why}.`, ...(todo ? [" Do: ", marked(todo)] : [])];
 }
 
 export function buildSteering(model) {
@@ -24,7 +44,7 @@ export function buildSteering(model) {
     said.textContent = "…";
     try {
       const done = await ask(path, body ?? {});
-      said.className = ""; said.textContent = `Done: ${path} ${JSON.stringify(done)}`.slice(0, 400);
+      said.className = ""; said.textContent = DONE[path](body ?? {}, done);
     } catch (error) { said.className = "bad"; said.textContent = String(error.message); }
     same(path, body ?? {}, python);
     showFaults(model);
@@ -34,8 +54,8 @@ export function buildSteering(model) {
     said.className = ""; said.textContent = "Paying…";
     try {
       const paid = await ask("ui/pay", body);
-      said.textContent = `${paid.status ?? "No answer"}: ${body.wrong && paid.status >= 400 ? "refused, as it should be. " : ""}${told(paid.said)}`;
-      if (paid.status === null || paid.status >= 400) said.className = "bad";
+      said.replaceChildren(...[outcome(paid, body.wrong)].flat(2), " ", paid.payment ? el("a", { href: linkTo(paid.payment) }, "See its lane") : "");
+      if (paid.status === null || paid.status >= 500 || (paid.status >= 400) !== !!body.wrong) said.className = "bad";
     } catch (error) { said.className = "bad"; said.textContent = String(error.message); }
     const what = { quote: "/api/perp/quote", market: "/api/perp/market", session: "/api/perp/quote" }[body.buys];
     const order = body.buys === "market" ? "" : ` -d '{"pair":"BTC-USD","side":"long","leverage":10,"sizeUsd":1000}'`;
@@ -99,7 +119,7 @@ async function showScenarios(card, said) {
   const name = select("scenario", all.map((each) => [each.name, each.lacks.length ? `${each.name} (skipped here)` : each.takesTime ? `${each.name} (moves the clock)` : each.name]));
   const tell = () => {
     const { title, story: text, takesTime, lacks } = all.find((each) => each.name === name.value);
-    story.textContent = [`${title}.`, text, lacks.length ? `It needs ${lacks.join(", ")}, which this server lacks.` : takesTime ? "It moves this server's clock ahead, which stays there: payers with a right clock are refused then, until you give the time back." : ""].join(" ");
+    story.replaceChildren(...marked([`${title}.`, text, lacks.length ? `It needs ${lacks.join(", ")}, which this server lacks.` : takesTime ? "It moves this server's clock ahead, which stays there: payers with a right clock are refused then, until you give the time back." : ""].join(" ")));
   };
   name.value = "replay";
   name.addEventListener("change", tell);
@@ -122,9 +142,9 @@ export function showFaults(model) {
 }
 
 function same(path, body, inPython) {
-  const json = JSON.stringify(body), quoted = json.replaceAll("'", `'\\''`);
+  const json = JSON.stringify(body);
   const plain = `httpx.post("${at(path)}", json=${literal(body)})`;
-  show([`curl ${at(path)} -H 'Content-Type: application/json' -d '${quoted}'`, inPython ?? plain]);
+  show([`curl ${at(path)} -H 'Content-Type: application/json' -d ${quote(json)}`, inPython ?? plain]);
 }
 
 function show(lines) {

@@ -3,6 +3,7 @@
 import { byId, el, lasted } from "./dom.js";
 
 const STEP_MS = 80, MOST_STEPS = 250;
+const TOLD = { stored: "a payment of the database", served: "a payment is served" };
 
 export class Tape {
   constructor(model, changed) {
@@ -21,11 +22,11 @@ export class Tape {
     byId("player").hidden = false;
   }
 
-  // A request that was seen comes after the events that it caused.
+  // A request that was seen, or served a payment, comes after the events that it caused.
   add(name, item) {
     let place = this.items.length;
-    if (name === "exchanges") {
-      const last = Math.max(-1, ...item.seen), end = item.at_ms + item.ms;
+    if (name === "exchanges" || name === "served") {
+      const last = item.seq ?? Math.max(-1, ...item.seen), end = item.at_ms + (item.ms ?? 0);
       place = this.items.findIndex(([kind, each]) => kind === "journal" && (last >= 0 ? each.seq > last : each.at_ms > end));
       if (place < 0) place = this.items.length;
     }
@@ -34,7 +35,7 @@ export class Tape {
     if (isAtEnd || place < this.at) this.tell(this.items[place]), this.at++;
   }
 
-  tell([name, item]) { if (name === "journal") this.model.event(item); else this.model.exchange(item); }
+  tell([name, item]) { this.model.take(name, item); }
 
   seek(to) {
     if (to < this.at) { this.model.rewind(); this.at = 0; }
@@ -44,10 +45,10 @@ export class Tape {
   }
 
   draw() {
-    const now = this.items[this.at - 1]?.[1], first = this.items[0]?.[1];
+    const [kind, now] = this.items[this.at - 1] ?? [], first = this.items[0]?.[1];
     this.slider.max = String(this.items.length);
     this.slider.value = String(this.at);
-    const since = now ? `, after ${lasted(now.at_ms - first.at_ms)}: ${now.event ?? `${now.method} ${now.path}`}` : "";
+    const since = now ? `, after ${lasted(now.at_ms - first.at_ms)}: ${TOLD[kind] ?? now.event ?? `${now.method} ${now.path}`}` : "";
     this.text.textContent = this.text.title = `${this.at} of ${this.items.length}${since}`;
     this.slider.setAttribute("aria-valuetext", this.text.textContent);
   }

@@ -121,6 +121,18 @@ class PaymentRecords:
         )
         return next((str(row[0]) for row in self._db.execute(sql, offered_id)), None)
 
+    def newest(self, limit: int) -> list[Stored]:
+        """Return what became of the ids of the newest attempts, oldest first: of each as `get`."""
+        ids = "SELECT payment_id FROM payments ORDER BY attempt DESC LIMIT ?"
+        found: dict[str, Stored] = {}
+        for each in self._found(f"payment_id IN ({ids}) ORDER BY attempt", limit):
+            found[each.payment_id] = max(found.pop(each.payment_id, each), each, key=_rank)
+        return list(found.values())
+
+    def count(self) -> int:
+        """Return how many payment ids there are."""
+        return int(self._db.one("SELECT count(DISTINCT payment_id) FROM payments")[0])
+
     def pending(self, now_s: float, limit: int) -> list[Stored]:
         """Return attempts whose outcome is unknown and that may be looked at now.
 

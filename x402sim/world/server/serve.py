@@ -26,6 +26,7 @@ from x402sim.world.server.log_lines import Names
 from x402sim.world.server.mount import world_app
 from x402sim.world.server.running import running
 from x402sim.world.transport.requests import Requests
+from x402sim.world.ui.stored import stored
 from x402sim.world.ui.watch import Watch
 
 
@@ -107,7 +108,7 @@ async def serve(
     if parts.recipe.has_service:
         parts.site.catalogue.own = partial(_sold, parts, url)
     requests = Requests(parts.journal, parts.clock)
-    watch = Watch(parts.journal, requests)
+    watch = Watch(parts.journal, requests, stored(parts))
     names = Names(named(parts), parts.network)
     log = ServerLog(form, names, requests, parts.clock.offset_s) if form else None
     app = requests.around(world_app(parts, listen, watch))

@@ -12,11 +12,13 @@ import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from x402sim.clock import Clock, real_now
-from x402sim.events import Event
+from x402sim.events import AnswerNotWritten, DebitUndone, Event
 from x402sim.journal import Entry, Journal
 from x402sim.protocol.x402 import PAYMENT_HEADERS
 from x402sim.service.issue import PAY
 
+_UNWRITTEN = (AnswerNotWritten, DebitUndone)
+"""What a service records when a client has left before its answer: that was begun, and not sent."""
 MAX_BODY = 64 * 1024
 """The bytes that are kept of a body."""
 ASKS = 256
@@ -103,6 +105,8 @@ class Requests:
                 request.seen += (entry.seq,)
             if type(event := entry.event) in self._read:
                 request.read += (event,)
+            if type(event) in _UNWRITTEN:
+                request.status = None
         else:
             for alone in self._on_alone:
                 alone(entry)

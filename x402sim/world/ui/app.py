@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 
 from x402sim.http import web
-from x402sim.journal import Journal, line
+from x402sim.journal import Journal
 from x402sim.payer.mistakes import MISTAKES
 from x402sim.report.page import FILES, alone, of_journal, read, tables
 from x402sim.version import VERSION
@@ -79,9 +79,8 @@ def page_of(parts: Parts, watch: Watch, allow: Callable[[Request], None]) -> lis
     async def saved(request: Request) -> Response:
         allow(request)
         words = of_world(parts) | {"live": False, "page": str(request.base_url.replace(path=PATH))}
-        told = [("journal", map(line, parts.journal)), ("exchanges", watch.kept())]
         headers = {**HEADERS, "Content-Disposition": 'attachment; filename="payments.html"'}
-        return Response(alone(words, told), media_type="text/html", headers=headers)
+        return Response(alone(words, watch.told()), media_type="text/html", headers=headers)
 
     routes = routes_of(watch, lambda: of_world(parts), allow)
     return [

@@ -39,10 +39,15 @@ class Pay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PageAnswer(Wire, frozen=True):
-    """What came of it: the last answer's status, or None and why there is none."""
+    """What came of it: the last answer's status, or None and why there is none.
+
+    `payment` is what its lane is found by: the payment id, or the nonce of its authorization in
+    hex; None if nothing was signed.
+    """
 
     status: int | None
     said: str
+    payment: str | None
 
 
 async def pay(parts: Parts, asked: Pay, url: str) -> PageAnswer:
@@ -56,9 +61,15 @@ async def pay(parts: Parts, asked: Pay, url: str) -> PageAnswer:
         raise bad_body("a mistake is made with a quote or the market, not with a session")
     network, clock = parts.service.setup.network, parts.clock
     wallet, used = parts.accounts[asked.account], list[Authorization]()
+    payments = list[str]()
 
     def draft(request: httpx.Request) -> Draft:
         return draft_of(request, wallet, network, clock.now_s())
+
+    def sends(request: httpx.Request) -> None:
+        if paid_in(request):
+            sent = draft(request)
+            payments.append(sent.payment_id or sent.auth.nonce.hex())
 
     def seen(request: httpx.Request, _: httpx.Response) -> None:
         if paid_in(request) and not used:
@@ -71,7 +82,9 @@ async def pay(parts: Parts, asked: Pay, url: str) -> PageAnswer:
 
     async def buy(change: Change | None) -> httpx.Response:
         payer = _payer(asked, wallet, network, clock)
-        flow = Watched(choose=lambda _: payer, seen=seen, limits=payer.limits, change=change)
+        flow = Watched(
+            choose=lambda _: payer, sends=sends, seen=seen, limits=payer.limits, change=change
+        )
         if asked.buys == "market":
             return await http.get(MARKET, auth=flow)
         return await http.post(QUOTE, json=ORDER, auth=flow)
@@ -84,8 +97,8 @@ async def pay(parts: Parts, asked: Pay, url: str) -> PageAnswer:
                 await buy(None)
             answer = await buy(changed if asked.wrong else None)
         except (PaymentFailed, httpx.HTTPError) as failed:
-            return PageAnswer(None, str(failed) or repr(failed))
-    return PageAnswer(answer.status_code, answer.text[:1000])
+            return PageAnswer(None, str(failed) or repr(failed), next(reversed(payments), None))
+    return PageAnswer(answer.status_code, answer.text[:1000], next(reversed(payments), None))
 
 
 def _payer(asked: Pay, wallet: Wallet, network: Network, clock: Clock) -> FlowAuth:
