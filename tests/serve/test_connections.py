@@ -220,6 +220,18 @@ def test_a_body_that_was_answered_before_it_came_is_closed_without_another_answe
     assert b'{"early":true}' in answer
 
 
+@pytest.mark.parametrize("behind", [b"", b"\r\n" * 9], ids=["", "and empty lines"])
+def test_a_body_that_comes_after_its_answer_leaves_an_idle_connection(hasty, behind):
+    with hasty.connect() as connection:
+        connection.sendall(HEAD.replace(b"size", b"early") + b"Content-Length: 9\r\n\r\nabc")
+        assert b'{"early":true}' in connection.recv(65536)
+        began = time.monotonic()
+        connection.sendall(b"defghi")
+        send_slowly(connection, behind * 9)
+        assert rest(connection) == b""
+        assert SOON.idle_s * 0.9 < time.monotonic() - began < PATIENCE_S / 2
+
+
 def test_an_idle_connection_is_closed_after_its_answer(hasty):
     with hasty.connect() as connection:
         connection.sendall(HEAD + b"Content-Length: 3\r\n\r\nabc")

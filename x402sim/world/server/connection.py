@@ -135,7 +135,6 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what is the next request's; the rest waits until that is answered."""
-        self._idle_since = None
         if self._is_refused:
             self._message_bytes += len(data)
             if self._message_bytes > MAX_MESSAGE_BYTES:
@@ -211,7 +210,7 @@ class HttpConnection(asyncio.Protocol):
         """Wait for this message's head."""
         if self._is_answering and self._awaited == "nothing":
             raise ValueError("a request behind one that is not answered")  # `_piece` ends before
-        self._has_begun = True
+        self._has_begun, self._idle_since = True, None
         self._awaited, self._watched = "head", None
         self._url, self._headers, self._wants_continue = b"", [], False
         self._body_left = 0
@@ -287,11 +286,8 @@ class HttpConnection(asyncio.Protocol):
         self._state.total_requests += 1
         if self._wire.is_closing:
             return
-        self._idle_since = asyncio.get_running_loop().time()
         if self._idle_timer is None:
             self._close_when_idle()
-        if self._at < len(self._rest):
-            self._idle_since = None
         self._parse()
 
     def _close_when_idle(self) -> None:
@@ -321,6 +317,8 @@ class HttpConnection(asyncio.Protocol):
             self._is_reading_paused = is_full
             transport = self._wire.transport
             (transport.pause_reading if is_full else transport.resume_reading)()
+        if self._awaited == "nothing" and not self._is_answering and self._idle_since is None:
+            self._idle_since = asyncio.get_running_loop().time()
         in_hand = self._message_bytes if self._awaited != "nothing" or self._is_answering else 0
         self._hold(unparsed + in_hand)
         self._watch()
