@@ -4,6 +4,7 @@ A payer chooses one of the ways to pay that a 402 offers, signs it, and reads wh
 of it. A server may be hostile or broken, so every field is checked before it is used.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -19,6 +20,7 @@ from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import x402, x402_reasons
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.foreign import foreign_in
 from x402sim.protocol.identifiers import PAYMENT_IDENTIFIER, named
 from x402sim.protocol.messages import BadMessage, PaymentRequired, decode, encode
 from x402sim.protocol.money import parse_base
@@ -27,6 +29,7 @@ from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.supported import PAYMENT_FLOW, SCHEME, unsupported_in
 from x402sim.protocol.ways import MOST_WAYS, object_in
 
+log = logging.getLogger("x402sim.payer")
 BEFORE_SIGNING_S = 600
 """The window of the public client libraries: from 600 s before signing to the server's timeout."""
 _UNCLEAR = (x402_reasons.PENDING, x402_reasons.UNEXPECTED_SETTLE, x402_reasons.UNEXPECTED_VERIFY)
@@ -109,6 +112,27 @@ def _fits(said: Any, kind: type[Any]) -> bool:
     except msgspec.ValidationError:
         return False
     return True
+
+
+class ForeignRequired(msgspec.Struct, frozen=True):
+    """A 402 that offers no payment we know: of what, what it is, and what it says."""
+
+    resource: str
+    name: str
+    says: str
+
+
+def foreign_required(resource: str, response: httpx.Response) -> ForeignRequired | None:
+    """Return what a 402 of another protocol is, or a bill, and log it; None if we can read it."""
+    other = foreign_in(response.headers, response.content)
+    if other is None:
+        return None
+    says = ", ".join(f"{name} {value}" for name, value in other.facts.items())[:400]
+    log.warning(
+        "%s answered 402, which is %s; nothing was signed, and the answer is yours. %s",
+        *(resource, other.name, other.do),
+    )
+    return ForeignRequired(resource, other.name, says)
 
 
 OverCaps = Callable[[int], str]
