@@ -19,7 +19,15 @@ from x402sim.commands.asking import (
     no_answer,
     request_to,
 )
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, within
+from x402sim.commands.common import (
+    NOT_ALL_HELD,
+    AsJson,
+    Misuse,
+    NetworkFile,
+    as_misuse,
+    completing,
+    within,
+)
 from x402sim.commands.outcome import Outcome, failure, in_vain, said
 from x402sim.commands.purchase import Local, Purchase, local_server
 from x402sim.commands.steps import Step, print_facts, print_step
@@ -62,7 +70,11 @@ Session = Annotated[
 ]
 Wrong = Annotated[
     str | None,
-    typer.Option(help=f"Make one mistake, and explain the answer: {WRONG}.", metavar="MISTAKE"),
+    typer.Option(
+        help=f"Make one mistake, and explain the answer: {WRONG}.",
+        metavar="MISTAKE",
+        autocompletion=completing(lambda: MISTAKES),
+    ),
 ]
 
 

@@ -22,6 +22,7 @@ from x402sim.commands.common import (
     Token,
     Verbose,
     as_misuse,
+    completing,
     log_form,
     one_of,
     starting,
@@ -29,6 +30,7 @@ from x402sim.commands.common import (
     whole,
 )
 from x402sim.protocol.network_file import choose_network
+from x402sim.protocol.networks import NETWORKS
 from x402sim.service.settings import Settings
 from x402sim.world.assembly.parts import Parts
 from x402sim.world.assembly.recipe import Recipe
@@ -56,6 +58,7 @@ Networks = Annotated[
         "first. [default: cronos-testnet, or the file's only network]",
         metavar="NAME",
         show_default=False,
+        autocompletion=completing(lambda: NETWORKS),
     ),
 ]
 Seed = Annotated[
