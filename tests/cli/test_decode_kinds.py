@@ -15,13 +15,18 @@ from tests.cli.test_decode import (
     V1,
     V2,
     WANTED,
+    changed,
     decoded,
     header,
     in_one_step,
 )
 from x402sim import Wallet
+from x402sim.protocol.explain import explain
 from x402sim.protocol.kinds import TABLE
-from x402sim.protocol.networks import BASE_SEPOLIA
+from x402sim.protocol.messages import BadMessage
+from x402sim.protocol.networks import BASE_SEPOLIA, NETWORKS
+from x402sim.protocol.recognize import recognize
+from x402sim.protocol.values import data_of
 from x402sim.protocol.x402 import encode_payment, requirements_v1, requirements_v2, to_base64
 
 
@@ -213,6 +218,19 @@ def test_each_kind_is_read_and_nothing_is_wrong_in_it(kind: str) -> None:
     told = json.loads(decoded(text, "--json").stdout)
     assert told["findings"] == []
     assert told["parts"]
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_no_odd_value_stops_the_explanation(kind: str) -> None:
+    for said in changed(RIGHT[kind][0]):
+        try:
+            found = recognize(json.dumps(said))
+        except BadMessage:
+            continue
+        for part in explain(found, NETWORKS, NOW):
+            assert json.dumps(data_of(part.facts))
+            assert all(map(str, part.facts))
+            assert all(each.seen and each.wanted and each.do for each in part.findings)
 
 
 def test_each_row_of_the_table_has_a_message_here() -> None:
@@ -435,6 +453,13 @@ def test_a_payment_beside_its_requirements_tells_its_signer() -> None:
         assert "Payment requirements: x402 version" in done.stdout
 
 
+def test_an_amount_of_another_token_is_not_shown_in_ours() -> None:
+    paid = {"x402Version": 2, "accepted": YEN, "payload": PAID_V2["payload"]}
+    for message in (YEN, paid, REQUIRED_V2 | {"accepts": [YEN, plain(USDC_V2)]}):
+        shown = decoded(json.dumps(message)).stdout
+        assert shown.count("10000 = 0.01 USDC") == ("accepts" in message), shown
+
+
 def test_a_402_whose_header_and_body_differ() -> None:
     other = REQUIRED_V2 | {"accepts": [plain(USDC_V2) | {"amount": "20000"}]}
     head = f"HTTP/1.1 402 Payment Required\r\nPAYMENT-REQUIRED: {to_base64(REQUIRED_V2)}\r\n\r\n"
@@ -442,6 +467,42 @@ def test_a_402_whose_header_and_body_differ() -> None:
     assert done.exit_code == 1
     assert "accepts[0].amount" in done.stdout
     assert decoded(head + json.dumps(REQUIRED_V2)).exit_code == 0
+
+
+def test_a_402_of_version_2_in_a_body_lacks_its_header() -> None:
+    head = "HTTP/1.1 402 Payment Required\r\ncontent-type: application/json\r\n\r\n"
+    done = decoded(head + json.dumps(REQUIRED_V2))
+    assert done.exit_code == 1
+    assert "wrong: header PAYMENT-REQUIRED\n" in done.stdout
+    assert decoded(head + json.dumps(REQUIRED_V1)).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "wanted", "code"),
+    [
+        ("PAYMENT-REQUIRED", REQUIRED_V1, "the body, as it is", 1),
+        ("X-PAYMENT-RESPONSE", REQUIRED_V2, "PAYMENT-REQUIRED", 1),
+        ("PAYMENT-RESPONSE", RECEIPT_V1, "X-PAYMENT-RESPONSE", 0),
+        ("X-PAYMENT", PAID_V2, "PAYMENT-SIGNATURE", 1),
+        ("X-PAYMENT", RECEIPT, "PAYMENT-RESPONSE", 0),
+    ],
+)
+def test_a_message_in_the_header_of_another(
+    name: str, message: Any, wanted: str, code: int
+) -> None:
+    done = decoded(f"{name}: {to_base64(message)}")
+    assert done.exit_code == code
+    said = " ".join(done.stdout.split())
+    assert f": header seen {name} wanted {wanted} " in said
+
+
+def test_what_curl_prints_with_its_marks_is_read() -> None:
+    sent = "* Connected to shop\n> GET /page HTTP/1.1\n> Host: shop\n> \n"
+    got = f"< HTTP/1.1 402 Payment Required\n< payment-required: {to_base64(REQUIRED_V2)}\n< \n"
+    done = decoded(f"{sent}* Request done\n{got}{{ [2 bytes data]\n{{}}\n* Connection closed\n")
+    assert done.stdout.startswith("Payment required (402) in x402 version 2, base64\n"), done.output
+    paid = sent.replace("> \n", f"> PAYMENT-SIGNATURE: {in_one_step(V2)}\n> \n")
+    assert decoded(paid).stdout.startswith("Payment in x402 version 2, base64\n")
 
 
 def test_a_stream_of_events_holds_the_answer_of_a_tool() -> None:

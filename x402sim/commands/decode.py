@@ -15,7 +15,7 @@ from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, a
 from x402sim.commands.steps import print_facts, print_findings
 from x402sim.protocol.envelopes import Enclosed, of_copies
 from x402sim.protocol.explain import Decoded, explain
-from x402sim.protocol.findings import Finding
+from x402sim.protocol.findings import IN_THE_BODY, Finding
 from x402sim.protocol.kinds import MessageKind
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.network_file import known_networks
@@ -71,7 +71,7 @@ def decode(
     for other in others:
         decoded += _explain_header(other, known, now_s)
     findings = list(dict.fromkeys(finding for each in decoded for finding in each.findings))
-    findings += _of_copies(found, others)
+    findings += _of_copies(found, others, is_answer=first not in (text, text.lstrip()))
     if as_json:
         told = {
             "kind": found.kind.name.lower(),
@@ -94,8 +94,11 @@ def decode(
         raise typer.Exit(NOT_ALL_HELD)
 
 
-def _of_copies(found: Recognized, others: list[str]) -> Iterator[Finding]:
-    """Yield where a 402 of version 2 in a body differs from the same in its header."""
+def _of_copies(found: Recognized, others: list[str], *, is_answer: bool) -> Iterator[Finding]:
+    """Yield where a 402 of version 2 in a body differs from the same in its header.
+
+    Of a whole answer, it must be in the header.
+    """
     if found.kind is not MessageKind.REQUIRED or found.dialect is not Dialect.V2:
         return
     copies = [Enclosed("the body", found.said)]
@@ -104,6 +107,8 @@ def _of_copies(found: Recognized, others: list[str]) -> Iterator[Finding]:
             if (other := recognize(each)).row is found.row:
                 copies.append(Enclosed(other.name, other.said))
     yield from of_copies(copies)
+    if is_answer and len(copies) == 1 and not found.name:
+        yield IN_THE_BODY
 
 
 def _explain_header(line: str, known: Mapping[str, Network], now_s: int) -> list[Decoded]:

@@ -116,7 +116,11 @@ def pay(
 
     `--wrong amount` shows what a server answers to that mistake, and what to do about it.
 
-    Exit code: 0 if it was paid and served (with --wrong: refused); 1 if not; 2 if nothing was
+    It pays the first offer that it can pay, and says why not those before it. The last line says
+    what is known of the payment: paid, by a receipt with the hash of a transaction, or signed and
+    not seen to be paid, and until when it can be used.
+
+    Exit code: 0 if it was signed and served (with --wrong: refused); 1 if not; 2 if nothing was
     signed.
     """
     told = _Told(as_json)

@@ -16,7 +16,7 @@ from x402sim.payer.pick import pick, stopping
 from x402sim.payer.reading import is_header_value, read_offer
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.envelopes import Enclosed, of_copies
-from x402sim.protocol.findings import Finding, of_way
+from x402sim.protocol.findings import IN_THE_BODY, Finding, of_way
 from x402sim.protocol.foreign import CHALLENGE, foreign_in
 from x402sim.protocol.messages import BadMessage, PaymentRequirements, decode, encode
 from x402sim.protocol.money import to_base, to_decimal
@@ -285,8 +285,7 @@ def _of_header(header: str) -> Iterator[Finding]:
 def _of_body(body: Mapping[str, Any], header: str | None) -> Iterator[Finding]:
     version, listed = body.get("x402Version"), body.get("accepts")
     if version == 2 and header is None:
-        do = "Send the same object as base64 in that header: clients of version 2 read no body."
-        yield Finding(f"header {REQUIRED_HEADER}", "none, version 2 in the body", "it", do)
+        yield IN_THE_BODY
     if isinstance(listed, list) and version not in (1, 2):
         seen = f"x402Version {version!r}" if "x402Version" in body else "no x402Version"
         do = "Add it: clients choose their version by it."

@@ -198,12 +198,12 @@ def _of_a2a(root: Said, said: Said, found: Sequence[Enclosed]) -> Iterator[Findi
             metadata = inner
             break
     status = metadata.get("x402.payment.status")
-    if status not in _STATUSES:
+    if not isinstance(status, str) or status not in _STATUSES:
         seen = repr(status)[:80] if status is not None else "nothing"
         do = "Write it: an agent knows by it what the message is."
         yield Finding("x402.payment.status", seen, ", ".join(_STATUSES), do)
         return
-    name, state = _STATUSES[str(status)]
+    name, state = _STATUSES[status]
     if name and not metadata.get(name):
         yield Finding(name, "nothing", f"it, beside {status}", "Send it with this status.")
     if state and isinstance(task, dict) and task.get("state") != state:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from x402sim.protocol.crypto import checksum, parse_address, to_hex
+from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.envelopes import Envelope, differences
+from x402sim.protocol.fields import facts_of, network_of, way_facts
 from x402sim.protocol.findings import (
     Finding,
     of_other_payment,
@@ -17,19 +18,19 @@ from x402sim.protocol.findings import (
     of_terms,
     of_way,
     of_window,
-    signer_of,
 )
 from x402sim.protocol.header import SignedPayment
 from x402sim.protocol.kinds import MessageKind
 from x402sim.protocol.messages import BadMessage
 from x402sim.protocol.networks import Network
 from x402sim.protocol.recognize import Recognized, recognize, recognized
-from x402sim.protocol.values import Moment, Named, Seconds, Shortened, amount_in, amount_of
-from x402sim.protocol.ways import Dialect, Way, dialect_of, network_called, ways_of
+from x402sim.protocol.ways import Dialect, Way, dialect_of, ways_of
+from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS
 
-_SHORTENED = ("signature", "paymentHeader")
-_PARTS = ("paymentRequirements", "accepts", "items", "paymentPayload")
-"""Fields that are parts of their own."""
+_HEADERS = {
+    each.lower()
+    for each in (*PAYMENT_HEADERS.values(), *RESPONSE_HEADERS.values(), REQUIRED_HEADER)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def explain(
     if kind is not MessageKind.REQUIREMENTS:
         title = f"{kind.value[:1].upper()}{kind.value[1:]} in {found.of}, {found.encoding}{place}"
         facts = {"header": found.header} if found.header and not place else {}
-        facts |= dict(_facts(found, known, now_s))
+        facts |= dict(facts_of(found, known, now_s))
         yield Decoded(title, facts, tuple(_of_message(found, known, now_s)))
     if kind is MessageKind.REQUEST and found.dialect is None:
         yield from _of_request(found, known, now_s)
@@ -79,7 +80,7 @@ def explain(
             findings = tuple(
                 replace(each, about=f"{each.about} {about}", offers=(number,)) for each in findings
             )
-        yield Decoded(title, dict(_way_facts(way, known)), findings)
+        yield Decoded(title, dict(way_facts(way, known)), findings)
     if kind in (MessageKind.SETTLEMENT, MessageKind.REQUEST) and not found.shape:
         yield from _inner(found, ways[0], known, now_s)
 
@@ -115,17 +116,20 @@ def _is_whole(found: Recognized, known: Mapping[str, Network]) -> bool:
 
 
 def _of_header(found: Recognized) -> Iterator[Finding]:
-    """Yield what is wrong with the header that a payment is in, and with its encoding."""
+    """Yield what is wrong with the header that a message is in, and with its encoding."""
     wanted, do = "base64 of the JSON", "Encode the JSON: as it is, it is no header's value."
     if "paymentHeader" in found.said:
         inner = found.said["paymentHeader"]
         if isinstance(inner, dict) or str(inner).lstrip().startswith("{"):
             yield Finding("paymentHeader", "JSON", f"{wanted}, or 0x-hex", do)
-    if found.kind is not MessageKind.PAYMENT or not found.name:
+    is_named = found.name.lower() in _HEADERS or found.kind is MessageKind.PAYMENT
+    if not found.name or not is_named:
         return
-    if found.name.lower() != found.header.lower():
-        do_this = f"Send it there: it is a payment in {found.of}."
-        yield Finding("header", found.name, found.header, do_this)
+    place = found.header or "the body, as it is"
+    if found.name.lower() != place.lower():
+        do_this = f"Send it there: it is a {found.kind.value} in {found.of}."
+        stops = found.kind is not MessageKind.RECEIPT  # a payer may look into both headers
+        yield Finding("header", found.name, place, do_this, stops)
     if found.encoding == "JSON":
         yield Finding("encoding", "JSON", wanted, do)
 
@@ -172,7 +176,7 @@ def _of_request(found: Recognized, known: Mapping[str, Network], now_s: int) -> 
             yield Decoded(each.title, each.facts, (*each.findings, *own))
     if way is not None:
         title = f"Payment requirements: {way.dialect.value}"
-        yield Decoded(title, dict(_way_facts(way, known)), tuple(of_way(way, known)))
+        yield Decoded(title, dict(way_facts(way, known)), tuple(of_way(way, known)))
 
 
 def _with_domain(inner: Recognized, way: Way) -> Recognized:
@@ -272,11 +276,12 @@ def _read(said: Any) -> Recognized:
 def _of_items(said: Mapping[str, Any], known: Mapping[str, Network]) -> Iterator[Decoded]:
     """Yield the ways to pay of each resource in a list of discovery."""
     for item in said["items"]:
-        for each in item.get("accepts") or () if isinstance(item, dict) else ():
+        listed = item.get("accepts") if isinstance(item, dict) else None
+        for each in listed if isinstance(listed, list) else ():
             if isinstance(each, dict):
                 way = Way(dialect_of(each), each, item.get("resource"))
                 title = f"Payment requirements: {way.dialect.value}"
-                facts = {"of": str(item.get("resource")), **dict(_way_facts(way, known))}
+                facts = {"of": str(item.get("resource")), **dict(way_facts(way, known))}
                 yield Decoded(title, facts, tuple(of_way(way, known)))
 
 
@@ -292,102 +297,10 @@ def _of_payment(
         way = Way(Dialect.V2, accepted)
         yield from of_way(way, known)
         yield from of_terms(auth, way)
-    network = _network_of(found, signed, known)
+    network = network_of(found, signed, known)
     yield from of_window(auth, now_s)
     if network is not None:
         yield from of_signature(auth, signed.signature, network, known)
     elif accepted is None:
         do = "Describe the network in a file (--network-file), to see who signed it."
         yield Finding("network", repr(signed.network)[:80], ", ".join(known), do)
-
-
-def _network_of(
-    found: Recognized, signed: SignedPayment, known: Mapping[str, Network]
-) -> Network | None:
-    """Return the network that a payment is signed for: in version 2, as the payment says."""
-    network = network_called(signed.network, known)
-    if found.dialect is Dialect.V2:
-        return Way(Dialect.V2, found.said["accepted"]).own_network() or network
-    if network is not None and signed.asset:
-        return replace(network, asset=parse_address(signed.asset))
-    return network
-
-
-# --- fields ------------------------------------------------------------------------------
-
-
-def _facts(
-    found: Recognized, known: Mapping[str, Network], now_s: int
-) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a message, those of a payment with their meaning."""
-    if found.signed is not None:
-        yield from _payment_facts(found, found.signed, known, now_s)
-        return
-    for name, value in found.said.items():
-        if name not in _PARTS or not isinstance(value, dict | list):
-            yield name, _value(name, value, now_s)
-
-
-def _value(name: str, value: Any, now_s: int) -> Any:
-    """Return a field's value, shortened if it is a signature, with its date if it is a time."""
-    if name in ("timestamp", "expiresAt") and type(value) is int:
-        return Moment(value, now_s, is_ms=True)
-    if name in _SHORTENED and isinstance(value, str) and len(value) > 60:
-        return Shortened(value)
-    return value
-
-
-def _payment_facts(
-    found: Recognized, signed: SignedPayment, known: Mapping[str, Network], now_s: int
-) -> Iterator[tuple[str, Any]]:
-    auth, named = signed.authorization, network_called(signed.network, known)
-    yield "scheme", signed.scheme
-    yield "network", _network_in_words(signed.network, named)
-    if signed.asset:
-        yield "asset", _asset_in_words(signed.asset, named)
-    if isinstance(about := found.said.get("resource"), dict):
-        yield "resource", str(about.get("url"))
-    yield "from", checksum(auth.from_)
-    yield "to", checksum(auth.to)
-    yield "value", amount_in(str(auth.value), named)
-    yield "validAfter", Moment(auth.valid_after, now_s)
-    yield "validBefore", Moment(auth.valid_before, now_s)
-    yield "nonce", to_hex(auth.nonce)
-    yield "signature", _value("signature", to_hex(signed.signature), now_s)
-    if (network := _network_of(found, signed, known)) is None:
-        yield "signed by", Named(None, "unknown: the token's domain is not known")
-        return
-    signer = signer_of(auth, signed.signature, network.domain)
-    is_from = "`from`" if signer == auth.from_ else "not `from`"
-    if signer is None:
-        yield "signed by", Named(None, "nobody: it is no signature")
-    else:
-        yield "signed by", Named(checksum(signer), is_from, ", ")
-
-
-def _way_facts(way: Way, known: Mapping[str, Network]) -> Iterator[tuple[str, Any]]:
-    network = way.network(known)
-    for name, value in way.said.items():
-        if name == "network":
-            yield name, _network_in_words(str(value), network)
-        elif name == "asset":
-            yield name, _asset_in_words(str(value), network)
-        elif name == way.amount_name:
-            yield name, amount_of(way, known)
-        elif name == "maxTimeoutSeconds":
-            yield name, Seconds(value)
-        elif name == "extra" and isinstance(value, dict):
-            yield from ((f"extra.{key}", each) for key, each in value.items())
-        else:
-            yield name, value
-
-
-def _network_in_words(name: str, network: Network | None) -> Named:
-    if network is None:
-        return Named(name, "unknown", ", ")
-    return Named(name, network.caip2 if name == network.name else network.name)
-
-
-def _asset_in_words(asset: str, network: Network | None) -> Named:
-    is_known = network is not None and asset.lower() == "0x" + network.asset.hex()
-    return Named(asset, network.token_symbol if network and is_known else "")

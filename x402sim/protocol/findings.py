@@ -30,6 +30,7 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import GRACE_S
 from x402sim.protocol.supported import PAYMENT_FLOW, SCHEME, TRANSFER_METHOD, PaymentFlow
 from x402sim.protocol.ways import Dialect, Way
+from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.text.times import moment
 
 _NONE = "nothing"
@@ -56,6 +57,15 @@ class Finding:
     def mark(self) -> str:
         """What it is, in a word."""
         return "not looked at" if self.skipped else "wrong" if self.stops else "note"
+
+
+IN_THE_BODY = Finding(
+    f"header {REQUIRED_HEADER}",
+    "none, version 2 in the body",
+    "it",
+    "Send the same object as base64 in that header: clients of version 2 read no body.",
+)
+"""A 402 of version 2 that lacks its header."""
 
 
 def _skip(about: str, seen: Any, wanted: str, whose: str) -> Finding:

@@ -78,9 +78,10 @@ class Recognized:
         version = self.dialect.version if self.dialect else None
         if self.kind is MessageKind.PAYMENT:
             return x402.PAYMENT_HEADERS[version] if version else "paymentHeader of POST /api/pay"
-        return (
-            x402.RESPONSE_HEADERS[version] if version and self.kind is MessageKind.RECEIPT else ""
-        )
+        if self.kind is MessageKind.REQUIRED:
+            return x402.REQUIRED_HEADER if version == 2 else ""
+        is_told = version is not None and self.kind is MessageKind.RECEIPT
+        return x402.RESPONSE_HEADERS[version] if version and is_told else ""
 
 
 def messages_in(text: str) -> list[str]:
@@ -90,6 +91,7 @@ def messages_in(text: str) -> list[str]:
     without either, its body. Of a stream of events, it is the last one's data. A 402 of another
     protocol is a message as a whole.
     """
+    text = _unmarked(text)
     head = _HEAD.match(text.lstrip())
     if head is None:
         return [_last_event(text)]
@@ -98,6 +100,19 @@ def messages_in(text: str) -> list[str]:
     headers = [": ".join(each) for each in _IN_HEAD.findall(head[0])]
     body = _last_event(text.lstrip()[head.end() :])
     return [body, *headers] if _OFFERS.search(body) or not headers else headers
+
+
+def _unmarked(text: str) -> str:
+    """Return what `curl -v` prints without its marks: the answer, or else the request."""
+    for mark, start in (("<", r"^< HTTP/"), (">", r"^> [A-Z]{3,7} \S+ HTTP/")):
+        if re.search(start, text, re.M):
+            lines = (line for line in text.split("\n") if not line.startswith(_OTHERS[mark]))
+            return "\n".join(re.sub(rf"^{mark} ?", "", line) for line in lines)
+    return text
+
+
+_OTHERS = {"<": ("> ", ">\r", "* ", "{ [", "} ["), ">": ("< ", "<\r", "* ", "{ [", "} [")}
+"""How the lines begin that are of neither the head nor the body."""
 
 
 def _last_event(body: str) -> str:
