@@ -178,7 +178,17 @@ def test_a_lost_receipt_tells_how_to_get_the_goods(server: LocalServer) -> None:
     server.fault(Fault(victim="service", does="lose answer", path="/api/pay"))
     done = pay(server)
     assert done.exit_code == 1
+    assert "It is paid (the chain has used its authorization); the request with" in done.stderr
     assert gets_the_goods(server, done.stderr.partition("the request with ")[2])
+
+
+def test_a_payment_that_never_arrived_is_told_by_the_chain(server: LocalServer) -> None:
+    server.fault(Fault(victim="service", does="lose request", path="/api/pay"))
+    done = pay(server, "--json")
+    told = json.loads(done.stdout)
+    assert done.exit_code == 1
+    assert "no receipt came, and the chain has not used it; it can be used until" in told["problem"]
+    assert told["payment"]["used_on_chain"] is told["payment"]["seen_paid"] is False
 
 
 @pytest.mark.parametrize(("contains", "option"), [("payment", ()), ("session", ("--session",))])

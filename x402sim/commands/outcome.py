@@ -35,19 +35,25 @@ class Outcome:
     """The transaction of a receipt that says that it may still be paid."""
     receipt: str = ""
     """What is to say of any other receipt."""
+    is_used: bool | None = None
+    """What the chain says of the authorization; None if it was not asked."""
 
     @property
     def is_seen_paid(self) -> bool:
-        """Whether a receipt says that it was paid."""
-        return bool(self.transaction)
+        """Whether a receipt or the chain says that it was paid."""
+        return bool(self.transaction) or self.is_used is True
 
     def told(self) -> str:
         """Return what is known of the payment, in words."""
         if self.transaction:
             return f"paid (transaction {self.transaction})"
+        if self.is_used:
+            return "paid (the chain has used its authorization)"
         sent, seen = self.sent, self.receipt or "no receipt came"
         if self.pending:
             seen = f"the receipt says that transaction {self.pending} is not mined yet"
+        if self.is_used is False:
+            seen += ", and the chain has not used it"
         until = moment(sent.auth.valid_before, sent.now_s)
         return f"signed, not seen to be paid: {seen}; it can be used until {until}"
 
@@ -66,6 +72,7 @@ class Outcome:
         return {
             "signed": True,
             "seen_paid": self.is_seen_paid,
+            "used_on_chain": self.is_used,
             "transaction": self.transaction or self.pending or None,
             "pending": bool(self.pending),
             "network": network.name,
@@ -148,10 +155,12 @@ def failure(
         return why if remedy in why else f"{why}. {remedy}"
     if isinstance(failed, httpx.HTTPError):
         why = f"{UNKNOWN}: {why.rstrip('.')}"
-    sent, goods = outcome.sent, ""
+    sent, goods, told = outcome.sent, "", outcome.told()
     if sent.payment_id:
-        goods = f". If it was, the request with -H '{PAYMENT_ID}: {sent.payment_id}' gets the goods"
-    told = outcome.told()
+        goods = f"the request with -H '{PAYMENT_ID}: {sent.payment_id}' gets the goods"
+    if outcome.is_seen_paid:
+        return f"{why}. It is {told}{'; ' * bool(goods)}{goods}"
+    goods = f". If it was, {goods}" * bool(goods)
     return f"{why}. The authorization is {told}; {outcome.question()}{goods}"
 
 

@@ -140,7 +140,7 @@ def pay(
             _go_wrong(purchase, request, MISTAKES[wrong], told)
         else:
             answer = _bought(purchase, request, told)
-            outcome = purchase.outcome
+            outcome = purchase.ask_chain()
             problem = "" if answer.is_success else in_vain(outcome, answer)
             _end(told, problem, answer, outcome, ok=not problem)
             if problem:
@@ -155,7 +155,7 @@ def _bought(
         answer = purchase.buy(request, **wrong)
     except (PaymentFailed, httpx.HTTPError) as failed:
         if purchase.sent is not None:
-            outcome = purchase.outcome
+            outcome = purchase.ask_chain()
             why = failure(failed, outcome, purchase.answer, purchase.last)
             _end(told, f"not served: {why}", outcome=outcome)
             raise typer.Exit(NOT_ALL_HELD) from failed

@@ -22,6 +22,7 @@ from x402sim.payer.pick import Picked, pick
 from x402sim.payer.session import SessionAuth
 from x402sim.payer.wallet import Wallet
 from x402sim.payer.watched import Watched, copy_of
+from x402sim.protocol.abi import authorization_state
 from x402sim.protocol.crypto import checksum, to_hex
 from x402sim.protocol.eip3009 import Authorization
 from x402sim.protocol.foreign import Foreign, foreign_in
@@ -30,7 +31,7 @@ from x402sim.protocol.money import to_base, to_decimal
 from x402sim.protocol.networks import TESTNET, Network
 from x402sim.protocol.phrase import KNOWN, keys_of
 from x402sim.protocol.values import Answer, Window, amount_in, amount_of
-from x402sim.protocol.ways import Dialect, Way, ways_in
+from x402sim.protocol.ways import Dialect, Way, object_in, ways_in
 from x402sim.protocol.x402 import (
     PAYMENT_HEADERS,
 )
@@ -48,6 +49,8 @@ class Local:
     known: Mapping[str, Network]
     keys: list[str]
     clock: Clock
+    rpc: str = ""
+    """Where its chains are asked, by the name of a network; "" if there is no such server."""
 
 
 def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network]) -> Local:
@@ -64,7 +67,8 @@ def local_server(http: httpx.Client, url: httpx.URL, known: Mapping[str, Network
             clock, own = SkewedClock(Clock()), network_of(who)
             clock.skew_s = who.now / 1000 - Clock().now()
             networks = {**known, own.name: known.get(own.name, own)}
-            return Local(networks, [each.private_key for each in accounts], clock)
+            rpc = f"{origin_of(url)}/rpc"
+            return Local(networks, [each.private_key for each in accounts], clock, rpc)
     return Local(known, [to_hex(key) for key in keys_of(KNOWN, 10)], Clock())
 
 
@@ -135,9 +139,28 @@ class Purchase:
 
     @property
     def outcome(self) -> Outcome:
-        """What is known of the payment that was signed."""
+        """What the receipts say of the payment that was signed."""
         assert self.sent is not None
         return outcome_of(self.sent, self.receipts)
+
+    def ask_chain(self) -> Outcome:
+        """Return what is known of the payment, by the chain too if no receipt says that it is paid.
+
+        Only the chain of a local server is known.
+        """
+        found = self.outcome
+        if found.is_seen_paid or not self.local.rpc:
+            return found
+        auth, named = found.sent.auth, found.sent.named
+        data = authorization_state(auth.from_, auth.nonce)
+        call = {"to": to_hex(named.asset), "data": to_hex(data)}
+        asked = {"jsonrpc": "2.0", "id": 1, "method": "eth_call", "params": [call, "latest"]}
+        with suppress(httpx.HTTPError, ValueError):  # then it is not known
+            url = f"{self.local.rpc}/{named.name}"
+            request = self.http.build_request("POST", url, json=asked, timeout=ASK_S)
+            said = object_in(answer_to(self.http, request).content) or {}
+            return replace(found, is_used=int(str(said.get("result")), 16) == 1)
+        return found
 
     # --- who pays ------------------------------------------------------------------------
 
