@@ -190,7 +190,30 @@ RIGHT: dict[str, tuple[Any, str]] = {
         "Answer of supported in the x402 standard",
     ),
     "discovery": (LISTING, "List of discovery in the x402 standard"),
+    "search of discovery": (
+        {"x402Version": 2, "resources": [ITEM], "partialResults": False},
+        "List of discovery in the x402 standard",
+    ),
+    "/.well-known/x402": (
+        {"version": 1, "resources": [URL], "accepts": [plain(USDC_V1)]},
+        "List of /.well-known/x402",
+    ),
     "MCP result": (TOOL, "Message of MCP"),
+    "MCP result, wrapped": (
+        {
+            "isError": True,
+            "structuredContent": {"x402/error": {"code": 402, "data": REQUIRED_V2}},
+            "content": [
+                {"type": "text", "text": json.dumps({"x402/error": {"data": REQUIRED_V2}})},
+                {"type": "text", "text": "Pay for it."},
+            ],
+        },
+        "Message of MCP",
+    ),
+    "MCP result, text only": (
+        {"isError": True, "content": [{"type": "text", "text": json.dumps(REQUIRED_V1)}]},
+        "Message of MCP",
+    ),
     "MCP result alone": (TOOL["result"], "Message of MCP"),
     "MCP call": (CALL, "Message of MCP"),
     "MCP call, params alone": (CALL["params"], "Message of MCP"),
@@ -314,6 +337,7 @@ WRONG: list[tuple[Any, str, Any, str, str]] = [
     (OURS, "success", False, "success", "False"),
     (SETTLED, "txHash", "", "txHash", "''"),
     (FAILED, "error", "Authorization expired", "event", "Authorization expired"),
+    (LISTING, "items", [7], "item 1", "7"),
     (SUPPORTED, "kinds", [], "kinds", "an empty list"),
     (SUPPORTED, "signers", ..., "signers", "nothing"),
     (SUPPORTED, "kinds/0/network", "base-sepolia", "network of kind 1", "base-sepolia"),
@@ -453,6 +477,25 @@ def test_a_payment_beside_its_requirements_tells_its_signer() -> None:
         assert "Payment requirements: x402 version" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("invalid_exact_evm_nonce_already_used", "it may have paid already"),
+        ("invalid_transaction_state", "it may have paid already"),
+        ("unexpected_settle_error", "It is not known whether it was paid"),
+        ("insufficient_funds", "Fund the payer"),
+        ("invalid_exact_evm_payload_authorization_valid_before", "It has expired"),
+        ("invalid_exact_evm_payload_authorization_valid_after", "once its window has begun"),
+        ("unsupported_scheme", "GET /supported"),
+        ("invalid_exact_evm_payload_signature", "the old one can be used until it expires"),
+        ("odd", "Correct what the reason says"),
+    ],
+)
+def test_the_advice_fits_the_reason(reason: str, advice: str) -> None:
+    for said in (REFUSED | {"errorReason": reason}, INVALID | {"invalidReason": reason}):
+        assert advice in " ".join(decoded(json.dumps(said)).stdout.split())
+
+
 def test_an_amount_of_another_token_is_not_shown_in_ours() -> None:
     paid = {"x402Version": 2, "accepted": YEN, "payload": PAID_V2["payload"]}
     for message in (YEN, paid, REQUIRED_V2 | {"accepts": [YEN, plain(USDC_V2)]}):
@@ -561,3 +604,5 @@ def test_an_answer_of_a_node_is_an_error_of_json_rpc() -> None:
     assert done.exit_code == 0
     assert "Message of JSON-RPC, JSON: no payment is in it" in done.stdout
     assert "nonce too low" in done.stdout
+    error["error"] = {"code": 402, "message": "Payment required"}
+    assert decoded(json.dumps(error)).exit_code == 1

@@ -45,7 +45,7 @@ def print_facts(facts: Mapping[str, Any], *, err: bool = False) -> None:
     names = [printable(name) for name in facts]
     column = min(max([NAME_WIDTH, *map(len, names)]), MOST_NAME_WIDTH)
     for name, value in zip(names, facts.values(), strict=True):
-        text = printable(value if isinstance(value, str) else _as_text(value))
+        text = printable(value or '""' if isinstance(value, str) else _as_text(value))
         text = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
         lines = textwrap.wrap(
             text, WIDTH - column - 4, break_on_hyphens=False, break_long_words=False

@@ -4,6 +4,7 @@ One function for each kind of message: `recognize` lists them. An answer that sa
 was paid is well formed and yet no reason to deliver, so that is a finding, too.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -94,14 +95,46 @@ def _of_refusal(name: str, said: Said, reason: str) -> Iterator[Finding]:
     """Yield that an answer refuses, and that it does not say why if it does not."""
     why = said.get(reason)
     if isinstance(why, str) and why:
-        do = "The payment was refused for this reason: correct it, and sign a new one."
-        yield Finding(name, f"false: {why[:100]}", "true", do)
+        yield Finding(name, f"false: {why[:100]}", "true", _advice(why))
         return
     yield Finding(
         name, "false", "true", "The payment was refused, and the answer does not say why."
     )
     wanted = "the reason in a word, such as 'insufficient_funds'"
     yield Finding(reason, _shown(said, reason), wanted, "Say why: a payer cannot correct it.")
+
+
+_ADVICE = (
+    (
+        r"already|duplicate|used or cancel|invalid_transaction_state",
+        "Its authorization was used or cancelled before: it may have paid already. Ask the chain "
+        "before you sign another.",
+    ),
+    (
+        r"unexpected|timeout|timed out",
+        "It is not known whether it was paid. Ask the chain, or settle the same payment again, "
+        "before you sign another.",
+    ),
+    (r"fund|balance", "Fund the payer with the token, and send the same payment again."),
+    (
+        r"valid_before|expired",
+        "It has expired, or soon will: sign a new one, and send it at once.",
+    ),
+    (r"valid_after|not yet", "Send it again once its window has begun; compare the clocks."),
+    (
+        r"unsupported|invalid_network|invalid_scheme|version",
+        "The facilitator does not settle this: compare it with what GET /supported answers.",
+    ),
+)
+"""What to do about a refusal, by what its reason says: of whatever facilitator."""
+
+
+def _advice(reason: str) -> str:
+    """Return what to do about a payment that was refused."""
+    for pattern, do in _ADVICE:
+        if re.search(pattern, reason, re.IGNORECASE):
+            return do
+    return "Correct what the reason says, and sign anew; the old one can be used until it expires."
 
 
 def of_verified(said: Said, known: Mapping[str, Network]) -> Iterator[Finding]:
@@ -138,7 +171,7 @@ def of_cronos_settled(said: Said, known: Mapping[str, Network]) -> Iterator[Find
             yield from _of_network(said, known, stops=True)
         case "payment.failed":
             why = _shown(said, "error")
-            do = "The payment was refused for this reason: correct it, and sign a new one."
+            do = _advice(why)
             yield Finding("event", f"payment.failed: {why}", "payment.settled", do)
         case other:
             wanted = "payment.settled or payment.failed"
@@ -166,9 +199,18 @@ def of_supported(said: Said, known: Mapping[str, Network]) -> Iterator[Finding]:
                 yield Finding(name, _shown(said, name), wanted, do)
 
 
+def listed_in(said: Said) -> list[Any] | None:
+    """Return the resources in an answer of discovery, or of its search; None if it is none."""
+    items, found = said.get("items"), said.get("resources")
+    if isinstance(items, list):
+        return items
+    is_search = isinstance(found, list) and not any(isinstance(each, str) for each in found)
+    return found if is_search else None
+
+
 def of_listing(said: Said, known: Mapping[str, Network]) -> Iterator[Finding]:
     """Yield what is wrong with a list of discovery, but for the ways to pay in it."""
-    for number, each in enumerate(said.get("items") or (), 1):
+    for number, each in enumerate(listed_in(said) or (), 1):
         if not isinstance(each, dict):
             yield Finding(f"item {number}", repr(each)[:80], "an object", "List resources.")
             continue

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from x402sim.protocol.answers import listed_in
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.envelopes import Envelope, differences
 from x402sim.protocol.fields import facts_of, network_of, way_facts
@@ -238,7 +239,8 @@ def _of_envelope(
         title += ": no payment is in it"
         seen = ": ".join(envelope.facts.values())[:300] or "neither a 402, a payment nor a receipt"
         do = "Look at the error: it is not about a payment, or it does not say so in data."
-        finding = Finding("message", seen, "a 402, a payment or a receipt", do, stops=False)
+        is_402 = envelope.facts.get("code") == "402"  # it means to ask for a payment
+        finding = Finding("message", seen, "a 402, a payment or a receipt", do, stops=is_402)
         yield Decoded(title, envelope.facts, (finding,))
         return
     places = {each.where: each for each in envelope.enclosed}
@@ -275,7 +277,7 @@ def _read(said: Any) -> Recognized:
 
 def _of_items(said: Mapping[str, Any], known: Mapping[str, Network]) -> Iterator[Decoded]:
     """Yield the ways to pay of each resource in a list of discovery."""
-    for item in said["items"]:
+    for item in listed_in(said) or ():
         listed = item.get("accepts") if isinstance(item, dict) else None
         for each in listed if isinstance(listed, list) else ():
             if isinstance(each, dict):

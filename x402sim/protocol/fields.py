@@ -13,7 +13,7 @@ from x402sim.protocol.values import Moment, Named, Seconds, Shortened, amount_in
 from x402sim.protocol.ways import Dialect, Way, network_called
 
 _SHORTENED = ("signature", "paymentHeader")
-_PARTS = ("paymentRequirements", "accepts", "items", "paymentPayload")
+_PARTS = ("paymentRequirements", "accepts", "items", "resources", "paymentPayload")
 """Fields that are parts of their own."""
 
 

@@ -39,6 +39,7 @@ class MessageKind(Enum):
     SETTLED = "answer of settle"
     SUPPORTED = "answer of supported"
     LISTING = "list of discovery"
+    WELL_KNOWN = "list of /.well-known/x402"
     SESSION = "session"
     RECORD = "payment record"
     AGENTS = "list of agents"
@@ -148,11 +149,19 @@ TABLE: tuple[Row, ...] = (
         MessageKind.LISTING,
         None,
         lambda said: (
-            isinstance(said.get("items"), list)
+            answers.listed_in(said) is not None
             and not {"x402Version", "pagination"}.isdisjoint(said)
         ),
         check=answers.of_listing,
         of=STANDARD,
+    ),
+    Row(
+        MessageKind.WELL_KNOWN,
+        None,
+        lambda said: (
+            isinstance(said.get("resources"), list) and isinstance(said.get("accepts"), list)
+        ),
+        of="HTTP",
     ),
     Row(
         MessageKind.SUPPORTED,
