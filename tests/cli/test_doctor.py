@@ -323,6 +323,8 @@ def test_version_2_in_the_body_lacks_its_header() -> None:
     told = examined(lambda asked: Reply(402, told_in(asked)[1]))
     assert not told["ok"]
     assert "header PAYMENT-REQUIRED" in abouts(told)
+    reasons = {each["name"]: each["why"] for each in told["payers"]}
+    assert all("in the body, and it reads the header" in reasons[client] for client in V2)
 
 
 def test_an_offer_in_the_body_and_in_the_header_is_listed_once() -> None:

@@ -159,7 +159,8 @@ def failure(
     if sent.payment_id:
         goods = f"the request with -H '{PAYMENT_ID}: {sent.payment_id}' gets the goods"
     if outcome.is_seen_paid:
-        return f"{why}. It is {told}{'; ' * bool(goods)}{goods}"
+        why = why.removeprefix(f"{UNKNOWN}: ")
+        return f"{why.rstrip('.')}. It is {told}{'; ' * bool(goods)}{goods}"
     goods = f". If it was, {goods}" * bool(goods)
     return f"{why}. The authorization is {told}; {outcome.question()}{goods}"
 

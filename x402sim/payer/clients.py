@@ -41,6 +41,8 @@ class Client:
 
     One without them takes an offer of USDC, or else the first, and then looks at the cap.
     """
+    lacks: frozenset[int] = frozenset()
+    """The chains of `DEFAULT_TOKENS` whose tokens it does not know."""
 
     def takes(self, way: Way) -> str:
         """Return why it leaves an offer out that it can read; "" if it may take it."""
@@ -52,7 +54,8 @@ class Client:
             return f"network {str(name)[:40]!r} is not registered"
         if not self.has_controls:
             return ""
-        if default_decimals(way) is None:
+        is_default = default_decimals(way) is not None
+        if not is_default or chain_id_of(name) in self.lacks:
             return f"the token is none of its default ones; {self.remedy}"
         return self.too_much(way)
 
@@ -122,12 +125,21 @@ _USDT = {
     42220: "0x48065fbBE25f71C9282ddf5e1cD6D6A887483D5e",
 }
 """USDT, by chain id."""
+_OTHERS = (
+    (4326, "0xFAfDdbb3FC7688494971a79cc65DCa3EF82079E7", 18),
+    (31611, "0x118917a40FAF1CD7a13dB0Ef56C86De7973Ac503", 18),
+    (31612, "0xdD468A1DDc392dcdbEf6db6e34E89AA338F9F186", 18),
+    (38833, "0xA5b8BF902b2844dA17d4506cc827F7F1681735E7", 6),
+    (42220, "0xD2ab3C9A02DBBAB236BfEC45D1d755DF4267F771", 6),
+    (72344, "0x33ad9e4BD16B69B5BFdED37D8B5D9fF9aba014Fb", 6),
+    (723487, "0x33ad9e4BD16B69B5BFdED37D8B5D9fF9aba014Fb", 6),
+)
+"""Other dollars, with their decimals; all but the one on chain 42220 are paid by permit2."""
+_PLAIN = [(chain, asset, 6) for tokens in (_USDC, _USDT) for chain, asset in tokens.items()]
 DEFAULT_TOKENS: Mapping[tuple[int, bytes], int] = {
-    (chain_id, parse_address(asset)): 6
-    for tokens in (_USDC, _USDT)
-    for chain_id, asset in tokens.items()
+    (chain_id, parse_address(asset)): decimals for chain_id, asset, decimals in (*_PLAIN, *_OTHERS)
 }
-"""Tokens by which clients of version 2 pay by default, with their decimals: those with EIP-3009."""
+"""The tokens that clients with spending controls pay by default, with their decimals."""
 
 
 def default_decimals(way: Way) -> int | None:
@@ -236,6 +248,7 @@ CLIENTS: tuple[Client, ...] = (
         None,
         "1.00",
         "`spendControls: false` allows it",
+        lacks=frozenset({5042, 10143, 5042002}),
     ),
     Client(
         "x402 v2, Python",

@@ -168,6 +168,10 @@ def _client(client: Client, case: _Case) -> PayerKind:
     It takes one offer; if that is wrong, it fails, whatever stands beside it.
     """
     mine, whys = case.of(client.dialect), []
+    unread = [number for number, (way, _) in enumerate(case.ways, 1) if way.dialect is Dialect.V2]
+    if client.dialect is Dialect.V2 and unread and not mine:
+        why = f"offer {unread[0]}: in the body, and it reads the header {REQUIRED_HEADER} only"
+        return PayerKind(client.name, False, why)
     for number, way, _ in mine:
         if why := client.unreadable(way):
             refuses = "it refuses all for " if len(mine) > 1 else ""
