@@ -224,6 +224,7 @@ UPTO = {"scheme": "upto"}
         ([AT_137, USDC_V1], {V1[1], OURS}, {V1[0]: "it refuses all for offer 1: network"}),
         ([USDC_V1 | UPTO, USDC_V1], {V1[1], OURS}, {V1[0]: "it refuses all for offer 1: scheme"}),
         ([USDC_V1 | {"mimeType": None}, USDC_V1], {V1[1], OURS}, {V1[0]: "mimeType is no text"}),
+        ([USDC_V1 | {"resource": "http://["}], {V1[1], OURS}, {V1[0]: "resource is no URL"}),
         ([USDC_V1 | {"resource": "/page"}], {V1[1], OURS}, {V1[0]: "resource is no URL"}),
         ([USDC_V2 | {"amount": 10000}, USDC_V2], {OURS}, {V2[1]: "amount is no text"}),
         ([USDC_V2 | {"extra": 7}, USDC_V2], {OURS}, {V2[1]: "extra is no object"}),

@@ -58,7 +58,7 @@ def print_facts(facts: Mapping[str, Any], *, err: bool = False) -> None:
 def _as_text(value: Any) -> str:
     """Return a fact as text: JSON as JSON, a value of `protocol.values` in its words."""
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
-        return ", ".join(value)
+        return ("; " if any("," in each for each in value) else ", ").join(value)
     is_json = value is None or isinstance(value, dict | list | bool)
     return json.dumps(value) if is_json else str(value)
 

@@ -193,11 +193,18 @@ def _by_npm_v1(way: Way) -> str:
         return f"network {said['network'][:40]!r} is not in its list"
     if not re.fullmatch(r"-?[0-9]+", said["maxAmountRequired"]):
         return "maxAmountRequired is no whole number"
-    if not urlsplit(said["resource"]).scheme:
+    if not _is_url(said["resource"]):
         return "resource is no URL"
     if not _ACCOUNT.fullmatch(said["payTo"]):
         return "payTo is no address"
     return ""
+
+
+def _is_url(text: str) -> bool:
+    try:
+        return bool(urlsplit(text).scheme)
+    except ValueError:  # such as "http://["
+        return False
 
 
 def _by_python_v1(way: Way) -> str:

@@ -14,7 +14,11 @@ CHALLENGE = "www-authenticate"
 _OURS = ("x402Version", "accepts", "paymentRequirements", "paymentId")
 """Fields of a body that means to offer a payment we know, well formed or not."""
 _SCHEME = re.compile(r"(?:^|,)\s*([A-Za-z][A-Za-z0-9-]*)(?=\s|$)(?!\s*=)")
-_PARAMETER = re.compile(r'([A-Za-z][\w-]*)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_PARAMETER = re.compile(
+    r'(?<![\w-])([A-Za-z][\w-]*+)\s*+=\s*+(?:"((?:[^"\\]|\\.)*+)"|([^\s,"]++))', re.ASCII
+)
+MOST = 16_384
+"""The characters of a challenge that are read: whoever sends it chooses how many there are."""
 _PAYMENT = "the HTTP authentication scheme Payment (also called MPP)"
 _LIGHTNING = "L402, which is paid over the Lightning network"
 _PROTOCOLS = {"payment": _PAYMENT, "l402": _LIGHTNING, "lsat": _LIGHTNING}
@@ -44,6 +48,7 @@ def foreign_in(headers: Mapping[str, str], body: bytes) -> Foreign | None:
 
 def challenged(challenge: str) -> Foreign:
     """Return what the value of WWW-Authenticate asks for."""
+    challenge = challenge[:MOST]
     schemes = [each[1] for each in _SCHEME.finditer(_unquoted(challenge))]
     for scheme in schemes:
         if (name := _PROTOCOLS.get(scheme.lower())) is not None:

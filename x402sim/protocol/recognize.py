@@ -25,9 +25,9 @@ _HEAD = re.compile(
 )
 """The head of an HTTP answer, as `curl -i` prints it, or of a request."""
 _IN_HEAD = re.compile(
-    r"^((?:x-)?payment(?:-required|-response|-signature)?):[ \t]*(.*?)\s*$", re.I | re.M
+    r"^((?:x-)?payment(?:-required|-response|-signature)?):([^\r\n]*)", re.I | re.M
 )
-_CHALLENGE = re.compile(r"^www-authenticate:[ \t]*(.*?)\s*$", re.I | re.M)
+_CHALLENGE = re.compile(r"^www-authenticate:([^\r\n]*)", re.I | re.M)
 _STREAM = re.compile(r"(?:event|data|id|retry):")
 _EVENT = re.compile(r"^data:[ \t]*(\{.*\})\s*$", re.M)
 """The data of a server-sent event, in which MCP answers over HTTP."""
@@ -97,7 +97,7 @@ def messages_in(text: str) -> list[str]:
         return [_last_event(text)]
     if _foreign_answer(text) is not None:
         return [text.lstrip()]
-    headers = [": ".join(each) for each in _IN_HEAD.findall(head[0])]
+    headers = [f"{name}: {value.strip()}" for name, value in _IN_HEAD.findall(head[0])]
     body = _last_event(text.lstrip()[head.end() :])
     return [body, *headers] if _OFFERS.search(body) or not headers else headers
 
@@ -129,7 +129,7 @@ def _foreign_answer(text: str) -> Foreign | None:
     challenge, body = _CHALLENGE.search(head[0]), text.lstrip()[head.end() :].strip()
     if challenge is None and not body:
         return None
-    told = {foreign.CHALLENGE: challenge[1]} if challenge else {}
+    told = {foreign.CHALLENGE: challenge[1].strip()} if challenge else {}
     return foreign.foreign_in(told, body.encode("utf-8", "replace"))
 
 
