@@ -38,7 +38,10 @@ GENERATED = {
         "the README's plot", 0.1, "scenarios/replay.png", "-m tests.house.picture"
     ),
     "guide": Generated(
-        "the guide's reference pages", 0.1, "x402sim/guide/*.md", "-m tests.house.reference"
+        "the guide's reference pages",
+        0.1,
+        "x402sim/guide/*.md x402sim/guide/*.json",
+        "-m tests.house.reference",
     ),
     "gas": Generated("tables of gas", 1, "x402sim/chain/ledger/gas_*.json", "-m tests.evm.measure"),
     "costs": Generated(

@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperCommand
 
 from x402sim.commands.common import log_to_stderr
+from x402sim.text.console import is_plain
 from x402sim.version import VERSION
 
 ABOUT = "Simulate pay-per-request HTTP APIs (HTTP 402, x402, EIP-3009), and test their conformance."
@@ -82,6 +83,7 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback(help=ABOUT)
 def _options(
+    context: typer.Context,
     _: Annotated[
         bool,
         typer.Option(
@@ -90,6 +92,8 @@ def _options(
     ] = False,
 ) -> None:
     """Take the options that come before a command."""
+    if is_plain():
+        context.color = False  # of what every command prints with typer
 
 
 for _name in COMMANDS:

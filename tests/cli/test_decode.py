@@ -34,6 +34,7 @@ from x402sim.protocol.x402 import (
 )
 
 NOW = 1_800_000_000
+HASH = "0x" + "ab" * 32
 PAYER = Wallet("0x" + "11" * 32, nonces=lambda: b"n" * 32)
 URL = "http://shop.example/api/perp/quote"
 WANTED = wanted(resource="/api/perp/quote")
@@ -206,9 +207,9 @@ def test_the_body_of_a_settlement_is_compared_with_its_header() -> None:
 
 
 def test_receipts() -> None:
-    ours = {"success": True, "paymentId": "pay_a", "txHash": "0x12", "timestamp": NOW * 1000}
+    ours = {"success": True, "paymentId": "pay_a", "txHash": HASH, "timestamp": NOW * 1000}
     assert "2027-01-15 08:00:00 UTC, now" in decoded(json.dumps(ours)).stdout
-    theirs = to_base64(Settlement(success=True, transaction="0x12", network="eip155:338"))
+    theirs = to_base64(Settlement(success=True, transaction=HASH, network="eip155:338"))
     done = decoded("-", stdin=f"payment-response: {theirs}\r\n")
     assert done.stdout.startswith("Receipt in x402 version 2, base64\n")
     assert done.exit_code == 0

@@ -10,7 +10,7 @@ import httpx
 import msgspec
 import pytest
 
-from tests.cli import runner
+from tests.cli import runner, test_decode_kinds as kinds
 from tests.cli.shops import MOON, Asked, Reply, required, serving, wanted
 from tests.cli.test_decode import changed
 from tests.serve.driver import QUOTE
@@ -25,7 +25,10 @@ WANTED = wanted(BASE_SEPOLIA)
 REQUIRED = required(WANTED)
 USDC = {"name": "USD Coin", "version": "2"}
 MOON_ONLY = {"network": "moon"}
-NOBODY = {"payer in two steps": False, "client of x402 v1": False, "client of x402 v2": False}
+V1 = ("x402 v1, npm", "x402 v1, Python")
+V2 = ("x402 v2, npm", "x402 v2, Python")
+OURS = "httpx, PaymentAuth"
+NOBODY = dict.fromkeys(("payer in two steps", *V1, *V2), False)
 
 
 run = partial(runner.run, "doctor")
@@ -93,9 +96,16 @@ def test_our_own_service_can_be_paid_by_all(server: LocalServer) -> None:
     to = server.info.pay_to
     terms = f"exact  cronos-testnet 0xc01e…C0e0 0.01 devUSDC.e {to[:6]}…{to[-4:]} 300 s"
     assert lines[2] == f"1  two steps {terms}"
-    assert [line.split()[0] for line in lines[6:10]] == ["yes"] * 4
-    assert "note: network of offers 2, 3" in lines  # the public SDKs do not know the token
     assert "wrong" not in done.stdout
+    assert "yes payer in two steps  offer 1" in lines
+    assert "yes httpx, PaymentAuth  offer 1" in lines
+    says = " ".join(done.stdout.split())
+    for client in V1:  # the public clients do not know the network, or the token
+        assert f"no {client} " in says
+    for client, control in zip(
+        V2, ("`spendControls: false`", "set_spend_controls(False)"), strict=True
+    ):
+        assert f"no {client} offer 3: the token is none of its default ones; {control}" in says
     assert max(map(len, lines)) <= 80
 
 
@@ -112,14 +122,14 @@ def test_a_right_402_has_no_findings() -> None:
 @pytest.mark.parametrize(
     ("answer", "who"),
     [
-        (only_two_steps, "payer in two steps"),
-        (only_v1, "client of x402 v1"),
-        (only_v2, "client of x402 v2"),
+        (only_two_steps, ["payer in two steps"]),
+        (only_v1, V1),
+        (only_v2, V2),
     ],
 )
-def test_one_dialect_is_paid_by_its_payer_and_by_ours(answer: Any, who: str) -> None:
+def test_one_dialect_is_paid_by_its_payer_and_by_ours(answer: Any, who: list[str]) -> None:
     told = examined(answer)
-    assert payers(told) == NOBODY | {who: True, "httpx, PaymentAuth": True}
+    assert payers(told) == NOBODY | dict.fromkeys([*who, "httpx, PaymentAuth"], True)
     assert told["findings"] == []
 
 
@@ -152,7 +162,7 @@ def test_an_answer_that_nobody_can_pay(reply: Reply, about: str, do: str) -> Non
         (only_v1, {"asset": WANTED.pay_to}, "asset of offer 1", False),
         (only_v1, {"asset": WANTED.pay_to, "extra": {}}, "extra.version of offer 1", False),
         (only_v1, {"extra": {"name": "USDC", "version": "1"}}, "extra.version of offer 1", False),
-        (only_v1, {"extra": {"version": "2"}}, "extra.name of offer 1", False),
+        (only_v1, {"extra": {"version": "2"}}, "extra.name of offer 1", True),
         (only_v1, {"resource": "https://HOST/page"}, "resource of offer 1", True),
         (only_v1, {"resource": "http://elsewhere/page"}, "resource of offer 1", True),
         (only_v1, {"resource": ""}, "resource of offer 1", True),
@@ -180,7 +190,102 @@ def test_what_is_odd_in_an_offer_is_told_and_may_stop_all(
     if can_be_paid:
         assert len(told["findings"]) == 1
     elif shop is only_v1:
-        assert about.removesuffix(" of offer 1") in reasons["client of x402 v1"]
+        assert any(about.removesuffix(" of offer 1") in reasons[client] for client in V1)
+
+
+def offering(*accepts: Any) -> Any:
+    """A shop that offers these in version 2, or in version 1 if they are of that."""
+    said: dict[str, Any] = {"x402Version": 1, "accepts": accepts}
+    if "amount" not in accepts[0]:
+        return lambda asked: Reply(402, said)
+    about = {"url": "http://shop.example/page"}
+    return lambda asked: Reply(402, {}, in_header(said | {"x402Version": 2, "resource": about}))
+
+
+USDC_V1, USDC_V2 = map(msgspec.to_builtins, (kinds.USDC_V1, kinds.USDC_V2))
+AT_137 = USDC_V1 | {"network": "eip155:137"}
+UPTO = {"scheme": "upto"}
+
+
+@pytest.mark.parametrize(
+    ("accepts", "who", "why"),
+    [
+        # caps: SDK clients of version 2 pay a dollar at most, those of version 1 and ours 0.10
+        ([USDC_V2 | {"amount": "100000"}], {*V2, OURS}, {}),
+        ([USDC_V2 | {"amount": "2000000"}], set(), {V2[0]: "2.00, more than 1.00", OURS: "0.10"}),
+        (
+            [USDC_V2 | {"amount": "1000000"}],
+            {*V2},
+            {OURS: "it asks for 1.00, more than its max_amount 0.10"},
+        ),
+        ([USDC_V1 | {"maxAmountRequired": "100001"}], {V1[1]}, {V1[0]: "0.100001, more than 0.10"}),
+        ([USDC_V2 | {"amount": "2000000"}, USDC_V2], {*V2, OURS}, {V2[1]: "offer 2"}),
+        # clients that refuse all offers for one that they cannot read
+        ([AT_137, USDC_V1], {V1[1], OURS}, {V1[0]: "it refuses all for offer 1: network"}),
+        ([USDC_V1 | UPTO, USDC_V1], {V1[1], OURS}, {V1[0]: "it refuses all for offer 1: scheme"}),
+        ([USDC_V1 | {"mimeType": None}, USDC_V1], {V1[1], OURS}, {V1[0]: "mimeType is no text"}),
+        ([USDC_V1 | {"resource": "http://["}], {V1[1], OURS}, {V1[0]: "resource is no URL"}),
+        ([USDC_V1 | {"resource": "/page"}], {V1[1], OURS}, {V1[0]: "resource is no URL"}),
+        ([USDC_V2 | {"amount": 10000}, USDC_V2], {OURS}, {V2[1]: "amount is no text"}),
+        ([USDC_V2 | {"extra": 7}, USDC_V2], {OURS}, {V2[1]: "extra is no object"}),
+        # clients that take the first offer, and fail if it is wrong
+        ([USDC_V2 | {"payTo": "me"}, USDC_V2], {OURS}, {V2[0]: "it takes offer 1: payTo"}),
+        # other chains, schemes, tokens
+        ([kinds.SOLANA, USDC_V2], {*V2, OURS}, {V2[0]: "offer 2", OURS: "offer 2"}),
+        ([USDC_V2 | UPTO, USDC_V2], {*V2, OURS}, {V2[0]: "offer 2"}),
+        ([kinds.YEN, USDC_V2], {*V2, OURS}, {V2[1]: "offer 2", OURS: "offer 2"}),
+        ([kinds.YEN], set(), {V2[0]: "none of its default", OURS: "is not looked at"}),
+        ([kinds.SOLANA], set(), {V2[1]: "is not registered", OURS: "is not looked at"}),
+    ],
+)
+def test_who_would_pay_is_what_real_clients_do(
+    accepts: list[Any], who: set[str], why: dict[str, str]
+) -> None:
+    """As npm's x402 1.2, @x402/core 2.27 and PyPI's x402 2.25 did with the same 402s."""
+    told = examined(offering(*accepts))
+    assert {name for name, can_pay in payers(told).items() if can_pay} == who
+    reasons = {each["name"]: each["why"] for each in told["payers"]}
+    for name, reason in why.items():
+        assert reason in reasons[name]
+
+
+def test_what_is_for_other_payers_is_not_called_wrong() -> None:
+    with serving(offering(kinds.SOLANA, USDC_V2 | UPTO, USDC_V2)) as url:
+        done = run(url + "/page")
+    assert done.exit_code == 0
+    assert "not looked at: network of offer 1\n" in done.stdout
+    assert "not looked at: scheme of offer 2\n" in done.stdout
+    assert "wrong" not in done.stdout
+
+
+def test_an_amount_that_looks_multiplied_twice_is_noted() -> None:
+    told = examined(offering(USDC_V2 | {"amount": "10000000000"}))
+    assert abouts(told) == ["amount of offer 1", "resource of offer 1"]
+    assert "10000 = 0.01 USDC, if that is the price" in told["findings"][0]["wanted"]
+    assert abouts(examined(offering(USDC_V2 | {"amount": "2000000"}))) == ["resource of offer 1"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "about", "name"),
+    [
+        (
+            Reply(402, {}, {"WWW-Authenticate": 'Payment id="x", method="tempo"'}),
+            "WWW-Authenticate",
+            "the HTTP authentication scheme Payment",
+        ),
+        (
+            Reply(402, b"", {"WWW-Authenticate": 'L402 macaroon="a", invoice="lnbc1"'}),
+            "WWW-Authenticate",
+            "L402",
+        ),
+        (Reply(402, {"error": {"message": "top up"}}), "body", "'error'"),
+    ],
+)
+def test_a_402_of_another_protocol_is_called_so(reply: Reply, about: str, name: str) -> None:
+    told = examined(reply)
+    assert not told["ok"]
+    assert abouts(told) == [about]
+    assert name in told["findings"][0]["seen"]
 
 
 def test_no_place_to_pay_stops_two_steps_only() -> None:
@@ -192,7 +297,7 @@ def test_no_place_to_pay_stops_two_steps_only() -> None:
 
     told = examined(answer)
     assert payers(told)["payer in two steps"] is False
-    assert payers(told)["client of x402 v2"]
+    assert payers(told)["x402 v2, npm"]
     assert abouts(told) == ["POST /api/pay of offer 1"]
     assert ("POST /api/pay", b"{}") in asked_for  # and nothing that could pay
 
@@ -219,6 +324,8 @@ def test_version_2_in_the_body_lacks_its_header() -> None:
     told = examined(lambda asked: Reply(402, told_in(asked)[1]))
     assert not told["ok"]
     assert "header PAYMENT-REQUIRED" in abouts(told)
+    reasons = {each["name"]: each["why"] for each in told["payers"]}
+    assert all("in the body, and it reads the header" in reasons[client] for client in V2)
 
 
 def test_an_offer_in_the_body_and_in_the_header_is_listed_once() -> None:

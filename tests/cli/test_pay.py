@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import httpx
 import msgspec
@@ -94,7 +95,7 @@ def test_a_mistake_is_made_and_explained(server: LocalServer, name: str, steps: 
     told = json.loads(done.stdout)
     wrong = told["wrong"]
     assert wrong["sent"] != wrong["wanted"]
-    assert wrong["server said"].startswith(str(told["status"]))
+    assert wrong["server said"]["status"] == told["status"]
     assert len(server.transfers()) - before == (name == "replay")
 
 
@@ -110,6 +111,7 @@ def test_a_mistake_is_made_with_a_body_that_can_be_read_once(server: LocalServer
 
 
 WANTED = wanted()
+HASH = "0x" + "ab" * 32
 
 
 def v1_shop(asked: Asked, settled: Callable[[], Reply]) -> Reply:
@@ -121,7 +123,7 @@ def v1_shop(asked: Asked, settled: Callable[[], Reply]) -> Reply:
 
 
 def served() -> Reply:
-    paid = Settlement(success=True, transaction="0xabc", network=TESTNET.name)
+    paid = Settlement(success=True, transaction=HASH, network=TESTNET.name)
     return Reply(200, {"page": 1}, {"x-payment-response": to_base64(paid)})
 
 
@@ -137,7 +139,8 @@ def test_it_pays_a_shop_of_version_1() -> None:
     assert done.exit_code == 0
     assert done.stdout == '{"page":1}\n'
     assert "3. Paid: GET /page, X-PAYMENT: ok\n" in done.stderr
-    assert "transaction    0xabc\n" in done.stderr
+    assert f"transaction    {HASH}\n" in done.stderr
+    assert done.stderr.endswith(f"x402sim: served, and paid (transaction {HASH})\n")
     assert seen[-1].headers["accept-language"] == "nl"
     signed = read_payment(1, seen[-1].headers["x-payment"]).signed.authorization
     assert signed.value == 10_000
@@ -175,7 +178,17 @@ def test_a_lost_receipt_tells_how_to_get_the_goods(server: LocalServer) -> None:
     server.fault(Fault(victim="service", does="lose answer", path="/api/pay"))
     done = pay(server)
     assert done.exit_code == 1
+    assert "It is paid (the chain has used its authorization); the request with" in done.stderr
     assert gets_the_goods(server, done.stderr.partition("the request with ")[2])
+
+
+def test_a_payment_that_never_arrived_is_told_by_the_chain(server: LocalServer) -> None:
+    server.fault(Fault(victim="service", does="lose request", path="/api/pay"))
+    done = pay(server, "--json")
+    told = json.loads(done.stdout)
+    assert done.exit_code == 1
+    assert "no receipt came, and the chain has not used it; it can be used until" in told["problem"]
+    assert told["payment"]["used_on_chain"] is told["payment"]["seen_paid"] is False
 
 
 @pytest.mark.parametrize(("contains", "option"), [("payment", ()), ("session", ("--session",))])
@@ -256,6 +269,144 @@ def test_a_session_cannot_be_paid_in_one_step(server: LocalServer) -> None:
     done = run(server.url + SESSIONS, "-d", body, "--steps", "1")
     assert done.exit_code == 2
     assert "--steps 1: the 402 offers only two steps; leave it out" in done.stderr
+
+
+def receipt(**fields: Any) -> dict[str, str]:
+    said = {"success": True, "transaction": HASH, "network": "cronos-testnet"} | fields
+    return {"X-PAYMENT-RESPONSE": to_base64(said)}
+
+
+PENDING = receipt(success=False, errorReason="settlement_pending")
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "told"),
+    [
+        (Reply(200, {}, receipt()), 0, f"served, and paid (transaction {HASH})"),
+        (Reply(200, {}), 0, "served, and signed, not seen to be paid: no receipt came; it can be"),
+        (Reply(200, {}, receipt(transaction="")), 0, "the receipt names no hash of a transaction"),
+        (Reply(200, {}, receipt(transaction="unknown-txid-1")), 0, "not seen to be paid"),
+        (Reply(200, {}, receipt(success=False)), 0, "not seen to be paid: the receipt says that"),
+        (
+            Reply(200, {}, PENDING),
+            0,
+            f"not seen to be paid: the receipt says that transaction {HASH}",
+        ),
+        (Reply(503, {}, receipt()), 1, "paid, and the server answered 503; correct the request"),
+        (
+            Reply(503, {}),
+            1,
+            "the server answered 503; signed, not seen to be paid: no receipt came",
+        ),
+        (
+            Reply(500, b"oops"),
+            1,
+            "whoever pays again before may pay twice. Whether it was used, ask",
+        ),
+        (Reply(503, {}, PENDING), 1, "is not mined yet; it can be used until"),
+    ],
+)
+def test_its_last_line_says_what_is_known_of_the_payment(
+    reply: Reply, code: int, told: str
+) -> None:
+    with serving(lambda asked: v1_shop(asked, lambda: reply)) as url:
+        done, as_json = run(url + "/page"), run(url + "/page", "--json")
+    last = done.stderr.splitlines()[-1]
+    assert done.exit_code == as_json.exit_code == code
+    assert last.startswith("x402sim: ")
+    assert told in last
+    assert ("is paid for" in last) <= ("paid, and the server" in last)
+    payment = json.loads(as_json.stdout)["payment"]
+    assert payment["signed"] is True
+    assert payment["seen_paid"] == (reply.headers == receipt())
+    assert payment["pending"] == (reply.headers == PENDING)
+    assert ("X-PAYMENT: ok" in done.stderr) == (code == 0)
+    assert ("Paid: GET /page" in done.stderr) == payment["seen_paid"]
+
+
+YEN = {
+    "scheme": "exact",
+    "network": "eip155:137",
+    "amount": "10000",
+    "asset": "0x431D5dfF03120AFA4bDf332c61A6e1766eF37BDB",
+    "payTo": WANTED.pay_to,
+    "maxTimeoutSeconds": 60,
+    "extra": {"name": "JPY Coin", "version": "1"},
+}
+USDC = YEN | {
+    "network": "eip155:84532",
+    "asset": "0x036CbD53842c5426634e7929541eC2318f3dCF7e",
+    "extra": {"name": "USDC", "version": "2"},
+}
+SOLANA = YEN | {"network": "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp", "extra": {}}
+
+
+@pytest.mark.parametrize(
+    ("first", "why"),
+    [
+        (
+            YEN,
+            "offer 1: asset '0x431D5dfF03120AFA4bDf332c61A6e1766eF37BDB, JPY Coin' is not looked at",
+        ),
+        (SOLANA, "offer 1: network 'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp' is not looked at"),
+        (USDC | {"scheme": "upto"}, "offer 1: scheme 'upto' is not looked at"),
+        (USDC | {"network": "eip155:1"}, "offer 1: network 'eip155:1' is not known"),
+        (USDC | {"amount": "2000000"}, "offer 1: the 402 asks for 2.00 USDC; --max allows 0.10"),
+        (USDC | {"amount": 10000}, "offer 1: amount is 10000"),
+        (USDC | {"extra": {"name": "USDC", "version": "1"}}, "offer 1: extra.version is '1'"),
+        (USDC | {"payTo": "me"}, "offer 1: payTo is 'me'"),
+    ],
+)
+def test_it_pays_the_first_offer_that_it_can_and_says_why_not_those_before(
+    first: dict[str, Any], why: str
+) -> None:
+    paid: list[Asked] = []
+
+    def answers(asked: Asked) -> Reply:
+        if "payment-signature" in asked.headers:
+            paid.append(asked)
+            settled = {"success": True, "transaction": HASH, "network": "eip155:84532"}
+            return Reply(200, {"page": 1}, {"PAYMENT-RESPONSE": to_base64(settled)})
+        about = {"url": f"http://{asked.headers['host']}/page"}
+        said = {"x402Version": 2, "resource": about, "accepts": [first, USDC]}
+        return Reply(402, {}, {"PAYMENT-REQUIRED": to_base64(said)})
+
+    with serving(answers) as url:
+        done = run(url + "/page")
+    assert done.exit_code == 0, done.stderr
+    signed = read_payment(2, paid[-1].headers["payment-signature"])
+    assert signed.accepted is not None
+    assert (signed.accepted.network, signed.accepted.amount) == ("eip155:84532", "10000")
+    assert f"not taken {why}" in " ".join(done.stderr.split())
+    assert "   offer          2\n" in done.stderr
+    assert done.stderr.endswith(f"x402sim: served, and paid (transaction {HASH})\n")
+
+
+def test_if_no_offer_can_be_paid_it_says_why_for_each() -> None:
+    said = {"x402Version": 2, "resource": {"url": "http://shop.example"}, "accepts": [YEN, SOLANA]}
+    with serving(lambda _: Reply(402, {}, {"PAYMENT-REQUIRED": to_base64(said)})) as url:
+        done = run(url + "/page")
+    assert done.exit_code == 2
+    assert "nothing was paid: offer 1: asset '0x431D" in done.stderr
+    assert "; offer 2: network 'solana:" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "told"),
+    [
+        ({"WWW-Authenticate": 'Payment id="x", method="tempo"'}, {}, "scheme Payment"),
+        ({"WWW-Authenticate": 'L402 macaroon="a", invoice="lnbc1"'}, {}, "L402"),
+        ({}, {"error": {"message": "Insufficient credits"}}, "Insufficient credits"),
+    ],
+)
+def test_a_402_of_another_protocol_is_called_so(
+    headers: dict[str, str], body: Any, told: str
+) -> None:
+    with serving(lambda _: Reply(402, body, headers)) as url:
+        done = run(url + "/page")
+    assert done.exit_code == 2
+    assert "x402sim: nothing was paid: the 402 has no payment requirements" in done.stderr
+    assert told in done.stderr
 
 
 ON_THE_MOON = msgspec.to_builtins(required(msgspec.structs.replace(WANTED, network="moon")))

@@ -29,7 +29,8 @@ def messages(kind: Any) -> st.SearchStrategy[Any]:
         return st.builds(kind, **{field.name: messages(field.type) for field in fields})
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return _limited(inner[0], *(each for each in inner[1:] if isinstance(each, Meta)))
+        limits = [each for each in inner[1:] if isinstance(each, Meta) and _limits(each)]
+        return _limited(inner[0], *limits) if limits else messages(inner[0])
     if origin in (Union, types.UnionType):
         kept = [each for each in inner if each is not UnsetType]
         return st.one_of([messages(each) for each in kept])
@@ -52,6 +53,11 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     type(None): st.none(),
     Any: json_values,
 }
+
+
+def _limits(meta: Meta) -> bool:
+    """Whether it limits the values, and does not only describe them."""
+    return (meta.pattern, meta.ge, meta.gt, meta.le) != (None,) * 4
 
 
 def _limited(kind: Any, meta: Meta) -> st.SearchStrategy[Any]:

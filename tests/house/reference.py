@@ -1,11 +1,13 @@
 """The guide's reference pages, written from the code: `python -m tests.renew --only guide`."""
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from msgspec.structs import fields
 
 import x402sim
@@ -18,6 +20,7 @@ from x402sim.spec import decisions as book
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.markdown import table
 from x402sim.world.control.app import ACTIONS
+from x402sim.world.control.messages import Ready
 
 GUIDE = Path(__file__).parents[2] / "x402sim" / "guide"
 
@@ -157,6 +160,15 @@ def _sentence(value: object) -> str:
     return re.split(r"\n\s*\n|(?<=\.)\s", inspect.getdoc(value) or "")[0].replace("\n", " ")
 
 
+def serve_schema() -> str:
+    """Return the JSON schema of what `serve --json` prints."""
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "What `x402sim serve --json` prints first",
+    }
+    return json.dumps(head | msgspec.json.schema(Ready), indent=2) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "commands": commands,
     "control": control,
@@ -167,8 +179,11 @@ PAGES: dict[str, Callable[[], str]] = {
     "python": python,
 }
 """The generated pages, by their file's name."""
+SCHEMA = "serve.schema.json"
+"""The name of the schema's file."""
 
 
 if __name__ == "__main__":
     for name, make in PAGES.items():
         (GUIDE / f"{name}.md").write_text(make(), encoding="utf-8")
+    (GUIDE / SCHEMA).write_text(serve_schema(), encoding="utf-8")

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.house import ROOT, blocks, picture
-from tests.house.reference import GUIDE, PAGES
+from tests.house.reference import GUIDE, PAGES, SCHEMA, serve_schema
 from x402sim import BASE_SEPOLIA, LocalServer, PaymentAuth
 from x402sim.cli import COMMANDS, load
 
@@ -24,8 +24,8 @@ LINKING = [
 ]  # fmt: skip
 
 
-def text(page: str) -> str:
-    return (GUIDE / f"{page}.md").read_text(encoding="utf-8")
+def text(page: str, ending: str = ".md") -> str:
+    return (GUIDE / f"{page}{ending}").read_text(encoding="utf-8")
 
 
 TESTED_ELSEWHERE = {
@@ -222,6 +222,9 @@ def test_a_service_shows_every_page() -> None:
             shown = http.get(f"/docs/guide/{page.name}")
             assert shown.text == page.read_text(encoding="utf-8")
             assert shown.headers["content-type"].startswith("text/markdown")
+        schema = http.get(f"/docs/guide/{SCHEMA}")
+        assert schema.headers["content-type"] == "application/json"
+        assert schema.text == text(SCHEMA, "")
         browsers = http.get("/docs/guide/index.md", headers={"Accept": "text/html, */*"})
         assert browsers.headers["content-type"].startswith("text/html")
         assert http.get("/docs/guide/pages.py").status_code == 404
@@ -232,6 +235,10 @@ def test_a_reference_page_is_current(page: str) -> None:
     written = PAGES[page]()
     assert len(written) > 2000
     assert text(page) == written, "python -m tests.renew --only guide"
+
+
+def test_the_schema_of_serve_is_current() -> None:
+    assert text(SCHEMA, "") == serve_schema(), "python -m tests.renew --only guide"
 
 
 @pytest.mark.parametrize("page", LINKING, ids=lambda page: str(page.relative_to(ROOT)))

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from tests.bounded.hostile_peer import wanted
-from tests.payer.shop import URL as SHOP_URL, Shop, opened
+from tests.payer.shop import URL as SHOP_URL, Shop, opened, served
 from tests.rig import ORDER, ServiceRig, scene
 from x402sim import (
     Fault,
@@ -124,7 +124,17 @@ CHANGED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"maxTimeoutSeconds": 0}, PaymentFailed, "seconds to pay"),
     ({"maxTimeoutSeconds": 10**30}, PaymentFailed, "seconds to pay"),
 ]
-UNREADABLE = [b"", b"<html>", b"{}", b"[]", b'{"x402Version": 1, "accepts": 5}']
+UNREADABLE = [b'{"x402Version": 1, "accepts": 5}', b'{"x402Version": 7}', b'{"paymentId": "pay_1"}']
+FOREIGN: list[tuple[dict[str, str], bytes, str]] = [
+    ({}, b"", "a bill"),
+    ({}, b"<html>top up", "a bill"),
+    ({}, b"{}", "a bill"),
+    ({}, b"[]", "a bill"),
+    ({}, b'{"error": {"message": "Insufficient credits"}}', "a bill"),
+    ({"WWW-Authenticate": 'Payment id="x", method="tempo"'}, b"{}", "scheme Payment"),
+    ({"WWW-Authenticate": 'L402 macaroon="a", invoice="lnbc1"'}, b"pay", "L402"),
+    ({"WWW-Authenticate": 'Bearer realm="payment"'}, b"", "the scheme Bearer"),
+]
 
 
 def offering(changed: dict[str, Any], payment_id: str = "pay_1") -> bytes:
@@ -149,6 +159,45 @@ def test_a_hostile_402_gets_no_signature(offer: bytes, error: type[Exception], t
     with shop.client(auth) as http, pytest.raises(error, match=text):
         http.get(SHOP_URL)
     assert auth.signed_base == 0
+
+
+@pytest.mark.parametrize(("headers", "body", "name"), FOREIGN)
+@pytest.mark.parametrize("version", [None, 1, 2])
+def test_a_402_of_another_protocol_is_returned_to_the_caller(
+    headers: dict[str, str],
+    body: bytes,
+    name: str,
+    version: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    auth, asked = PaymentAuth(Wallet.create(), version=version), []
+
+    def shop(request: httpx.Request) -> httpx.Response:
+        asked.append(request)
+        return httpx.Response(402, headers=headers, content=body)
+
+    with httpx.Client(transport=httpx.MockTransport(shop), auth=auth) as http:
+        answer = http.get(SHOP_URL)
+    assert (answer.status_code, answer.content, len(asked)) == (402, body, 1)
+    assert auth.signed_base == 0
+    (foreign,) = auth.foreign
+    assert name in foreign.name
+    assert name in caplog.text
+
+
+def test_an_offer_beside_a_challenge_is_paid() -> None:
+    both = {"WWW-Authenticate": 'Payment id="x", method="tempo"'}
+    shop = Shop(serves=served)
+
+    def answers(request: httpx.Request) -> httpx.Response:
+        answer = shop(request)
+        answer.headers.update(both)
+        return answer
+
+    auth = PaymentAuth(Wallet.create())
+    with httpx.Client(transport=httpx.MockTransport(answers), auth=auth) as http:
+        assert http.get(SHOP_URL).status_code == 200
+    assert not auth.foreign
 
 
 # --- many at once, and other hosts ---------------------------------------------------------

@@ -109,7 +109,7 @@ def test_the_ready_line(network):
         assert (ready["network"], ready["chainId"], ready["asset"]) == (network, chain_id, asset)
         assert re.fullmatch("0x[0-9a-fA-F]{40}", ready["payTo"])
         assert len(ready["accounts"]) == 10
-        assert list(ready["accounts"][9]) == ["address", "privateKey", "balance"]
+        assert list(ready["accounts"][9]) == ["address", "privateKey", "balance", "balanceDecimal"]
         assert ready["accounts"][9]["balance"] == "1000000000" == str(server.account(9).balance)
         assert int(server.rpc("eth_chainId"), 16) == chain_id
         server.account(9).paid()

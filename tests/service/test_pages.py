@@ -307,6 +307,9 @@ def test_the_links_between_the_pages_of_the_guide_lead_somewhere():
     for file in (files("x402sim") / "guide").iterdir():
         if file.name == "__init__.py":
             continue
+        if file.name.endswith(".json"):  # it is no page, and has no links
+            ids[file.name] = set()
+            continue
         tags = Tags(of_a_browser(f"guide/{file.name}")).found
         assert not [tag for tag, about in tags if tag == "script" or has_handler(about)]
         ids[file.name] = {about["id"] for _, about in tags if "id" in about}

@@ -34,6 +34,32 @@ def test_of_several_tokens_the_target_file_names_one(duo: Duo, tmp_path: Path) -
     assert done.returncode == 0, done.all
 
 
+class Prepaid(Gateway):
+    """A session is shown in a header of another name, and in no other."""
+
+    async def answer(self, request: Request) -> Response:
+        own = (b"x-session-id", b"x-balance-id")
+        headers = [pair for pair in request.scope["headers"] if pair[0] not in own]
+        if shown := request.headers.get("x-balance-id"):
+            headers.append((b"x-session-id", shown.encode()))
+        request.scope["headers"] = headers
+        return await self.forward(Request(request.scope, request.receive), request.url.path)
+
+
+def test_a_session_may_be_shown_in_a_header_of_another_name(duo: Duo, tmp_path: Path) -> None:
+    target = tmp_path / "mine.toml"
+    target.write_text('[sessions]\nheader = "X-Balance-Id"\n')
+    options = ("--world", duo.control, "--only", "5/session", "--json")
+    with running(Prepaid(duo.url, api_key=None)) as gateway:
+        without = conformance(gateway.url, *options)
+        done = conformance(gateway.url, *options, "--target", str(target))
+    assert without.returncode == 1
+    assert done.returncode == 0, done.all
+    outcomes = {each["outcome"] for each in done.report["results"]}
+    assert outcomes <= {"observed", "skipped"}, outcomes
+    assert "sessions.header" in done.all
+
+
 def test_a_wrong_place_of_the_content_ends_the_run_in_one_line(duo: Duo, tmp_path: Path) -> None:
     file, market = (
         tmp_path / "market.toml",

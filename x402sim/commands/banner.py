@@ -9,6 +9,7 @@ from rich.table import Table
 
 from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import BASE_SEPOLIA, MAINNET, TESTNET
+from x402sim.text.console import console as new_console
 from x402sim.world.control.messages import Ready
 from x402sim.world.ui.pay import ORDER
 
@@ -17,7 +18,7 @@ CRONOS_PATH = "/v2/x402"
 
 def show(ready: Ready, db: Path | None) -> None:
     """Print the ready message, readable at 80 columns and safe to copy from."""
-    console = Console(soft_wrap=True, highlight=False)
+    console = new_console(soft_wrap=True, highlight=False)
     url = ready.service
     if url is None:
         _show_world(console, ready)

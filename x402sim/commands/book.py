@@ -6,7 +6,7 @@ import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 from msgspec import UnsetType
@@ -18,12 +18,13 @@ from x402sim.commands.common import (
     Beginnings,
     Markdown,
     beginning,
+    completing,
     filled,
     require_one_form,
 )
 from x402sim.journal import HEADER
 from x402sim.spec import decisions as book
-from x402sim.spec.clauses import CLAUSES
+from x402sim.spec.clauses import CLAUSES, Clause
 from x402sim.spec.markdown import table
 
 Row = tuple[str, ...]
@@ -45,7 +46,26 @@ _CONSTANTS = {"None": "null", "True": "true", "False": "false"}
 _JSON = {str: "string", int: "integer", float: "number", bool: "boolean", Any: "any JSON"}
 
 
-def decisions(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
+_BEGIN = "Only those whose ids begin with one."
+_Decisions = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="BEGINNING",
+        help=_BEGIN,
+        autocompletion=completing(lambda: (each.id for each in book.decisions())),
+    ),
+]
+_Clauses = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="BEGINNING",
+        help=_BEGIN,
+        autocompletion=completing(lambda: (each.id for each in CLAUSES)),
+    ),
+]
+
+
+def decisions(only: _Decisions = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
     """List our decisions where the specification is silent.
 
     Example: x402sim decisions 4.1 7/final
@@ -55,17 +75,22 @@ def decisions(only: Beginnings = None, markdown: Markdown = False, as_json: AsJs
     _print_book(titles, _only("decision", rows, only), markdown=markdown, as_json=as_json)
 
 
-def clauses(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
+def clauses(only: _Clauses = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
     """List the clauses of the specification, and what keeps each.
 
     Example: x402sim clauses 5 7/nonce
     """
+    require_one_form(markdown=markdown, as_json=as_json)
+    if as_json:
+        ids = beginning("clause", [each.id for each in CLAUSES], only)
+        typer.echo(json.dumps([_clause(each) for each in CLAUSES if each.id in ids], indent=2))
+        return
     rows = [
         (c.id, c.level, c.text, " ".join((f"{c.ground.kind};", *c.ground.told)), c.kept_by)
         for c in CLAUSES
     ]
     titles = ("id", "level", "clause", "ground", "kept by")
-    _print_book(titles, _only("clause", rows, only), markdown=markdown, as_json=as_json)
+    _print_book(titles, _only("clause", rows, only), markdown=markdown)
 
 
 def events(only: Beginnings = None, markdown: Markdown = False, as_json: AsJson = False) -> None:
@@ -82,7 +107,20 @@ def _only(kind: str, rows: Sequence[Row], wanted: list[str] | None) -> list[Row]
     return [row for row in rows if row[0] in ids]
 
 
-def _print_book(titles: Row, rows: Sequence[Row], *, markdown: bool, as_json: bool) -> None:
+def _clause(clause: Clause) -> dict[str, Any]:
+    """Return a clause as data: what keeps it is a place in the code."""
+    ground = clause.ground
+    sentences = [{"section": each.section, "text": each.text} for each in ground.sentences]
+    return {
+        "id": clause.id,
+        "level": clause.level,
+        "clause": clause.text,
+        "ground": {"kind": ground.kind, "sentences": sentences, "why": ground.why},
+        "kept_by": clause.kept_by,
+    }
+
+
+def _print_book(titles: Row, rows: Sequence[Row], *, markdown: bool, as_json: bool = False) -> None:
     """Print a table; for a terminal, a paragraph for each row, at most 80 columns wide."""
     require_one_form(markdown=markdown, as_json=as_json)
     if as_json:

@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ import typer
 from x402sim.chain.base import ChainError
 from x402sim.journal import Journal
 from x402sim.protocol.networks import NETWORKS
+from x402sim.text.console import is_plain
 from x402sim.text.printable import printable, printable_lines
 from x402sim.text.suggest import unknown
 
@@ -68,6 +69,11 @@ def seconds(text: Any) -> float:
     raise typer.BadParameter(f"seconds from 0 on are wanted, not {text!r}")
 
 
+def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return how a shell completes an argument: by the names that begin as it does."""
+    return lambda incomplete: [each for each in names() if each.startswith(incomplete)]
+
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Chain = Annotated[
     str,
@@ -93,6 +99,7 @@ NetworkName = Annotated[
         "[default: cronos-testnet, or the file's only network]",
         metavar="NAME",
         show_default=False,
+        autocompletion=completing(lambda: NETWORKS),
     ),
 ]
 NetworkFile = Annotated[
@@ -218,7 +225,7 @@ def log_form(kind: Literal["text", "json"], *, verbose: bool, quiet: bool) -> "F
     from x402sim.world.server.log import PAUSE_S, WATCHED_PAUSE_S, Form
 
     is_tty = sys.stderr.isatty()
-    colours = is_tty and not os.environ.get("NO_COLOR")
+    colours = is_tty and not is_plain()
     pause_s = WATCHED_PAUSE_S if is_tty else PAUSE_S
     write = partial(os.write, sys.stderr.fileno())  # no buffer: a blocked thread ends with us
     return None if quiet else Form(write, kind == "json", verbose, colours, pause_s)

@@ -7,7 +7,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from x402sim.commands.common import as_misuse, number, whole
+from x402sim.commands.common import as_misuse, completing, number, whole
+from x402sim.spec.clauses import CLAUSES
 from x402sim.suite import command, printing
 from x402sim.suite.flags import FLAGS, Flag
 from x402sim.suite.parse_options import parse
@@ -30,6 +31,7 @@ Only = Annotated[
         metavar="PREFIX",
         help="Check only clause ids (see `--list`) with this prefix, such as 5 or 7/nonce; "
         "repeatable, or separated by commas.",
+        autocompletion=completing(lambda: (clause.id for clause in CLAUSES)),
     ),
 ]
 List = Annotated[

@@ -6,6 +6,7 @@ from the component that has it.
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import httpx
 import typer
@@ -22,9 +23,9 @@ from x402sim.commands.common import (
 from x402sim.commands.purchase import Local, Purchase
 from x402sim.commands.steps import Step, print_step
 from x402sim.events import AnswerSent, Event, PaymentSettled, TransactionMined, name_of
-from x402sim.protocol.money import to_decimal
 from x402sim.protocol.network_file import choose_network
 from x402sim.protocol.networks import Network
+from x402sim.protocol.values import Amount, Change, Named, data_of
 from x402sim.world.server.local import LocalServer
 from x402sim.world.ui.pay import ORDER
 
@@ -45,7 +46,7 @@ def demo(
             print_step(len(steps), step)
     all_ok = all(step.ok for step in steps)
     if as_json:
-        facts = [{"title": step.title, "ok": step.ok, **step.facts} for step in steps]
+        facts = [{"title": step.title, "ok": step.ok, **data_of(step.facts)} for step in steps]
         typer.echo(json.dumps({"ok": all_ok, "steps": facts}, indent=2))
     elif all_ok:
         typer.echo("Paid, served and indexed.")
@@ -61,7 +62,7 @@ def _play(seed: int, network: Network) -> Iterator[Step]:
     ):
         payer, before = server.wallets[0], _balances(server)
         facts = {"service": server.url, "payer": payer.address}
-        yield Step("The world is up", True, {**facts, "balance": _shown(before[0], network)})
+        yield Step("The world is up", True, {**facts, "balance": _amount(before[0], network)})
         mark, steps = server.journal.length, list[Step]()
         request = http.build_request("POST", "/api/perp/quote", json=ORDER)
         here = Local({network.name: network}, [], Clock())
@@ -82,24 +83,23 @@ def _behind(server: LocalServer, mark: int, before: list[int]) -> Iterator[Step]
     seen = [entry.event for entry in server.journal.since(mark)]
     price_base = sum(each.amount_base for each in seen if isinstance(each, PaymentSettled))
     title = "The service has asked the facilitator, which has verified and settled it"
-    yield Step(title, price_base > 0, {"behind": ", ".join(map(_few_words, seen))})
+    yield Step(title, price_base > 0, {"behind": [_few_words(each) for each in seen]})
     after, network = _balances(server), server.network
     balances = [
-        f"{_shown(old, network)} -> {_shown(new, network)}"
+        Change(_amount(old, network), _amount(new, network))
         for old, new in zip(before, after, strict=True)
     ]
-    mined = {"payer": balances[0], "merchant": balances[1]}
+    mined: dict[str, Any] = {"payer": balances[0], "merchant": balances[1]}
     for each in seen:
         if isinstance(each, TransactionMined):
-            mined |= {"block": str(each.block), "gas": f"{each.gas} paid by {each.sender}"}
+            mined |= {"block": each.block, "gas": Named(each.gas, f"paid by {each.sender}", " ")}
     has_moved = after == [before[0] - price_base, before[1] + price_base]
     title = "The token has moved the money, and the facilitator has paid the gas"
     yield Step(title, has_moved and "gas" in mined, mined)
 
 
-def _shown(amount_base: int, network: Network) -> str:
-    """Return an amount with the token's symbol."""
-    return f"{to_decimal(amount_base, network.decimals)} {network.token_symbol}"
+def _amount(amount_base: int, network: Network) -> Amount:
+    return Amount(amount_base, network.decimals, network.token_symbol)
 
 
 def _balances(server: LocalServer) -> list[int]:

@@ -25,9 +25,9 @@ from x402sim.commands.steps import print_findings
 from x402sim.payer.core import PAY_PATH
 from x402sim.payer.diagnosis import Diagnosis, examine
 from x402sim.payer.flow import post
-from x402sim.protocol.findings import in_units
 from x402sim.protocol.network_file import known_networks
 from x402sim.protocol.networks import Network
+from x402sim.protocol.values import Amount, amount_of, data_of
 from x402sim.protocol.ways import Dialect, Way, ways_in
 from x402sim.text.printable import printable
 
@@ -54,9 +54,10 @@ def doctor(
     """Say who could pay a URL, and what would stop them.
 
     Nothing is paid. It asks once and reads the 402: each offer, what is wrong with it, and
-    whether a payer in two steps, clients of the x402 standard (versions 1 and 2) and
-    `PaymentAuth` could pay. If two steps are offered, it looks whether POST /api/pay is there,
-    with an empty object.
+    whether a payer in two steps, the public clients of the x402 standard and `PaymentAuth` would
+    pay with their defaults: the tokens and networks that they know, and what they spend at most.
+    What is for other payers (another chain, scheme or token) is not looked at. If two steps are
+    offered, it looks whether POST /api/pay is there, with an empty object.
 
     Example: x402sim doctor http://127.0.0.1:4020/api/perp/quote --method POST
 
@@ -74,7 +75,7 @@ def doctor(
         known = local_server(http, request.url, known).known
     found = examine(request, response, known, pay_status=pay_status, now_s=Clock().now_s())
     if as_json:
-        typer.echo(json.dumps(_as_json(response, found), indent=2))
+        typer.echo(json.dumps(_as_json(response, found, known), indent=2))
     else:
         typer.echo(filled(f"{request.method} {request.url} answered {response.status_code}"))
         _show(found, known)
@@ -90,9 +91,16 @@ def _pay_status(http: httpx.Client, request: httpx.Request, response: httpx.Resp
     return answer_to(http, post(request, PAY_PATH, {})).status_code
 
 
-def _as_json(response: httpx.Response, found: Diagnosis) -> dict[str, Any]:
+def _as_json(
+    response: httpx.Response, found: Diagnosis, known: Mapping[str, Network]
+) -> dict[str, Any]:
     offers = [
-        {"dialect": way.dialect.value, "resource": way.resource, "requirements": way.said}
+        {
+            "dialect": way.dialect.value,
+            "resource": way.resource,
+            "amount": data_of(amount_of(way, known)),
+            "requirements": way.said,
+        }
         for way in found.ways
     ]
     return {
@@ -130,13 +138,13 @@ def _row(number: str, cells: list[str]) -> None:
 
 def _cells(way: Way, known: Mapping[str, Network]) -> list[str]:
     """Return an offer's fields, those in units that are known in words."""
-    said = way.said
+    said, amount = way.said, amount_of(way, known)
     return [
         way.dialect.value.replace("version ", "v"),
         str(said.get("scheme")),
         str(said.get("network")),
         _short(said.get("asset")),
-        in_units(way.amount, way.network(known)).rpartition("= ")[2],
+        amount.short if isinstance(amount, Amount) else str(amount),
         _short(said.get("payTo")),
         f"{said.get('maxTimeoutSeconds')} s",
     ]

@@ -7,18 +7,20 @@ from typing import Annotated
 
 import typer
 
-from x402sim.commands.common import AsJson, filled
+from x402sim.commands.common import AsJson, completing, filled
 from x402sim.commands.playing import choose
 from x402sim.spec.clauses import CLAUSES
 from x402sim.spec.needs import Need
-from x402sim.world.story.scenario import Scenario
+from x402sim.world.story.scenario import Scenario, shipped_names
 
 
 def list_scenarios(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="NAME", help="Scenarios to show in full: names, FILE.py or FILE.py:FUNCTION."
+            metavar="NAME",
+            help="Scenarios to show in full: names, FILE.py or FILE.py:FUNCTION.",
+            autocompletion=completing(shipped_names),
         ),
     ] = None,
     as_json: AsJson = False,

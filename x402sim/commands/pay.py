@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import httpx
@@ -19,14 +19,24 @@ from x402sim.commands.asking import (
     no_answer,
     request_to,
 )
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, NetworkFile, as_misuse, within
-from x402sim.commands.purchase import Local, Purchase, failure, local_server, proof_in, said
+from x402sim.commands.common import (
+    NOT_ALL_HELD,
+    AsJson,
+    Misuse,
+    NetworkFile,
+    as_misuse,
+    completing,
+    within,
+)
+from x402sim.commands.outcome import Outcome, failure, in_vain, said
+from x402sim.commands.purchase import Local, Purchase, local_server
 from x402sim.commands.steps import Step, print_facts, print_step
 from x402sim.payer.errors import PaymentFailed
 from x402sim.payer.mistakes import MISTAKES, Mistake
 from x402sim.payer.wallet import Wallet
 from x402sim.protocol.messages import BadMessage, decode
 from x402sim.protocol.network_file import known_networks
+from x402sim.protocol.values import data_of
 from x402sim.text.printable import printable, printable_lines
 from x402sim.text.suggest import unknown
 
@@ -60,7 +70,11 @@ Session = Annotated[
 ]
 Wrong = Annotated[
     str | None,
-    typer.Option(help=f"Make one mistake, and explain the answer: {WRONG}.", metavar="MISTAKE"),
+    typer.Option(
+        help=f"Make one mistake, and explain the answer: {WRONG}.",
+        metavar="MISTAKE",
+        autocompletion=completing(lambda: MISTAKES),
+    ),
 ]
 
 
@@ -102,7 +116,11 @@ def pay(
 
     `--wrong amount` shows what a server answers to that mistake, and what to do about it.
 
-    Exit code: 0 if it was paid and served (with --wrong: refused); 1 if not; 2 if nothing was
+    It pays the first offer that it can pay, and says why not those before it. The last line says
+    what is known of the payment: paid, by a receipt with the hash of a transaction, or signed and
+    not seen to be paid, and until when it can be used.
+
+    Exit code: 0 if it was signed and served (with --wrong: refused); 1 if not; 2 if nothing was
     signed.
     """
     told = _Told(as_json)
@@ -122,8 +140,9 @@ def pay(
             _go_wrong(purchase, request, MISTAKES[wrong], told)
         else:
             answer = _bought(purchase, request, told)
-            problem = "" if answer.is_success else _in_vain(answer)
-            _end(told, problem, answer, ok=not problem)
+            outcome = purchase.ask_chain()
+            problem = "" if answer.is_success else in_vain(outcome, answer)
+            _end(told, problem, answer, outcome, ok=not problem)
             if problem:
                 raise typer.Exit(NOT_ALL_HELD)
 
@@ -136,7 +155,9 @@ def _bought(
         answer = purchase.buy(request, **wrong)
     except (PaymentFailed, httpx.HTTPError) as failed:
         if purchase.sent is not None:
-            _end(told, f"not served: {failure(failed, purchase)}")
+            outcome = purchase.ask_chain()
+            why = failure(failed, outcome, purchase.answer, purchase.last)
+            _end(told, f"not served: {why}", outcome=outcome)
             raise typer.Exit(NOT_ALL_HELD) from failed
         if isinstance(failed, PaymentFailed):
             problem = f"nothing was paid: {failed}".replace("max_amount", "--max")
@@ -149,16 +170,24 @@ def _bought(
 
 
 def _end(
-    told: _Told, problem: str, answer: httpx.Response | None = None, *, ok: bool = False
+    told: _Told,
+    problem: str,
+    answer: httpx.Response | None = None,
+    outcome: Outcome | None = None,
+    *,
+    ok: bool = False,
 ) -> None:
-    """Print the body if there is one, and why it failed; as JSON everything."""
+    """Print the body if there is one, and what is known of the payment; as JSON everything."""
     if told.as_json:
-        _print_json(told, ok=ok, problem=problem, answer=answer)
+        payment = None if outcome is None else outcome.data()
+        _print_json(told, ok=ok, problem=problem, answer=answer, payment=payment)
         return
     if answer is not None:
         _print_body(answer)
     if problem:
         typer.echo(f"x402sim: {printable(problem)}", err=True)
+    elif outcome is not None:
+        typer.echo(f"x402sim: served, and {printable(outcome.told())}", err=True)
 
 
 # --- the options -------------------------------------------------------------------------
@@ -182,13 +211,6 @@ def _wallet(key: str | None, account: int, local: Local) -> Wallet:
 # --- the outcome -------------------------------------------------------------------------
 
 
-def _in_vain(answer: httpx.Response) -> str:
-    """Return what to do about an error that was paid for."""
-    paid, proof = f"paid, and the server answered {answer.status_code}", proof_in(answer.request)
-    again = f"; correct the request, and send it with {proof}: that is paid for"
-    return paid + again * bool(proof)
-
-
 def _go_wrong(purchase: Purchase, request: httpx.Request, mistake: Mistake, told: _Told) -> None:
     """Make a mistake, and explain the answer; exits with 1 if the server does not refuse it."""
     used = None
@@ -209,7 +231,7 @@ def _go_wrong(purchase: Purchase, request: httpx.Request, mistake: Mistake, told
         "do": mistake.remedy if ok else f"At the server: refuse it. {mistake.remedy}",
     }
     if told.as_json:
-        _print_json(told, ok=ok, wrong={"name": mistake.name, **facts}, answer=answer)
+        _print_json(told, ok=ok, wrong={"name": mistake.name, **data_of(facts)}, answer=answer)
     else:
         did = "took it" if answer.is_success else "failed on it"
         typer.echo("Refused, as it should be." if ok else f"Not refused: the server {did}.")
@@ -221,10 +243,14 @@ def _go_wrong(purchase: Purchase, request: httpx.Request, mistake: Mistake, told
 def _print_json(
     told: _Told, *, ok: bool, answer: httpx.Response | None = None, **more: Any
 ) -> None:
-    found: dict[str, Any] = {"ok": ok, "steps": [asdict(step) for step in told.steps]}
+    found: dict[str, Any] = {"ok": ok, "steps": [_as_data(step) for step in told.steps]}
     if answer is not None:
         found |= {"status": answer.status_code, "body": _body(answer)}
     typer.echo(json.dumps(found | {name: each for name, each in more.items() if each}, indent=2))
+
+
+def _as_data(step: Step) -> dict[str, Any]:
+    return {"title": step.title, "ok": step.ok, "mark": step.mark, "facts": data_of(step.facts)}
 
 
 def _body(answer: httpx.Response) -> Any:

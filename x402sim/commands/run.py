@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from x402sim.clock import stopwatch
 from x402sim.commands import playing, results
@@ -21,13 +20,16 @@ from x402sim.commands.common import (
     RandomSeed,
     Token,
     as_misuse,
+    completing,
     quiet,
     seconds,
 )
 from x402sim.commands.playing import Chosen, Played
 from x402sim.report import need_extra
 from x402sim.report.progress import telling
+from x402sim.text.console import console as new_console
 from x402sim.world.stages.deployment import left_ahead
+from x402sim.world.story.scenario import shipped_names
 from x402sim.world.story.world import World
 
 _STYLES = {"passed": "", "failed": "bold red", "skipped": "yellow"}
@@ -38,6 +40,7 @@ _Names = Annotated[
     typer.Argument(
         metavar="NAME",
         help="Scenarios: names (see `list`), FILE.py, or FILE.py:FUNCTION. [default: all]",
+        autocompletion=completing(shipped_names),
     ),
 ]
 _On = Annotated[
@@ -154,7 +157,7 @@ def _play(
     chosen: list[Chosen], world: World, options: str, as_json: bool, keep_going: bool
 ) -> list[Played]:
     """Play one after the other, and print each result as soon as it is known."""
-    console = Console(highlight=False, markup=False, soft_wrap=True, quiet=as_json)
+    console = new_console(highlight=False, markup=False, soft_wrap=True, quiet=as_json)
     names = [each.scenario.name for each in chosen]
     all_played: list[Played] = []
     for each in chosen:

@@ -23,6 +23,7 @@ from x402sim.commands.common import (
     Token,
     Verbose,
     as_misuse,
+    completing,
     log_form,
     one_of,
     starting,
@@ -32,6 +33,7 @@ from x402sim.commands.common import (
 from x402sim.facilitator.settings import FacilitatorSettings
 from x402sim.protocol.messages import decoded
 from x402sim.protocol.network_file import choose_network
+from x402sim.protocol.networks import NETWORKS
 from x402sim.service.settings import Settings
 from x402sim.text.suggest import unknown
 from x402sim.world.assembly.parts import Parts
@@ -60,6 +62,7 @@ Networks = Annotated[
         "first. [default: cronos-testnet, or the file's only network]",
         metavar="NAME",
         show_default=False,
+        autocompletion=completing(lambda: NETWORKS),
     ),
 ]
 Seed = Annotated[

@@ -45,7 +45,7 @@ def print_facts(facts: Mapping[str, Any], *, err: bool = False) -> None:
     names = [printable(name) for name in facts]
     column = min(max([NAME_WIDTH, *map(len, names)]), MOST_NAME_WIDTH)
     for name, value in zip(names, facts.values(), strict=True):
-        text = printable(json.dumps(value) if isinstance(value, dict) else str(value))
+        text = printable(value or '""' if isinstance(value, str) else _as_text(value))
         text = text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"
         lines = textwrap.wrap(
             text, WIDTH - column - 4, break_on_hyphens=False, break_long_words=False
@@ -55,9 +55,17 @@ def print_facts(facts: Mapping[str, Any], *, err: bool = False) -> None:
             typer.echo(f"   {'':<{column}} {line}", err=err)
 
 
+def _as_text(value: Any) -> str:
+    """Return a fact as text: JSON as JSON, a value of `protocol.values` in its words."""
+    if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
+        return ("; " if any("," in each for each in value) else ", ").join(value)
+    is_json = value is None or isinstance(value, dict | list | bool)
+    return json.dumps(value) if is_json else str(value)
+
+
 def print_findings(findings: Iterable["Finding"]) -> None:
     """Print what is wrong: what was seen, what is wanted, and what to do."""
     for each in findings:
-        mark = typer.style("wrong" if each.stops else "note", fg="red" if each.stops else "yellow")
+        mark = typer.style(each.mark, fg="red" if each.stops else "yellow")
         typer.echo(f"{mark}: {printable(each.about)}")
         print_facts({"seen": each.seen, "wanted": each.wanted, "do": each.do})

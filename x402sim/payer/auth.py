@@ -29,8 +29,10 @@ from x402sim.payer.reading import (
 )
 from x402sim.payer.standard import (
     Choice,
+    ForeignRequired,
     StandardOffer,
     choose,
+    foreign_required,
     proof,
     read_refusal,
     read_required,
@@ -111,6 +113,10 @@ class PaymentAuth(FlowAuth):
     seconds, as is the end; looking up a host's name cannot be interrupted there. Proofs of payment
     follow no redirect to another origin, and no more than three.
 
+    A 402 that offers nothing of all this (another protocol, such as `WWW-Authenticate: Payment` or
+    L402, or just a bill) is returned to the caller, unpaid, with its body; `foreign` and a warning
+    in the log `x402sim.payer` say what it is.
+
     One object may serve many requests at once, in threads or tasks. A payment id is proof of
     payment for anyone who has it. Raises `SpendingCapExceeded`, `PaidNotServed` and
     `PaymentFailed` out of the client's call, and httpx's own errors where a connection breaks.
@@ -151,6 +157,8 @@ class PaymentAuth(FlowAuth):
         id, in X-Payment-Id."""
         self.settlements: list[Settlement] = []
         self.choices: list[Choice] = []
+        self.foreign: list[ForeignRequired] = []
+        """The 402s of other protocols, which were returned to the caller as they are."""
         self.version = version
         """The version of the standard to pay in; None for two steps where the server offers them,
         and else the newest version that it offers."""
@@ -197,6 +205,10 @@ class PaymentAuth(FlowAuth):
         """Pay a 402, if no earlier payment for the resource forbids it; raises `PaymentFailed`."""
         bought = wanted.bought
         bought.granted = None
+        other = foreign_required(wanted.resource, response)
+        if other is not None and bought.unknown is None and not bought.unserved:
+            self.foreign.append(other)
+            return response
         required = read_required(wanted.ask.request, response, self.network, self.version)
         shown = yield from self._resend(wanted)
         if shown is not None:

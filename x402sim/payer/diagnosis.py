@@ -10,21 +10,20 @@ from typing import Any
 
 import httpx
 
+from x402sim.payer.clients import CLIENTS, Client, default_decimals
 from x402sim.payer.errors import PaymentFailed
-from x402sim.payer.reading import is_header_value
-from x402sim.payer.standard import choose, read_required, sign
+from x402sim.payer.pick import pick, stopping
+from x402sim.payer.reading import is_header_value, read_offer
 from x402sim.payer.wallet import Wallet
-from x402sim.protocol.findings import Finding, of_way
-from x402sim.protocol.messages import (
-    BadMessage,
-    PaymentRequired,
-    PaymentRequirements,
-    decode,
-    encode,
-)
-from x402sim.protocol.networks import BASE_SEPOLIA, Network
-from x402sim.protocol.ways import Dialect, Way, object_in, ways_in
-from x402sim.protocol.x402 import REQUIRED_HEADER, from_base64
+from x402sim.protocol.envelopes import Enclosed, of_copies
+from x402sim.protocol.findings import IN_THE_BODY, Finding, of_way
+from x402sim.protocol.foreign import CHALLENGE, foreign_in
+from x402sim.protocol.messages import BadMessage, PaymentRequirements, decode, encode
+from x402sim.protocol.money import to_base, to_decimal
+from x402sim.protocol.networks import Network
+from x402sim.protocol.supported import PAYMENT_FLOW
+from x402sim.protocol.ways import Dialect, Way, object_in, ways_in, ways_of
+from x402sim.protocol.x402 import REQUIRED_HEADER, from_base64, json_in
 
 ABSENT = (404, 405, 410, 501)
 """The answers of a path that is not there."""
@@ -33,11 +32,13 @@ _LOCAL = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True)
 class PayerKind:
-    """A kind of payer: which version it pays in, and whether it can pay; else why not."""
+    """A kind of payer with its defaults: which offer it pays, and if none, why not."""
 
     name: str
     can_pay: bool
     why: str
+    offer: int | None = None
+    """The number of the offer that it pays, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +55,8 @@ class Diagnosis:
         return any(payer.can_pay for payer in self.payers)
 
 
-_KINDS: dict[str, Dialect | None] = {
-    "payer in two steps": Dialect.TWO_STEPS,
-    "client of x402 v1": Dialect.V1,
-    "client of x402 v2": Dialect.V2,
-    "httpx, PaymentAuth": None,
-}
+MAX_AMOUNT = "0.10"
+"""The most that `PaymentAuth` pays at a time unless it is told otherwise, in tokens."""
 
 
 def examine(
@@ -79,7 +76,6 @@ def examine(
     by_way = [list(of_way(way, known, str(request.url))) for way in ways]
     for way, own in zip(ways, by_way, strict=True):
         if way.dialect is not Dialect.TWO_STEPS:
-            own += _of_sdks(way, known)
             continue
         own += [_PAYWALL] if way.is_paywall else []
         if pay_status in ABSENT:
@@ -88,19 +84,19 @@ def examine(
     described = [way.own_network() for way in ways if way.network(known) is None]
     networks = {**known, **{each.name: each for each in described if each is not None}}
     case = _Case(request, response, networks, list(zip(ways, by_way, strict=True)), now_s)
-    payers = tuple(_able(name, dialect, case) for name, dialect in _KINDS.items())
+    payers = (_two_steps(case), *(_client(each, case) for each in CLIENTS), _payment_auth(case))
     return Diagnosis(tuple(ways), (*found, *_merged(by_way)), payers)
 
 
 def _merged(by_way: list[list[Finding]]) -> Iterator[Finding]:
     """Yield the findings of all ways to pay, equal ones once, with the numbers of the offers."""
-    numbers: dict[Finding, list[str]] = defaultdict(list)
+    numbers: dict[Finding, list[int]] = defaultdict(list)
     for number, findings in enumerate(by_way, 1):
         for each in findings:
-            numbers[each].append(str(number))
+            numbers[each].append(number)
     for finding, of in numbers.items():
-        offers = f"offer{'s' * (len(of) > 1)} {', '.join(of)}"
-        yield replace(finding, about=f"{finding.about} of {offers}")
+        offers = f"offer{'s' * (len(of) > 1)} {', '.join(map(str, of))}"
+        yield replace(finding, about=f"{finding.about} of {offers}", offers=tuple(of))
 
 
 # --- who could pay -----------------------------------------------------------------------
@@ -116,49 +112,119 @@ class _Case:
     ways: list[tuple[Way, list[Finding]]]
     now_s: int
 
+    def of(self, dialect: Dialect) -> list[tuple[int, Way, list[Finding]]]:
+        """Return the ways to pay of a dialect, with their numbers, where its payers look.
 
-def _able(name: str, dialect: Dialect | None, case: _Case) -> PayerKind:
-    """Return whether a kind of payer reads the 402 and signs, and why not."""
-    mine = [
-        (number, way, findings)
-        for number, (way, findings) in enumerate(case.ways, 1)
-        if dialect in (None, way.dialect)
-    ]
-    whys = [] if mine else [f"the 402 offers nothing in {dialect.value}" if dialect else "no offer"]
-    for number, way, findings in mine:
-        stopping = [each.about for each in findings if each.stops]
-        network = way.network(case.networks) or way.own_network()
-        if way.is_paywall and dialect is None:
-            stopping.append("offered as the public Cronos paywall does")
-        if stopping or network is None:
-            whys.append(f"offer {number}: {', '.join(stopping) or 'network'}")
+        In version 2 that is the header, whatever the body says.
+        """
+        header = self.response.headers.get(REQUIRED_HEADER)
+        told = list(ways_of(json_in(header, dict[str, Any]) or {}))
+        return [
+            (number, way, findings)
+            for number, (way, findings) in enumerate(self.ways, 1)
+            if way.dialect is dialect and (dialect is not Dialect.V2 or way in told)
+        ]
+
+
+def _no(name: str, whys: list[str], dialect: Dialect | None) -> PayerKind:
+    none = f"the 402 offers nothing in {dialect.value}" if dialect else "no offer"
+    return PayerKind(name, False, "; ".join(dict.fromkeys(whys)) or none)
+
+
+def _two_steps(case: _Case) -> PayerKind:
+    """Return whether a payer in two steps reads the 402 and signs, and why not."""
+    name, whys = "payer in two steps", []
+    for number, way, findings in case.of(Dialect.TWO_STEPS):
+        reasons = [each.about for each in stopping(iter(findings))]
+        network = way.network(case.networks)
+        if reasons or network is None:
+            whys.append(f"offer {number}: {', '.join(reasons) or 'network'}")
             continue
         try:
-            _sign(case, way if dialect else None, network)
+            _sign(case, way, network)
         except (PaymentFailed, ValueError) as error:
-            whys.append(str(error))
+            whys.append(f"offer {number}: {error}")
             continue
-        return PayerKind(name, True, f"offer {number}")
-    return PayerKind(name, False, "; ".join(dict.fromkeys(whys)))
+        return PayerKind(name, True, f"offer {number}", number)
+    return _no(name, whys, Dialect.TWO_STEPS)
 
 
-def _sign(case: _Case, way: Way | None, network: Network) -> None:
-    """Read a 402 and sign it, as a payer does; raises `PaymentFailed` and `ValueError`.
+def _sign(case: _Case, way: Way, network: Network) -> None:
+    """Read a 402 in two steps and sign it, as a payer does; raises `PaymentFailed`, `ValueError`.
 
     Our payers do not speak as the Cronos paywall does: of such a way, its terms are signed.
     """
     wallet = Wallet.create()
-    if way is not None and way.is_paywall:
+    if way.is_paywall:
         terms = decode(encode(way.said), PaymentRequirements)
-        wallet.payment_header(terms, case.now_s, network=network)
-        return
-    version = way.dialect.version if way else None
-    required = read_required(case.request, case.response, network, version)
-    if isinstance(required, PaymentRequired):
-        wallet.payment_header(required.payment_requirements, case.now_s, network=network)
     else:
-        offer = choose(required, network)
-        sign(offer, wallet, network, case.now_s, offer.accepted.max_timeout_seconds)
+        terms = read_offer(case.request, case.response, network).payment_requirements
+    wallet.payment_header(terms, case.now_s, network=network)
+
+
+def _client(client: Client, case: _Case) -> PayerKind:
+    """Return whether a public client pays the 402 as it is installed, and why not.
+
+    It takes one offer; if that is wrong, it fails, whatever stands beside it.
+    """
+    mine, whys = case.of(client.dialect), []
+    unread = [number for number, (way, _) in enumerate(case.ways, 1) if way.dialect is Dialect.V2]
+    if client.dialect is Dialect.V2 and unread and not mine:
+        why = f"offer {unread[0]}: in the body, and it reads the header {REQUIRED_HEADER} only"
+        return PayerKind(client.name, False, why)
+    for number, way, _ in mine:
+        if why := client.unreadable(way):
+            refuses = "it refuses all for " if len(mine) > 1 else ""
+            return PayerKind(client.name, False, f"{refuses}offer {number}: {why}")
+    taken = []
+    for number, way, _ in mine:
+        if why := client.takes(way):
+            whys.append(f"offer {number}: {why}")
+        else:
+            taken.append((number, client.as_read(way)))
+    if not taken:
+        return _no(client.name, whys, client.dialect)
+    number, way = min(taken, key=lambda each: _first(client, each[1]))
+    found = list(of_way(way, case.networks, str(case.request.url)))
+    wrong = ", ".join(each.about for each in found if each.stops)
+    skipped = ", ".join(each.about for each in found if each.skipped)
+    why = wrong or client.too_much(way) or (skipped and f"{skipped}, not looked at here")
+    takes = "it takes " if why and len(mine) > 1 else ""
+    return PayerKind(client.name, not why, f"{takes}offer {number}{why and ': '}{why}", number)
+
+
+def _first(client: Client, way: Way) -> bool:
+    """Tell whether a client takes other offers before this one."""
+    if not client.has_controls:
+        return default_decimals(way) is None
+    return way.extra.get(PAYMENT_FLOW) == "upfront"
+
+
+def _payment_auth(case: _Case) -> PayerKind:
+    """Return whether `PaymentAuth(network=...)` pays the 402 with its defaults, and why not."""
+    name = "httpx, PaymentAuth"
+    by_dialect = (case.of(each) for each in (Dialect.TWO_STEPS, Dialect.V2, Dialect.V1))
+    mine = next((each for each in by_dialect if each), [])
+    for number, _, findings in mine:
+        if any(each.about.startswith("POST ") for each in findings):
+            return PayerKind(name, False, f"offer {number}: POST /api/pay")
+    picked = pick(
+        case.request,
+        case.response,
+        [(number, way) for number, way, _ in mine],
+        case.networks,
+        _over_default,
+    )
+    if picked.number is not None:
+        return PayerKind(name, True, f"offer {picked.number}", picked.number)
+    return _no(name, [str(each) for each in picked.rejected], None)
+
+
+def _over_default(amount_base: int, network: Network) -> str:
+    if amount_base <= to_base(MAX_AMOUNT, network.decimals):
+        return ""
+    asked = to_decimal(amount_base, network.decimals)
+    return f"it asks for {asked}, more than its max_amount {MAX_AMOUNT}"
 
 
 # --- the answer as a whole ---------------------------------------------------------------
@@ -169,6 +235,11 @@ def _of_answer(request: httpx.Request, response: httpx.Response) -> Iterator[Fin
         yield _no_402(response)
         return
     header, body = response.headers.get(REQUIRED_HEADER), object_in(response.content)
+    other = foreign_in(response.headers, response.content)
+    if other is not None and CHALLENGE in response.headers:
+        wanted = "an offer of the x402 standard, or of two steps"
+        yield Finding("WWW-Authenticate", other.name, wanted, other.do)
+        return
     if header is not None:
         yield from _of_header(header)
     if body is None and header is None:
@@ -178,6 +249,8 @@ def _of_answer(request: httpx.Request, response: httpx.Response) -> Iterator[Fin
         yield Finding("body", seen, "a JSON object with payment requirements", do)
     if body is not None:
         yield from _of_body(body, header)
+        if (said := json_in(header, dict[str, Any])) is not None and body.get("x402Version") == 2:
+            yield from of_copies([Enclosed(REQUIRED_HEADER, said), Enclosed("the body", body)])
     if request.url.scheme == "http" and request.url.host not in _LOCAL:
         do = "Serve it with TLS: who reads a proof of payment on its way can use it."
         yield Finding("URL", f"http to {request.url.host}", "https", do, stops=False)
@@ -216,8 +289,7 @@ def _of_header(header: str) -> Iterator[Finding]:
 def _of_body(body: Mapping[str, Any], header: str | None) -> Iterator[Finding]:
     version, listed = body.get("x402Version"), body.get("accepts")
     if version == 2 and header is None:
-        do = "Send the same object as base64 in that header: clients of version 2 read no body."
-        yield Finding(f"header {REQUIRED_HEADER}", "none, version 2 in the body", "it", do)
+        yield IN_THE_BODY
     if isinstance(listed, list) and version not in (1, 2):
         seen = f"x402Version {version!r}" if "x402Version" in body else "no x402Version"
         do = "Add it: clients choose their version by it."
@@ -229,7 +301,7 @@ def _of_body(body: Mapping[str, Any], header: str | None) -> Iterator[Finding]:
         yield from _of_two_steps(body, wanted)
     elif not isinstance(listed, list) and header is None:
         names = ", ".join(map(repr, list(body)[:6])) or "no fields"
-        do = "Name them as the dialect does that your payers speak."
+        do = "If payers shall pay it, name the terms as the dialect does that they speak."
         yield Finding("body", f"JSON with {names}", "accepts, or paymentRequirements", do)
 
 
@@ -246,19 +318,6 @@ def _of_two_steps(body: Mapping[str, Any], wanted: Mapping[str, Any]) -> Iterato
     if missing:
         do = "Add them: the body of a 402 in two steps has both."
         yield Finding("body", f"no {' and no '.join(missing)}", "error and message", do)
-
-
-def _of_sdks(way: Way, known: Mapping[str, Network]) -> Iterator[Finding]:
-    """Yield that the public SDKs do not know a token, unless they do, or we do not know it."""
-    network = way.network(known)
-    if network is None or network == BASE_SEPOLIA:
-        return
-    do = (
-        "In their clients of version 2, allow it: set_spend_controls(False) in Python, "
-        "`spendControls: false` in JavaScript. Those of version 1 have a fixed list of networks."
-    )
-    wanted = f"a token that the public SDKs know, such as USDC on {BASE_SEPOLIA.name}"
-    yield Finding("network", f"{network.token_symbol} on {network.name}", wanted, do, stops=False)
 
 
 _PAYWALL = Finding(

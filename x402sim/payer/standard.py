@@ -4,6 +4,7 @@ A payer chooses one of the ways to pay that a 402 offers, signs it, and reads wh
 of it. A server may be hostile or broken, so every field is checked before it is used.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -19,14 +20,16 @@ from x402sim.payer.wallet import AFTER_SIGNING_S, Wallet
 from x402sim.protocol import x402, x402_reasons
 from x402sim.protocol.crypto import checksum, parse_address
 from x402sim.protocol.eip3009 import Authorization
+from x402sim.protocol.foreign import foreign_in
 from x402sim.protocol.identifiers import PAYMENT_IDENTIFIER, named
-from x402sim.protocol.messages import BadMessage, PaymentRequired, decode
+from x402sim.protocol.messages import BadMessage, PaymentRequired, decode, encode
 from x402sim.protocol.money import parse_base
 from x402sim.protocol.networks import Network
 from x402sim.protocol.offers import PAYMENT_ID
 from x402sim.protocol.supported import PAYMENT_FLOW, SCHEME, unsupported_in
 from x402sim.protocol.ways import MOST_WAYS, object_in
 
+log = logging.getLogger("x402sim.payer")
 BEFORE_SIGNING_S = 600
 """The window of the public client libraries: from 600 s before signing to the server's timeout."""
 _UNCLEAR = (x402_reasons.PENDING, x402_reasons.UNEXPECTED_SETTLE, x402_reasons.UNEXPECTED_VERIFY)
@@ -74,18 +77,62 @@ def read_standard(
 ) -> x402.AnyRequired | None:
     """Return what a 402 offers in a version, by default the newest; None if it offers none.
 
-    Raises `BadMessage` for an offer that cannot be read.
+    Of several offers, those that cannot be read are left out. Raises `BadMessage` if none can be.
     """
     header = response.headers.get(x402.REQUIRED_HEADER)
     if header is not None and version != 1:
-        return x402.read_required(header)
+        return _readable(x402.from_base64(header), x402.RequiredV2, x402.RequirementsV2)
     if version == 2:
         return None
     said = object_in(response.content)
     if said is None or said.get("x402Version") != 1:
         return None
-    required: x402.RequiredV1 = decode(response.content, x402.RequiredV1)
-    return required
+    return _readable(response.content, x402.RequiredV1, x402.RequirementsV1)
+
+
+def _readable(
+    body: bytes, kind: type[x402.AnyRequired], offer: type[x402.AnyRequirements]
+) -> x402.AnyRequired:
+    """Read a 402 without the offers that cannot be read; raises `BadMessage` if none can be."""
+    try:
+        whole: x402.AnyRequired = decode(body, kind)
+    except BadMessage:
+        said = object_in(body) or {}
+        listed = said.get("accepts")
+        kept = [each for each in listed if _fits(each, offer)] if isinstance(listed, list) else []
+        if not kept or len(kept) == len(listed or ()):
+            raise
+        whole = decode(encode({**said, "accepts": kept}), kind)
+    return whole
+
+
+def _fits(said: Any, kind: type[Any]) -> bool:
+    try:
+        msgspec.convert(said, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+class ForeignRequired(msgspec.Struct, frozen=True):
+    """A 402 that offers no payment we know: of what, what it is, and what it says."""
+
+    resource: str
+    name: str
+    says: str
+
+
+def foreign_required(resource: str, response: httpx.Response) -> ForeignRequired | None:
+    """Return what a 402 of another protocol is, or a bill, and log it; None if we can read it."""
+    other = foreign_in(response.headers, response.content)
+    if other is None:
+        return None
+    says = ", ".join(f"{name} {value}" for name, value in other.facts.items())[:400]
+    log.warning(
+        "%s answered 402, which is %s; nothing was signed, and the answer is yours. %s",
+        *(resource, other.name, other.do),
+    )
+    return ForeignRequired(resource, other.name, says)
 
 
 OverCaps = Callable[[int], str]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
+from x402sim.protocol.chains import Family, family_of
 from x402sim.protocol.crypto import (
     ZERO_ADDRESS,
     Address,
@@ -30,6 +31,7 @@ from x402sim.protocol.networks import Network
 from x402sim.protocol.rules import GRACE_S
 from x402sim.protocol.supported import PAYMENT_FLOW, SCHEME, TRANSFER_METHOD, PaymentFlow
 from x402sim.protocol.ways import Dialect, Way
+from x402sim.protocol.x402 import REQUIRED_HEADER
 from x402sim.text.times import moment
 
 _NONE = "nothing"
@@ -37,24 +39,39 @@ _NONE = "nothing"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong; `stops` tells whether it keeps a payment from being made."""
+    """One thing that is wrong; `stops` tells whether it keeps a payment from being made.
+
+    What is `skipped` is not wrong: it is for other payers (another chain, scheme or token), and
+    is not looked at here.
+    """
 
     about: str
     seen: str
     wanted: str
     do: str
     stops: bool = True
+    skipped: bool = False
+    offers: tuple[int, ...] = ()
+    """The offers of a 402 that it is about, from 1; empty if there is one, or if it is of none."""
+
+    @property
+    def mark(self) -> str:
+        """What it is, in a word."""
+        return "not looked at" if self.skipped else "wrong" if self.stops else "note"
 
 
-def in_units(amount: Any, network: Network | None) -> str:
-    """Return "10000 = 0.01 USDC"; the amount as it is, if it or the network is not known."""
-    try:
-        base = parse_base(amount) if isinstance(amount, str) else None
-    except ValueError:
-        base = None
-    if base is None or network is None:
-        return str(amount)
-    return f"{base} = {to_decimal(base, network.decimals)} {network.token_symbol}"
+IN_THE_BODY = Finding(
+    f"header {REQUIRED_HEADER}",
+    "none, version 2 in the body",
+    "it",
+    "Send the same object as base64 in that header: clients of version 2 read no body.",
+)
+"""A 402 of version 2 that lacks its header."""
+
+
+def _skip(about: str, seen: Any, wanted: str, whose: str) -> Finding:
+    do = f"Nothing, if you mean it: {whose} read it."
+    return Finding(about, repr(seen)[:120], wanted, do, stops=False, skipped=True)
 
 
 # --- a way to pay ------------------------------------------------------------------------
@@ -63,14 +80,17 @@ def in_units(amount: Any, network: Network | None) -> str:
 def of_way(way: Way, known: Mapping[str, Network], url: str | None = None) -> Iterator[Finding]:
     """Yield what is wrong with a way to pay; `url` is what was asked for."""
     said, network = way.said, way.network(known)
+    if (other := _of_others(way, network)) is not None:
+        yield other
+        yield from _of_types(way)
+        return
     if said.get("scheme") != SCHEME:
-        yield Finding(
-            "scheme", _shown(said, "scheme"), SCHEME, f"Offer the scheme {SCHEME!r}, too."
-        )
+        do = f"Write {SCHEME!r}, or the name of a scheme that your payers know."
+        yield Finding("scheme", _shown(said, "scheme"), SCHEME, do)
     yield from _of_network(way, network, known)
     yield from _of_token(way, network)
     yield from _of_address(said, "payTo")
-    yield from _of_amount(way)
+    yield from _of_amount(way, network)
     yield from _of_timeout(said)
     if url is not None:
         yield from _of_resource(way, url)
@@ -80,6 +100,77 @@ def _shown(said: Mapping[str, Any], name: str) -> str:
     return repr(said[name])[:120] if name in said else _NONE
 
 
+def _of_others(way: Way, network: Network | None) -> Finding | None:
+    """Return why a way to pay is for other payers; None if it is looked at here."""
+    from difflib import get_close_matches  # takes long to import; most commands need it never
+
+    said, scheme, method = way.said, way.said.get("scheme"), way.extra.get("assetTransferMethod")
+    if isinstance(scheme, str) and scheme and not get_close_matches(scheme.lower(), [SCHEME]):
+        return _skip(
+            "scheme", scheme, f"{SCHEME!r}: no other is looked at", "payers of that scheme"
+        )
+    name = said.get("network")
+    if network is None and family_of(name) is Family.OTHER:
+        return _skip("network", name, "an EVM chain: no other is looked at", "payers of that chain")
+    if way.dialect is Dialect.TWO_STEPS:
+        return None
+    if method in _METHODS:
+        wanted = "'eip3009', or none: no other method is looked at"
+        return _skip("extra.assetTransferMethod", method, wanted, "payers of that method")
+    if way.extra.get(PAYMENT_FLOW) == "escrow":
+        wanted = f"{' or '.join(map(repr, get_args(PaymentFlow)))}: no other is looked at"
+        return _skip(f"extra.{PAYMENT_FLOW}", "escrow", wanted, "payers of that flow")
+    if network is not None and _is_other_token(way, network):
+        wanted = f"{network.token_symbol}: no other token of {network.name} is looked at"
+        shown = f"{way.said['asset']}, {way.extra['name']}"
+        return _skip("asset", shown, wanted, "payers who hold that token")
+    return None
+
+
+def of_other_payment(said: Mapping[str, Any], dialect: Dialect) -> Finding | None:
+    """Return why a payment of the standard is for others to read; None if it is read here."""
+    accepted, payload = said.get("accepted"), said.get("payload")
+    way = Way(dialect, accepted if isinstance(accepted, dict) else said)
+    if (other := _of_others(way, None)) is not None:
+        return other
+    if isinstance(payload, dict) and "authorization" not in payload:
+        for name in ("permit2Authorization", "transaction", "permissionContext"):
+            if name in payload:
+                wanted = "an authorization of EIP-3009: nothing else is looked at"
+                return _skip("payload", ", ".join(map(str, payload)), wanted, "its facilitators")
+    return None
+
+
+_METHODS = ("permit2", "erc7710")
+"""The other transfer methods of the scheme "exact" on EVM chains."""
+
+
+def _is_other_token(way: Way, network: Network) -> bool:
+    """Tell whether a way names another token by both its address and its domain."""
+    try:
+        asset = parse_address(way.said.get("asset", ""))
+    except (ValueError, TypeError):
+        return False
+    name, version = way.extra.get("name"), way.extra.get("version")
+    is_named = isinstance(name, str) and isinstance(version, str)
+    return asset not in (network.asset, ZERO_ADDRESS) and is_named and name != network.token_name
+
+
+def _of_types(way: Way) -> Iterator[Finding]:
+    """Yield what is wrong with a way to pay of any scheme and chain: the types of its fields."""
+    for name in (*_TEXTS, way.amount_name):
+        if not isinstance(way.said.get(name), str) or not way.said[name]:
+            do = f"Write {name} as a JSON string: every scheme and chain has it."
+            yield Finding(name, _shown(way.said, name), "a string", do)
+    seconds = way.said.get("maxTimeoutSeconds")
+    if type(seconds) not in (int, float):
+        do = "Write a number, such as 300."
+        yield Finding("maxTimeoutSeconds", _shown(way.said, "maxTimeoutSeconds"), "a number", do)
+
+
+_TEXTS = ("scheme", "network", "asset", "payTo")
+
+
 def _of_network(
     way: Way, network: Network | None, known: Mapping[str, Network]
 ) -> Iterator[Finding]:
@@ -87,6 +178,9 @@ def _of_network(
     if network is None:
         wanted = ", ".join(sorted(named))
         do = "Correct the name, or describe the network in a file: --network-file."
+        if family_of(way.said.get("network")) is Family.EVM:
+            wanted = "a network whose token is known here"
+            do = "Describe its token in a file (--network-file), to have its domain looked at."
         is_readable = way.dialect is not Dialect.TWO_STEPS and way.own_network() is not None
         yield Finding("network", _shown(way.said, "network"), wanted, do, stops=not is_readable)
     elif way.said["network"] not in named:
@@ -120,7 +214,7 @@ def _of_token(way: Way, network: Network | None) -> Iterator[Finding]:
         yield Finding(f"extra.{PAYMENT_FLOW}", repr(flow)[:80], wanted, do)
     method = way.extra.get("assetTransferMethod", TRANSFER_METHOD)
     if method != TRANSFER_METHOD:
-        do = "Offer EIP-3009, too: the payers looked at here know nothing else."
+        do = "Name a method that payers know, or leave it out."
         yield Finding("extra.assetTransferMethod", repr(method)[:80], "'eip3009', or none", do)
 
 
@@ -136,18 +230,44 @@ def _of_address(said: Mapping[str, Any], name: str) -> Iterator[Finding]:
         yield Finding(name, "the zero address", "an account of yours", do)
 
 
-def _of_amount(way: Way) -> Iterator[Finding]:
+MUCH = 1000
+"""Tokens from which an amount that divides by whole tokens seems to be multiplied twice."""
+LITTLE = 100
+"""Base units below which an amount seems to be written in tokens: 0.0001 of one with 6 decimals."""
+
+
+def _of_amount(way: Way, network: Network | None) -> Iterator[Finding]:
     name, amount = way.amount_name, way.amount
     wanted = 'base units as a string of digits, such as "10000"'
     do = "Write the amount in base units, as a JSON string: 0.01 of a token with 6 decimals "
     try:
         if not isinstance(amount, str):
             raise ValueError
-        if parse_base(amount) == 0:
+        base = parse_base(amount)
+        if base == 0:
             do = "Ask for money, or serve the request without a 402."
             yield Finding(name, "'0'", "more than 0", do, stops=False)
+        elif network is not None:
+            yield from _of_size(name, base, network)
     except ValueError:
         yield Finding(name, _shown(way.said, name), wanted, do + 'is "10000".')
+
+
+def _of_size(name: str, base: int, network: Network) -> Iterator[Finding]:
+    """Yield that an amount looks as if it were not in base units, or multiplied twice."""
+    unit, symbol = 10**network.decimals, network.token_symbol
+    if network.decimals < 2:
+        return
+    shown = f"{base} = {to_decimal(base, network.decimals)} {symbol}"
+    if base >= MUCH * unit and base % unit == 0:
+        less = base // unit
+        wanted = f"{less} = {to_decimal(less, network.decimals)} {symbol}, if that is the price"
+        do = f"It looks multiplied by 10^{network.decimals} twice. If it is meant, leave it."
+        yield Finding(name, shown, wanted, do, stops=False)
+    elif base < LITTLE:
+        wanted = f"{base * unit} = {base}.00 {symbol}, if that is the price"
+        do = f"It looks like whole tokens: base units are 10^-{network.decimals} of one."
+        yield Finding(name, shown, wanted, do, stops=False)
 
 
 def _of_timeout(said: Mapping[str, Any]) -> Iterator[Finding]:

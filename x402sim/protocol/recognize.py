@@ -1,84 +1,147 @@
 """Tells which message of a payment a text is: a header, a body or a receipt, of any dialect.
 
-The text may be JSON, base64 of it or 0x-hex of it, with the name of its header before it.
+The text may be JSON, base64 of it or 0x-hex of it, with the name of its header before it, or a
+whole HTTP answer.
 """
 
 import re
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import msgspec
 
-from x402sim.protocol import header, x402
+from x402sim.protocol import foreign, header, x402
+from x402sim.protocol.envelopes import Envelope, envelope_of
+from x402sim.protocol.foreign import Foreign
 from x402sim.protocol.header import SignedPayment, json_of_header
-from x402sim.protocol.messages import BadMessage, PaymentHeader, Receipt, SettlementRequest, decode
-from x402sim.protocol.ways import Dialect, ways_of
+from x402sim.protocol.kinds import TABLE, MessageKind, Row, Said
+from x402sim.protocol.messages import BadMessage, PaymentHeader, decode
+from x402sim.protocol.ways import Dialect
 
 _NAMED = re.compile(r"[<>]?\s*([A-Za-z][A-Za-z0-9-]{2,40}):\s+")
 """The name of a header before its value, as `curl -v` prints it."""
-_ANSWER = re.compile(r"HTTP/[0-9.]+ [0-9]{3}.*?\r?\n\r?\n", re.S)
-"""The head of an HTTP answer, as `curl -i` prints it."""
-_IN_HEAD = re.compile(r"^((?:x-)?payment-(?:required|response)):[ \t]*(.*?)\s*$", re.I | re.M)
+_HEAD = re.compile(
+    r"(?:HTTP/[0-9.]+ (?P<status>[0-9]{3})|[A-Z]{3,7} \S+ HTTP/[0-9.]+).*?\r?\n\r?\n", re.S
+)
+"""The head of an HTTP answer, as `curl -i` prints it, or of a request."""
+_IN_HEAD = re.compile(
+    r"^((?:x-)?payment(?:-required|-response|-signature)?):([^\r\n]*)", re.I | re.M
+)
+_CHALLENGE = re.compile(r"^www-authenticate:([^\r\n]*)", re.I | re.M)
+_STREAM = re.compile(r"(?:event|data|id|retry):")
+_EVENT = re.compile(r"^data:[ \t]*(\{.*\})\s*$", re.M)
+"""The data of a server-sent event, in which MCP answers over HTTP."""
 _WHOLE = "copy the value of the header, or the body, from its first character to its last"
 _OFFERS = re.compile(r'"(?:accepts|paymentRequirements)"\s*:')
 
 
-class MessageKind(Enum):
-    """What a message is; the value says it to people."""
-
-    PAYMENT = "payment"
-    SETTLEMENT = "body of POST /api/pay"
-    REQUIRED = "payment required (402)"
-    REQUIREMENTS = "payment requirements"
-    RECEIPT = "receipt"
-    ERROR = "error"
+_ENVELOPE = Row(MessageKind.ENVELOPE, None, lambda _: True)
+_FOREIGN = Row(MessageKind.FOREIGN, None, lambda _: True, of="HTTP")
 
 
 @dataclass(frozen=True, slots=True)
 class Recognized:
     """A message: what it is, whose, how it was written, and its JSON."""
 
-    kind: MessageKind
-    dialect: Dialect
+    row: Row
     encoding: str
     said: dict[str, Any]
-    name: str
+    name: str = ""
     """The name that stood before it, if one did."""
-    shape: str
+    shape: str = ""
     """What a program would say that reads the message strictly; "" if it reads it."""
-    signed: SignedPayment | None
+    signed: SignedPayment | None = None
     """What a payment has signed, if it can be read."""
+    envelope: Envelope | None = None
+    foreign: Foreign | None = None
+
+    @property
+    def kind(self) -> MessageKind:
+        """What it is."""
+        return self.row.kind
+
+    @property
+    def dialect(self) -> Dialect | None:
+        """Whose it is; None if versions share it, or if it is of none."""
+        return self.row.dialect
+
+    @property
+    def of(self) -> str:
+        """Whose it is, for people."""
+        if self.envelope is not None:
+            return self.envelope.protocol
+        return self.row.of or (self.row.dialect.value if self.row.dialect else "")
 
     @property
     def header(self) -> str:
         """The header that such a message is sent in; "" if it is a body."""
-        version = self.dialect.version
+        version = self.dialect.version if self.dialect else None
         if self.kind is MessageKind.PAYMENT:
             return x402.PAYMENT_HEADERS[version] if version else "paymentHeader of POST /api/pay"
-        return (
-            x402.RESPONSE_HEADERS[version] if version and self.kind is MessageKind.RECEIPT else ""
-        )
+        if self.kind is MessageKind.REQUIRED:
+            return x402.REQUIRED_HEADER if version == 2 else ""
+        is_told = version is not None and self.kind is MessageKind.RECEIPT
+        return x402.RESPONSE_HEADERS[version] if version and is_told else ""
 
 
 def messages_in(text: str) -> list[str]:
-    """Return the messages in a text, which is one, or a whole HTTP answer.
+    """Return the messages in a text, which is one, or a whole HTTP answer or request.
 
     Those of an answer are its body, if it offers payments, and its headers of payments; of one
-    without either, its body.
+    without either, its body. Of a stream of events, it is the last one's data. A 402 of another
+    protocol is a message as a whole.
     """
-    head = _ANSWER.match(text.lstrip())
+    text = _unmarked(text)
+    head = _HEAD.match(text.lstrip())
     if head is None:
-        return [text]
-    headers = [": ".join(each) for each in _IN_HEAD.findall(head[0])]
-    body = text.lstrip()[head.end() :]
+        return [_last_event(text)]
+    if _foreign_answer(text) is not None:
+        return [text.lstrip()]
+    headers = [f"{name}: {value.strip()}" for name, value in _IN_HEAD.findall(head[0])]
+    body = _last_event(text.lstrip()[head.end() :])
     return [body, *headers] if _OFFERS.search(body) or not headers else headers
+
+
+def _unmarked(text: str) -> str:
+    """Return what `curl -v` prints without its marks: the answer, or else the request."""
+    for mark, start in (("<", r"^< HTTP/"), (">", r"^> [A-Z]{3,7} \S+ HTTP/")):
+        if re.search(start, text, re.M):
+            lines = (line for line in text.split("\n") if not line.startswith(_OTHERS[mark]))
+            return "\n".join(re.sub(rf"^{mark} ?", "", line) for line in lines)
+    return text
+
+
+_OTHERS = {"<": ("> ", ">\r", "* ", "{ [", "} ["), ">": ("< ", "<\r", "* ", "{ [", "} [")}
+"""How the lines begin that are of neither the head nor the body."""
+
+
+def _last_event(body: str) -> str:
+    """Return the data of the last event, if a body is a stream of events; else the body."""
+    events = _EVENT.findall(body) if _STREAM.match(body.lstrip()) else []
+    return events[-1] if events else body
+
+
+def _foreign_answer(text: str) -> Foreign | None:
+    """Return what a whole HTTP answer is, if it is a 402 without a payment that we know."""
+    head = _HEAD.match(text.lstrip())
+    if head is None or head["status"] != "402" or _IN_HEAD.search(head[0]):
+        return None
+    challenge, body = _CHALLENGE.search(head[0]), text.lstrip()[head.end() :].strip()
+    if challenge is None and not body:
+        return None
+    told = {foreign.CHALLENGE: challenge[1].strip()} if challenge else {}
+    return foreign.foreign_in(told, body.encode("utf-8", "replace"))
 
 
 def recognize(text: str) -> Recognized:
     """Return which message a text is; raises `BadMessage` that says how far it could be read."""
+    if (other := _foreign_answer(text)) is not None:
+        return Recognized(_FOREIGN, "text", {}, foreign=other)
     value = text.strip().strip("'\"") if not text.lstrip().startswith("{") else text.strip()
     if named := _NAMED.match(value):
+        if named[1].lower() == foreign.CHALLENGE:
+            other = foreign.challenged(text.partition(":")[2])
+            return Recognized(_FOREIGN, "text", {}, named[1], foreign=other)
         value = value[named.end() :].strip()
     if not value:
         raise BadMessage("the text is empty; wanted a header's value, a body or a receipt")
@@ -88,17 +151,34 @@ def recognize(text: str) -> Recognized:
     except BadMessage as wrong:
         shown = body[:40].decode("utf-8", "replace")
         raise BadMessage(f"{encoding} of {shown!r}, which is no JSON: {wrong}; {_WHOLE}") from wrong
+    if isinstance(said, list) and said and isinstance(said[0], dict) and "payTo" in said[0]:
+        said = {"accepts": said, "x402Version": 1 if "maxAmountRequired" in said[0] else 2}
+        encoding += ", the list of a 402"
     if not isinstance(said, dict):
         raise BadMessage(f"JSON, but {_json_type(said)}; every message of a payment is an object")
-    kind, dialect = _kind_of(said)
+    return recognized(said, encoding, named[1] if named else "")
+
+
+def recognized(said: Said, encoding: str = "JSON", name: str = "") -> Recognized:
+    """Return which message an object is; raises `BadMessage` if it is none."""
+    if (envelope := envelope_of(said)) is not None:
+        return Recognized(_ENVELOPE, encoding, said, name, envelope=envelope)
+    row = next((row for row in TABLE if row.marks(said)), None)
+    if row is None:
+        names = ", ".join(map(repr, list(said)[:8])) or "no fields"
+        raise BadMessage(
+            f"an object of JSON that is no message of a payment: it has {names}; wanted "
+            "payload, accepts, paymentRequirements, payTo or success"
+        )
     shape, signed = "", None
     try:
-        if (message := _MESSAGES.get((kind, dialect))) is not None:
-            msgspec.convert(said, message)
-        signed = _signed_in(said, dialect) if kind is MessageKind.PAYMENT else None
+        if row.shape is not None:
+            msgspec.convert(said, row.shape)
+        if row.kind is MessageKind.PAYMENT and row.dialect is not None:
+            signed = _signed_in(said, row.dialect)
     except (msgspec.ValidationError, BadMessage) as wrong:
         shape = str(wrong)
-    return Recognized(kind, dialect, encoding, said, named[1] if named else "", shape, signed)
+    return Recognized(row, encoding, said, name, shape, signed)
 
 
 def _bytes_of(value: str) -> tuple[bytes, str]:
@@ -118,50 +198,6 @@ def _bytes_of(value: str) -> tuple[bytes, str]:
 
 def _json_type(value: Any) -> str:
     return {list: "an array", str: "a string", bool: "true or false"}.get(type(value), "a number")
-
-
-def _kind_of(said: dict[str, Any]) -> tuple[MessageKind, Dialect]:
-    """Return what an object is, by the fields that only that message has."""
-    version = Dialect.V2 if said.get("x402Version") == 2 else Dialect.V1
-    match said:
-        case {"paymentHeader": _, "paymentRequirements": _}:
-            return MessageKind.SETTLEMENT, Dialect.TWO_STEPS
-        case {"payload": {"authorization": _}} | {"accepted": _}:
-            return MessageKind.PAYMENT, version
-        case {"payload": dict()}:
-            return MessageKind.PAYMENT, Dialect.TWO_STEPS
-        case {"paymentRequirements": dict()}:
-            return MessageKind.REQUIRED, Dialect.TWO_STEPS
-        case {"accepts": list()}:
-            return MessageKind.REQUIRED, version
-        case {"success": _, "txHash": _}:
-            return MessageKind.RECEIPT, Dialect.TWO_STEPS
-        case {"success": _}:
-            is_v2 = ":" in str(said.get("network"))
-            return MessageKind.RECEIPT, Dialect.V2 if is_v2 else Dialect.V1
-        case {"payTo": _}:
-            return MessageKind.REQUIREMENTS, next(ways_of(said)).dialect
-        case {"error": str()}:
-            return MessageKind.ERROR, Dialect.TWO_STEPS
-        case _:
-            names = ", ".join(map(repr, list(said)[:8])) or "no fields"
-            raise BadMessage(
-                f"an object of JSON that is no message of a payment: it has {names}; wanted "
-                "payload, accepts, paymentRequirements, payTo or success"
-            )
-
-
-_MESSAGES: dict[tuple[MessageKind, Dialect], type[Any]] = {
-    (MessageKind.PAYMENT, Dialect.TWO_STEPS): PaymentHeader,
-    (MessageKind.PAYMENT, Dialect.V1): x402.PaymentV1,
-    (MessageKind.PAYMENT, Dialect.V2): x402.PaymentV2,
-    (MessageKind.SETTLEMENT, Dialect.TWO_STEPS): SettlementRequest,
-    (MessageKind.REQUIRED, Dialect.V1): x402.RequiredV1,
-    (MessageKind.REQUIRED, Dialect.V2): x402.RequiredV2,
-    (MessageKind.RECEIPT, Dialect.TWO_STEPS): Receipt,
-    (MessageKind.RECEIPT, Dialect.V1): x402.Settlement,
-    (MessageKind.RECEIPT, Dialect.V2): x402.Settlement,
-}
 
 
 def _signed_in(said: dict[str, Any], dialect: Dialect) -> SignedPayment:

@@ -126,10 +126,10 @@ def ways_of(said: Mapping[str, Any]) -> Iterator[Way]:
         is_paywall = "paymentId" in way.extra and not way.extra.keys() & {"name", "version"}
         yield replace(way, dialect=Dialect.TWO_STEPS) if is_paywall else way
     if "payTo" in said:
-        yield Way(_dialect(said), said, about)
+        yield Way(dialect_of(said), said, about)
 
 
-def _dialect(requirements: Mapping[str, Any]) -> Dialect:
+def dialect_of(requirements: Mapping[str, Any]) -> Dialect:
     """Return whose requirements these are, if nothing around them says so."""
     if "maxAmountRequired" not in requirements:
         return Dialect.V2

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from x402sim.clock import stopwatch
+from x402sim.text.console import console as new_console
 
 Show = Callable[[str], None]
 _EVERY_S = 0.5
@@ -86,10 +87,9 @@ def _place(first: str) -> tuple[Show, Show, float]:
             handle.update({"text/plain": line}, raw=True)
 
         return show, show, _EVERY_S
-    from rich.console import Console
     from rich.markup import escape
 
-    console = Console(stderr=True)
+    console = new_console(stderr=True)
     if not console.is_terminal:
         plainly = partial(console.print, markup=False, highlight=False, soft_wrap=True)
         return plainly, lambda line: None, _LINE_S

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 from rich.markup import escape
 
 from x402sim.clock import Clock, stopwatch
@@ -25,6 +24,7 @@ from x402sim.suite.preflight import examine
 from x402sim.suite.remote import NotReady, reach
 from x402sim.suite.setting import Options
 from x402sim.suite.verdict import lacking, not_in_full
+from x402sim.text.console import console as new_console
 from x402sim.text.printable import printable
 from x402sim.text.suggest import unknown
 
@@ -215,7 +215,7 @@ def play(
     """
     elapsed = stopwatch()
     started = datetime.fromtimestamp(Clock().now(), UTC).isoformat(timespec="seconds")
-    console = Console(stderr=True, highlight=False)
+    console = new_console(stderr=True, highlight=False)
     found: list[Result] = []
     interrupted, section = False, ""
     with console.status("connecting to the target") as status:

@@ -71,6 +71,7 @@ _SENTENCES = {
     "receipt.tx_hash": "4.1: txHash",
     "receipt.timestamp": "4.1: timestamp",
     "sessions.exists": "1: Alternatively, a client funds",
+    "sessions.header": "2.6: A session is identified by an id",
     "agents.exists": "1: The service also lists agents",
     "agents.path": "1: The service also lists agents",
     "llms.exists": "4.5: A plain-text index",

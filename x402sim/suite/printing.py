@@ -23,6 +23,7 @@ from x402sim.suite.one_step import WHY_NOT
 from x402sim.suite.plan import Plan
 from x402sim.suite.preflight import REQUIRABLE
 from x402sim.suite.setting import Options
+from x402sim.text.console import console as new_console
 from x402sim.text.printable import printable
 
 COLUMNS = 79
@@ -43,7 +44,7 @@ _COLORS = {
 
 def show_list(checks: list[Check]) -> None:
     """Print the ids with level and cost, the ground of each case, and the needs."""
-    console = Console(soft_wrap=True, highlight=False)
+    console = new_console(soft_wrap=True, highlight=False)
     for check_id, cases in by_id(checks).items():
         needs = sorted({_NEEDS.get(need, str(need)) for case in cases for need in case.needs})
         pays = sum(case.pays for case in cases)
@@ -74,7 +75,7 @@ def _show_ground(console: Console, ground: Ground) -> None:
 
 def announce(options: Options, plan: Plan) -> None:
     """Print the plan of a run, before anything else is signed: what it does, and leaves out."""
-    console = Console(stderr=True, highlight=False)
+    console = new_console(stderr=True, highlight=False)
     payer, budget = options.payer, to_decimal(options.budget_base, 6)
     with unread(console):
         for text in plan.notes:
@@ -123,7 +124,7 @@ def show_results(results: list[Result], strict: bool, *, verbose: bool = False) 
 
     Unless `verbose`, the ids that do not apply are only counted.
     """
-    console = Console(soft_wrap=True, highlight=False)
+    console = new_console(soft_wrap=True, highlight=False)
     with unread(console):
         groups = by_cause(results)
         for group in groups:

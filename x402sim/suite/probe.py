@@ -213,7 +213,10 @@ class Probe:
         Without a `body`, send one that the target accepts. A target that validates bodies after
         the payment shows only to a paid request which one it accepts. A payment is sent once.
         """
-        headers = core.proofs(None if self.target.is_one_step else payment_id, session_id)
+        headers = core.proofs(None if self.target.is_one_step else payment_id)
+        if session_id is not None:
+            headers[self.target.sessions.header] = session_id
+            self.by_target("sessions.header")
         endpoint = self.target.protected
 
         async def send(body: Any) -> TargetAnswer:

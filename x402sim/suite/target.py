@@ -114,6 +114,8 @@ class SessionsEndpoint(_Part, frozen=True, kw_only=True):
     """How long after its end a session is refunded at the latest; 0 if that is not known."""
     view: str = ""
     """The path of a session's state, with {sessionId}, if it can be read."""
+    header: str = "X-Session-Id"
+    """The header of a request that is paid from a session."""
 
 
 class AgentsEndpoint(_Part, frozen=True, kw_only=True):

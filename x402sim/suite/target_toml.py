@@ -49,6 +49,7 @@ _UNSEEN = {
     "sessions.refund_within_s": "the seconds from the end of a session to its refund, at most; "
     "without it, 3/expiry-refund is judged in part",
     "sessions.view": "the path of a session's state, with {sessionId}",
+    "sessions.header": "the header that a request is paid with from a session",
     "record.path": "the path of a stored payment, with {paymentId}",
     "indexer.interval_s": "the seconds between two runs of the payment indexer",
 }

@@ -55,6 +55,8 @@ async def markdown(service: Service, request: Request) -> Response:
     text = page(name, decisions, service.setup.network, _base(request))
     if text is None:
         raise web.refused(RequestError.NOT_FOUND, "see /llms.txt for the documentation pages")
+    if name.endswith(".json"):
+        return Response(text, media_type="application/json")
     return text_page.answer(request, text, _links(request))
 
 

@@ -6,6 +6,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from x402sim.protocol.crypto import checksum, to_hex
+from x402sim.protocol.money import to_decimal
 from x402sim.protocol.networks import Network
 from x402sim.service.agents import agents
 from x402sim.world.control.context import Context, balance_of, merchant
@@ -42,14 +43,18 @@ def token_info(network: Network) -> TokenInfo:
 
 async def accounts(context: Context) -> Any:
     """The funded accounts of `serve`, with their private keys and balances in base units."""
-    return [
-        Account(
-            address=wallet.address,
-            private_key=wallet.private_key,
-            balance=str(await balance_of(context.parts, wallet.address_bytes)),
+    decimals, found = context.parts.network.decimals, []
+    for wallet in context.parts.accounts:
+        balance_base = await balance_of(context.parts, wallet.address_bytes)
+        found.append(
+            Account(
+                address=wallet.address,
+                private_key=wallet.private_key,
+                balance=str(balance_base),
+                balance_decimal=to_decimal(balance_base, decimals),
+            )
         )
-        for wallet in context.parts.accounts
-    ]
+    return found
 
 
 async def queries(context: Context, since: int = 0) -> Any:

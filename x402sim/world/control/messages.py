@@ -4,13 +4,20 @@ The actions beside this file write these messages; scenarios and deployments rea
 Amounts are base units as decimal strings, hashes and addresses are 0x-hex.
 """
 
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
 from x402sim.protocol.crypto import parse_address
 from x402sim.protocol.messages import Agent, Wire
 from x402sim.protocol.networks import Network
 
+Address = Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{40}$")]
+Url = Annotated[str, Meta(pattern="^https?://")]
+
 
 class TokenInfo(Wire, frozen=True):
-    """What a payer must know to sign for a network's token."""
+    """What a payer must know to sign for a network's token: its EIP-712 domain and decimals."""
 
     chain_id: int
     name: str
@@ -52,17 +59,18 @@ class OnNetwork(Wire, frozen=True):
 
     network: str
     chain_id: int
-    rpc: str
-    asset: str
+    rpc: Url
+    asset: Address
     token: TokenInfo
 
 
 class Account(Wire, frozen=True):
-    """A funded account."""
+    """A funded account. Its balance is in base units, and in tokens: "1000.00"."""
 
-    address: str
-    private_key: str
-    balance: str
+    address: Address
+    private_key: Annotated[str, Meta(pattern="^0x[0-9a-fA-F]{64}$")]
+    balance: Annotated[str, Meta(pattern="^[0-9]+$", description="Base units.")]
+    balance_decimal: Annotated[str, Meta(pattern=r"^[0-9]+\.[0-9]+$", description="Tokens.")]
 
 
 class Ready(Wire, frozen=True):
@@ -72,20 +80,22 @@ class Ready(Wire, frozen=True):
     `networks` are all that payers can pay on, that of the service first.
     """
 
-    event: str
-    service: str | None
-    facilitator: str
-    explorer: str
-    rpc: str
-    control: str | None
-    pay_to: str
-    asset: str
-    network: str
-    chain: str
+    event: Literal["ready"]
+    service: Annotated[Url | None, Meta(description="Null with --no-service.")]
+    facilitator: Annotated[Url, Meta(description="The x402 standard's, and Cronos' dialect.")]
+    explorer: Url
+    rpc: Annotated[Url, Meta(description="JSON-RPC of the first network's chain.")]
+    control: Annotated[Url | None, Meta(description="The control API; null if it is off.")]
+    pay_to: Annotated[Address, Meta(description="The merchant's address.")]
+    asset: Annotated[Address, Meta(description="The token of the first network.")]
+    network: Annotated[str, Meta(description='Its name in version 1: "base-sepolia".')]
+    chain: Annotated[str, Meta(description='The backend: "ledger", "anvil" or "node".')]
     chain_id: int
     token: TokenInfo
-    accounts: list[Account]
-    networks: list[OnNetwork]
+    accounts: Annotated[
+        list[Account], Meta(description="The accounts that pay; everybody knows their keys.")
+    ]
+    networks: Annotated[list[OnNetwork], Meta(description="All networks, the first among them.")]
 
 
 class ChainState(Wire, frozen=True):

@@ -1,0 +1,124 @@
+"""What a shell and a terminal get: completions of names, and with NO_COLOR no codes."""
+
+import os
+import pty
+import select
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.serve.driver import QUOTE, command, environment
+from x402sim import LocalServer
+from x402sim.payer.mistakes import MISTAKES
+from x402sim.protocol.networks import NETWORKS
+from x402sim.spec.clauses import CLAUSES
+from x402sim.world.story.scenario import shipped_names
+
+ENDS_S = 60
+
+
+def completed(line: str) -> list[str]:
+    """What bash offers for the last word of a line."""
+    words = line.split(" ")
+    asked = {
+        "_X402SIM_COMPLETE": "complete_bash",
+        "COMP_WORDS": line,
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    program = "from x402sim.cli import app; app(prog_name='x402sim')"
+    done = subprocess.run(
+        [*command()[:1], "-c", program],
+        env=environment() | asked,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("x402sim run rep", [each for each in shipped_names() if each.startswith("rep")]),
+        ("x402sim run replay los", [each for each in shipped_names() if each.startswith("los")]),
+        ("x402sim list ", shipped_names()),
+        ("x402sim pay http://x --wrong ", list(MISTAKES)),
+        ("x402sim pay http://x --wrong re", ["resource", "replay"]),
+        ("x402sim serve --network ", list(NETWORKS)),
+        ("x402sim serve --network base --network ava", ["avalanche", "avalanche-fuji"]),
+        ("x402sim demo --network cro", ["cronos-testnet", "cronos-mainnet"]),
+        ("x402sim run --network pol", ["polygon"]),
+        ("x402sim service --network base-", ["base-sepolia"]),
+        ("x402sim clauses 2.8", [each.id for each in CLAUSES if each.id.startswith("2.8")]),
+        ("x402sim conformance x --only 2.8", [c.id for c in CLAUSES if c.id.startswith("2.8")]),
+        ("x402sim pa", ["pay"]),
+    ],
+)
+def test_a_shell_completes_names(line: str, names: list[str]) -> None:
+    assert completed(line) == names
+    assert names
+
+
+def in_terminal(*args: str, **variables: str) -> bytes:
+    """What a command writes to a terminal of 80 columns."""
+    leader, follower = pty.openpty()
+    env = environment() | {"TERM": "xterm-256color", "COLUMNS": "80"} | variables
+    running = subprocess.Popen(
+        command(*args), stdin=follower, stdout=follower, stderr=follower, env=env
+    )
+    os.close(follower)
+    written = b""
+    while select.select([leader], [], [], ENDS_S)[0]:
+        try:
+            got = os.read(leader, 1 << 16)
+        except OSError:  # the other end is closed
+            break
+        if not got:
+            break
+        written += got
+        if b"Ctrl-C stops" in written:
+            running.terminate()
+    os.close(leader)
+    running.wait(ENDS_S)
+    return written
+
+
+COMMANDS = [
+    ["demo"],
+    ["pay", "URL/api/perp/market"],
+    ["pay", "URL/api/perp/market", "--wrong", "amount"],
+    ["doctor", f"URL{QUOTE}", "-X", "POST"],
+    ["decode", '{"success": true, "transaction": "", "network": "base"}'],
+    ["list"],
+    ["list", "replay"],
+    ["run", "replay"],
+    ["events", "payment"],
+    ["clauses", "2.8"],
+    ["decisions", "5"],
+    ["conformance", "URL", "--only", "2.8"],
+    ["target", "init", "URL", "-o", "-"],
+    ["sweep", "FILE:one", "--seeds", "2"],
+    ["serve", "--port", "0"],
+]
+"""Each command that prints to a terminal."""
+STUDY = "def one(seed):\n    return {'seed_again': seed}\n"
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_with_no_color_a_terminal_gets_no_codes(
+    server: LocalServer, words: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "study.py"
+    file.write_text(STUDY)
+    args = [word.replace("URL", server.url).replace("FILE", str(file)) for word in words]
+    written = in_terminal(*args, NO_COLOR="1")
+    assert len(written) > 50, written
+    assert b"\x1b" not in written, written
+    assert b"Traceback" not in written
+
+
+@pytest.mark.parametrize("words", [["demo"], ["list"], ["run", "replay"]], ids=" ".join)
+def test_without_it_a_terminal_gets_colours(words: list[str]) -> None:
+    assert b"\x1b[" in in_terminal(*words, NO_COLOR="")

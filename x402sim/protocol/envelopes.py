@@ -1,0 +1,219 @@
+"""Finds the messages of a payment inside those of MCP, A2A and JSON-RPC, and compares copies.
+
+A tool's result or call, an agent's task or message, and errors of JSON-RPC carry the standard's
+messages as they are: a 402, a payment, receipts. `PLACES` lists where.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from x402sim.protocol.findings import Finding
+from x402sim.protocol.messages import decoded
+
+Said = Mapping[str, Any]
+MOST_COPIES = 20
+"""The most texts and receipts of one message that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a message stands: names, and `each` for all entries of a list."""
+
+    path: tuple[str, ...]
+    is_text: bool = False
+    """Whether it is JSON in a string."""
+    is_copy: bool = False
+    """Whether other places hold the same 402."""
+
+
+_ERROR = "x402/error"
+PLACES: Mapping[str, tuple[Place, ...]] = {
+    "MCP": (
+        Place(("structuredContent",), is_copy=True),
+        Place(("structuredContent", _ERROR, "data"), is_copy=True),
+        Place(("content", "each", "text"), is_text=True, is_copy=True),
+        Place((_ERROR, "data"), is_copy=True),
+        Place(("error", "data"), is_copy=True),
+        Place(("_meta", "x402/payment")),
+        Place(("_meta", "x402/payment-response")),
+        Place(("structuredContent", "x402/payment-response")),
+        Place(("error", "data", "x402/payment-response")),
+        Place(("x402/payment",)),
+        Place(("x402/payment-response",)),
+    ),
+    "A2A": tuple(
+        Place((*before, name, *after))
+        for before in (
+            ("status", "message", "metadata"),
+            ("message", "metadata"),
+            ("metadata",),
+            (),
+        )
+        for name, after in (
+            ("x402.payment.required", ()),
+            ("x402.payment.payload", ()),
+            ("x402.payment.receipts", ("each",)),
+        )
+    ),
+}
+_STATUSES: Mapping[str, tuple[str, str]] = {
+    "payment-required": ("x402.payment.required", "input-required"),
+    "payment-rejected": ("", ""),
+    "payment-submitted": ("x402.payment.payload", ""),
+    "payment-verified": ("", ""),
+    "payment-completed": ("x402.payment.receipts", ""),
+    "payment-failed": ("x402.payment.receipts", ""),
+}
+"""The statuses of A2A: the field that each comes with, and the state of its task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosed:
+    """A message inside another: where it stands, and itself, which may be any value."""
+
+    where: str
+    said: Any
+    is_copy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message of another protocol, the messages in it, and what is wrong with itself."""
+
+    protocol: str
+    enclosed: tuple[Enclosed, ...]
+    findings: tuple[Finding, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def envelope_of(said: Said) -> Envelope | None:
+    """Return what a message of MCP, A2A or JSON-RPC holds; None if it is none."""
+    if "x402Version" in said or "accepts" in said or "success" in said:
+        return None
+    roots = [
+        (name, said[name]) for name in ("params", "result") if isinstance(said.get(name), dict)
+    ]
+    for protocol, places in PLACES.items():
+        for prefix, root in (*roots, ("", said)):
+            found = tuple(_found_in(root, places, f"{prefix}." if prefix else ""))
+            if found:
+                look = _of_mcp if protocol == "MCP" else _of_a2a
+                return Envelope(protocol, found, tuple(look(root, said, found)))
+    if "jsonrpc" not in said:
+        return None
+    error = said.get("error")
+    facts = (
+        {name: str(error[name])[:400] for name in ("code", "message", "data") if name in error}
+        if isinstance(error, dict)
+        else {}
+    )
+    return Envelope("JSON-RPC", (), (), facts)
+
+
+def _found_in(root: Said, places: Sequence[Place], prefix: str) -> Iterator[Enclosed]:
+    for place in places:
+        for where, value in _at(root, place.path):
+            if place.is_text:
+                text, wrapped = decoded(str(value).encode("utf-8", "replace")), ""
+                if isinstance(text, dict) and isinstance(text.get(_ERROR), dict):
+                    text, wrapped = text[_ERROR].get("data"), f" {_ERROR}.data"
+                if isinstance(text, dict) and "accepts" in text:
+                    yield Enclosed(f"{prefix}{where}{wrapped}", text, is_copy=True)
+            elif not place.is_copy or (isinstance(value, dict) and "accepts" in value):
+                yield Enclosed(prefix + where, value, place.is_copy)
+
+
+def _at(value: Any, path: tuple[str, ...], where: str = "") -> Iterator[tuple[str, Any]]:
+    if not path:
+        yield where, value
+        return
+    first, *rest = path
+    if first == "each":
+        for number, each in enumerate(value[:MOST_COPIES] if isinstance(value, list) else ()):
+            yield from _at(each, tuple(rest), f"{where}[{number}]")
+    elif isinstance(value, dict) and first in value:
+        name = f'["{first}"]' if not first.isidentifier() and first != "_meta" else first
+        joint = "." if where and not name.startswith("[") else ""
+        yield from _at(value[first], tuple(rest), f"{where}{joint}{name}")
+
+
+# --- what is wrong with the envelope ---------------------------------------------------------
+
+
+def _of_mcp(root: Said, said: Said, found: Sequence[Enclosed]) -> Iterator[Finding]:
+    copies = [each for each in found if each.is_copy]
+    if not copies:
+        return
+    yield from of_copies(copies)
+    error = root.get("error")
+    if isinstance(error, dict) and "data" in error:
+        if error.get("code") != 402:
+            do = "Write 402: clients look for it."
+            yield Finding("error.code", repr(error.get("code"))[:80], "402", do)
+        return
+    if root is said and _ERROR in said:
+        return
+    if root.get("isError") is not True:
+        seen = repr(root["isError"])[:80] if "isError" in root else "nothing"
+        do = "Set it: clients look for a 402 in results that are errors."
+        yield Finding("isError", seen, "true", do)
+    if not any("content[" in each.where for each in copies):
+        do = "Put the same 402 there, too, as JSON in the text: some clients read nothing else."
+        yield Finding("content[0].text", "no 402", "the 402 as JSON", do, stops=False)
+
+
+def of_copies(copies: Sequence[Enclosed]) -> Iterator[Finding]:
+    """Yield where copies of one message differ from the first of them."""
+    first, *others = copies
+    for other in others:
+        paths = list(differences(first.said, other.said))
+        if paths:
+            seen = f"{other.where} differs from {first.where} in {', '.join(paths[:6])}"
+            do = "Write both from one object: clients read either, and pay what they read."
+            yield Finding("copies", seen, "two equal copies", do)
+
+
+def differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
+    """Yield the paths at which two JSON values differ."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in dict.fromkeys((*one, *other)):
+            below = f"{path}.{name}" if path else str(name)
+            yield from differences(one.get(name), other.get(name), below)
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for number, pair in enumerate(zip(one, other, strict=True)):
+            yield from differences(*pair, f"{path}[{number}]")
+    elif one != other or type(one) is not type(other):
+        yield path or "all"
+
+
+def _of_a2a(root: Said, said: Said, found: Sequence[Enclosed]) -> Iterator[Finding]:
+    """Yield where the status of a payment does not fit what comes with it."""
+    task = root.get("status")
+    places = (task.get("message") if isinstance(task, dict) else None, root.get("message"), root)
+    metadata: Said = {}
+    for each in places:
+        inner = each.get("metadata", each) if isinstance(each, dict) else {}
+        if isinstance(inner, dict) and any(str(name).startswith("x402.") for name in inner):
+            metadata = inner
+            break
+    status = metadata.get("x402.payment.status")
+    if not isinstance(status, str) or status not in _STATUSES:
+        seen = repr(status)[:80] if status is not None else "nothing"
+        do = "Write it: an agent knows by it what the message is."
+        yield Finding("x402.payment.status", seen, ", ".join(_STATUSES), do)
+        return
+    name, state = _STATUSES[status]
+    if name and not metadata.get(name):
+        yield Finding(name, "nothing", f"it, beside {status}", "Send it with this status.")
+    if state and isinstance(task, dict) and task.get("state") != state:
+        do = f"Set the task's state to {state!r}, so that the client answers."
+        yield Finding("status.state", repr(task.get("state"))[:80], repr(state), do)
+    receipts = metadata.get("x402.payment.receipts")
+    last = receipts[-1] if isinstance(receipts, list) and receipts else {}
+    success = last.get("success") if isinstance(last, dict) else None
+    is_over = isinstance(success, bool) and status in ("payment-completed", "payment-failed")
+    if is_over and success != (status == "payment-completed"):
+        seen = f"{status}, and the last receipt says {str(success).lower()}"
+        do = "Let both say the same."
+        yield Finding("x402.payment.status", seen, "what the receipt says", do)

@@ -1,0 +1,308 @@
+"""Explains a message of a payment: its parts, their fields, and what is wrong in each.
+
+`kinds.TABLE` says what a message is and who checks it; here is what its parts are.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from x402sim.protocol.answers import listed_in
+from x402sim.protocol.crypto import parse_address
+from x402sim.protocol.envelopes import Envelope, differences
+from x402sim.protocol.fields import facts_of, network_of, way_facts
+from x402sim.protocol.findings import (
+    Finding,
+    of_other_payment,
+    of_signature,
+    of_terms,
+    of_way,
+    of_window,
+)
+from x402sim.protocol.header import SignedPayment
+from x402sim.protocol.kinds import MessageKind
+from x402sim.protocol.messages import BadMessage
+from x402sim.protocol.networks import Network
+from x402sim.protocol.recognize import Recognized, recognize, recognized
+from x402sim.protocol.ways import Dialect, Way, dialect_of, ways_of
+from x402sim.protocol.x402 import PAYMENT_HEADERS, REQUIRED_HEADER, RESPONSE_HEADERS
+
+_HEADERS = {
+    each.lower()
+    for each in (*PAYMENT_HEADERS.values(), *RESPONSE_HEADERS.values(), REQUIRED_HEADER)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A message, or a part of one: what it is, its fields, and what is wrong in it.
+
+    Fields are texts, or values of `protocol.values`.
+    """
+
+    title: str
+    facts: Mapping[str, Any]
+    findings: tuple[Finding, ...]
+
+
+def explain(
+    found: Recognized, known: Mapping[str, Network], now_s: int, place: str = ""
+) -> Iterator[Decoded]:
+    """Yield the parts of a message: itself, the ways to pay in it, and the messages in it."""
+    if found.envelope is not None:
+        yield from _of_envelope(found.envelope, found.encoding, known, now_s)
+        return
+    if found.foreign is not None:
+        do, wanted = found.foreign.do, "an offer of the x402 standard, or of two steps"
+        finding = Finding("402", found.foreign.name, wanted, do)
+        yield Decoded(
+            f"402 Payment Required: {found.foreign.name}", found.foreign.facts, (finding,)
+        )
+        return
+    kind = found.kind
+    ways = list(ways_of(found.said))
+    if kind is not MessageKind.REQUIREMENTS:
+        title = f"{kind.value[:1].upper()}{kind.value[1:]} in {found.of}, {found.encoding}{place}"
+        facts = {"header": found.header} if found.header and not place else {}
+        facts |= dict(facts_of(found, known, now_s))
+        yield Decoded(title, facts, tuple(_of_message(found, known, now_s)))
+    if kind is MessageKind.REQUEST and found.dialect is None:
+        yield from _of_request(found, known, now_s)
+        return
+    if kind is MessageKind.LISTING:
+        yield from _of_items(found.said, known)
+        return
+    for number, way in enumerate(ways, 1):
+        title = f"Payment requirements: {way.dialect.value}"
+        findings = tuple(of_way(way, known))
+        if len(ways) > 1:
+            about = f"of offer {number}"
+            findings = tuple(
+                replace(each, about=f"{each.about} {about}", offers=(number,)) for each in findings
+            )
+        yield Decoded(title, dict(way_facts(way, known)), findings)
+    if kind in (MessageKind.SETTLEMENT, MessageKind.REQUEST) and not found.shape:
+        yield from _inner(found, ways[0], known, now_s)
+
+
+def _of_message(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Finding]:
+    """Yield what is wrong with a message itself, but for its parts."""
+    other = None
+    if found.kind is MessageKind.PAYMENT and found.dialect is not Dialect.TWO_STEPS:
+        assert found.dialect is not None
+        other = of_other_payment(found.said, found.dialect)
+    findings = list(_of_header(found))
+    yield from findings
+    if other is not None:
+        yield other
+        return
+    is_told = findings and found.kind in (MessageKind.SETTLEMENT, MessageKind.REQUEST)
+    if found.shape and not is_told:
+        if found.kind is MessageKind.REQUIRED and not _is_whole(found, known):
+            return  # what is wrong is told of the offer that is wrong
+        do = "Compare it with the message that the other party's documentation shows."
+        yield Finding("shape", found.shape, f"a {found.kind.value} that can be read", do)
+    if found.kind is MessageKind.REQUIRED and found.said.get("accepts") == []:
+        yield Finding("accepts", "an empty list", "a way to pay", "List at least one.")
+    if found.signed is not None:
+        yield from _of_payment(found, found.signed, known, now_s)
+    if found.row.check is not None:
+        yield from found.row.check(found.said, known)
+
+
+def _is_whole(found: Recognized, known: Mapping[str, Network]) -> bool:
+    """Tell whether nothing is wrong with any offer of a 402: so that its shape says what is."""
+    return not any(each.stops for way in ways_of(found.said) for each in of_way(way, known))
+
+
+def _of_header(found: Recognized) -> Iterator[Finding]:
+    """Yield what is wrong with the header that a message is in, and with its encoding."""
+    wanted, do = "base64 of the JSON", "Encode the JSON: as it is, it is no header's value."
+    if "paymentHeader" in found.said:
+        inner = found.said["paymentHeader"]
+        if isinstance(inner, dict) or str(inner).lstrip().startswith("{"):
+            yield Finding("paymentHeader", "JSON", f"{wanted}, or 0x-hex", do)
+    is_named = found.name.lower() in _HEADERS or found.kind is MessageKind.PAYMENT
+    if not found.name or not is_named:
+        return
+    place = found.header or "the body, as it is"
+    if found.name.lower() != place.lower():
+        do_this = f"Send it there: it is a {found.kind.value} in {found.of}."
+        stops = found.kind is not MessageKind.RECEIPT  # a payer may look into both headers
+        yield Finding("header", found.name, place, do_this, stops)
+    if found.encoding == "JSON":
+        yield Finding("encoding", "JSON", wanted, do)
+
+
+# --- messages in messages ----------------------------------------------------------------
+
+
+def _inner(
+    found: Recognized, way: Way, known: Mapping[str, Network], now_s: int
+) -> Iterator[Decoded]:
+    """Yield the payment header in the body of a settlement, compared with its requirements."""
+    try:
+        inner = recognize(found.said["paymentHeader"])
+        terms = of_terms(inner.signed.authorization, way) if inner.signed else ()
+    except BadMessage as wrong:
+        do = "Send the header as the wallet made it."
+        finding = Finding("paymentHeader", str(wrong), "a payment header", do)
+        yield Decoded("Payment header", {}, (finding,))
+        return
+    for each in explain(inner, known, now_s):
+        yield Decoded(each.title, each.facts, (*each.findings, *terms))
+
+
+def _of_request(found: Recognized, known: Mapping[str, Network], now_s: int) -> Iterator[Decoded]:
+    """Yield the payment and the requirements in a body of verify and settle, compared."""
+    sent, wanted = found.said.get("paymentPayload"), found.said.get("paymentRequirements")
+    try:
+        inner = _read(sent)
+    except BadMessage as wrong:
+        do = "Send the payment as the client sent it, decoded."
+        finding = Finding("paymentPayload", str(wrong)[:300], "a payment", do)
+        yield Decoded("Payment", {}, (finding,))
+        inner = None
+    way = None
+    if isinstance(wanted, dict):
+        dialect = inner.dialect if inner and inner.dialect else dialect_of(wanted)
+        way = Way(dialect, wanted, wanted.get("resource"))
+    if inner is not None:
+        if inner.signed is not None and inner.dialect is Dialect.V1 and way is not None:
+            inner = _with_domain(inner, way)
+        terms = list(_of_pair(found.said, inner, way))
+        for number, each in enumerate(explain(inner, known, now_s, ", in paymentPayload")):
+            own = terms if number == 0 else ()
+            yield Decoded(each.title, each.facts, (*each.findings, *own))
+    if way is not None:
+        title = f"Payment requirements: {way.dialect.value}"
+        yield Decoded(title, dict(way_facts(way, known)), tuple(of_way(way, known)))
+
+
+def _with_domain(inner: Recognized, way: Way) -> Recognized:
+    """Return a payment of version 1 with the token of its requirements, which it does not name."""
+    asset = way.said.get("asset")
+    if inner.signed is None or not isinstance(asset, str):
+        return inner
+    try:
+        parse_address(asset)
+    except ValueError:
+        return inner
+    signed = SignedPayment(
+        scheme=inner.signed.scheme,
+        network=inner.signed.network,
+        asset=asset,
+        authorization=inner.signed.authorization,
+        signature=inner.signed.signature,
+    )
+    return replace(inner, signed=signed)
+
+
+def _of_pair(said: Mapping[str, Any], inner: Recognized, way: Way | None) -> Iterator[Finding]:
+    """Yield where a payment differs from the requirements that stand beside it."""
+    if inner.kind is not MessageKind.PAYMENT:
+        do = "Send the payment that the client sent, decoded."
+        yield Finding("paymentPayload", f"a {inner.kind.value}", "a payment", do)
+        return
+    if isinstance(said.get("paymentPayload"), str):
+        do = "Decode it: facilitators of the standard read an object."
+        yield Finding("paymentPayload", f"a text, {inner.encoding}", "the object in it", do)
+    version, own = said.get("x402Version"), inner.said.get("x402Version")
+    if version is not None and version != own:
+        do = "Write the version of the payment beside it."
+        yield Finding("x402Version", repr(version)[:80], f"{own!r}, as in the payment"[:80], do)
+    if way is None:
+        return
+    if inner.signed is not None:
+        yield from of_terms(inner.signed.authorization, way)
+    accepted = inner.said.get("accepted")
+    do = "Send the requirements of the 402 that was paid."
+    if isinstance(accepted, dict):
+        paths = list(differences(accepted, dict(way.said)))
+        if paths:
+            seen = f"it differs from paymentRequirements in {', '.join(paths[:6])}"
+            yield Finding("accepted", seen, "the same requirements", do)
+        return
+    for name in ("scheme", "network"):
+        if inner.said.get(name) != way.said.get(name):
+            wanted = f"{way.said.get(name)!r}, as paymentRequirements say"
+            yield Finding(name, repr(inner.said.get(name))[:80], wanted[:120], do)
+
+
+def _of_envelope(
+    envelope: Envelope, encoding: str, known: Mapping[str, Network], now_s: int
+) -> Iterator[Decoded]:
+    """Yield a message of another protocol, and each message in it once."""
+    title = f"Message of {envelope.protocol}, {encoding}"
+    if not envelope.enclosed:
+        title += ": no payment is in it"
+        seen = ": ".join(envelope.facts.values())[:300] or "neither a 402, a payment nor a receipt"
+        do = "Look at the error: it is not about a payment, or it does not say so in data."
+        is_402 = envelope.facts.get("code") == "402"  # it means to ask for a payment
+        finding = Finding("message", seen, "a 402, a payment or a receipt", do, stops=is_402)
+        yield Decoded(title, envelope.facts, (finding,))
+        return
+    places = {each.where: each for each in envelope.enclosed}
+    yield Decoded(title, {"holds": ", ".join(places)}, envelope.findings)
+    done: list[Any] = []
+    for where, each in places.items():
+        if each.said in done:
+            continue
+        done.append(each.said)
+        is_text = isinstance(each.said, str)
+        try:
+            inner = _read(each.said)
+        except BadMessage as wrong:
+            do = "Put the object there, as the standard shows it."
+            finding = Finding(where, str(wrong)[:300], "a message of the x402 standard", do)
+            yield Decoded(where, {}, (finding,))
+            continue
+        for number, part in enumerate(explain(inner, known, now_s, f", in {where}")):
+            own: tuple[Finding, ...] = ()
+            if is_text and number == 0:
+                do = f"Put the object there: only headers of HTTP are {inner.encoding}."
+                own = (Finding(where, f"a text, {inner.encoding}", "an object", do),)
+            yield Decoded(part.title, part.facts, (*part.findings, *own))
+
+
+def _read(said: Any) -> Recognized:
+    """Return the message that a value is, or that is in a text; raises `BadMessage`."""
+    if isinstance(said, dict):
+        return recognized(said)
+    if isinstance(said, str):
+        return recognize(said)
+    raise BadMessage(json.dumps(said)[:200])
+
+
+def _of_items(said: Mapping[str, Any], known: Mapping[str, Network]) -> Iterator[Decoded]:
+    """Yield the ways to pay of each resource in a list of discovery."""
+    for item in listed_in(said) or ():
+        listed = item.get("accepts") if isinstance(item, dict) else None
+        for each in listed if isinstance(listed, list) else ():
+            if isinstance(each, dict):
+                way = Way(dialect_of(each), each, item.get("resource"))
+                title = f"Payment requirements: {way.dialect.value}"
+                facts = {"of": str(item.get("resource")), **dict(way_facts(way, known))}
+                yield Decoded(title, facts, tuple(of_way(way, known)))
+
+
+# --- a payment ---------------------------------------------------------------------------
+
+
+def _of_payment(
+    found: Recognized, signed: SignedPayment, known: Mapping[str, Network], now_s: int
+) -> Iterator[Finding]:
+    """Yield what is wrong with a signed payment."""
+    auth, accepted = signed.authorization, found.said.get("accepted")
+    if isinstance(accepted, dict):
+        way = Way(Dialect.V2, accepted)
+        yield from of_way(way, known)
+        yield from of_terms(auth, way)
+    network = network_of(found, signed, known)
+    yield from of_window(auth, now_s)
+    if network is not None:
+        yield from of_signature(auth, signed.signature, network, known)
+    elif accepted is None:
+        do = "Describe the network in a file (--network-file), to see who signed it."
+        yield Finding("network", repr(signed.network)[:80], ", ".join(known), do)
