@@ -47,7 +47,7 @@ def told(run: Run) -> list[str]:
     numbers: dict[str, int] = {}
     lines = []
     for entry in run.journal:
-        fields = msgspec.structs.asdict(entry.event)
+        fields = msgspec.to_builtins(entry.event)
         data = {name: value for name, value in fields.items() if name not in ("chain", "gas")}
         if isinstance(entry.event, TransactionMined):
             data["revert_reason"] = entry.event.revert_reason is not None
