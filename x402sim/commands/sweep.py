@@ -16,7 +16,7 @@ import typer
 from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, as_misuse, quiet, within
 from x402sim.experiments.grid import Cell, cells
 from x402sim.experiments.summary import results_of, summarize
-from x402sim.experiments.sweep import failures, play
+from x402sim.experiments.sweep import Kept, failures, play
 from x402sim.report import need_extra
 from x402sim.text.printable import printable
 from x402sim.text.suggest import unknown
@@ -66,6 +66,9 @@ def sweep(
     workers: _Workers = None,
     dask: _Dask = None,
     out: _Out = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Delete the results in DIR, and begin anew.")
+    ] = False,
     independent: Annotated[
         bool, typer.Option("--independent", help="Give each cell seeds of its own.")
     ] = False,
@@ -81,7 +84,9 @@ def sweep(
 
     With --out, DIR keeps one Parquet file a task, so that an interrupted sweep goes on with the
     same command. Later calls may add values and seeds: results.parquet has all rows in DIR, and
-    summary.csv summarizes them; the table that is printed has what this call asks for.
+    summary.csv summarizes them; the table that is printed has what this call asks for. If what the
+    results depend on has changed, such as a global variable that the experiment uses, the command
+    is refused and says what: --fresh begins anew.
 
     Exit code 1: at least one point failed; the output has its error, and the line that replays it.
 
@@ -94,18 +99,17 @@ def sweep(
     replay = partial(_replay, experiment)
     try:
         function = _function(experiment)
-        if out is not None and out.exists() and not out.is_dir():
-            raise Misuse(f"--out {out}: a folder is wanted, and this is a file")
+        kept = _kept(out, fresh=fresh)
         numbers, wrong = _seeds(seeds), (ValueError, TypeError, ModuleNotFoundError, OSError)
         with quiet(), as_misuse(*wrong):
             found = cells(dict(map(_parameter, values or [])))
             with _executor(dask) as executor:
                 places, common = (executor, None if executor else workers), not independent
                 frame = play(
-                    function, found, numbers, places, out, common=common, shown=True, replay=replay
+                    function, found, numbers, places, kept, common=common, shown=True, replay=replay
                 )
         if out is not None:
-            _write(function, keys, out, _points(frame, keys))
+            _write(keys, out, _points(frame, keys))
     except KeyboardInterrupt:
         again = "the same command goes on from there" if out else "with --out it could go on"
         typer.echo(f"x402sim: interrupted; {again}", err=True)
@@ -194,22 +198,35 @@ def _executor(dask: str | None) -> AbstractContextManager[Any]:
     return client
 
 
-def _write(function: Callable[..., Any], keys: Sequence[str], out: Path, played: int) -> None:
+def _kept(out: Path | None, *, fresh: bool) -> Kept | None:
+    """Return where results are kept, if they are; raises `Misuse`."""
+    if out is not None and out.exists() and not out.is_dir():
+        raise Misuse(f"--out {out}: a folder is wanted, and this is a file")
+    if fresh and out is None:
+        raise Misuse("--fresh: it deletes the results in a folder; give --out DIR, too")
+    return None if out is None else Kept(out, fresh, _tell)
+
+
+def _tell(text: str) -> None:
+    typer.echo(f"x402sim: {printable(text)}", err=True)
+
+
+def _write(keys: Sequence[str], out: Path, played: int) -> None:
     """Write all rows of a folder and their summary; say so if they are more than were played.
 
     Raises `Misuse` for tables that cannot be one frame.
     """
-    from x402sim.experiments.folder import Folder  # with the extra
+    from x402sim.experiments.folder import ALL_ROWS, SUMMARY, Folder  # with the extra
     from x402sim.experiments.frame import whole_frame
 
-    folder = Folder(out, function, keys)
+    folder = Folder(out, keys)
     with as_misuse(TypeError, ValueError, begin=f"{out}: "):
         rows = whole_frame(list(folder.tables()), keys).drop(columns="trace")
-    folder.write("results.parquet", rows.to_parquet(index=False))
+    folder.write(ALL_ROWS, rows.to_parquet(index=False))
     table = _summary(rows, keys)
     if table is not None:
         csv = table.to_csv(index=False, lineterminator="\n")
-        folder.write("summary.csv", csv.encode())
+        folder.write(SUMMARY, csv.encode())
     if (points := _points(rows, keys)) > played:
         typer.echo(f"x402sim: the files in {out} have the {points} points of all sweeps", err=True)
 

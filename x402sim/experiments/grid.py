@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from x402sim.experiments.experiment import function_of, name_of
 from x402sim.rng import Rng
 from x402sim.text.suggest import unknown
 
@@ -18,6 +19,7 @@ Grid = Mapping[str, Iterable[Any] | Mapping[str, Any]] | Sequence[Mapping[str, A
 RESERVED = ("seed", "error", "trace", "replay")
 """The columns of a sweep's own."""
 _SEED_BYTES = 6
+_LABELS = (str, int, float, bool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +83,17 @@ def _named(name: str, values: Iterable[Any] | Mapping[str, Any]) -> list[_Named]
     return [(name, _label(name, value), value) for value in values]
 
 
+def is_label(value: Any) -> bool:
+    """Tell whether a value is its own label: a number, a text, None, also of numpy."""
+    if hasattr(value, "item") and not isinstance(value, _LABELS):
+        value = value.item() if getattr(value, "ndim", 0) == 0 else value
+    return value is None or isinstance(value, _LABELS)
+
+
 def _label(name: str, value: Any) -> Label:
     """Return what a frame shows of a value; raises `ValueError` if that is not the same twice."""
-    if hasattr(value, "item") and not isinstance(value, str | int | float | bool):
-        value = value.item()  # a numpy scalar
-    if value is None or isinstance(value, str | int | float | bool):
-        return value
+    if is_label(value):
+        return value if value is None or isinstance(value, _LABELS) else value.item()
     shown = getattr(value, "__name__", None) or repr(value)
     if " at 0x" in shown or shown == "<lambda>":
         raise ValueError(f"{name}: {shown} has no lasting label; give {{'a label': value, ...}}")
@@ -95,12 +102,18 @@ def _label(name: str, value: Any) -> Label:
 
 def require_fit(experiment: Callable[..., Any], found: Sequence[Cell]) -> None:
     """Raise `TypeError` unless the experiment takes every parameter, and `seed`, by name."""
-    name = getattr(experiment, "__name__", "the experiment")
-    if not callable(experiment) or inspect.iscoroutinefunction(experiment):
+    name = name_of(experiment)
+    is_async = inspect.iscoroutinefunction(function_of(experiment))
+    if not callable(experiment) or isinstance(experiment, type) or is_async:
         raise TypeError(
             f"{name}: an experiment is a plain function that plays a world and returns numbers"
         )
-    signature = inspect.signature(experiment)
+    try:
+        signature = inspect.signature(experiment)
+    except ValueError as error:
+        raise TypeError(
+            f"{name}: its parameters cannot be told: {error}; write a function"
+        ) from error
     try:
         signature.bind(**found[0].values, seed=0)
     except TypeError as error:

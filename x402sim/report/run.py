@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
-from x402sim.events import StoryRaised
+from x402sim.events import Begin, StoryRaised
 from x402sim.journal import Journal
 from x402sim.report import need_extra
 from x402sim.report.laws import laws
@@ -228,28 +228,43 @@ def _failure(run: Run) -> Iterator[str]:
     yield f"play it again: {run.command}"
 
 
-_failed: ContextVar[list[Run] | None] = ContextVar("failed runs", default=None)
+@dataclass
+class Watched:
+    """What a sweep wants to know of the runs of a point: those that failed, and their worlds."""
+
+    failed: list[Run] = field(default_factory=list)
+    worlds: list[dict[str, str]] = field(default_factory=list)
+    """The scenario and the options of each, as Python code; of equal ones, one."""
+
+
+_watched: ContextVar[Watched | None] = ContextVar("watched runs", default=None)
 
 
 @contextmanager
-def failed_runs() -> Iterator[list[Run]]:
-    """Collect the runs that fail in a `with` block; the list is complete at its end."""
-    found: list[Run] = []
-    token = _failed.set(found)
+def watched_runs() -> Iterator[Watched]:
+    """Watch the runs that end in a `with` block; what is known is complete at its end."""
+    found = Watched()
+    token = _watched.set(found)
     try:
         yield found
     finally:
-        _failed.reset(token)
+        _watched.reset(token)
 
 
 def is_swept() -> bool:
     """Tell whether this is played by a sweep, which shows by itself how far it is."""
-    return _failed.get() is not None
+    return _watched.get() is not None
 
 
 def finished(run: Run) -> Run:
-    """Return a run that has just ended; tell `failed_runs` if it failed."""
-    found = _failed.get()
-    if found is not None and run.outcome == "failed":
-        found.append(run)
+    """Return a run that has just ended; tell those who watch."""
+    watched = _watched.get()
+    if watched is not None:
+        if run.outcome == "failed":
+            watched.failed.append(run)
+        begin = next(run.journal.events(Begin))
+        chain = {"chain": begin.chain} if begin.chain else {}
+        world = {"scenario": begin.scenario} | chain | begin.options
+        if world not in watched.worlds:
+            watched.worlds.append(world)
     return run
