@@ -4,6 +4,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -109,6 +110,8 @@ def require_fit(experiment: Callable[..., Any], found: Sequence[Cell]) -> None:
             f"{name}: an experiment is a plain function that plays a world and returns numbers"
         )
     try:
+        if isinstance(experiment, partial):  # of which inspect tells less
+            inspect.signature(experiment.func).bind_partial(*experiment.args, **experiment.keywords)
         signature = inspect.signature(experiment)
     except ValueError as error:
         raise TypeError(
