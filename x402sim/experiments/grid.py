@@ -19,6 +19,9 @@ Grid = Mapping[str, Iterable[Any] | Mapping[str, Any]] | Sequence[Mapping[str, A
 """The values of each parameter, all of which are combined; or the cells one by one."""
 RESERVED = ("seed", "error", "trace", "replay")
 """The columns of a sweep's own."""
+OF_SUMMARIES = ("result", "seeds", "rows", "failed", "mean", "low", "high", "std")
+"""The columns of a summary beside the parameters and the quantiles."""
+_QUANTILES = ("q05", "q50", "q95")
 _SEED_BYTES = 6
 _LABELS = (str, int, float, bool)
 
@@ -56,6 +59,8 @@ def cells(grid: Grid) -> list[Cell]:
     for name in found[0].labels:
         if name in RESERVED:
             raise ValueError(f"a parameter cannot be named {name!r}: it is a column of every sweep")
+        if name in (*OF_SUMMARIES, *_QUANTILES):
+            raise ValueError(f"a parameter cannot be named {name!r}: it is a column of `summarize`")
     keys = [cell.key for cell in found]
     for cell in found:
         if keys.count(cell.key) > 1:
@@ -109,9 +114,12 @@ def require_fit(experiment: Callable[..., Any], found: Sequence[Cell]) -> None:
         raise TypeError(
             f"{name}: an experiment is a plain function that plays a world and returns numbers"
         )
-    try:
-        if isinstance(experiment, partial):  # of which inspect tells less
+    if isinstance(experiment, partial):  # of which inspect tells less
+        try:
             inspect.signature(experiment.func).bind_partial(*experiment.args, **experiment.keywords)
+        except TypeError as error:
+            raise TypeError(f"{name}: the arguments of the partial do not fit: {error}") from error
+    try:
         signature = inspect.signature(experiment)
     except ValueError as error:
         raise TypeError(

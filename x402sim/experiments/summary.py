@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from x402sim.experiments.grid import RESERVED
+from x402sim.experiments.grid import OF_SUMMARIES, RESERVED
 from x402sim.report import need_extra
 from x402sim.rng import Rng
 from x402sim.text.suggest import unknown
@@ -52,7 +52,8 @@ def summarize(
     It needs two seeds: `low` and `high` of one seed are NaN, and so is `std` of one row. The same
     frame gives the same numbers.
 
-    Raises `ValueError` for a column that does not exist, and for a confidence outside 0 to 1.
+    Raises `ValueError` for a column that does not exist, for one in `by` that is named as a column
+    of the summary, and for a confidence outside 0 to 1.
     """
     need_extra(("pandas",), "summaries", "report")
     import pandas as pd
@@ -65,6 +66,10 @@ def summarize(
     for name in (*keys, *names, "seed"):
         if name not in frame.columns:
             raise ValueError(unknown("column", name, frame.columns))
+    columns = [*OF_SUMMARIES, *map(_named, quantiles)]
+    for name in keys:
+        if name in columns:
+            raise ValueError(f"by: {name!r} is a column of the summary; rename it in the frame")
     rows, events = [], {name: _is_event(frame[name]) for name in names}
     groups = frame.groupby(keys, sort=False, dropna=False) if keys else [((), frame)]
     for given, group in groups:
@@ -73,8 +78,7 @@ def summarize(
             facts = _facts(group, name, confidence, quantiles, is_event=events[name])
             rows.append(dict(zip(keys, given, strict=True)) | {"result": name} | facts)
             rows[-1]["failed"] = failed
-    columns = [*keys, "result", "seeds", "rows", "failed", "mean", "low", "high", "std"]
-    found = pd.DataFrame(rows, columns=[*columns, *map(_named, quantiles)])
+    found = pd.DataFrame(rows, columns=[*keys, *columns])
     found.attrs["confidence"] = confidence  # `bands` says it
     return found
 
