@@ -77,8 +77,8 @@ PLOTS = (
     ),
     Plot(
         "session_burn_down",
-        "Remaining budget of each session, each shifted a little, so that none covers another; of "
-        "more than five, the median and bands of quantiles.",
+        "Remaining budget of each session, each drawn narrower than the one before, so that none "
+        "covers another; of more than five, the median and bands of quantiles.",
         session_burn_down,
         lambda journal: _takes_time(journal) and not sessions(journal).empty,
     ),
