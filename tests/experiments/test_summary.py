@@ -14,7 +14,8 @@ def test_mean_quantiles_and_counts_by_group() -> None:
     })  # fmt: skip
     table = summarize(frame, by="rate")
     assert list(table.columns) == [
-        "rate", "result", "seeds", "rows", "failed", "mean", "low", "high", "std", "q05", "q50", "q95"
+        "rate", "result", "seeds", "rows", "failed", "mean", "low", "high", "std", "q05", "q50", "q95",
+        "unit", "independent",
     ]  # fmt: skip
     first, second = table.to_dict("records")
     assert (first["result"], first["seeds"], first["rows"], first["failed"]) == ("x", 3, 3, 0)

@@ -37,7 +37,7 @@ def test_a_line_and_a_band_for_each_value(table: pd.DataFrame) -> None:
     assert ax.get_xscale() == "log"
     assert ax.get_ylabel() == "delay (s)"
     names = {text.get_text() for text in ax.get_legend().get_texts()}
-    assert names == {"naive", "careful", "95 % interval"}
+    assert names == {"naive", "careful", "95 % interval, by seed"}
 
 
 @pytest.mark.parametrize("band", [("low", "high"), ("q05", "q95")])
@@ -66,7 +66,7 @@ def test_words_replace_names_and_everything_is_in_the_legend(table: pd.DataFrame
     assert unexplained(ax) == []
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("arrival rate (1/s)", "waiting time (s)")
     said = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert said == ["as it comes", "careful", "95 % interval", "theory"]
+    assert said == ["as it comes", "careful", "95 % interval, by seed", "theory"]
     words = {"rate 1": "rarely", "rate": "rate of"}
     ax = bands(table, "policy", "delay_s", by="rate", labels=words)
     said = [text.get_text() for text in ax.get_legend().get_texts()]

@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, as_misuse, quiet, within
+from x402sim.commands.common import NOT_ALL_HELD, AsJson, Misuse, as_misuse, one_of, quiet, within
 from x402sim.experiments.grid import Cell, cells
-from x402sim.experiments.summary import results_of, summarize
+from x402sim.experiments.summary import UNITS, Unit, results_of, summarize
 from x402sim.experiments.sweep import Kept, failures, play
 from x402sim.report import need_extra
 from x402sim.text.printable import printable
@@ -59,6 +59,16 @@ _Out = Annotated[
 ]
 
 
+_Unit = Annotated[
+    Literal["seed", "row"],
+    typer.Option(
+        metavar="UNIT",
+        parser=one_of("unit", *UNITS),
+        help="What is independent, and counts in intervals: seed, or row.",
+    ),
+]
+
+
 def sweep(
     experiment: _Experiment,
     values: _Values = None,
@@ -72,6 +82,7 @@ def sweep(
     independent: Annotated[
         bool, typer.Option("--independent", help="Give each cell seeds of its own.")
     ] = False,
+    unit: _Unit = "seed",
     as_json: AsJson = False,
 ) -> None:
     """Play an experiment for every combination of values and seeds.
@@ -79,14 +90,14 @@ def sweep(
     It summarizes the results. An experiment is a plain function of its parameters and `seed`,
     which returns a number, a dict of numbers, or a DataFrame (see `help(x402sim.sweep)`).
     Values are numbers, true, false, null or texts. All cells are played with the same seeds
-    (common random numbers). The summary has the mean of each result with its 95 % confidence
-    interval: a bootstrap over seeds, or Wilson's for what is true or false.
+    (common random numbers). The summary has means with 95 % confidence intervals: a bootstrap, or
+    Wilson's for what is true or false. Seeds are counted, as rows of one seed may depend on each
+    other; if you know that they do not: --unit row.
 
     With --out, DIR keeps one Parquet file a task, so that an interrupted sweep goes on with the
     same command. Later calls may add values and seeds: results.parquet has all rows in DIR, and
-    summary.csv summarizes them; the table that is printed has what this call asks for. If what the
-    results depend on has changed, such as a global variable that the experiment uses, the command
-    is refused and says what: --fresh begins anew.
+    summary.csv summarizes them; the table that is printed has what this call asks for. If what
+    results depend on has changed, such as a global variable, it is told: --fresh begins anew.
 
     Exit code 1: at least one point failed; the output has its error, and the line that replays it.
 
@@ -109,12 +120,12 @@ def sweep(
                     function, found, numbers, places, kept, common=common, shown=True, replay=replay
                 )
         if out is not None:
-            _write(keys, out, _points(frame, keys))
+            _write(keys, out, _points(frame, keys), unit)
     except KeyboardInterrupt:
         again = "the same command goes on from there" if out else "with --out it could go on"
         typer.echo(f"x402sim: interrupted; {again}", err=True)
         raise typer.Exit(_INTERRUPTED) from None
-    _print_results(frame, keys, as_json=as_json)
+    _print_results(frame, keys, unit, as_json=as_json)
     if frame["error"].notna().any():
         _print_failures(frame)
         raise typer.Exit(NOT_ALL_HELD)
@@ -211,7 +222,7 @@ def _tell(text: str) -> None:
     typer.echo(f"x402sim: {printable(text)}", err=True)
 
 
-def _write(keys: Sequence[str], out: Path, played: int) -> None:
+def _write(keys: Sequence[str], out: Path, played: int, unit: Unit) -> None:
     """Write all rows of a folder and their summary; say so if they are more than were played.
 
     Raises `Misuse` for tables that cannot be one frame.
@@ -223,7 +234,7 @@ def _write(keys: Sequence[str], out: Path, played: int) -> None:
     with as_misuse(TypeError, ValueError, begin=f"{out}: "):
         rows = whole_frame(list(folder.tables()), keys).drop(columns="trace")
     folder.write(ALL_ROWS, rows.to_parquet(index=False))
-    table = _summary(rows, keys)
+    table = _summary(rows, keys, unit)
     if table is not None:
         csv = table.to_csv(index=False, lineterminator="\n")
         folder.write(SUMMARY, csv.encode())
@@ -231,14 +242,14 @@ def _write(keys: Sequence[str], out: Path, played: int) -> None:
         typer.echo(f"x402sim: the files in {out} have the {points} points of all sweeps", err=True)
 
 
-def _summary(rows: "DataFrame", keys: Sequence[str]) -> "DataFrame | None":
+def _summary(rows: "DataFrame", keys: Sequence[str], unit: Unit) -> "DataFrame | None":
     """Return the summary; None if there is no number."""
-    return summarize(rows, by=list(keys)) if results_of(rows, keys) else None
+    return summarize(rows, by=list(keys), unit=unit) if results_of(rows, keys) else None
 
 
-def _print_results(frame: "DataFrame", keys: Sequence[str], *, as_json: bool) -> None:
+def _print_results(frame: "DataFrame", keys: Sequence[str], unit: Unit, *, as_json: bool) -> None:
     """Print the summary, or why there is none."""
-    table = _summary(frame, keys)
+    table = _summary(frame, keys, unit)
     if as_json:
         text = "[]" if table is None else table.to_json(orient="records")
         typer.echo(json.dumps({"points": _points(frame, keys), "summary": json.loads(text)}))
@@ -246,8 +257,11 @@ def _print_results(frame: "DataFrame", keys: Sequence[str], *, as_json: bool) ->
         columns = ["result", "seeds", "failed", "mean", "low", "high"]
         typer.echo(printable_table(table[[*keys, *columns]]))
         if table["low"].isna().any():
-            text = "- is an interval that cannot be told: it needs two seeds"
+            text = f"- is an interval that cannot be told: it needs two {unit}s"
             typer.echo(f"x402sim: {text}", err=True)
+        if unit == "seed" and (table["rows"] > table["seeds"]).any():
+            text = "intervals count seeds, as rows of one seed may depend on each other"
+            typer.echo(f"x402sim: {text}; if they do not: --unit row", err=True)
     elif frame["error"].isna().any():
         text = "the results have no numbers; return a number, or a dict or frame of some"
         text += ". --out DIR keeps the results as they are"

@@ -19,7 +19,10 @@ Grid = Mapping[str, Iterable[Any] | Mapping[str, Any]] | Sequence[Mapping[str, A
 """The values of each parameter, all of which are combined; or the cells one by one."""
 RESERVED = ("seed", "error", "trace", "replay")
 """The columns of a sweep's own."""
-OF_SUMMARIES = ("result", "seeds", "rows", "failed", "mean", "low", "high", "std")
+OF_SUMMARIES = (
+    *("result", "seeds", "rows", "failed", "mean", "low", "high", "std"),
+    *("unit", "independent"),
+)
 """The columns of a summary beside the parameters and the quantiles."""
 _QUANTILES = ("q05", "q50", "q95")
 _SEED_BYTES = 6
