@@ -213,7 +213,7 @@ class Run(Summary):
 
     def __repr__(self) -> str:
         broke = f", broke off by {why_failed(self)}" if self._broke_off else ""
-        return f"Run({self.name}: {self.outcome}, {held_of(self.journal)} checks held{broke})"
+        return f"Run({self.name}: {self.outcome}, {held_of(self.journal)}{broke})"
 
 
 def _failure(run: Run) -> Iterator[str]:
