@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from io import BytesIO
 from itertools import combinations
+from platform import python_version
 from typing import Any
 
 import matplotlib as mpl
@@ -21,8 +22,8 @@ from matplotlib.text import Text
 from PIL import Image, ImageChops
 
 from tests.report.stories import NAMES, exchange, journal_of, run, skipped
-from x402sim import LiveWorld, Run, World
-from x402sim.journal import Journal
+from x402sim import LiveWorld, Run, World, sweep
+from x402sim.journal import Journal, Maker
 from x402sim.population import Every, Session
 from x402sim.report import plots
 from x402sim.report.plots import figure
@@ -156,10 +157,20 @@ def test_a_caption_says_what_it_is_from() -> None:
     hashed = found.sha256[:12]
     assert plots.caption(found) == (
         "replayed, seed 1: 7 requests, 2 payers, 1.366 s of virtual time "
-        f"(journal {hashed}); x402sim {VERSION}"
+        f"(journal {hashed}); x402sim {VERSION}, Python {python_version()}"
     )
+    older = Run(journal=Journal.load(found.journal.ndjson(), Maker("0.0.9", "3.11.1")))
+    assert plots.caption(older).endswith("; x402sim 0.0.9, Python 3.11.1"), "not the installed ones"
+    both = plots.caption([found, older, older])
+    assert both.endswith(
+        f"; x402sim {VERSION}, Python {python_version()} and x402sim 0.0.9, Python 3.11.1"
+    )
+    unknown = Run(journal=Journal.load(found.journal.ndjson()))
+    assert plots.caption(unknown).endswith("; x402sim of an unknown version")
     table = pd.DataFrame({"seed": [3, 4, 4], "error": [None, "no", None]})
-    assert plots.caption(table).startswith("2 seeds (3 to 4), 3 rows, 1 failed; x402sim")
+    assert plots.caption(table).startswith("2 seeds (3 to 4), 3 rows, 1 failed; x402sim of an")
+    swept = sweep(lambda n, seed: n * seed, {"n": [1]}, seeds=2, workers=0)
+    assert plots.caption(swept).endswith(f"0 failed; x402sim {VERSION}, Python {python_version()}")
     with pytest.raises(ValueError, match="column 'seed'"):
         plots.caption(table[["error"]])
 

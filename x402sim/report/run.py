@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 from x402sim.events import Begin, StoryRaised
 from x402sim.journal import Journal
+from x402sim.journal.maker import read as read_maker
 from x402sim.report import need_extra
 from x402sim.report.laws import laws
 from x402sim.report.summary import Summary, checks_of, held_of, raised_in, why_failed
@@ -166,8 +167,8 @@ class Run(Summary):
         return replace(self, _labels=self._labels | labels)
 
     def save(self, folder: str | Path) -> Path:
-        """Write journal, frames, plots (PNG, SVG, PDF), page.html (its payments as lanes) and
-        report.html into a folder; return it.
+        """Write journal (and the versions that made it), frames, plots (PNG, SVG, PDF), page.html
+        (its payments as lanes) and report.html into a folder; return it.
 
         Raises `ModuleNotFoundError` without the extra `report`, and `OSError`.
         """
@@ -195,7 +196,10 @@ class Run(Summary):
         path = Path(file)
         path = path / "journal.ndjson" if path.is_dir() else path
         is_large = path.stat().st_size > _LARGE_BYTES
-        run = cls(journal=Journal.open(path) if is_large else Journal.load(path.read_bytes()))
+        if is_large:
+            run = cls(journal=Journal.open(path))
+        else:
+            run = cls(journal=Journal.load(path.read_bytes(), read_maker(path)))
         _ = run._begin, run._end
         return run
 
