@@ -256,9 +256,13 @@ def _absolute(name: str, level: int, package: str) -> str:
 
 @cache
 def _ours() -> str:
-    """Return a short digest of x402sim's own code: a checkout changes without a new version."""
+    """Return a short digest of x402sim's own code: a checkout changes without a new version.
+
+    In a checkout, the shipped scenarios are beside the package.
+    """
     found = hashlib.sha256()
-    for pattern in _CODE_OF_OURS:
-        for file in sorted(PACKAGE.rglob(pattern)):
-            found.update(str(file.relative_to(PACKAGE)).encode() + file.read_bytes())
+    for folder in (PACKAGE, PACKAGE.parent / "scenarios"):
+        for pattern in _CODE_OF_OURS:
+            for file in sorted(folder.rglob(pattern)):
+                found.update(str(file.relative_to(folder)).encode() + file.read_bytes())
     return found.hexdigest()[:8]
