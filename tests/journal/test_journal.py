@@ -1,6 +1,7 @@
 """The journal: order, numbers, the form of its lines, and which files it reads."""
 
 import json
+import os
 import pickle
 import platform
 import re
@@ -240,7 +241,7 @@ def test_the_versions_stand_beside_a_journal_and_not_in_it(tmp_path: Path) -> No
     assert __version__.encode() not in journal.ndjson()
     assert pickle.loads(pickle.dumps(other)).maker == other.maker
     assert Journal.load(journal.ndjson()).maker is None, "it is not known"
-    file, beside = tmp_path / "run.ndjson", tmp_path / "run.made.json"
+    file, beside = tmp_path / "run.ndjson", tmp_path / "run.ndjson.made.json"
     other.save(file)
     assert json.loads(beside.read_text()) == {"x402sim": "0.0.9", "python": "3.11.1"}
     assert Journal.open(file).maker == other.maker
@@ -252,10 +253,19 @@ def test_the_versions_stand_beside_a_journal_and_not_in_it(tmp_path: Path) -> No
         assert Journal.open(file).maker is None
 
 
+def test_what_keeps_no_journal_has_nothing_beside_it() -> None:
+    before = set(os.listdir("/dev"))
+    journal = Journal(file=Path(os.devnull))
+    journal.record(5, Note(name="x", data={}))
+    journal.close()
+    Journal().save(Path(os.devnull))
+    assert {each for each in set(os.listdir("/dev")) - before if "made" in each} == set()
+
+
 def test_a_journal_that_is_written_as_it_grows_says_who_makes_it_from_the_start(
     tmp_path: Path,
 ) -> None:
-    file, beside = tmp_path / "run.ndjson", tmp_path / "run.made.json"
+    file, beside = tmp_path / "run.ndjson", tmp_path / "run.ndjson.made.json"
     beside.write_text('{"x402sim": "0.0.9", "python": "3.11.1"}')
     journal = Journal(file=file)
     assert json.loads(beside.read_text())["x402sim"] == __version__, "also if the process is killed"

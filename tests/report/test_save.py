@@ -35,7 +35,7 @@ def test_a_run_has_all_its_files(saved: Path) -> None:
     shown = [each.name for each in PLOTS if each.has_content(run("sessions").journal)]
     drawn = {f"{name}.{kind}" for name in shown for kind in ("png", "svg", "pdf")}
     assert len(shown) >= 5
-    others = {"journal.ndjson", "journal.made.json", "page.html", "report.html"}
+    others = {"journal.ndjson", "journal.ndjson.made.json", "page.html", "report.html"}
     assert {*contents(saved)} == frames | drawn | others
     for place in (saved, saved / "journal.ndjson"):
         assert Run.load(place).sha256 == run("sessions").sha256

@@ -23,8 +23,8 @@ OURS = Maker(VERSION, platform.python_version())
 
 
 def file_of(journal: Path) -> Path:
-    """Return the file that says who made a journal: `run.made.json` of `run.ndjson`."""
-    return journal.with_suffix(".made.json")
+    """Return the file that says who made a journal: `run.ndjson.made.json` of `run.ndjson`."""
+    return journal.with_name(f"{journal.name}.made.json")
 
 
 def read(journal: Path) -> Maker | None:
@@ -36,7 +36,12 @@ def read(journal: Path) -> Maker | None:
 
 
 def write(journal: Path, maker: Maker | None) -> None:
-    """Write who made a journal beside it; if that is not known, no older file stays to say so."""
+    """Write who made a journal beside it; if that is not known, no older file stays to say so.
+
+    What is no file, such as /dev/null or a pipe, keeps no journal: beside it nothing is written.
+    """
+    if not journal.is_file():
+        return
     if maker is None:
         file_of(journal).unlink(missing_ok=True)
     else:
